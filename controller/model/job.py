@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training jobs: their periodic profile and the flows they put on the fabric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """An Up phase: the job sends at `rate_bps` per flow in [start_ns, end_ns) of its period."""
+
+    start_ns: int
+    end_ns: int
+    rate_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One iteration of a job alone on the fabric (CASSINI thesis, 4.3).
+
+    Time 0 of the period is the start of the first communication phase; what is not an Up phase
+    is a Down phase (compute). Phases are sorted and disjoint.
+    """
+
+    period_ns: int
+    phases: tuple[Phase, ...]
+
+    @property
+    def up_ns(self) -> int:
+        """Time spent communicating in one period."""
+        return sum(p.end_ns - p.start_ns for p in self.phases)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One QP: `name` is unique on the fabric ("job/src>dst"); bytes per iteration of the job."""
+
+    name: str
+    job: str
+    src: str
+    dst: str
+    bytes_per_iteration: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A training job. `flops_per_iteration` is for the whole job, all its GPUs (CRUX's W_j)."""
+
+    name: str
+    model: str
+    gpus: int
+    hosts: tuple[str, ...]
+    profile: Profile
+    flops_per_iteration: float
+    flows: tuple[Flow, ...]

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan as a value: where each flow goes, who goes first, when each job talks, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which mechanisms a plan uses. `routing`: ecmp | greedy; `priority`: equal | crux;
+    `interleave`: none | cassini. `levels` is CRUX's K: the job levels of the switches."""
+
+    name: str
+    routing: str
+    priority: str
+    interleave: str
+    levels: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlan:
+    """`path` names nodes host to host, `source_port` is the UDP port that makes the fabric's hash
+    choose it; both are None where the flow is left to ECMP."""
+
+    flow: str
+    path: tuple[str, ...] | None
+    source_port: int | None
+    dscp: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """`level` 0 is the highest. The job starts communicating at times t with
+    (t - plan.epoch_ns) mod period_ns == shift_ns; period_ns None: the job runs free.
+    `intensity` is CRUX's, in flop/s of the job per second of communication time; None without traffic.
+    """
+
+    job: str
+    level: int
+    dscp: int
+    shift_ns: int
+    period_ns: int | None
+    intensity: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlan:
+    """A directed link that several jobs share: its compatibility score (CASSINI, Table 4.1)."""
+
+    src: str
+    dst: str
+    jobs: tuple[str, ...]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything the controller has decided at one moment; compared, applied, rolled back."""
+
+    version: int
+    policy: Policy
+    epoch_ns: int
+    flows: Mapping[str, FlowPlan]
+    jobs: Mapping[str, JobPlan]
+    links: tuple[LinkPlan, ...]

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller shows of itself: frozen snapshots for the API, the page and Ryu handlers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.model.plan import Plan
+from topo.graph import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """One direction of a link over the last poll interval. `load` is the busy fraction, 0 to 1."""
+
+    src: str
+    dst: str
+    rate_bps: int
+    load: float
+    marks: int
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounter:
+    """Totals of one egress queue of one switch port since the pipeline was pushed."""
+
+    switch: str
+    port: int
+    qid: int
+    packets: int
+    bytes: int
+    marks: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A live job. `recent_ms` are its last iteration times, oldest first (at most 120)."""
+
+    name: str
+    model: str
+    gpus: int
+    hosts: tuple[str, ...]
+    iterations: int
+    recent_ms: tuple[float, ...]
+    mean_ms: float | None
+    p99_ms: float | None
+    level: int | None
+    dscp: int | None
+    shift_ms: float | None
+    period_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchView:
+    """A switch as the southbound sees it. `state`: connecting | ready | down."""
+
+    name: str
+    address: str
+    state: str
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The controller at one moment of fabric time."""
+
+    time_ns: int
+    scenario: str
+    topology: Topology
+    switches: tuple[SwitchView, ...]
+    links: tuple[LinkLoad, ...]
+    jobs: tuple[JobView, ...]
+    plan: Plan | None
+    counters: tuple[QueueCounter, ...]
+    verified_paths: int
+    unverified_paths: int

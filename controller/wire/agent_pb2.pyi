@@ -1,0 +1,239 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class AgentMessage(_message.Message):
+    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    JOB_JOIN_FIELD_NUMBER: _ClassVar[int]
+    JOB_LEAVE_FIELD_NUMBER: _ClassVar[int]
+    FLOW_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    ITERATION_FIELD_NUMBER: _ClassVar[int]
+    PROBE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    time_ns: int
+    hello: Hello
+    job_join: JobJoin
+    job_leave: JobLeave
+    flow_request: FlowRequest
+    iteration: IterationReport
+    probe_request: ProbeRequest
+    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ...) -> None: ...
+
+class ControllerMessage(_message.Message):
+    __slots__ = ("sequence", "welcome", "flow", "schedule", "refusal", "probe_result")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    PROBE_RESULT_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    welcome: Welcome
+    flow: FlowAssignment
+    schedule: JobSchedule
+    refusal: Refusal
+    probe_result: ProbeResult
+    def __init__(self, sequence: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("host", "ip", "pinning", "protocol")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    IP_FIELD_NUMBER: _ClassVar[int]
+    PINNING_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    ip: str
+    pinning: str
+    protocol: int
+    def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("policy", "cnp_dscp", "ack_dscp", "equal_dscp", "mice_dscp", "elephant_bytes", "answer_deadline_ns")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    CNP_DSCP_FIELD_NUMBER: _ClassVar[int]
+    ACK_DSCP_FIELD_NUMBER: _ClassVar[int]
+    EQUAL_DSCP_FIELD_NUMBER: _ClassVar[int]
+    MICE_DSCP_FIELD_NUMBER: _ClassVar[int]
+    ELEPHANT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_DEADLINE_NS_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    cnp_dscp: int
+    ack_dscp: int
+    equal_dscp: int
+    mice_dscp: int
+    elephant_bytes: int
+    answer_deadline_ns: int
+    def __init__(self, policy: _Optional[str] = ..., cnp_dscp: _Optional[int] = ..., ack_dscp: _Optional[int] = ..., equal_dscp: _Optional[int] = ..., mice_dscp: _Optional[int] = ..., elephant_bytes: _Optional[int] = ..., answer_deadline_ns: _Optional[int] = ...) -> None: ...
+
+class Phase(_message.Message):
+    __slots__ = ("start_ns", "end_ns", "rate_bps")
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    END_NS_FIELD_NUMBER: _ClassVar[int]
+    RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    start_ns: int
+    end_ns: int
+    rate_bps: int
+    def __init__(self, start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., rate_bps: _Optional[int] = ...) -> None: ...
+
+class FlowSpec(_message.Message):
+    __slots__ = ("name", "src", "dst", "bytes_per_iteration")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SRC_FIELD_NUMBER: _ClassVar[int]
+    DST_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_ITERATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    src: str
+    dst: str
+    bytes_per_iteration: int
+    def __init__(self, name: _Optional[str] = ..., src: _Optional[str] = ..., dst: _Optional[str] = ..., bytes_per_iteration: _Optional[int] = ...) -> None: ...
+
+class JobJoin(_message.Message):
+    __slots__ = ("job", "model", "gpus", "hosts", "rank", "period_ns", "phases", "flops_per_iteration", "flows")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_NS_FIELD_NUMBER: _ClassVar[int]
+    PHASES_FIELD_NUMBER: _ClassVar[int]
+    FLOPS_PER_ITERATION_FIELD_NUMBER: _ClassVar[int]
+    FLOWS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    model: str
+    gpus: int
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    rank: int
+    period_ns: int
+    phases: _containers.RepeatedCompositeFieldContainer[Phase]
+    flops_per_iteration: float
+    flows: _containers.RepeatedCompositeFieldContainer[FlowSpec]
+    def __init__(self, job: _Optional[str] = ..., model: _Optional[str] = ..., gpus: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., rank: _Optional[int] = ..., period_ns: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping]]] = ..., flops_per_iteration: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowSpec, _Mapping]]] = ...) -> None: ...
+
+class JobLeave(_message.Message):
+    __slots__ = ("job", "rank")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    rank: int
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ...) -> None: ...
+
+class FlowRequest(_message.Message):
+    __slots__ = ("flow",)
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    def __init__(self, flow: _Optional[str] = ...) -> None: ...
+
+class FlowAssignment(_message.Message):
+    __slots__ = ("flow", "source_port", "dscp", "rate_cap_bps")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_PORT_FIELD_NUMBER: _ClassVar[int]
+    DSCP_FIELD_NUMBER: _ClassVar[int]
+    RATE_CAP_BPS_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    source_port: int
+    dscp: int
+    rate_cap_bps: int
+    def __init__(self, flow: _Optional[str] = ..., source_port: _Optional[int] = ..., dscp: _Optional[int] = ..., rate_cap_bps: _Optional[int] = ...) -> None: ...
+
+class JobSchedule(_message.Message):
+    __slots__ = ("job", "epoch_ns", "shift_ns", "period_ns")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_NS_FIELD_NUMBER: _ClassVar[int]
+    SHIFT_NS_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_NS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    epoch_ns: int
+    shift_ns: int
+    period_ns: int
+    def __init__(self, job: _Optional[str] = ..., epoch_ns: _Optional[int] = ..., shift_ns: _Optional[int] = ..., period_ns: _Optional[int] = ...) -> None: ...
+
+class IterationReport(_message.Message):
+    __slots__ = ("job", "rank", "index", "start_ns", "end_ns", "communication_ns", "bytes_sent", "ecn_marks", "retransmits", "held_ns")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    END_NS_FIELD_NUMBER: _ClassVar[int]
+    COMMUNICATION_NS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    ECN_MARKS_FIELD_NUMBER: _ClassVar[int]
+    RETRANSMITS_FIELD_NUMBER: _ClassVar[int]
+    HELD_NS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    rank: int
+    index: int
+    start_ns: int
+    end_ns: int
+    communication_ns: int
+    bytes_sent: int
+    ecn_marks: int
+    retransmits: int
+    held_ns: int
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., index: _Optional[int] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., communication_ns: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., retransmits: _Optional[int] = ..., held_ns: _Optional[int] = ...) -> None: ...
+
+class ProbeRequest(_message.Message):
+    __slots__ = ("flow",)
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    def __init__(self, flow: _Optional[str] = ...) -> None: ...
+
+class ProbeResult(_message.Message):
+    __slots__ = ("flow", "path", "verified")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    path: _containers.RepeatedScalarFieldContainer[str]
+    verified: bool
+    def __init__(self, flow: _Optional[str] = ..., path: _Optional[_Iterable[str]] = ..., verified: _Optional[bool] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("what",)
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    what: str
+    def __init__(self, what: _Optional[str] = ...) -> None: ...
+
+class Tick(_message.Message):
+    __slots__ = ("sequence", "time_ns", "sent", "timer", "last")
+    class SentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    TIMER_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    time_ns: int
+    sent: _containers.ScalarMap[str, int]
+    timer: bool
+    last: bool
+    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., sent: _Optional[_Mapping[str, int]] = ..., timer: _Optional[bool] = ..., last: _Optional[bool] = ...) -> None: ...
+
+class Settled(_message.Message):
+    __slots__ = ("sequence", "sent", "next_timer_ns")
+    class SentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TIMER_NS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    sent: _containers.ScalarMap[str, int]
+    next_timer_ns: int
+    def __init__(self, sequence: _Optional[int] = ..., sent: _Optional[_Mapping[str, int]] = ..., next_timer_ns: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fabric as frozen values: hosts, switches and the cables between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+
+
+class Tier(StrEnum):
+    """The place of a switch in the fabric, from the hosts upward."""
+
+    LEAF = "leaf"
+    SPINE = "spine"
+    CORE = "core"
+
+    @property
+    def level(self) -> int:
+        """0 for a leaf, counting upward; it picks the slice of the ECMP hash."""
+        return ("leaf", "spine", "core").index(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A GPU host with one NIC: addresses, and the leaf port it hangs on."""
+
+    name: str
+    ip: str
+    mac: str
+    leaf: str
+    leaf_port: int
+    rate_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A switch: `device_id` is its P4Runtime device id; ports count from 1."""
+
+    name: str
+    tier: Tier
+    device_id: int
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A full-duplex cable between two switches, `rate_bps` in each direction."""
+
+    a: str
+    a_port: int
+    b: str
+    b_port: int
+    rate_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What a switch port is wired to. `port` is the peer's port; 0 for a host's NIC."""
+
+    node: str
+    port: int
+    rate_bps: int
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A whole fabric. `prefixes` maps a leaf to its hosts' IPv4 prefix in CIDR form."""
+
+    name: str
+    hosts: tuple[Host, ...]
+    switches: tuple[Switch, ...]
+    links: tuple[Link, ...]
+    prefixes: Mapping[str, str]
+
+    @cached_property
+    def host(self) -> Mapping[str, Host]:
+        """Hosts by name."""
+        return MappingProxyType({h.name: h for h in self.hosts})
+
+    @cached_property
+    def switch(self) -> Mapping[str, Switch]:
+        """Switches by name."""
+        return MappingProxyType({s.name: s for s in self.switches})
+
+    @cached_property
+    def ports(self) -> Mapping[str, Mapping[int, Peer]]:
+        """Per switch, its wired ports and what hangs on each."""
+        table: dict[str, dict[int, Peer]] = {s.name: {} for s in self.switches}
+        for h in self.hosts:
+            table[h.leaf][h.leaf_port] = Peer(h.name, 0, h.rate_bps)
+        for link in self.links:
+            table[link.a][link.a_port] = Peer(link.b, link.b_port, link.rate_bps)
+            table[link.b][link.b_port] = Peer(link.a, link.a_port, link.rate_bps)
+        return MappingProxyType({n: MappingProxyType(dict(sorted(p.items()))) for n, p in table.items()})
+
+    def __getstate__(self) -> dict[str, object]:
+        """Pickle the fields only: the cached look-ups are read-only proxies and are rebuilt."""
+        return {
+            "name": self.name,
+            "hosts": self.hosts,
+            "switches": self.switches,
+            "links": self.links,
+            "prefixes": dict(self.prefixes),
+        }
