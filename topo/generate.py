@@ -47,3 +47,39 @@ def leaf_spine(
         for i in range(1, leaves + 1):
             links.append(Link(f"leaf{i}", hosts_per_leaf + k, f"spine{k}", i, fabric_bps))
     return Topology(name, tuple(hosts), tuple(switches), tuple(links), prefixes)
+
+
+def explicit(
+    name: str,
+    switches: list[tuple[str, Tier]],
+    hosts: list[tuple[str, str, int]],
+    links: list[tuple[str, str, int]],
+) -> Topology:
+    """A fabric from lists of (switch, tier), (host, leaf, bit/s) and (switch, switch, bit/s).
+
+    Addresses and ports follow the order of the lists, as in `leaf_spine`: on each switch the hosts
+    take the first ports, then the links.
+    """
+    built: list[Switch] = []
+    prefixes: dict[str, str] = {}
+    subnet: dict[str, int] = {}
+    for i, (switch, tier) in enumerate(switches, start=1):
+        built.append(Switch(switch, tier, i, f"02:0{tier.level + 1}:00:00:{i >> 8:02x}:{i & 255:02x}"))
+        if tier is Tier.LEAF:
+            subnet[switch] = i
+            prefixes[switch] = f"10.{i >> 8}.{i & 255}.0/24"
+    next_port = {switch: 1 for switch, _ in switches}
+
+    def take_port(switch: str) -> int:
+        next_port[switch] += 1
+        return next_port[switch] - 1
+
+    placed: list[Host] = []
+    for host, leaf, rate in hosts:
+        i, j = subnet[leaf], take_port(leaf)
+        if j > 253:
+            raise ValueError(f"{leaf} has more than 253 hosts")
+        mac = f"02:00:00:{i >> 8:02x}:{i & 255:02x}:{j:02x}"
+        placed.append(Host(host, f"10.{i >> 8}.{i & 255}.{j}", mac, leaf, j, rate))
+    wired = [Link(a, take_port(a), b, take_port(b), rate) for a, b, rate in links]
+    return Topology(name, tuple(placed), tuple(built), tuple(wired), prefixes)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# The two commands: `make run` and `make test`. Each does its own set-up.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test test-slow lint format setup p4 shell wire wheel clean help
+
+help: ## this list
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+run: .venv/.run ## measure the default scenarios, then serve the live fabric (ONCE=1 RUN_JSON=file OFFSETS=10 SCENARIO=name SEED=n)
+	@$(BIN)/polyrhythm run $(if $(ONCE),--once) $(if $(RUN_JSON),--json $(RUN_JSON)) \
+	  $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(SEED),--seed $(SEED)) $(SCENARIO)
+
+test: .venv/.dev ## every test but the slow ones
+	@$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: .venv/.dev ## the slow tests
+	@$(BIN)/python -m pytest -m slow
+
+lint: .venv/.dev ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: .venv/.dev ## let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+setup: .venv/.run ## the virtual environment alone
+
+p4: .venv/.run ## recompile p4/ with the pinned p4c, where it is on PATH
+	@$(BIN)/python -m polyrhythm.p4tool build
+
+shell: .venv/.run ## p4runtime-shell on a switch of the live fabric (SWITCH=leaf1)
+	@$(BIN)/polyrhythm shell $(or $(SWITCH),leaf1)
+
+wire: .venv/.dev ## regenerate the agent protocol's code
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. controller/wire/agent.proto
+
+wheel: .venv/.dev ## build the wheel into dist/
+	@$(BIN)/pip wheel -q --no-deps -w dist .
+
+clean: ## remove the environments and what was built
+	@rm -rf .venv .venv-shell dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# pip reads dependency groups from 25.1 on.
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Polyrhythm needs Python 3.11 or newer; say which: make PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -m venv .venv || { echo "python3-venv is missing: apt-get install python3-venv" >&2; rm -rf .venv; exit 2; }
+	@$(BIN)/pip install -q --disable-pip-version-check "pip>=25.1,<27"
+
+.venv/.run: .venv/bin/python pyproject.toml
+	@echo "setting up .venv ..." >&2
+	@$(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+.venv/.dev: .venv/.run
+	@$(BIN)/pip install -q --disable-pip-version-check --group dev
+	@touch $@

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The border of fabric time: what leaves stops the heap, what comes in lands a control delay later.
+
+The rule (design, "The rule of time in `embedded`"): when messages leave at t, the heap stops; they
+leave sorted by (node, order of departure); a tick tells the controller how many there were; the
+controller answers `settled` when it has taken in all of them and answered all; effects that came in
+meanwhile land at t plus the control delay, sorted by (node, order of arrival). Host time decides
+nothing here but how long to wait for a controller that does not settle.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from polyrhythm.fabric.heap import Heap
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SETTLE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The controller's answer to a tick: what it has sent in all, and when it wants to be woken."""
+
+    sequence: int
+    sent: Mapping[str, int]
+    next_timer_ns: int
+
+
+TickSender = Callable[[int, int, Mapping[str, int], bool, bool], None]
+"""Takes (sequence, time_ns, sent, timer, last) to the controller as a tick; the answer comes back
+through `FabricBoundary.settled`."""
+
+
+@dataclass(slots=True)
+class _Call:
+    function: Callable[[], Any]
+    done: threading.Event
+    result: Any = None
+    error: BaseException | None = None
+
+
+class FabricBoundary:
+    """The boundary of an embedded fabric. `deliver`, `call`, `arrived`, `settled` and
+    `controller_lost` are for server threads; everything else belongs to the heap's thread."""
+
+    def __init__(self, heap: Heap, control_delay_ns: int) -> None:
+        self._heap = heap
+        self._control_delay_ns = control_delay_ns
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._departures: list[tuple[str, int, str, Callable[[], None]]] = []
+        self._sent: dict[str, int] = defaultdict(int)
+        self._announced: dict[str, int] = {}
+        self._came: dict[str, int] = defaultdict(int)
+        self._effects: list[tuple[str, int, Callable[[], None]]] = []
+        self._tick: TickSender | None = None
+        self._sequence = 0
+        self._settlement: Settlement | None = None
+        self._timer_generation = 0
+        self._timer_due = False
+        self.deterministic = True
+        self.stops = 0
+
+    # From server threads.
+
+    def deliver(self, node: str, effect: Callable[[], None]) -> None:
+        """Hand `effect` over; it lands one control delay after the present stop."""
+        self._inbox.put(lambda: self._effects.append((node, len(self._effects), effect)))
+
+    def call(self, node: str, function: Callable[[], T]) -> T:
+        """Run `function` on the heap's thread now, and wait for its result."""
+        call = _Call(function, threading.Event())
+        self._inbox.put(lambda: _answer(call))
+        call.done.wait()
+        if call.error is not None:
+            raise call.error
+        result: T = call.result
+        return result
+
+    def arrived(self, channel: str) -> None:
+        """A message of the controller came in on `channel`; its effect has been delivered."""
+        self._inbox.put(lambda: self._count(channel))
+
+    def settled(self, settlement: Settlement) -> None:
+        """The controller's answer to a tick."""
+        self._inbox.put(lambda: self._settle(settlement))
+
+    def controller_lost(self) -> None:
+        """The clock's stream ended: a lost session counts as settled, and no tick is sent any more."""
+        self._inbox.put(self._lose)
+
+    # On the heap's thread.
+
+    def depart(self, node: str, channel: str, send: Callable[[], None]) -> None:
+        """A message leaves at the present time: the heap will stop."""
+        self._departures.append((node, len(self._departures), channel, send))
+        self._heap.stop = True
+
+    def attach(self, tick: TickSender) -> None:
+        """From now on stops are announced through `tick`, and wait for the controller."""
+        self._tick = tick
+
+    @property
+    def attached(self) -> bool:
+        """Whether a controller's clock follows this fabric."""
+        return self._tick is not None
+
+    def stop(self, *, last: bool = False) -> None:
+        """Let out what departs at the present time, and wait until the controller has settled."""
+        self.stops += 1
+        for _, _, channel, send in sorted(self._departures, key=lambda d: d[:2]):
+            self._sent[channel] += 1
+            send()
+        self._departures.clear()
+        self._drain()
+        if self._tick is not None:
+            changed = {c: n for c, n in self._sent.items() if self._announced.get(c) != n}
+            self._announced.update(changed)
+            self._sequence += 1
+            self._settlement = None
+            self._tick(self._sequence, self._heap.now, changed, self._timer_due, last)
+            self._wait()
+        self._timer_due = False
+        self._land()
+
+    def service(self) -> None:
+        """Do what server threads have asked for, without stopping (no controller is attached)."""
+        self._drain()
+        self._land()
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Serve the inbox until `condition()` holds; False when the time (of the host) is up."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            try:
+                self._inbox.get(timeout=max(0.0, min(0.05, deadline - time.monotonic())))()
+            except queue.Empty:
+                if time.monotonic() >= deadline:
+                    return False
+        return True
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                self._inbox.get_nowait()()
+            except queue.Empty:
+                return
+
+    def _wait(self) -> None:
+        if not self.wait_for(self._complete, SETTLE_TIMEOUT_S):
+            if self.deterministic:
+                log.warning(
+                    "the controller did not settle tick %d within %g s; the run goes on, not deterministic",
+                    self._sequence,
+                    SETTLE_TIMEOUT_S,
+                )
+            self.deterministic = False
+
+    def _complete(self) -> bool:
+        if self._tick is None:
+            return True
+        settlement = self._settlement
+        return settlement is not None and all(self._came[c] >= n for c, n in settlement.sent.items())
+
+    def _land(self) -> None:
+        at = self._heap.now + self._control_delay_ns
+        for _, _, effect in sorted(self._effects, key=lambda e: e[:2]):
+            self._heap.call_at(at, effect)
+        self._effects.clear()
+        if self._settlement is not None and self._settlement.next_timer_ns:
+            self._timer_generation += 1
+            self._heap.call_at(self._settlement.next_timer_ns, self._timer, self._timer_generation)
+        self._settlement = None
+
+    def _timer(self, generation: int) -> None:
+        if generation == self._timer_generation:
+            self._timer_due = True
+            self._heap.stop = True
+
+    def _count(self, channel: str) -> None:
+        self._came[channel] += 1
+
+    def _settle(self, settlement: Settlement) -> None:
+        if settlement.sequence == self._sequence:
+            self._settlement = settlement
+
+    def _lose(self) -> None:
+        if self._tick is not None:
+            log.warning("the controller is gone; the fabric goes on without it")
+        self._tick = None
+
+
+def _answer(call: _Call) -> None:
+    try:
+        call.result = call.function()
+    except Exception as error:  # handed to the thread that asked
+        call.error = error
+    call.done.set()

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compile the P4 program with p4c, and hold its committed artefacts to the sources they came from.
+
+`python -m polyrhythm.p4tool build` is what `make p4` runs; `check` needs no compiler. The compiler is
+`p4c-bm2-ss` on PATH, or the program that the environment variable P4C names; p4c itself reads
+P4C_16_INCLUDE_PATH where its `p4include` folder does not lie beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+P4C_VERSION = "1.2.5.16"
+COMPILER = "p4c-bm2-ss"
+PROGRAM = "p4/v1model/polyrhythm.p4"
+SOURCE_FOLDERS = ("p4/shared", "p4/v1model")
+JSON_OUTPUT = "p4/build/polyrhythm.v1model.json"
+P4INFO_OUTPUT = "p4/build/polyrhythm.v1model.p4info.txtpb"
+OUTPUTS = (JSON_OUTPUT, P4INFO_OUTPUT)
+MANIFEST = "p4/build/manifest.json"
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# Exit codes: 1 the sources do not compile or the artefacts are stale, 2 the tool cannot do its work.
+STALE = 1
+UNABLE = 2
+
+
+class ToolError(Exception):
+    """The tool cannot go on. The text is one line for a person."""
+
+    def __init__(self, message: str, exit_code: int = UNABLE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def sources(root: Path) -> list[str]:
+    """The P4 sources under `root`, as sorted paths relative to it."""
+    found = (path for folder in SOURCE_FOLDERS for path in (root / folder).rglob("*.p4"))
+    return sorted(path.relative_to(root).as_posix() for path in found)
+
+
+def find_compiler() -> str:
+    """The path of p4c's BMv2 back end. Raises ToolError where there is none."""
+    named = os.environ.get("P4C")
+    found = shutil.which(named or COMPILER)
+    if found is None:
+        wanted = f"{named}, which P4C names, is not an executable" if named else f"{COMPILER} is not on PATH"
+        raise ToolError(f"{wanted}: install p4c {P4C_VERSION} or set P4C to its {COMPILER}")
+    return found
+
+
+def compiler_version(compiler: str) -> str:
+    """The version that `compiler --version` reports, without its commit and build type."""
+    try:
+        done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ToolError(f"{compiler} does not run: {error.strerror}") from error
+    match = re.search(r"^Version (\S+)", done.stdout + done.stderr, re.MULTILINE)
+    if match is None:
+        raise ToolError(f"{compiler} --version names no version: is it p4c's {COMPILER}?")
+    return match[1]
+
+
+def normalise(text: str) -> str:
+    """p4c's JSON without what depends on the machine: absolute paths of p4c's own files become bare names."""
+    return re.sub(r'("filename" : ")/(?:[^"/]*/)*([^"/]*")', r"\1\2", text)
+
+
+def compile_program(compiler: str, root: Path) -> dict[str, bytes]:
+    """Compile from `root` (p4c writes the source's path as it was given): output path -> content.
+
+    Raises ToolError when p4c refuses the program; p4c's own messages go to stderr.
+    """
+    with tempfile.TemporaryDirectory(prefix="polyrhythm-p4c-") as folder:
+        built = {output: Path(folder, Path(output).name) for output in OUTPUTS}
+        command = [compiler, "--arch", "v1model", "-o", str(built[JSON_OUTPUT])]
+        command += ["--p4runtime-files", str(built[P4INFO_OUTPUT]), PROGRAM]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        sys.stderr.write(done.stderr)
+        if done.returncode != 0 or not all(path.is_file() for path in built.values()):
+            raise ToolError(f"{PROGRAM} does not compile (see above)", STALE)
+        return {output: normalise(path.read_text()).encode() for output, path in built.items()}
+
+
+def digests(root: Path, paths: Iterable[str]) -> dict[str, str]:
+    """SHA-256 in hex of each file, by path relative to `root`."""
+    return {path: hashlib.sha256((root / path).read_bytes()).hexdigest() for path in paths}
+
+
+def manifest(root: Path, version: str) -> str:
+    """The manifest's text for the sources and outputs that lie under `root` now."""
+    content = {"p4c": version, "sources": digests(root, sources(root)), "outputs": digests(root, OUTPUTS)}
+    return json.dumps(content, indent=2) + "\n"
+
+
+def build(root: Path, force: bool) -> None:
+    """Compile, write the artefacts and the manifest. Files whose content stays are not touched."""
+    if not (root / PROGRAM).is_file():
+        raise ToolError(f"{root / PROGRAM} is missing: `build` needs a checkout of the repository")
+    compiler = find_compiler()
+    version = compiler_version(compiler)
+    if version != P4C_VERSION and not force:
+        raise ToolError(f"{compiler} is p4c {version}; the artefacts need {P4C_VERSION} (or --force)")
+    (root / MANIFEST).parent.mkdir(exist_ok=True)
+    for output, content in compile_program(compiler, root).items():
+        _write_changed(root / output, content)
+    _write_changed(root / MANIFEST, manifest(root, version).encode())
+    print(f"p4c {version}: {len(sources(root))} sources -> {', '.join(OUTPUTS)}")
+
+
+def differences(root: Path) -> list[str]:
+    """What the manifest and the files disagree on, one line each; empty when all is as it was built."""
+    try:
+        recorded = json.loads((root / MANIFEST).read_text())
+        expected = {**recorded["sources"], **recorded["outputs"]}
+    except FileNotFoundError as error:
+        raise ToolError(f"{root / MANIFEST} is missing: run `make p4`") from error
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ToolError(f"{root / MANIFEST} is not a manifest of this tool: run `make p4`") from error
+    present = [path for path in (*sources(root), *OUTPUTS) if (root / path).is_file()]
+    actual = digests(root, present)
+    lines = [f"{path}: missing" for path in sorted(expected.keys() - actual.keys())]
+    lines += [f"{path}: not in the manifest" for path in sorted(actual.keys() - expected.keys())]
+    common = sorted(expected.keys() & actual.keys())
+    lines += [f"{path}: changed since the build" for path in common if expected[path] != actual[path]]
+    return lines
+
+
+def check(root: Path) -> None:
+    """Raise ToolError when the committed artefacts are not those of the sources."""
+    lines = differences(root)
+    if lines:
+        raise ToolError("p4/build is stale, run `make p4`: " + "; ".join(lines), STALE)
+    print(f"p4/build matches its {len(sources(root))} sources")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m polyrhythm.p4tool", description="Build or check p4/build."
+    )
+    parser.add_argument("--root", type=Path, default=REPOSITORY, help="the checkout (default: this one)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    builder = commands.add_parser("build", help="compile p4/ into p4/build")
+    builder.add_argument("--force", action="store_true", help=f"accept a p4c other than {P4C_VERSION}")
+    commands.add_parser("check", help="compare p4/build with the sources")
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "build":
+            build(options.root, options.force)
+        else:
+            check(options.root)
+    except ToolError as error:
+        print(f"p4tool: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _write_changed(path: Path, content: bytes) -> None:
+    if not path.is_file() or path.read_bytes() != content:
+        path.write_bytes(content)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm run`: progress bar, table, JSON, and the live fabric on a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from polyrhythm.run.experiment import Comparison, Experiment, Options, Progress, to_json
+from polyrhythm.run.live import Live
+from polyrhythm.run.processes import RunError
+from polyrhythm.run.report import table
+from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
+
+DEFAULT_SCENARIOS = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
+POLICIES = ("polyrhythm", "routing", "crux", "cassini", "ecmp")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm run`."""
+    parser.add_argument(
+        "scenario",
+        nargs="*",
+        metavar="SCENARIO",
+        help=f"a scenario file, or the name of one that comes along (default: {' '.join(DEFAULT_SCENARIOS)})",
+    )
+    parser.add_argument("--once", action="store_true", help="end after the table, also on a terminal")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("--policy", choices=POLICIES, default="polyrhythm", help="compared with ECMP")
+    parser.add_argument(
+        "--seed", type=_whole(0), default=1, help="of jitter, ECMP ports and marking (default 1)"
+    )
+    parser.add_argument(
+        "--offsets", type=_whole(0), default=0, metavar="N", help="also the mean over N random start offsets"
+    )
+    parser.add_argument(
+        "--lanes", type=_whole(1), default=2, metavar="N", help="sessions at once (default 2)"
+    )
+    parser.add_argument(
+        "--fail",
+        action="append",
+        default=[],
+        metavar="NODE@MS",
+        help="power a switch off after so much fabric time (spine2@3000); repeatable",
+    )
+    parser.add_argument(
+        "--port", type=_whole(0), default=8080, help="of the live page (default 8080, or the next)"
+    )
+    parser.add_argument("--live-scenario", metavar="SCENARIO", help="shown live (default: the first)")
+    parser.add_argument("--rpc-delay-ms", type=float, default=0.0, help=argparse.SUPPRESS)
+    parser.add_argument("--keep", metavar="DIR", help="keep the logs and intermediate files there")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, print, write, and on a terminal serve until Ctrl-C."""
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        chosen = [scenario_path(name) for name in args.scenario or DEFAULT_SCENARIOS]
+        scenarios = [(path, load_scenario(path)) for path in chosen]
+        live_path = scenario_path(args.live_scenario) if args.live_scenario else chosen[0]
+        load_scenario(live_path)
+        _check_names(scenarios)
+        _check_fail(args.fail, scenarios)
+        if args.json and not Path(args.json).resolve().parent.is_dir():
+            raise ScenarioError(f"{args.json}: its folder does not exist")
+    except ScenarioError as error:
+        errors.print(str(error), markup=False)
+        return 2
+    live = Live(live_path, args.policy, args.seed, args.port) if _live_wanted(args) else None
+    with tempfile.TemporaryDirectory(prefix="polyrhythm-") as temporary:
+        workdir = Path(args.keep or temporary)
+        try:
+            return asyncio.run(_run(args, scenarios, workdir, live, errors))
+        except RunError as error:
+            errors.print(f"polyrhythm run: {error}", markup=False)
+            return 1
+        except OSError as error:
+            errors.print(f"polyrhythm run: {error}", markup=False)
+            return 1
+
+
+async def _run(
+    args: argparse.Namespace,
+    scenarios: list[tuple[Path, Scenario]],
+    workdir: Path,
+    live: Live | None,
+    errors: Console,
+) -> int:
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    try:
+        if live is not None:
+            console.print(f"The live fabric: [bold]{await live.start(workdir / 'live')}[/bold]")
+        outcomes = await _measure(args, scenarios, workdir)
+        document = {c.scenario.name: to_json(c) for c in outcomes if isinstance(c, Comparison)}
+        if document:
+            console.print(table(document))
+        failures = _failures(outcomes, scenarios)
+        for line in failures:
+            errors.print(line, markup=False)
+        console.print(_scale_line(scenarios[0][1]), style="dim")
+        if args.json:
+            _write_json(Path(args.json), args, document)
+        if live is not None:
+            console.print(f"Still live at [bold]{live.address}[/bold]; Ctrl-C ends it.")
+            await live.wait()
+        return 1 if failures else 0
+    finally:
+        if live is not None:
+            await live.stop()
+
+
+async def _measure(
+    args: argparse.Namespace, scenarios: list[tuple[Path, Scenario]], workdir: Path
+) -> list[Comparison | BaseException]:
+    options = Options(
+        seed=args.seed,
+        policy=args.policy,
+        offsets=args.offsets,
+        lanes=args.lanes,
+        rpc_delay_ms=args.rpc_delay_ms,
+        fail=tuple(args.fail),
+    )
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    with Bar(
+        *columns,
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        task = bar.add_task(f"{len(scenarios)} scenarios", total=1.0)
+        progress = Progress(lambda fraction: bar.update(task, completed=fraction))
+        experiment = Experiment(options, workdir, progress)
+        return await asyncio.gather(
+            *(experiment.compare(path, scenario) for path, scenario in scenarios), return_exceptions=True
+        )
+
+
+def _failures(
+    outcomes: list[Comparison | BaseException], scenarios: list[tuple[Path, Scenario]]
+) -> list[str]:
+    """A line for each scenario that did not finish; anything but a RunError is a fault of ours and raised."""
+    lines = []
+    for outcome, (_, scenario) in zip(outcomes, scenarios, strict=True):
+        if isinstance(outcome, RunError):
+            lines.append(f"{scenario.name}: {outcome}")
+        elif isinstance(outcome, BaseException):
+            raise outcome
+    return lines
+
+
+def _write_json(path: Path, args: argparse.Namespace, document: dict[str, Any]) -> None:
+    whole = {
+        "polyrhythm": metadata.version("polyrhythm"),
+        "seed": args.seed,
+        "policy": args.policy,
+        "scenarios": document,
+    }
+    path.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+
+
+def _scale_line(scenario: Scenario) -> str:
+    rate = scenario.topology.hosts[0].rate_bps
+    return (
+        f"Scale: 1 emulated bit stands for {scenario.scale:g}: a {rate * scenario.scale / 1e9:g} Gbps link "
+        f"runs at {rate / 1e6:g} Mbit/s with {scenario.packet_bytes}-byte payloads; time is not scaled."
+    )
+
+
+def _live_wanted(args: argparse.Namespace) -> bool:
+    return sys.stdout.isatty() and not args.once
+
+
+def _check_names(scenarios: list[tuple[Path, Scenario]]) -> None:
+    names = [scenario.name for _, scenario in scenarios]
+    for (path, scenario), seen in zip(scenarios, range(len(names)), strict=True):
+        if scenario.name in names[:seen]:
+            raise ScenarioError(
+                f"{path}: a scenario named {scenario.name!r} is there already; names are unique"
+            )
+
+
+def _check_fail(failures: list[str], scenarios: list[tuple[Path, Scenario]]) -> None:
+    for failure in failures:
+        node, at, time = failure.partition("@")
+        if not at or not time.isdigit():
+            raise ScenarioError(f"--fail {failure}: say NODE@MS, as in spine2@3000")
+        for _, scenario in scenarios:
+            if node not in scenario.topology.switch:
+                legal = ", ".join(scenario.topology.switch)
+                raise ScenarioError(
+                    f"--fail {failure}: {node!r} is no switch of {scenario.name}; legal: {legal}"
+                )
+
+
+def _whole(least: int) -> Any:
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more")
+        return value
+
+    parse.__name__ = "whole number"
+    return parse

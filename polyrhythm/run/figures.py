@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the iterations that hosts recorded to the figures of the report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One iteration of one worker, in ns of fabric time: from the start of its first
+    communication phase to the start of the next iteration's."""
+
+    rank: int
+    index: int
+    start_ns: int
+    end_ns: int
+    communication_ns: int
+    ecn_marks: int
+    retransmits: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """A job over its measured iterations. An iteration ends when its last worker begins the next."""
+
+    iterations_ms: tuple[float, ...]
+    ecn_marks_per_iteration: float
+    retransmits_per_iteration: float
+
+    @property
+    def mean_ms(self) -> float:
+        """Mean iteration time."""
+        return float(np.mean(self.iterations_ms))
+
+    @property
+    def p99_ms(self) -> float:
+        """99th percentile of the iteration times, interpolated."""
+        return float(np.percentile(self.iterations_ms, 99))
+
+
+def job_figures(records: Sequence[Iteration], warmup: int, iterations: int) -> JobFigures:
+    """The figures of iterations warmup .. warmup + iterations - 1 (`warmup` is at least 1).
+
+    Raises:
+        ValueError: some worker recorded fewer iterations than that.
+    """
+    ranks = {r.rank for r in records}
+    ends: dict[int, list[int]] = {}
+    marks: dict[int, int] = {}
+    resent: dict[int, int] = {}
+    for record in records:
+        ends.setdefault(record.index, []).append(record.end_ns)
+        marks[record.index] = marks.get(record.index, 0) + record.ecn_marks
+        resent[record.index] = resent.get(record.index, 0) + record.retransmits
+    wanted = range(warmup, warmup + iterations)
+    for index in range(warmup - 1, warmup + iterations):
+        if len(ends.get(index, ())) < len(ranks):
+            raise ValueError(f"iteration {index} was not finished by every worker")
+    finished = {index: max(ends[index]) for index in range(warmup - 1, warmup + iterations)}
+    return JobFigures(
+        iterations_ms=tuple((finished[i] - finished[i - 1]) / 1e6 for i in wanted),
+        ecn_marks_per_iteration=sum(marks[i] for i in wanted) / iterations,
+        retransmits_per_iteration=sum(resent[i] for i in wanted) / iterations,
+    )
+
+
+def pooled(draws: Sequence[JobFigures]) -> JobFigures:
+    """Several runs of one job (draws of source ports, offsets) taken as one sample."""
+    return JobFigures(
+        iterations_ms=tuple(t for draw in draws for t in draw.iterations_ms),
+        ecn_marks_per_iteration=float(np.mean([d.ecn_marks_per_iteration for d in draws])),
+        retransmits_per_iteration=float(np.mean([d.retransmits_per_iteration for d in draws])),
+    )
+
+
+def gpu_utilisation(
+    gpus: Mapping[str, int], compute_ms: Mapping[str, float], jobs: Mapping[str, JobFigures]
+) -> float:
+    """Sum of GPUs x compute time over sum of GPUs x elapsed, over the measured iterations."""
+    busy = sum(gpus[name] * compute_ms[name] * len(f.iterations_ms) for name, f in jobs.items())
+    elapsed = sum(gpus[name] * sum(f.iterations_ms) for name, f in jobs.items())
+    return busy / elapsed
+
+
+def speedup(baseline: Mapping[str, JobFigures], ours: Mapping[str, JobFigures], figure: str) -> float:
+    """Mean over jobs of the baseline's `figure` ("mean_ms" or "p99_ms") over ours."""
+    ratios = [getattr(baseline[name], figure) / getattr(ours[name], figure) for name in ours]
+    return float(np.mean(ratios))

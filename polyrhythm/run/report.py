@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report on the terminal: one table, a block of rows per scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+
+def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
+    """The table of `polyrhythm run`, from the same document as RUN_JSON."""
+    built = Table(
+        title="Iterations under plain ECMP and under Polyrhythm",
+        caption="over the measured iterations; alone: the job by itself on the fabric",
+        header_style="bold",
+        pad_edge=False,
+    )
+    for heading in (
+        "scenario, job",
+        "alone\nms",
+        "ECMP\nmean ms",
+        "ECMP\np99 ms",
+        "ours\nmean ms",
+        "ours\np99 ms",
+        "speed-up",
+        "marks/iter.\nECMP > ours",
+        "DSCP\n(level)",
+        "shift\nms",
+        "path (source port)",
+    ):
+        left = heading.startswith(("scenario", "path"))
+        built.add_column(heading, justify="left" if left else "right", no_wrap=left and "job" in heading)
+    for name, scenario in scenarios.items():
+        use = scenario["gpu_utilisation"]
+        note = "" if scenario["deterministic"] else " [red](not deterministic)[/red]"
+        built.add_row(
+            f"[bold]{name}[/bold]{note}",
+            *[""] * 5,
+            f"[bold]{scenario['speedup_mean']:.2f}x[/bold]",
+            "",
+            "",
+            "",
+            f"GPU utilisation {use['ecmp']:.1%} > {use['polyrhythm']:.1%}, "
+            f"p99 {scenario['speedup_p99']:.2f}x",
+        )
+        for job in scenario["jobs"]:
+            built.add_row(*_job_row(job))
+        if "random_offsets" in scenario:
+            offsets = scenario["random_offsets"]
+            built.add_row(
+                f"  {offsets['draws']} random offsets",
+                *[""] * 5,
+                f"{offsets['speedup_mean']:.2f}x",
+                *[""] * 4,
+            )
+        built.add_section()
+    return built
+
+
+def _job_row(job: Mapping[str, Any]) -> list[str]:
+    base, ours = job["ecmp"], job["polyrhythm"]
+    shift = "-" if job["period_ms"] is None else f"{job['shift_ms']:.0f}"
+    return [
+        f"  {job['name']}",
+        f"{job['ideal_iteration_ms']:.1f}",
+        f"{base['mean_iteration_ms']:.1f}",
+        f"{base['p99_iteration_ms']:.1f}",
+        f"{ours['mean_iteration_ms']:.1f}",
+        f"{ours['p99_iteration_ms']:.1f}",
+        f"{job['speedup_mean']:.2f}x",
+        f"{base['ecn_marks_per_iteration']:.1f} > {ours['ecn_marks_per_iteration']:.1f}",
+        "-" if job["dscp"] is None else f"{job['dscp']} ({job['level']})",
+        shift,
+        "\n".join(_flow(flow) for flow in job["flows"]),
+    ]
+
+
+def _flow(flow: Mapping[str, Any]) -> str:
+    path = flow.get("path")
+    return f"{'-'.join(path)} ({flow['source_port']})" if path else f"{flow['flow']}: by ECMP"

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One session: a fabric process and a controller process, from start to the recorded iterations."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.run.figures import Iteration
+from polyrhythm.run.processes import Process, RunError
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """What to run. `mode`: "together" (the jobs of the scenario at once) or "alone" (one after
+    another, to profile them). `profiles` is the file of a former alone session."""
+
+    scenario: Path
+    policy: str
+    mode: str
+    seed: int
+    workdir: Path
+    profiles: Path | None = None
+    random_offsets: bool = False
+    pace: float = 0.0
+    forever: bool = False
+    rpc_delay_ms: float = 0.0
+    web_port: int = 0
+    fail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """What came out: each job's recorded iterations, its measured profile, and the last plan."""
+
+    iterations: Mapping[str, tuple[Iteration, ...]]
+    profiles: Mapping[str, Any]
+    flows: Mapping[str, Any]
+    plan: Mapping[str, Any] | None
+    deterministic: bool
+    stops: int
+
+
+class Session:
+    """The two processes of a session, started together and ended together."""
+
+    def __init__(self, spec: SessionSpec) -> None:
+        self.spec = spec
+        self.web = ""
+        self._fabric: Process | None = None
+        self._controller: Process | None = None
+
+    async def start(self) -> None:
+        """Start the fabric, then its controller, and introduce them to one another.
+
+        Raises:
+            RunError: one of them ended instead.
+        """
+        spec = self.spec
+        spec.workdir.mkdir(parents=True, exist_ok=True)
+        self._fabric = await Process.spawn("fabric", self._fabric_arguments(), spec.workdir / "fabric.log")
+        ready = await self._fabric.expect("ready")
+        description = spec.workdir / "fabric.json"
+        description.write_text(json.dumps(ready["fabric"]))
+        self._controller = await Process.spawn(
+            "controller",
+            [
+                "controller",
+                f"--fabric={description}",
+                f"--policy={spec.policy}",
+                f"--seed={spec.seed}",
+                f"--web-port={spec.web_port}",
+                f"--rpc-delay-ms={spec.rpc_delay_ms}",
+            ],
+            spec.workdir / "controller.log",
+        )
+        answer = await self._controller.expect("ready")
+        self.web = answer["web"]
+        await self._fabric.say({"controller": answer["agents"]})
+
+    async def result(self, progress: Callable[[float], None]) -> SessionResult:
+        """Wait for the end; `progress` gets the finished fraction.
+
+        Raises:
+            RunError: the fabric ended without a result, or reported an error.
+        """
+        assert self._fabric is not None
+        async for message in self._fabric.messages():
+            if "progress" in message:
+                progress(message["progress"])
+            elif "error" in message:
+                raise RunError(message["error"])
+            elif "result" in message:
+                raw = message["result"]
+                return SessionResult(
+                    iterations={
+                        job: tuple(Iteration(**record) for record in records)
+                        for job, records in raw["iterations"].items()
+                    },
+                    profiles=raw["profiles"],
+                    flows=raw["flows"],
+                    plan=await self._plan(),
+                    deterministic=raw["deterministic"],
+                    stops=raw["stops"],
+                )
+        raise await self._fabric.failure()
+
+    async def stop(self) -> None:
+        """End both processes; the fabric first, so that nothing waits for the controller."""
+        for process in (self._fabric, self._controller):
+            if process is not None:
+                await process.stop()
+
+    async def _plan(self) -> Mapping[str, Any] | None:
+        def get() -> Mapping[str, Any] | None:
+            try:
+                with urllib.request.urlopen(f"{self.web}/api/v1/plan", timeout=10) as answer:
+                    plan: Mapping[str, Any] = json.load(answer)
+                    return plan
+            except OSError:
+                return None
+
+        return await asyncio.to_thread(get)
+
+    def _fabric_arguments(self) -> list[str]:
+        spec = self.spec
+        arguments = [
+            "fabric",
+            str(spec.scenario),
+            f"--mode={spec.mode}",
+            f"--seed={spec.seed}",
+            f"--pace={spec.pace}",
+            f"--rpc-delay-ms={spec.rpc_delay_ms}",
+        ]
+        if spec.profiles is not None:
+            arguments.append(f"--profiles={spec.profiles}")
+        if spec.random_offsets:
+            arguments.append("--random-offsets")
+        if spec.forever:
+            arguments.append("--forever")
+        arguments += [f"--fail={what}" for what in spec.fail]
+        return arguments
+
+
+async def run_session(spec: SessionSpec, progress: Callable[[float], None]) -> SessionResult:
+    """Start a session, wait for its result, end it."""
+    session = Session(spec)
+    try:
+        await session.start()
+        return await session.result(progress)
+    finally:
+        await session.stop()

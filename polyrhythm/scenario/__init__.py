@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenario files: what a person wrote, validated, and turned into the fabric and its jobs."""
+
+from polyrhythm.scenario.domain import Scenario, Workload
+from polyrhythm.scenario.load import ScenarioError, load_scenario, scenario_path
+
+__all__ = ["Scenario", "ScenarioError", "Workload", "load_scenario", "scenario_path"]

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a validated scenario to the fabric, its jobs and the emulated scale."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import networkx as nx
+
+from controller.model.job import Flow, Job, Phase, Profile
+from polyrhythm.scenario.config import EcnConfig, ExplicitConfig, JobConfig, ScenarioConfig
+from topo.generate import explicit, leaf_spine
+from topo.graph import Tier, Topology
+
+# What one A100 does in a second at the 40 % that large training reaches: the stand-in for a job's
+# flops where the scenario gives none.
+FLOPS_PER_GPU_SECOND = 312e12 * 0.4
+
+# Ethernet, IPv4, UDP, BTH and ICRC around a payload.
+ROCE_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
+
+
+class DomainError(ValueError):
+    """A scenario that is well formed but makes no sense; `loc` is the path in the file."""
+
+    def __init__(self, loc: tuple[str | int, ...], message: str) -> None:
+        super().__init__(message)
+        self.loc = loc
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A job as the emulated hosts run it: per Up phase the bytes of each flow, then compute.
+
+    `steps` holds (bytes per flow, rate cap in bit/s, compute in ns) in the order of the period.
+    """
+
+    job: Job
+    steps: tuple[tuple[int, int, int], ...]
+
+    @property
+    def compute_ns(self) -> int:
+        """GPU time of one iteration."""
+        return sum(step[2] for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario in emulated units: bit/s and bytes on the emulated wire, nanoseconds of real time."""
+
+    name: str
+    about: str
+    topology: Topology
+    workloads: tuple[Workload, ...]
+    scale: float
+    packet_bytes: int
+    buffer_packets: int
+    ecn: EcnConfig
+    warmup: int
+    iterations: int
+    start_jitter_ns: int
+    draws: int
+
+
+def build(config: ScenarioConfig) -> Scenario:
+    """Scales the nominal rates down and checks what no grammar can: names, phases, reachability.
+
+    Raises:
+        DomainError: with the path of the offending value.
+    """
+    topology = _topology(config)
+    names = Counter(job.name for job in config.jobs)
+    for i, job in enumerate(config.jobs):
+        if names[job.name] > 1:
+            raise DomainError(
+                ("jobs", i, "name"), f"{job.name!r} names {names[job.name]} jobs; names are unique"
+            )
+        _check_job(i, job, topology)
+    _check_reachable(config, topology)
+    return Scenario(
+        name=config.name,
+        about=config.about,
+        topology=topology,
+        workloads=tuple(_workload(config, job, topology) for job in config.jobs),
+        scale=config.scale,
+        packet_bytes=config.packet_bytes,
+        buffer_packets=config.buffer_packets,
+        ecn=config.ecn,
+        warmup=config.warmup,
+        iterations=config.iterations,
+        start_jitter_ns=round(config.start_jitter_ms * 1e6),
+        draws=config.draws,
+    )
+
+
+def _bps(gbps: float, scale: float) -> int:
+    return max(1, round(gbps * 1e9 / scale))
+
+
+def _topology(config: ScenarioConfig) -> Topology:
+    fabric, scale = config.fabric, config.scale
+    if config.ecn.kmin >= config.ecn.kmax:
+        raise DomainError(("ecn", "kmin"), f"must be below kmax ({config.ecn.kmax})")
+    if isinstance(fabric, ExplicitConfig):
+        return _explicit(fabric, config)
+    return leaf_spine(
+        fabric.leaves,
+        fabric.spines,
+        fabric.hosts_per_leaf,
+        host_bps=_bps(fabric.host_gbps, scale),
+        fabric_bps=_bps(fabric.fabric_gbps, scale),
+        name=config.name,
+    )
+
+
+def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
+    nodes = Counter(s.name for s in fabric.switches) + Counter(h.name for h in fabric.hosts)
+    twice = next((name for name, count in nodes.items() if count > 1), None)
+    if twice is not None:
+        raise DomainError(("fabric",), f"{twice!r} names more than one node; names are unique")
+    leaves = [s.name for s in fabric.switches if s.tier == "leaf"]
+    for i, host in enumerate(fabric.hosts):
+        if host.leaf not in leaves:
+            raise DomainError(
+                ("fabric", "hosts", i, "leaf"), f"{host.leaf!r} is no leaf; legal: {', '.join(leaves)}"
+            )
+    known = [s.name for s in fabric.switches]
+    for i, cable in enumerate(fabric.links):
+        for end in ("a", "b"):
+            name = getattr(cable, end)
+            if name not in known:
+                raise DomainError(
+                    ("fabric", "links", i, end), f"{name!r} is no switch; legal: {', '.join(known)}"
+                )
+        if cable.a == cable.b:
+            raise DomainError(("fabric", "links", i), "a cable joins two different switches")
+    return explicit(
+        config.name,
+        [(s.name, Tier(s.tier)) for s in fabric.switches],
+        [(h.name, h.leaf, _bps(h.gbps, config.scale)) for h in fabric.hosts],
+        [(c.a, c.b, _bps(c.gbps, config.scale)) for c in fabric.links],
+    )
+
+
+def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
+    for k, host in enumerate(job.hosts):
+        if host not in topology.host:
+            shown = ", ".join(h.name for h in topology.hosts[:12]) + (
+                ", ..." if len(topology.hosts) > 12 else ""
+            )
+            raise DomainError(("jobs", i, "hosts", k), f"{host!r} is no host of the fabric; legal: {shown}")
+        if host in job.hosts[:k]:
+            raise DomainError(("jobs", i, "hosts", k), f"{host!r} is listed twice")
+    end = 0.0
+    for k, phase in enumerate(job.phases):
+        where = ("jobs", i, "phases", k)
+        if phase.end_ms <= phase.start_ms:
+            raise DomainError(
+                (*where, "end_ms"), f"{phase.end_ms:g} must be above start_ms ({phase.start_ms:g})"
+            )
+        if phase.start_ms < end:
+            raise DomainError(
+                (*where, "start_ms"), f"{phase.start_ms:g} overlaps the phase before; legal: {end:g} or more"
+            )
+        if k == 0 and phase.start_ms != 0:
+            raise DomainError((*where, "start_ms"), "the period begins with the first Up phase; legal: 0")
+        end = phase.end_ms
+        if end > job.period_ms:
+            raise DomainError(
+                (*where, "end_ms"), f"{end:g} is past the period; legal: up to {job.period_ms:g}"
+            )
+
+
+def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
+    graph: nx.Graph = nx.Graph()
+    graph.add_nodes_from(s.name for s in topology.switches)
+    graph.add_edges_from((link.a, link.b) for link in topology.links)
+    component = {node: i for i, nodes in enumerate(nx.connected_components(graph)) for node in nodes}
+    for i, job in enumerate(config.jobs):
+        first = topology.host[job.hosts[0]]
+        for k, name in enumerate(job.hosts):
+            if component[topology.host[name].leaf] != component[first.leaf]:
+                raise DomainError(
+                    ("jobs", i, "hosts", k),
+                    f"no path from {first.name} to {name}: the fabric does not connect "
+                    f"{first.leaf} and {topology.host[name].leaf}; add a spine or a link",
+                )
+
+
+def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Workload:
+    """The ring's flows, and for each Up phase the payload that fills it at the phase's rate."""
+    nic_bps = min(topology.host[h].rate_bps for h in job.hosts)
+    share = config.packet_bytes / (config.packet_bytes + ROCE_OVERHEAD_BYTES)
+    steps: list[tuple[int, int, int]] = []
+    phases: list[Phase] = []
+    starts = [p.start_ms for p in job.phases[1:]] + [job.period_ms]
+    for phase, next_start in zip(job.phases, starts, strict=True):
+        rate = min(_bps(phase.gbps, config.scale), nic_bps)
+        up_s = (phase.end_ms - phase.start_ms) / 1e3
+        packets = max(1, math.floor(rate * up_s * share / 8 / config.packet_bytes))
+        steps.append((packets * config.packet_bytes, rate, round((next_start - phase.end_ms) * 1e6)))
+        phases.append(Phase(round(phase.start_ms * 1e6), round(phase.end_ms * 1e6), rate))
+    ring = [(job.hosts[k], job.hosts[(k + 1) % len(job.hosts)]) for k in range(len(job.hosts))]
+    total = sum(step[0] for step in steps)
+    compute_s = sum(step[2] for step in steps) / 1e9
+    flops = (job.teraflops_per_iteration or 0) * 1e12 or job.gpus * max(
+        compute_s, 1e-9
+    ) * FLOPS_PER_GPU_SECOND
+    return Workload(
+        job=Job(
+            name=job.name,
+            model=job.model,
+            gpus=job.gpus,
+            hosts=job.hosts,
+            profile=Profile(round(job.period_ms * 1e6), tuple(phases)),
+            flops_per_iteration=flops,
+            flows=tuple(Flow(f"{job.name}/{a}>{b}", job.name, a, b, total) for a, b in ring),
+        ),
+        steps=tuple(steps),
+    )

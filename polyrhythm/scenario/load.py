@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a scenario file and says what is wrong with it by file, line, path and legal values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from polyrhythm.scenario.config import ScenarioConfig
+from polyrhythm.scenario.domain import DomainError, Scenario, build
+
+Loc = tuple[str | int, ...]
+
+MAX_FILE_BYTES = 4 << 20
+
+
+class ScenarioError(ValueError):
+    """One line for a person: file, line, path in the file, what is wrong and what is legal."""
+
+
+def scenario_path(name: str) -> Path:
+    """The file of a scenario: a path as it is, or the name of one that we ship."""
+    path = Path(name)
+    if path.suffix in {".yaml", ".yml", ".json"} or path.exists():
+        return path
+    shipped = Path(__file__).parent.parent / "scenarios"
+    candidate = shipped / f"{name}.yaml"
+    if not candidate.exists():
+        known = ", ".join(sorted(p.stem for p in shipped.glob("*.yaml")))
+        raise ScenarioError(f"{name}: no such scenario file; the ones that come along are: {known}")
+    return candidate
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Reads, validates and builds a scenario.
+
+    Raises:
+        ScenarioError: the file cannot be read or is not a legal scenario.
+    """
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ScenarioError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, which no scenario is")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        lines: dict[Loc, int] = {}
+        data = _plain(root, (), lines, path)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ScenarioError(f"{path}:{line}: not YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{path}:1: not YAML: {str(error).splitlines()[0]}") from error
+    except RecursionError as error:
+        raise ScenarioError(f"{path}:1: nested too deeply") from error
+    if not isinstance(data, dict):
+        raise ScenarioError(f"{path}:1: a scenario is a mapping of {_keys(ScenarioConfig)}")
+    try:
+        return build(ScenarioConfig.model_validate(data))
+    except ValidationError as error:
+        raise ScenarioError(_explain(path, lines, data, error)) from error
+    except DomainError as problem:
+        raise ScenarioError(
+            f"{path}:{_line(lines, problem.loc)}: {_dotted(problem.loc)}: {problem}"
+        ) from problem
+
+
+def _plain(node: yaml.Node | None, loc: Loc, lines: dict[Loc, int], path: Path) -> Any:
+    """The node as plain Python data; `lines` learns the line of every path."""
+    if node is None:
+        return None
+    lines[loc] = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        mapping: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = _plain(key_node, (*loc, "key"), lines, path) if key_node else None
+            if not isinstance(key, str):
+                raise ScenarioError(f"{path}:{key_node.start_mark.line + 1}: keys are words, not {key!r}")
+            if key in mapping:
+                where = _dotted((*loc, key))
+                raise ScenarioError(f"{path}:{key_node.start_mark.line + 1}: {where}: said twice")
+            mapping[key] = _plain(value_node, (*loc, key), lines, path)
+            lines[(*loc, key)] = key_node.start_mark.line + 1
+        return mapping
+    if isinstance(node, yaml.SequenceNode):
+        # A tuple, for the configuration is frozen and read strictly.
+        return tuple(_plain(child, (*loc, i), lines, path) for i, child in enumerate(node.value))
+    return yaml.SafeLoader("").construct_object(node)
+
+
+def _line(lines: dict[Loc, int], loc: Loc) -> int:
+    while loc and loc not in lines:
+        loc = loc[:-1]
+    return lines.get(loc, 1)
+
+
+def _dotted(loc: Loc) -> str:
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text or "(the file)"
+
+
+def _keys(model: type[BaseModel]) -> str:
+    return ", ".join(model.model_fields)
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in {Union, UnionType, tuple} or get_origin(annotation) is not None:
+        return [m for arg in get_args(annotation) for m in _models(arg)]
+    return []
+
+
+def _model_at(loc: Loc, data: Any) -> type[BaseModel] | None:
+    """The model that reads the mapping at `loc`; a union is told by its `kind`."""
+    model: type[BaseModel] | None = ScenarioConfig
+    for part in loc:
+        data = data[part]
+        if isinstance(part, int) or model is None:
+            continue
+        candidates = _models(model.model_fields[part].annotation)
+        fitting = [
+            m
+            for m in candidates
+            if "kind" not in m.model_fields
+            or (isinstance(data, dict) and data.get("kind") in get_args(m.model_fields["kind"].annotation))
+        ]
+        model = fitting[0] if fitting else None
+    return model
+
+
+def _explain(path: Path, lines: dict[Loc, int], data: Any, error: ValidationError) -> str:
+    # A misspelt key is both unknown and missing: naming the unknown one helps more.
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    # A discriminated union puts its tag into the location, where the file has no such level.
+    loc: Loc = tuple(p for p in first["loc"] if p not in {"leaf_spine", "explicit"})
+    kind = first["type"]
+    if kind == "extra_forbidden":
+        model = _model_at(loc[:-1], data)
+        legal = f"; legal keys: {_keys(model)}" if model else ""
+        message = f"unknown key{legal}"
+    elif kind == "missing":
+        model = _model_at(loc[:-1], data)
+        message = f"missing; needed beside {_keys(model)}" if model else "missing"
+    elif kind == "union_tag_not_found":
+        loc, message = (*loc, "kind"), "missing; legal: leaf_spine, explicit"
+    elif kind == "union_tag_invalid":
+        loc, message = (*loc, "kind"), f"{first['ctx']['tag']!r} is not legal; legal: leaf_spine, explicit"
+    else:
+        given = first["input"]
+        shown = f" (it says {given!r})" if isinstance(given, str | int | float | bool) else ""
+        message = first["msg"][0].lower() + first["msg"][1:] + shown
+    return f"{path}:{_line(lines, loc)}: {_dotted(loc)}: {message}"

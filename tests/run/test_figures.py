@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of the report, against cases worked by hand."""
+
+import pytest
+
+from polyrhythm.run.figures import Iteration, JobFigures, gpu_utilisation, job_figures, pooled, speedup
+
+MS = 1_000_000
+
+
+def records(*ends_ms: list[float], marks: int = 0) -> list[Iteration]:
+    """One worker per argument: the ends of its iterations."""
+    made = []
+    for rank, ends in enumerate(ends_ms):
+        start = 0.0
+        for index, end in enumerate(ends):
+            made.append(Iteration(rank, index, round(start * MS), round(end * MS), 0, marks, 1))
+            start = end
+    return made
+
+
+def test_an_iteration_ends_with_its_last_worker() -> None:
+    figures = job_figures(records([100, 210, 300], [101, 200, 330], marks=3), warmup=1, iterations=2)
+    assert figures.iterations_ms == pytest.approx((109, 120))
+    assert figures.mean_ms == pytest.approx(114.5)
+    assert figures.ecn_marks_per_iteration == 6
+    assert figures.retransmits_per_iteration == 2
+
+
+def test_unfinished_iterations_are_not_made_up() -> None:
+    with pytest.raises(ValueError, match="iteration 2"):
+        job_figures(records([100, 200, 300], [100, 200]), warmup=1, iterations=2)
+
+
+def test_p99_is_interpolated() -> None:
+    figures = JobFigures(tuple(float(x) for x in range(1, 101)), 0, 0)
+    assert figures.p99_ms == pytest.approx(99.01)
+
+
+def test_utilisation_weighs_jobs_by_their_gpus() -> None:
+    jobs = {"a": JobFigures((200.0, 200.0), 0, 0), "b": JobFigures((100.0,), 0, 0)}
+    # (8 x 100 x 2 + 2 x 50) / (8 x 400 + 2 x 100)
+    assert gpu_utilisation({"a": 8, "b": 2}, {"a": 100, "b": 50}, jobs) == pytest.approx(1700 / 3400)
+
+
+def test_speedup_is_the_mean_of_the_jobs_ratios() -> None:
+    base = {"a": JobFigures((300.0,), 0, 0), "b": JobFigures((100.0,), 0, 0)}
+    ours = {"a": JobFigures((200.0,), 0, 0), "b": JobFigures((100.0,), 0, 0)}
+    assert speedup(base, ours, "mean_ms") == pytest.approx(1.25)
+
+
+def test_draws_are_pooled() -> None:
+    both = pooled([JobFigures((1.0, 2.0), 4, 1), JobFigures((3.0,), 2, 3)])
+    assert both == JobFigures((1.0, 2.0, 3.0), 3.0, 2.0)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenario files at the door: what is accepted, and what a person is told."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyrhythm.scenario import ScenarioError, load_scenario, scenario_path
+
+SHIPPED = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
+TWO_VGG19 = scenario_path("two_vgg19").read_text()
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{path}:")
+    return message.removeprefix(f"{path}:")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_scenarios_load(name: str) -> None:
+    scenario = load_scenario(scenario_path(name))
+    assert scenario.name == name
+    assert scenario.iterations == 50
+    assert scenario.warmup == 5
+    for workload in scenario.workloads:
+        # The payload and its headers fill the Up phases at their rate, to within one packet.
+        packets = sum(step[0] for step in workload.steps) / scenario.packet_bytes
+        wire_bits = packets * (scenario.packet_bytes + 58) * 8
+        phases = workload.job.profile.phases
+        room = sum(p.rate_bps * (p.end_ns - p.start_ns) / 1e9 for p in phases)
+        assert room - len(phases) * (scenario.packet_bytes + 58) * 8 <= wire_bits <= room
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "period_ms: 260",
+            "perod_ms: 260",
+            "12: jobs[0].perod_ms: unknown key; legal keys: name, model, gpus",
+        ),
+        (
+            "[h1, h3]",
+            "[h1, h9]",
+            "11: jobs[0].hosts[1]: 'h9' is no host of the fabric; legal: h1, h2, h3, h4",
+        ),
+        ("[h1, h3]", "[h1, h1]", "11: jobs[0].hosts[1]: 'h1' is listed twice"),
+        (
+            "end_ms: 120",
+            "end_ms: 320",
+            "13: jobs[0].phases[0].end_ms: 320 is past the period; legal: up to 260",
+        ),
+        (
+            "gbps: 50}]",
+            "gbps: -3}]",
+            "13: jobs[0].phases[0].gbps: input should be greater than 0 (it says -3)",
+        ),
+        (
+            "spines: 1",
+            "spines: 0",
+            "11: jobs[0].hosts[1]: no path from h1 to h3: the fabric does not connect",
+        ),
+        (
+            "kind: leaf_spine",
+            "kind: mesh",
+            "6: fabric.kind: 'mesh' is not legal; legal: leaf_spine, explicit",
+        ),
+        ("gpus: 2", "gpus: two", "10: jobs[0].gpus: input should be a valid integer (it says 'two')"),
+        ("name: two_vgg19", "name: two_vgg19\nname: x", "5: name: said twice"),
+        ("leaves: 2, ", "", "6: fabric.leaves: missing; needed beside kind, leaves, spines"),
+        ("period_ms: 260", "period_ms: .nan", "12: jobs[0].period_ms: input should be"),
+        ("name: vgg19-b", "name: vgg19-a", "8: jobs[0].name: 'vgg19-a' names 2 jobs; names are unique"),
+        (
+            "gbps: 50}]",
+            "gbps: 50}, {start_ms: 100, end_ms: 130, gbps: 5}]",
+            "13: jobs[0].phases[1].start_ms: 100 overlaps the phase before; legal: 120 or more",
+        ),
+    ],
+)
+def test_a_wrong_value_is_told_by_line_path_and_legal_values(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
+    assert TWO_VGG19.count(old) >= 1
+    assert refusal(tmp_path, TWO_VGG19.replace(old, new, 1)).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "just words", "[1, 2]", "a: [", "a: &x [*x]", "? [a]\n: b", "\t", "--- \n---\n"]
+)
+def test_what_is_no_scenario_at_all_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    assert refusal(tmp_path, text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cut=st.integers(0, len(TWO_VGG19)), noise=st.text(max_size=8))
+def test_a_damaged_file_is_loaded_or_refused_never_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, noise: str
+) -> None:
+    path = tmp_path_factory.mktemp("damaged") / "s.yaml"
+    path.write_text(
+        TWO_VGG19[:cut] + noise + TWO_VGG19[cut + len(noise) :], encoding="utf-8", errors="replace"
+    )
+    message = ""
+    try:
+        load_scenario(path)
+    except ScenarioError as error:
+        message = str(error)
+    assert "\n" not in message
+
+
+def test_an_explicit_fabric_is_wired_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        TWO_VGG19.replace(
+            "fabric: {kind: leaf_spine, leaves: 2, spines: 1, hosts_per_leaf: 2, host_gbps: 50, fabric_gbps: 50}",
+            """fabric:
+  kind: explicit
+  switches: [{name: a, tier: leaf}, {name: b, tier: leaf}, {name: s, tier: spine}]
+  hosts:
+    - {name: h1, leaf: a, gbps: 50}
+    - {name: h2, leaf: a, gbps: 50}
+    - {name: h3, leaf: b, gbps: 50}
+    - {name: h4, leaf: b, gbps: 50}
+  links: [{a: a, b: s, gbps: 100}, {a: b, b: s, gbps: 40}]""",
+        )
+    )
+    topology = load_scenario(path).topology
+    assert [(link.a, link.a_port, link.b, link.b_port) for link in topology.links] == [
+        ("a", 3, "s", 1),
+        ("b", 3, "s", 2),
+    ]
+    assert topology.ports["s"][2].node == "b"
+    assert topology.ports["s"][2].rate_bps == 20_000_000
+
+
+def test_an_unknown_name_lists_the_scenarios_that_come_along() -> None:
+    with pytest.raises(ScenarioError, match="two_vgg19"):
+        scenario_path("no_such_scenario")
