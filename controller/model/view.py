@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.model.job import Profile
 from controller.model.plan import Plan
 from topo.graph import Topology
 
@@ -35,7 +36,10 @@ class QueueCounter:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A live job. `recent_ms` are its last iteration times, oldest first (at most 120)."""
+    """A live job. `recent_ms` are its last iteration times, oldest first (at most 120).
+
+    `profile` is the job alone on the fabric, where it is known.
+    """
 
     name: str
     model: str
@@ -49,6 +53,7 @@ class JobView:
     dscp: int | None
     shift_ms: float | None
     period_ms: float | None
+    profile: Profile | None = None
 
 
 @dataclass(frozen=True, slots=True)

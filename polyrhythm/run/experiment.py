@@ -12,11 +12,7 @@ from typing import Any
 
 from polyrhythm.run.figures import JobFigures, gpu_utilisation, job_figures, pooled, speedup
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
-from polyrhythm.scenario import Scenario
-
-# The iterations of a job alone on the fabric: nothing disturbs it, so few suffice.
-ALONE_WARMUP = 2
-ALONE_ITERATIONS = 8
+from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario
 
 BASELINE = "ecmp"
 

@@ -40,7 +40,6 @@ class SessionResult:
 
     iterations: Mapping[str, tuple[Iteration, ...]]
     profiles: Mapping[str, Any]
-    flows: Mapping[str, Any]
     plan: Mapping[str, Any] | None
     deterministic: bool
     stops: int
@@ -103,7 +102,6 @@ class Session:
                         for job, records in raw["iterations"].items()
                     },
                     profiles=raw["profiles"],
-                    flows=raw["flows"],
                     plan=await self._plan(),
                     deterministic=raw["deterministic"],
                     stops=raw["stops"],

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenario files: what a person wrote, validated, and turned into the fabric and its jobs."""
 
-from polyrhythm.scenario.domain import Scenario, Workload
+from polyrhythm.scenario.domain import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, Workload
 from polyrhythm.scenario.load import ScenarioError, load_scenario, scenario_path
 
-__all__ = ["Scenario", "ScenarioError", "Workload", "load_scenario", "scenario_path"]
+__all__ = [
+    "ALONE_ITERATIONS",
+    "ALONE_WARMUP",
+    "Scenario",
+    "ScenarioError",
+    "Workload",
+    "load_scenario",
+    "scenario_path",
+]

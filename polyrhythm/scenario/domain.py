@@ -18,6 +18,13 @@ from topo.graph import Tier, Topology
 # flops where the scenario gives none.
 FLOPS_PER_GPU_SECOND = 312e12 * 0.4
 
+# The iterations of a job alone on the fabric, to profile it: nothing disturbs it, so few suffice.
+ALONE_WARMUP = 2
+ALONE_ITERATIONS = 8
+
+# A flow that sends less than this in an iteration is a mouse: it goes by ECMP, in the lowest queue.
+ELEPHANT_NOMINAL_BYTES = 10_000_000
+
 # Ethernet, IPv4, UDP, BTH and ICRC around a payload.
 ROCE_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
 
@@ -57,6 +64,7 @@ class Scenario:
     scale: float
     packet_bytes: int
     buffer_packets: int
+    elephant_bytes: int
     ecn: EcnConfig
     warmup: int
     iterations: int
@@ -87,6 +95,7 @@ def build(config: ScenarioConfig) -> Scenario:
         scale=config.scale,
         packet_bytes=config.packet_bytes,
         buffer_packets=config.buffer_packets,
+        elephant_bytes=max(1, round(ELEPHANT_NOMINAL_BYTES / config.scale)),
         ecn=config.ecn,
         warmup=config.warmup,
         iterations=config.iterations,

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The REST API under /api/v1, its OpenAPI document, and the page beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, HTTPException, Query
+from fastapi.responses import StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from fastapi_offline import FastAPIOffline
+
+from controller.model.view import View
+from controller.northbound import render, schema
+from controller.northbound.headers import Headers
+from controller.northbound.source import ViewSource
+from controller.northbound.stream import OneSlot, view_events
+
+PREFIX = "/api/v1"
+_DOCS = f"{PREFIX}/docs"
+_ABOUT = """\
+What the Polyrhythm controller knows and has decided: jobs, plan, fabric and counters.
+
+Reading only. Field names carry their unit: `_ns`, `_ms`, `_bps`. Times are fabric time, rates are those
+of the fabric that runs (an emulated fabric is slower than the one it stands for).
+Until the controller has seen its fabric every call answers 503, but for `events`, which waits.
+"""
+_NO_VIEW: dict[int | str, dict[str, Any]] = {
+    503: {"model": schema.ErrorOut, "description": "The controller has not seen its fabric yet."}
+}
+_EVENTS = {
+    "schema": {
+        "description": "The data of each event is one JSON object.",
+        "contentMediaType": "application/json",
+        "contentSchema": {"$ref": "#/components/schemas/ViewOut"},
+    }
+}
+
+
+def _not_found(what: str) -> dict[int | str, dict[str, Any]]:
+    return {404: {"model": schema.ErrorOut, "description": what}}
+
+
+class EventStream(StreamingResponse):
+    """A response of server-sent events."""
+
+    media_type = "text/event-stream"
+
+
+def create_app(source: ViewSource, assets: Path | None) -> FastAPI:
+    """The web application that shows what `source` knows.
+
+    `assets` is the folder of the page served at `/`; None: no page, only the API. Setting the
+    `asyncio.Event` at `app.state.closing` ends all open event streams (`web.serve` does so).
+    """
+    app = FastAPIOffline(
+        docs_url=_DOCS,
+        redoc_url=None,
+        title="Polyrhythm",
+        version="1",
+        description=_ABOUT,
+        openapi_url=f"{PREFIX}/openapi.json",
+        static_url=f"{_DOCS}/assets",
+        swagger_ui_oauth2_redirect_url=f"{_DOCS}/oauth2-redirect",
+        # Swagger UI would otherwise send the document's address to a public validator.
+        swagger_ui_parameters={"validatorUrl": None, "defaultModelsExpandDepth": 0},
+    )
+    app.state.closing = asyncio.Event()
+    app.add_middleware(Headers, docs_path=_DOCS)
+    app.include_router(_routes(source, app.state.closing), prefix=PREFIX)
+    if assets is not None:
+        app.mount("/", StaticFiles(directory=assets, html=True), name="page")
+    return app
+
+
+def _routes(source: ViewSource, closing: asyncio.Event) -> APIRouter:
+    router = APIRouter()
+    encode = OneSlot(lambda view: render.view(view).model_dump_json().encode())
+
+    def current() -> View:
+        view = source.snapshot()
+        if view is None:
+            raise HTTPException(503, "the controller has not seen its fabric yet: try again in a second")
+        return view
+
+    @router.get("/jobs", summary="All live jobs", tags=["jobs"], responses=_NO_VIEW)
+    async def get_jobs() -> schema.JobsOut:
+        return render.jobs(current())
+
+    @router.get(
+        "/jobs/{name}",
+        summary="One job and its flows",
+        tags=["jobs"],
+        responses=_NO_VIEW | _not_found("No such job."),
+    )
+    async def get_job(name: str) -> schema.JobDetailOut:
+        view = current()
+        for job in view.jobs:
+            if job.name == name:
+                return render.job_detail(job, view.plan)
+        raise HTTPException(404, f"no job {name!r}; there are: {_names(j.name for j in view.jobs)}")
+
+    @router.get(
+        "/plan",
+        summary="What the controller has decided, and why",
+        tags=["plan"],
+        responses=_NO_VIEW | _not_found("No plan has been made yet."),
+    )
+    async def get_plan() -> schema.PlanOut:
+        plan = current().plan
+        if plan is None:
+            raise HTTPException(404, "no plan yet: none is made before the first job")
+        return render.plan(plan)
+
+    @router.get("/fabric", summary="Nodes, cables and their load", tags=["fabric"], responses=_NO_VIEW)
+    async def get_fabric() -> schema.FabricOut:
+        return render.fabric(current())
+
+    @router.get(
+        "/counters",
+        summary="Packets, bytes and ECN marks of every queue",
+        tags=["fabric"],
+        responses=_NO_VIEW | _not_found("No such switch."),
+    )
+    async def get_counters(
+        switch: Annotated[
+            list[str] | None, Query(description="Only these switches (may be repeated).")
+        ] = None,
+    ) -> schema.CountersOut:
+        view = current()
+        for name in switch or ():
+            if name not in view.topology.switch:
+                raise HTTPException(404, f"no switch {name!r}; there are: {_names(view.topology.switch)}")
+        return render.counters(view, frozenset(switch) if switch else None)
+
+    @router.get(
+        "/view",
+        summary="All of it but the queue counters, of one moment",
+        tags=["events"],
+        responses=_NO_VIEW,
+    )
+    async def get_view() -> schema.ViewOut:
+        return render.view(current())
+
+    @router.get(
+        "/events",
+        summary="The newest view, as it changes",
+        description="Server-sent events named `view`, each with what `/view` answers. "
+        "At most ten a second; views in between are skipped. Comments keep an idle connection open.",
+        tags=["events"],
+        response_class=EventStream,
+        responses={200: {"description": "An endless stream.", "content": {EventStream.media_type: _EVENTS}}},
+    )
+    async def get_events() -> EventStream:
+        stream = view_events(source, encode, closing)
+        return EventStream(stream, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+    @router.get(
+        "/healthz",
+        summary="Whether the controller is up and sees its fabric",
+        tags=["health"],
+        responses=_NO_VIEW,
+    )
+    async def get_health() -> schema.HealthOut:
+        return render.health(current())
+
+    return router
+
+
+def _names(names: Iterable[str]) -> str:
+    """For an error message: the first few legal names."""
+    listed = sorted(names)
+    return ", ".join(listed[:12]) + (f" and {len(listed) - 12} more" if len(listed) > 12 else "") or "none"

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the domain's values to the JSON models: pure functions, one per model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from controller.model.job import Profile
+from controller.model.plan import FlowPlan, Plan
+from controller.model.view import JobView, View
+from controller.northbound import schema
+
+_NS_PER_MS = 1e6
+
+
+def health(view: View) -> schema.HealthOut:
+    """How many switches are ready."""
+    ready = sum(s.state == "ready" for s in view.switches)
+    switches = len(view.topology.switches)
+    return schema.HealthOut(status="ok", time_ns=view.time_ns, switches_ready=ready, switches=switches)
+
+
+def job(value: JobView, plan: Plan | None) -> schema.JobOut:
+    """A job, with what the plan says of it."""
+    planned = plan.jobs.get(value.name) if plan else None
+    return schema.JobOut(
+        name=value.name,
+        model=value.model,
+        gpus=value.gpus,
+        hosts=value.hosts,
+        iterations=value.iterations,
+        recent_ms=value.recent_ms,
+        mean_ms=value.mean_ms,
+        p99_ms=value.p99_ms,
+        level=value.level,
+        dscp=value.dscp,
+        shift_ms=value.shift_ms,
+        period_ms=value.period_ms,
+        intensity=planned.intensity if planned else None,
+        profile=None if value.profile is None else _profile(value.profile),
+        why=planned.why if planned else None,
+    )
+
+
+def job_detail(value: JobView, plan: Plan | None) -> schema.JobDetailOut:
+    """A job and its flows."""
+    flows = tuple(_flow(f) for f in plan.flows.values() if _job_of(f.flow) == value.name) if plan else ()
+    return schema.JobDetailOut(**dict(job(value, plan)), flows=flows)
+
+
+def jobs(view: View) -> schema.JobsOut:
+    """All jobs of a view, in its order."""
+    return schema.JobsOut(time_ns=view.time_ns, jobs=tuple(job(j, view.plan) for j in view.jobs))
+
+
+def plan(value: Plan) -> schema.PlanOut:
+    """A plan with its reasons."""
+    policy = value.policy
+    return schema.PlanOut(
+        version=value.version,
+        policy=schema.PolicyOut(
+            name=policy.name,
+            routing=policy.routing,
+            priority=policy.priority,
+            interleave=policy.interleave,
+            levels=policy.levels,
+        ),
+        epoch_ns=value.epoch_ns,
+        jobs=tuple(
+            schema.JobPlanOut(
+                job=j.job,
+                level=j.level,
+                dscp=j.dscp,
+                shift_ms=j.shift_ns / _NS_PER_MS,
+                period_ms=None if j.period_ns is None else j.period_ns / _NS_PER_MS,
+                intensity=j.intensity,
+                why=j.why,
+            )
+            for j in value.jobs.values()
+        ),
+        flows=tuple(_flow(f) for f in value.flows.values()),
+        links=tuple(
+            schema.SharedLinkOut(src=link.src, dst=link.dst, jobs=link.jobs, score=link.score)
+            for link in value.links
+        ),
+    )
+
+
+def fabric(view: View) -> schema.FabricOut:
+    """Nodes and both directions of every cable, with loads where they are measured."""
+    topology = view.topology
+    known = {s.name: s for s in view.switches}
+    switches = []
+    for s in topology.switches:
+        seen = known.get(s.name)
+        switches.append(
+            schema.SwitchOut(
+                name=s.name,
+                tier=s.tier.value,
+                device_id=s.device_id,
+                address=seen.address if seen else None,
+                state=cast(schema.SwitchState, seen.state) if seen else "connecting",
+                entries=seen.entries if seen else 0,
+            )
+        )
+    return schema.FabricOut(
+        time_ns=view.time_ns,
+        name=topology.name,
+        hosts=tuple(
+            schema.HostOut(name=h.name, ip=h.ip, leaf=h.leaf, leaf_port=h.leaf_port, rate_bps=h.rate_bps)
+            for h in topology.hosts
+        ),
+        switches=tuple(switches),
+        links=tuple(_links(view)),
+        verified_paths=view.verified_paths,
+        unverified_paths=view.unverified_paths,
+    )
+
+
+def counters(view: View, switches: frozenset[str] | None) -> schema.CountersOut:
+    """Queue counters; `switches` None means all."""
+    ports = view.topology.ports
+    rows = []
+    for c in view.counters:
+        if switches is None or c.switch in switches:
+            peer = ports.get(c.switch, {}).get(c.port)
+            rows.append(
+                schema.QueueOut(
+                    switch=c.switch,
+                    port=c.port,
+                    peer=peer.node if peer else None,
+                    qid=c.qid,
+                    packets=c.packets,
+                    bytes=c.bytes,
+                    marks=c.marks,
+                )
+            )
+    return schema.CountersOut(time_ns=view.time_ns, counters=tuple(rows))
+
+
+def view(value: View) -> schema.ViewOut:
+    """Everything the page shows."""
+    return schema.ViewOut(
+        time_ns=value.time_ns,
+        scenario=value.scenario,
+        fabric=fabric(value),
+        jobs=tuple(job(j, value.plan) for j in value.jobs),
+        plan=None if value.plan is None else plan(value.plan),
+    )
+
+
+def _profile(value: Profile) -> schema.ProfileOut:
+    return schema.ProfileOut(
+        period_ms=value.period_ns / _NS_PER_MS,
+        phases=tuple(
+            schema.PhaseOut(
+                start_ms=p.start_ns / _NS_PER_MS, end_ms=p.end_ns / _NS_PER_MS, rate_bps=p.rate_bps
+            )
+            for p in value.phases
+        ),
+    )
+
+
+def _flow(value: FlowPlan) -> schema.FlowOut:
+    return schema.FlowOut(
+        flow=value.flow,
+        job=_job_of(value.flow),
+        path=value.path,
+        source_port=value.source_port,
+        dscp=value.dscp,
+        why=value.why,
+    )
+
+
+def _job_of(flow: str) -> str:
+    """The job in "job/source>destination"."""
+    return flow.rpartition("/")[0]
+
+
+def _links(view: View) -> Iterator[schema.LinkOut]:
+    measured = {(load.src, load.dst): load for load in view.links}
+    ends = [(h.name, 0, h.leaf, h.leaf_port, h.rate_bps) for h in view.topology.hosts]
+    ends += [(c.a, c.a_port, c.b, c.b_port, c.rate_bps) for c in view.topology.links]
+    for a, a_port, b, b_port, capacity in ends:
+        for src, src_port, dst, dst_port in ((a, a_port, b, b_port), (b, b_port, a, a_port)):
+            load = measured.get((src, dst))
+            yield schema.LinkOut(
+                src=src,
+                dst=dst,
+                src_port=src_port,
+                dst_port=dst_port,
+                capacity_bps=capacity,
+                rate_bps=load.rate_bps if load else None,
+                load=load.load if load else None,
+                marks=load.marks if load else None,
+                up=load.up if load else True,
+            )

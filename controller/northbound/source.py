@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the web server gets its views from: a protocol, and the board that the controller writes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Protocol
+
+from controller.model.view import View
+
+
+class ViewSource(Protocol):
+    """Whoever knows the newest view of the controller."""
+
+    def snapshot(self) -> View | None:
+        """The newest view; None before the first."""
+
+    def subscribe(self) -> AsyncIterator[View]:
+        """The newest view each time there is a newer one. A slow reader misses the ones between."""
+
+
+class ViewBoard:
+    """A `ViewSource` with room for one view. Use it from one event loop only."""
+
+    def __init__(self) -> None:
+        self._view: View | None = None
+        self._version = 0
+        self._newer = asyncio.Event()
+
+    def publish(self, view: View) -> None:
+        """Replace the view and wake every subscriber."""
+        self._view = view
+        self._version += 1
+        stale, self._newer = self._newer, asyncio.Event()
+        stale.set()
+
+    def snapshot(self) -> View | None:
+        """The newest view; None before the first."""
+        return self._view
+
+    async def subscribe(self) -> AsyncGenerator[View]:
+        """The current view at once, if there is one, then the newest after each change."""
+        seen = 0
+        while True:
+            while self._view is None or self._version == seen:
+                await self._newer.wait()
+            seen = self._version
+            yield self._view

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded fabric put together: switches with their servers, hosts with their agents, cables."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from bmv2 import EmbeddedSwitch
+from bmv2.server import SwitchServer, serve
+from controller.wire import agent_pb2
+from hostagent.host import EmulatedHost
+from hostagent.session import Session
+from polyrhythm.fabric.boundary import FabricBoundary
+from polyrhythm.fabric.heap import Heap
+from polyrhythm.scenario import Scenario
+from topo.jsonio import topology_to_json
+
+log = logging.getLogger(__name__)
+
+# What the fabric's messages take to the controller and back, in fabric time, whatever the hosts take.
+CONTROL_DELAY_NS = 1_000_000
+
+COUNTER_POLL_MS = 100
+
+MEET_TIMEOUT_S = 20.0
+
+
+class EmbeddedFabric:
+    """All nodes of a scenario on one heap. Cables take no time: a frame arrives with its last bit."""
+
+    def __init__(self, scenario: Scenario, seed: int, rpc_delay_s: float = 0.0) -> None:
+        self.scenario = scenario
+        self.heap = Heap()
+        self.boundary = FabricBoundary(self.heap, CONTROL_DELAY_NS)
+        self._rpc_delay_s = rpc_delay_s
+        topology = scenario.topology
+        self.switches = {
+            s.name: EmbeddedSwitch(s.name, self.heap, seed=_seed(seed, s.name)) for s in topology.switches
+        }
+        self.hosts = {h.name: self._host(h.name, seed) for h in topology.hosts}
+        for switch in topology.switches:
+            for port, peer in topology.ports[switch.name].items():
+                self.switches[switch.name].add_port(
+                    port,
+                    rate_bps=peer.rate_bps,
+                    transmit=self._arrival(peer.node, peer.port),
+                    queue_packets=scenario.buffer_packets,
+                )
+        self.servers: dict[str, SwitchServer] = {
+            s.name: serve(
+                self.switches[s.name], self.boundary, device_id=s.device_id, rpc_delay_s=rpc_delay_s
+            )
+            for s in topology.switches
+        }
+        self._sessions: dict[str, Session] = {}
+        self._met: set[str] = set()
+
+    def describe(self) -> dict[str, Any]:
+        """What the controller has to know: the graph, where the switches are served, the marking ramp."""
+        scenario = self.scenario
+        return {
+            "name": scenario.topology.name,
+            "scenario": scenario.name,
+            "clock": "embedded",
+            "control_delay_ns": CONTROL_DELAY_NS,
+            "topology": topology_to_json(scenario.topology),
+            "switches": {
+                s.name: {"address": self.servers[s.name].address, "device_id": s.device_id}
+                for s in scenario.topology.switches
+            },
+            "ecn": {"kmin": scenario.ecn.kmin, "kmax": scenario.ecn.kmax, "pmax": scenario.ecn.pmax},
+            "elephant_bytes": scenario.elephant_bytes,
+            "poll_ms": COUNTER_POLL_MS,
+            "verify": True,
+        }
+
+    def connect_agents(self, address: str) -> None:
+        """Open each agent's session; what the controller says lands as the rule of time has it."""
+        for name in self.hosts:
+            self._sessions[name] = Session(
+                address,
+                partial(self._from_controller, name),
+                partial(self._session_lost, name),
+                partial(self._session_up, name),
+                rpc_delay_s=self._rpc_delay_s,
+            )
+        for session in self._sessions.values():
+            session.start()
+        if not self.boundary.wait_for(lambda: len(self._met) == len(self.hosts), MEET_TIMEOUT_S):
+            log.warning("only %d of %d agents reached the controller", len(self._met), len(self.hosts))
+
+    def power_off(self, name: str) -> None:
+        """A switch dies: its server ends, its ports and those that face it go down."""
+        log.warning("%s is powered off at %.3f s", name, self.heap.now / 1e9)
+        self.servers[name].stop()
+        for port, peer in self.scenario.topology.ports[name].items():
+            self.switches[name].set_port_up(port, False)
+            if peer.node in self.switches:
+                self.switches[peer.node].set_port_up(peer.port, False)
+
+    def close(self) -> None:
+        """End every session and server."""
+        for session in self._sessions.values():
+            session.stop()
+        for server in self.servers.values():
+            server.stop()
+
+    def _host(self, name: str, seed: int) -> EmulatedHost:
+        topology = self.scenario.topology
+        host = topology.host[name]
+        return EmulatedHost(
+            name=name,
+            ip=host.ip,
+            mac=host.mac,
+            gateway_mac=topology.switch[host.leaf].mac,
+            rate_bps=host.rate_bps,
+            clock=self.heap,
+            transmit=partial(self._enter, host.leaf, host.leaf_port),
+            send=partial(self._to_controller, name),
+            mtu=self.scenario.packet_bytes,
+            seed=seed,
+            addresses={h.name: h.ip for h in topology.hosts},
+        )
+
+    def _enter(self, switch: str, port: int, frame: bytes) -> None:
+        self.switches[switch].receive(port, frame)
+
+    def _arrival(self, node: str, port: int) -> Callable[[bytes], None]:
+        if node in self.hosts:
+            return self.hosts[node].receive
+        return partial(self.switches[node].receive, port)
+
+    def _to_controller(self, host: str, message: agent_pb2.AgentMessage) -> None:
+        self.boundary.depart(host, f"agent:{host}", partial(self._sessions[host].send, message))
+
+    def _from_controller(self, host: str, message: agent_pb2.ControllerMessage) -> None:
+        self.boundary.deliver(host, partial(self.hosts[host].on_message, message))
+        self.boundary.arrived(f"agent:{host}")
+
+    def _session_lost(self, host: str) -> None:
+        self.boundary.deliver(host, self.hosts[host].session_lost)
+
+    def _session_up(self, host: str) -> None:
+        self.boundary.deliver(host, self.hosts[host].session_up)
+        self._met.add(host)
+
+
+def _seed(seed: int, name: str) -> int:
+    """A seed of its own for each node, the same in every process."""
+    return int.from_bytes(f"{seed}/{name}".encode(), "big") % (1 << 63)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The web server inside a running loop: ports, addresses, shutdown, and the page's files."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+from fake_source import view
+
+from controller.northbound import AddressError, ViewBoard, assets_dir, create_app, serve, web
+
+
+def busy() -> socket.socket:
+    listener = socket.create_server(("127.0.0.1", 0))
+    assert listener.getsockname()[1] < 65500
+    return listener
+
+
+def app() -> object:
+    board = ViewBoard()
+    board.publish(view(0))
+    return create_app(board, None)
+
+
+def test_a_busy_port_gives_way_to_one_of_the_next() -> None:
+    async def main(port: int) -> tuple[int, int]:
+        server = await serve(app(), port=port)
+        async with httpx.AsyncClient() as client:
+            status = (await client.get(f"{server.url}api/v1/healthz")).status_code
+        await server.close()
+        return server.port, status
+
+    with busy() as taken:
+        port = taken.getsockname()[1]
+        got, status = asyncio.run(main(port))
+    assert port < got <= port + 19
+    assert status == 200
+
+
+def test_when_all_are_busy_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "PORTS_TRIED", 1)
+    with busy() as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(AddressError, match=f"ports {port} to {port} of 127.0.0.1 are all busy"):
+            asyncio.run(serve(app(), port=port))
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "says"),
+    [
+        ("127.0.0.1", 70000, "port 70000 does not exist: choose one from 0 .any. to 65535"),
+        ("127.0.0.1", -1, "port -1 does not exist"),
+        ("no such host", 0, "no address for host 'no such host'"),
+        ("192.0.2.1", 0, "cannot listen on 192.0.2.1 port 0"),
+    ],
+)
+def test_an_address_nobody_has(host: str, port: int, says: str) -> None:
+    with pytest.raises(AddressError, match=says):
+        asyncio.run(serve(app(), host, port))
+
+
+def test_close_ends_open_event_streams_and_frees_the_port() -> None:
+    async def main() -> tuple[int, bytes]:
+        server = await serve(app(), port=0)
+        async with (
+            httpx.AsyncClient(timeout=20) as client,
+            client.stream("GET", f"{server.url}api/v1/events") as answer,
+        ):
+            chunks = answer.aiter_raw()
+            first = await anext(chunks)
+            await asyncio.wait_for(server.close(), 20)
+            rest = [chunk async for chunk in chunks]
+        return server.port, first + b"".join(rest)
+
+    port, received = asyncio.run(main())
+    assert received.startswith(b"retry: 1000\n\n")
+    with socket.create_server(("127.0.0.1", port)) as again:
+        assert again.getsockname()[1] == port
+
+
+def test_signals_stay_with_the_process() -> None:
+    async def main() -> tuple[object, object]:
+        before = signal.getsignal(signal.SIGTERM)
+        server = await serve(app(), port=0)
+        async with httpx.AsyncClient() as client:
+            await client.get(f"{server.url}api/v1/healthz")
+        during = signal.getsignal(signal.SIGTERM)
+        await server.close()
+        return before, during
+
+    before, during = asyncio.run(main())
+    assert during == before
+
+
+def test_url_is_one_a_browser_here_can_open() -> None:
+    async def main(host: str) -> str:
+        server = await serve(app(), host, 0)
+        await server.close()
+        return server.url.replace(str(server.port), "PORT")
+
+    assert asyncio.run(main("0.0.0.0")) == "http://127.0.0.1:PORT/"
+    assert asyncio.run(main("localhost")) in {"http://127.0.0.1:PORT/", "http://[::1]:PORT/"}
+
+
+def test_the_page_and_its_modules_are_found_and_marked() -> None:
+    folder = assets_dir()
+    files = [f for f in folder.iterdir() if f.suffix in {".html", ".js", ".css", ".svg"}]
+    assert {"index.html", "main.js", "style.css"} <= {f.name for f in files}
+    for file in files:
+        assert "SPDX-License-Identifier: Apache-2.0" in "".join(file.read_text().splitlines(True)[:2]), (
+            file.name
+        )
+        assert len(file.read_text().splitlines()) <= 400
+
+
+def test_an_installation_without_the_page_says_where_it_looked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(web, "__file__", str(tmp_path / "a" / "b" / "web.py"))
+    monkeypatch.setattr(web.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(FileNotFoundError, match=f"no index.html in {tmp_path}"):
+        assets_dir()
