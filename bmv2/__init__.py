@@ -1,2 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What runs `p4/build`: the embedded switch, and the launcher of `simple_switch_grpc`."""
+
+from . import entries
+from .program import Program, ProgramError, load_program
+from .switch import EmbeddedSwitch
+
+__all__ = ["EmbeddedSwitch", "Program", "ProgramError", "entries", "load_program"]

@@ -54,8 +54,12 @@ def topology_from_json(data: object, where: str = "topology") -> Topology:
         _switch(item, f"{where}.switches[{i}]") for i, item in enumerate(_list(top, "switches", where))
     )
     names = {s.name for s in switches}
-    hosts = tuple(_host(item, f"{where}.hosts[{i}]", names) for i, item in enumerate(_list(top, "hosts", where)))
-    links = tuple(_link(item, f"{where}.links[{i}]", names) for i, item in enumerate(_list(top, "links", where)))
+    hosts = tuple(
+        _host(item, f"{where}.hosts[{i}]", names) for i, item in enumerate(_list(top, "hosts", where))
+    )
+    links = tuple(
+        _link(item, f"{where}.links[{i}]", names) for i, item in enumerate(_list(top, "links", where))
+    )
     prefixes = top["prefixes"]
     if not isinstance(prefixes, Mapping):
         raise TopologyFormatError(f"{where}.prefixes: an object of leaf name to CIDR prefix is needed")

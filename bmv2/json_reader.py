@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading JSON with errors that say where: a value together with its path in the document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .errors import ProgramError
+
+
+class Reader:
+    """A JSON value at a path; every accessor checks the type and raises ProgramError with the path."""
+
+    __slots__ = ("path", "value")
+
+    def __init__(self, value: Any, path: str) -> None:
+        self.value = value
+        self.path = path
+
+    def fail(self, message: str) -> ProgramError:
+        """The error to raise about this value, with its path and, where p4c left it, its P4 source."""
+        return ProgramError(f"{self.path}{self._source()}: {message}")
+
+    def _source(self) -> str:
+        info = self.value.get("source_info") if isinstance(self.value, dict) else None
+        if not isinstance(info, dict):
+            return ""
+        return f" ({info.get('filename', '?')}:{info.get('line', '?')} `{info.get('source_fragment', '')}`)"
+
+    def __getitem__(self, key: str | int) -> Reader:
+        if isinstance(key, int):
+            items = self.value
+            if not isinstance(items, list) or key >= len(items):
+                raise self.fail(f"expected a list with at least {key + 1} items")
+            return Reader(items[key], f"{self.path}[{key}]")
+        value = self.get(key)
+        if value is None:
+            raise self.fail(f"'{key}' is missing")
+        return value
+
+    def get(self, key: str) -> Reader | None:
+        """The member `key`, or None where it is absent or null."""
+        if not isinstance(self.value, dict):
+            raise self.fail("expected an object")
+        value = self.value.get(key)
+        return None if value is None else Reader(value, f"{self.path}.{key}")
+
+    def items(self) -> Iterator[Reader]:
+        """The items of a list; objects with a name are shown by it in paths."""
+        if not isinstance(self.value, list):
+            raise self.fail("expected a list")
+        for position, item in enumerate(self.value):
+            label = item.get("name") if isinstance(item, dict) else None
+            yield Reader(item, f"{self.path}[{label if isinstance(label, str) else position}]")
+
+    def list(self, key: str) -> Iterator[Reader]:
+        """The items of the member `key`; none where it is absent."""
+        member = self.get(key)
+        return iter(()) if member is None else member.items()
+
+    def text(self) -> str:
+        """A string."""
+        if not isinstance(self.value, str):
+            raise self.fail(f"expected a string, got {self.value!r}")
+        return self.value
+
+    def integer(self) -> int:
+        """An integer."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int):
+            raise self.fail(f"expected an integer, got {self.value!r}")
+        return self.value
+
+    def flag(self) -> bool:
+        """A truth value."""
+        if not isinstance(self.value, bool):
+            raise self.fail(f"expected true or false, got {self.value!r}")
+        return self.value
+
+    def hexadecimal(self) -> int:
+        """A `hexstr`: hexadecimal digits with an optional sign and 0x."""
+        digits = self.text()
+        try:
+            return int(digits, 16)
+        except ValueError:
+            raise self.fail(f"expected hexadecimal digits, got {digits!r}") from None
+
+    def optional_text(self, key: str) -> str | None:
+        """The string member `key`, or None where it is absent or null."""
+        member = self.get(key)
+        return None if member is None else member.text()
+
+    def optional_flag(self, key: str, default: bool) -> bool:
+        """The truth value `key`, or the default where it is absent or null."""
+        member = self.get(key)
+        return default if member is None else member.flag()

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of a software switch: simple_switch_grpc where it is installed, else the embedded one."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BMV2 = "simple_switch_grpc"
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchOptions:
+    """What a switch is started with.
+
+    `interfaces` maps ports (from 1) to interface names. `program` is p4c's BMv2 JSON; None waits for one
+    by P4Runtime. `port_rate_bps`, `queue_packets` and `seed` reach the embedded switch only: BMv2 has no
+    port scheduler. `thrift_port` reaches BMv2 only in effect.
+    """
+
+    device_id: int
+    grpc_address: str
+    interfaces: Mapping[int, str] = field(default_factory=dict)
+    program: Path | None = None
+    cpu_port: int = 255
+    drop_port: int = 511
+    priority_queues: int = 8
+    thrift_port: int | None = None
+    log_console: bool = False
+    port_rate_bps: int | None = None
+    queue_packets: int | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A command line, and whether it starts the embedded switch."""
+
+    argv: tuple[str, ...]
+    embedded: bool
+
+
+def launch(options: SwitchOptions, *, which: Callable[[str], str | None] = shutil.which) -> Launch:
+    """Build the command line; `which` looks a program up on PATH."""
+    bmv2 = which(BMV2)
+    embedded = bmv2 is None
+    argv = [sys.executable, "-m", "polyrhythm", "switch"] if bmv2 is None else [bmv2]
+    argv += ["--device-id", str(options.device_id)]
+    for port, interface in sorted(options.interfaces.items()):
+        argv += ["-i", f"{port}@{interface}"]
+    if options.thrift_port is not None:
+        argv += ["--thrift-port", str(options.thrift_port)]
+    if options.log_console:
+        argv += ["--log-console"]
+    if embedded:
+        argv += _embedded_options(options)
+    argv += ["--no-p4"] if options.program is None else [str(options.program)]
+    argv += ["--", "--grpc-server-addr", options.grpc_address]
+    argv += ["--cpu-port", str(options.cpu_port), "--drop-port", str(options.drop_port)]
+    argv += ["--priority-queues", str(options.priority_queues)]
+    return Launch(tuple(argv), embedded)
+
+
+def _embedded_options(options: SwitchOptions) -> list[str]:
+    argv: list[str] = []
+    for option, value in (
+        ("--port-rate", options.port_rate_bps),
+        ("--queue-packets", options.queue_packets),
+        ("--seed", options.seed),
+    ):
+        if value is not None:
+            argv += [option, str(value)]
+    return argv

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loaded program: checked, and compiled once however many switches run it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from .codegen import GeneratedProgram, generate
+from .errors import ProgramError
+from .ir import Ir, Table
+from .loader import load
+
+_CACHE_LIMIT = 32
+_cache: dict[bytes, Program] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A v1model program, ready to run; `digest` is the SHA-256 of its JSON."""
+
+    digest: bytes
+    ir: Ir
+    generated: GeneratedProgram
+
+    def tables(self) -> Iterator[Table]:
+        """The program's tables, those p4c made of single statements included."""
+        return self.ir.tables()
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The sizes of the indirect counter arrays."""
+        return self.ir.counters
+
+
+def load_program(source: bytes | str) -> Program:
+    """Load p4c's BMv2 JSON; the same content is compiled once in a process.
+
+    Raises ProgramError where it is not BMv2 JSON of version 2.x or uses something not supported.
+    """
+    digest = hashlib.sha256(source.encode() if isinstance(source, str) else source).digest()
+    program = _cache.get(digest)
+    if program is None:
+        ir = load(source)
+        program = Program(digest, ir, generate(ir))
+        while len(_cache) >= _CACHE_LIMIT:
+            del _cache[next(iter(_cache))]
+        _cache[digest] = program
+    return program
+
+
+__all__ = ["Program", "ProgramError", "load_program"]

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Client arbitration: who of several controllers is the primary (P4Runtime 1.4, chapter 5)."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from finsy.proto import U128, p4r, rpc_status
+
+from bmv2.server.errors import (
+    ALREADY_EXISTS,
+    FAILED_PRECONDITION,
+    NOT_FOUND,
+    OK,
+    PERMISSION_DENIED,
+    StatusError,
+    invalid,
+)
+
+
+class Stream(Protocol):
+    """A client's open stream, as far as arbitration needs it."""
+
+    def send(self, message: p4r.StreamMessageResponse) -> None:
+        """Queue a message to the client. Never blocks."""
+
+
+@dataclass(slots=True)
+class _Role:
+    role: p4r.Role | None
+    highest: int = 0
+    primary: Stream | None = None
+    members: dict[Stream, int] = field(default_factory=dict)
+
+
+class Arbiter:
+    """The elections of one device, one per role. Thread-safe.
+
+    The primary of a role is the stream that sent the highest election id ever received for it; when it
+    goes, nobody is until a client sends an id at least as high. Election id 0 (or none) is always a backup.
+    """
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+        self._lock = threading.Lock()
+        self._roles: dict[str, _Role] = {}
+        self._role_of: dict[Stream, str] = {}
+
+    def check_device(self, device_id: int) -> None:
+        """Raise StatusError (NOT_FOUND) unless it is this device's id."""
+        if device_id != self._device_id:
+            raise StatusError(
+                NOT_FOUND, f"device {device_id} is not here; this server has device {self._device_id}"
+            )
+
+    def check_primary(self, role: str, election_id: int) -> None:
+        """Raise StatusError (PERMISSION_DENIED) unless that election id is the live primary's of the role."""
+        with self._lock:
+            state = self._roles.get(role)
+            if state is None or state.primary is None or state.members[state.primary] != election_id:
+                raise StatusError(
+                    PERMISSION_DENIED,
+                    f"election id {election_id} is not the primary's of role {role or 'default'!r}",
+                )
+
+    def primary(self, role: str = "") -> Stream | None:
+        """Find the stream of a role's primary; the default role has no name."""
+        with self._lock:
+            state = self._roles.get(role)
+            return None if state is None else state.primary
+
+    def is_primary(self, stream: Stream) -> bool:
+        """Tell whether the stream is the primary of its role."""
+        with self._lock:
+            name = self._role_of.get(stream)
+            return name is not None and self._roles[name].primary is stream
+
+    def role_of(self, stream: Stream) -> str | None:
+        """Tell the role for which a stream has arbitrated; None before."""
+        with self._lock:
+            return self._role_of.get(stream)
+
+    def update(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> None:
+        """Enter a stream into the election, or change its election id, and tell all whom it concerns.
+
+        Raises StatusError, after which the stream must be closed: NOT_FOUND for another device,
+        FAILED_PRECONDITION for a change of role, INVALID_ARGUMENT for an election id that is in use.
+        """
+        self.check_device(message.device_id)
+        name = message.role.name
+        election_id = U128.decode(message.election_id)
+        with self._lock:
+            if self._role_of.get(stream, name) != name:
+                raise StatusError(FAILED_PRECONDITION, "a stream cannot change its role; open another stream")
+            state = self._roles.setdefault(name, _Role(message.role if message.HasField("role") else None))
+            users = [member for member, used in state.members.items() if used == election_id]
+            if election_id and users and users != [stream]:
+                raise invalid(f"Election ID {election_id} is already used by another client of the role.")
+            before = (state.primary, state.highest)
+            self._role_of[stream] = name
+            state.members[stream] = election_id
+            if election_id and election_id >= state.highest:
+                state.highest, state.primary = election_id, stream
+            elif state.primary is stream:
+                state.primary = None
+            changed = before != (state.primary, state.highest)
+            self._notify(state, list(state.members) if changed else [stream])
+
+    def leave(self, stream: Stream) -> None:
+        """Take out a stream that has ended; the others hear of it when it was the primary."""
+        with self._lock:
+            name = self._role_of.pop(stream, None)
+            if name is None:
+                return
+            state = self._roles[name]
+            del state.members[stream]
+            if state.primary is stream:
+                state.primary = None
+                self._notify(state, list(state.members))
+
+    def _notify(self, state: _Role, streams: list[Stream]) -> None:
+        for stream in streams:
+            if stream is state.primary:
+                status = rpc_status.Status(code=OK, message="you are the primary")
+            elif state.primary is not None:
+                status = rpc_status.Status(code=ALREADY_EXISTS, message="you are a backup")
+            else:
+                status = rpc_status.Status(code=NOT_FOUND, message="there is no primary")
+            update = p4r.MasterArbitrationUpdate(device_id=self._device_id, role=state.role, status=status)
+            if state.highest:
+                update.election_id.CopyFrom(U128.encode(state.highest))
+            stream.send(p4r.StreamMessageResponse(arbitration=update))

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The P4Runtime service of one switch (P4Runtime 1.4): arbitration, pipeline, write, read and packet I/O."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import grpc
+from finsy.proto import U128, p4r, p4r_grpc
+
+from bmv2.boundary import Boundary
+from bmv2.entries import EntryError, TableEntry
+from bmv2.program import Program, ProgramError, load_program
+from bmv2.server.arbitration import Arbiter
+from bmv2.server.errors import (
+    FAILED_PRECONDITION,
+    PERMISSION_DENIED,
+    UNIMPLEMENTED,
+    StatusError,
+    abort,
+    abort_batch,
+    invalid,
+)
+from bmv2.server.packets import decode_packet_in, encode_packet_out
+from bmv2.server.reads import read
+from bmv2.server.schema import Schema
+from bmv2.server.store import Effect, EntityStore
+from bmv2.server.stream import ClientStream
+from bmv2.switch import EmbeddedSwitch
+
+API_VERSION = "1.4.1"
+
+_READ_CHUNK = 1000
+_Stream: TypeAlias = ClientStream[p4r.StreamMessageRequest, p4r.StreamMessageResponse]
+_SetConfig = p4r.SetForwardingPipelineConfigRequest
+_GetConfig = p4r.GetForwardingPipelineConfigRequest
+_CONFIG_ACTIONS = {
+    _SetConfig.VERIFY,
+    _SetConfig.VERIFY_AND_SAVE,
+    _SetConfig.VERIFY_AND_COMMIT,
+    _SetConfig.COMMIT,
+    _SetConfig.RECONCILE_AND_COMMIT,
+}
+# Switches of one fabric get the same program at one moment: the first compiles it, the rest find it cached.
+_COMPILING = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Pipeline:
+    config: p4r.ForwardingPipelineConfig
+    program: Program
+    store: EntityStore
+
+
+class _DataPlaneCounters:
+    """Reads counters on the data-plane thread; what a write has not reached yet counts 0."""
+
+    def __init__(self, switch: EmbeddedSwitch, boundary: Boundary, landed: bool) -> None:
+        self._switch = switch
+        self._boundary = boundary
+        self._landed = landed
+
+    def indirect(self, name: str, size: int) -> Sequence[tuple[int, int]]:
+        if not self._landed:
+            return [(0, 0)] * size
+        return self._boundary.call(self._switch.name, lambda: self._switch.read_counter(name))
+
+    def direct(self, table: str, entries: Sequence[TableEntry]) -> Sequence[tuple[int, int]]:
+        if not self._landed:
+            return [(0, 0)] * len(entries)
+        return self._boundary.call(self._switch.name, lambda: [self._one(table, entry) for entry in entries])
+
+    def _one(self, table: str, entry: TableEntry) -> tuple[int, int]:
+        try:
+            return self._switch.read_direct_counter(table, entry)
+        except EntryError:
+            # Written, but its effect is still on its way to the data plane.
+            return 0, 0
+
+
+class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
+    """P4Runtime for one switch. The entity store is here; the switch gets effects through the boundary."""
+
+    def __init__(
+        self, switch: EmbeddedSwitch, boundary: Boundary, device_id: int, rpc_delay_s: float
+    ) -> None:
+        self._switch = switch
+        self._boundary = boundary
+        self._delay_s = rpc_delay_s
+        self._arbiter = Arbiter(device_id)
+        # Guards the pipeline and its store, and makes the order of effects that of the store's changes.
+        self._lock = threading.Lock()
+        self._pipeline: _Pipeline | None = None
+        self._saved: _Pipeline | None = None
+        # The pipeline that runs in the data plane: written and used on the data-plane thread.
+        self._landed: _Pipeline | None = None
+        self.dropped_packet_ins = 0
+        switch.packet_in = self._on_packet_in
+
+    @property
+    def connected(self) -> bool:
+        """Whether the default role has a primary stream."""
+        return self._arbiter.primary() is not None
+
+    def Capabilities(  # noqa: N802
+        self, request: p4r.CapabilitiesRequest, context: grpc.ServicerContext
+    ) -> p4r.CapabilitiesResponse:
+        """Tell the version of P4Runtime."""
+        time.sleep(self._delay_s)
+        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+    def SetForwardingPipelineConfig(  # noqa: N802
+        self, request: p4r.SetForwardingPipelineConfigRequest, context: grpc.ServicerContext
+    ) -> p4r.SetForwardingPipelineConfigResponse:
+        """Verify, save or commit a pipeline; a commit clears entities and counters, a reconcile does not."""
+        time.sleep(self._delay_s)
+        try:
+            self._check_writer(request)
+            self._set_config(request)
+        except StatusError as error:
+            abort(context, error)
+        return p4r.SetForwardingPipelineConfigResponse()
+
+    def _check_writer(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
+        self._arbiter.check_device(request.device_id)
+        self._arbiter.check_primary(request.role, U128.decode(request.election_id))
+
+    def _set_config(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
+        if request.action not in _CONFIG_ACTIONS:
+            legal = ", ".join(sorted(_SetConfig.Action.Name(action) for action in _CONFIG_ACTIONS))
+            raise invalid(f"pipeline config: the action is unspecified; legal: {legal}")
+        if request.action == _SetConfig.COMMIT:
+            if request.HasField("config"):
+                raise invalid("pipeline config: COMMIT takes no config; it commits the one saved before")
+            with self._lock:
+                if self._saved is None:
+                    raise StatusError(FAILED_PRECONDITION, "pipeline config: nothing was saved to commit")
+                self._commit(self._saved, [])
+            return
+        pipeline = _build(request.config)
+        with self._lock:
+            if request.action == _SetConfig.VERIFY_AND_SAVE:
+                self._saved = pipeline
+            elif request.action == _SetConfig.VERIFY_AND_COMMIT:
+                self._commit(pipeline, [])
+            elif request.action == _SetConfig.RECONCILE_AND_COMMIT:
+                self._reconcile(pipeline)
+
+    def _reconcile(self, pipeline: _Pipeline) -> None:
+        current = self._pipeline
+        if current is None:
+            self._commit(pipeline, [])
+        elif (
+            current.config.p4_device_config == pipeline.config.p4_device_config
+            and current.config.p4info == pipeline.config.p4info
+        ):
+            # The same program under another cookie: nothing to touch in the data plane.
+            current.config.cookie.CopyFrom(pipeline.config.cookie)
+        else:
+            self._commit(pipeline, pipeline.store.replay(current.store))
+
+    def _commit(self, pipeline: _Pipeline, effects: Sequence[Effect]) -> None:
+        self._pipeline, self._saved = pipeline, None
+
+        def land() -> None:
+            self._switch.load(pipeline.program)
+            self._landed = pipeline
+            for effect in effects:
+                effect(self._switch)
+
+        self._boundary.deliver(self._switch.name, land)
+
+    def GetForwardingPipelineConfig(  # noqa: N802
+        self, request: p4r.GetForwardingPipelineConfigRequest, context: grpc.ServicerContext
+    ) -> p4r.GetForwardingPipelineConfigResponse:
+        """Give the committed pipeline, or the parts of it that are asked for."""
+        time.sleep(self._delay_s)
+        try:
+            self._arbiter.check_device(request.device_id)
+            with self._lock:
+                config = self._committed().config
+                answer = p4r.ForwardingPipelineConfig(cookie=config.cookie)
+                if request.response_type in (_GetConfig.ALL, _GetConfig.P4INFO_AND_COOKIE):
+                    answer.p4info.CopyFrom(config.p4info)
+                if request.response_type in (_GetConfig.ALL, _GetConfig.DEVICE_CONFIG_AND_COOKIE):
+                    answer.p4_device_config = config.p4_device_config
+        except StatusError as error:
+            abort(context, error)
+        return p4r.GetForwardingPipelineConfigResponse(config=answer)
+
+    def _committed(self) -> _Pipeline:
+        if self._pipeline is None:
+            raise StatusError(FAILED_PRECONDITION, "No forwarding pipeline config set for this device.")
+        return self._pipeline
+
+    def Write(self, request: p4r.WriteRequest, context: grpc.ServicerContext) -> p4r.WriteResponse:  # noqa: N802
+        """Apply a batch in order; a failed update leaves the others in force (CONTINUE_ON_ERROR)."""
+        time.sleep(self._delay_s)
+        effects: list[Effect] = []
+        outcomes: list[StatusError | None] = []
+        try:
+            with self._lock:
+                self._check_writer(request)
+                store = self._committed().store
+                if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
+                    raise StatusError(UNIMPLEMENTED, "write: CONTINUE_ON_ERROR is the only atomicity here")
+                for update in request.updates:
+                    try:
+                        effects.append(store.apply(update))
+                        outcomes.append(None)
+                    except StatusError as error:
+                        outcomes.append(error)
+                if effects:
+                    self._boundary.deliver(self._switch.name, partial(self._take_effect, effects))
+        except StatusError as error:
+            abort(context, error)
+        if any(outcomes):
+            abort_batch(context, outcomes)
+        return p4r.WriteResponse()
+
+    def _take_effect(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            effect(self._switch)
+
+    def Read(self, request: p4r.ReadRequest, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:  # noqa: N802
+        """Answer all entities of the request from one moment, in chunks."""
+        time.sleep(self._delay_s)
+        answers: list[p4r.Entity] = []
+        try:
+            self._arbiter.check_device(request.device_id)
+            with self._lock:
+                pipeline = self._committed()
+                counters = _DataPlaneCounters(self._switch, self._boundary, landed=self._landed is pipeline)
+                for entity in request.entities:
+                    answers.extend(read(pipeline.store, entity, counters))
+        except StatusError as error:
+            abort(context, error)
+        for start in range(0, len(answers), _READ_CHUNK):
+            yield p4r.ReadResponse(entities=answers[start : start + _READ_CHUNK])
+
+    def StreamChannel(  # noqa: N802
+        self, request_iterator: Iterator[p4r.StreamMessageRequest], context: grpc.ServicerContext
+    ) -> Iterator[p4r.StreamMessageResponse]:
+        """Hold a client's session: arbitration, its packet-outs, and the packet-ins if it is the primary."""
+        stream: _Stream = ClientStream(context, self._delay_s)
+        try:
+            yield from stream.run(request_iterator, partial(self._on_message, stream), half_close_ends=True)
+        finally:
+            self._arbiter.leave(stream)
+
+    def _on_message(self, stream: _Stream, message: p4r.StreamMessageRequest) -> None:
+        kind = message.WhichOneof("update")
+        if kind == "arbitration":
+            self._arbiter.update(stream, message.arbitration)
+        elif self._arbiter.role_of(stream) is None:
+            raise StatusError(FAILED_PRECONDITION, "stream: the first message must be an arbitration update")
+        elif kind == "packet":
+            self._on_packet_out(stream, message.packet)
+        else:
+            error = p4r.StreamError(canonical_code=UNIMPLEMENTED, message=f"stream: {kind} is not supported")
+            stream.send(p4r.StreamMessageResponse(error=error))
+
+    def _on_packet_out(self, stream: _Stream, packet: p4r.PacketOut) -> None:
+        announced = self._arbiter.is_primary(stream)
+        try:
+            if not announced:
+                raise StatusError(PERMISSION_DENIED, "packet-out: only the primary may send packets")
+            with self._lock:
+                schema = self._committed().store.schema
+                frame = encode_packet_out(schema.packet_out, packet)
+                switch = self._switch
+                self._boundary.deliver(switch.name, lambda: switch.receive(switch.cpu_port, frame))
+        except StatusError as error:
+            answer = p4r.StreamError(canonical_code=error.code, message=error.message)
+            answer.packet_out.packet_out.CopyFrom(packet)
+            stream.send(p4r.StreamMessageResponse(error=answer))
+        if announced:
+            # Also for a refused one: its sender has counted it, and time must not wait for it.
+            self._boundary.arrived(f"packet_out:{self._switch.name}")
+
+    def _on_packet_in(self, frame: bytes) -> None:
+        """Send a frame of the CPU port to the default role's primary (data-plane thread)."""
+        primary = self._arbiter.primary()
+        if primary is None or self._landed is None:
+            self.dropped_packet_ins += 1
+            return
+        packet = decode_packet_in(self._landed.store.schema.packet_in, frame)
+        message = p4r.StreamMessageResponse(packet=packet)
+        name = self._switch.name
+        self._boundary.depart(name, f"packet_in:{name}", partial(primary.send, message))
+
+
+def _build(config: p4r.ForwardingPipelineConfig) -> _Pipeline:
+    if not config.HasField("p4info"):
+        raise invalid("pipeline config: P4Info is missing")
+    if not config.p4_device_config:
+        raise invalid("pipeline config: the device config (p4c's BMv2 JSON) is missing")
+    schema = Schema.parse(config.p4info)
+    try:
+        with _COMPILING:
+            program = load_program(config.p4_device_config)
+    except ProgramError as error:
+        raise invalid(f"device config: {error}") from None
+    kept = p4r.ForwardingPipelineConfig()
+    kept.CopyFrom(config)
+    return _Pipeline(kept, program, EntityStore(schema, program.ir))

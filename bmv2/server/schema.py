@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Info as frozen values, checked once when a pipeline is pushed and consulted at every request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from finsy.proto import p4i
+
+from bmv2.server.errors import UNIMPLEMENTED, StatusError, invalid
+
+
+class MatchKind(Enum):
+    """The match kinds of P4Runtime that the embedded switch executes."""
+
+    EXACT = "exact"
+    LPM = "lpm"
+    TERNARY = "ternary"
+    RANGE = "range"
+    OPTIONAL = "optional"
+
+
+_KINDS = {
+    p4i.MatchField.EXACT: MatchKind.EXACT,
+    p4i.MatchField.LPM: MatchKind.LPM,
+    p4i.MatchField.TERNARY: MatchKind.TERNARY,
+    p4i.MatchField.RANGE: MatchKind.RANGE,
+    p4i.MatchField.OPTIONAL: MatchKind.OPTIONAL,
+}
+_PRIORITISED = {MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named value of `width` bits: an action's parameter, or a field of a packet's metadata."""
+
+    id: int
+    name: str
+    width: int
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MatchField:
+    """One field of a table's key, `width` in bits."""
+
+    id: int
+    name: str
+    width: int
+    kind: MatchKind
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action and its parameters in the order of their ids."""
+
+    id: int
+    name: str
+    params: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A counter; `table_id` is set for a direct one, `size` (cells) for an indirect one."""
+
+    id: int
+    name: str
+    size: int
+    table_id: int
+    counts_packets: bool
+    counts_bytes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its key in the order of the match field ids, and what may stand in it."""
+
+    id: int
+    name: str
+    key: tuple[MatchField, ...]
+    entry_actions: frozenset[int]
+    default_actions: frozenset[int]
+    const_default: bool
+    const: bool
+    size: int
+    direct_counter: Counter | None
+
+    @property
+    def prioritised(self) -> bool:
+        """Whether entries need a priority: a key with a ternary, range or optional field."""
+        return any(field.kind in _PRIORITISED for field in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class PacketHeader:
+    """The fields of a @controller_header, in the order in which they stand in the packet."""
+
+    fields: tuple[Field, ...]
+
+    @property
+    def bits(self) -> int:
+        """Length of the header in bits, a multiple of 8."""
+        return sum(field.width for field in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a pipeline's P4Info promises to clients, by id."""
+
+    tables: Mapping[int, Table]
+    actions: Mapping[int, Action]
+    counters: Mapping[int, Counter]
+    direct_counters: Mapping[int, Counter]
+    packet_in: PacketHeader | None
+    packet_out: PacketHeader | None
+
+    def action_named(self, name: str) -> Action:
+        """Find the action of that full name; KeyError if P4Info has none."""
+        for action in self.actions.values():
+            if action.name == name:
+                return action
+        raise KeyError(name)
+
+    @staticmethod
+    def parse(info: p4i.P4Info) -> Schema:
+        """Check a P4Info and take what the server needs of it.
+
+        Raises StatusError: INVALID_ARGUMENT where it contradicts itself, UNIMPLEMENTED for action
+        profiles, translated types and match kinds that the embedded switch has not.
+        """
+        _check_unique(info)
+        actions = {message.preamble.id: _action(message) for message in info.actions}
+        counters = {message.preamble.id: _counter(message) for message in info.counters}
+        tables_by_id = {message.preamble.id: message for message in info.tables}
+        direct = {}
+        for message in info.direct_counters:
+            if message.direct_table_id not in tables_by_id:
+                raise invalid(
+                    f"P4Info: direct counter {message.preamble.name} belongs to table "
+                    f"{message.direct_table_id:#x}, which is not in it"
+                )
+            direct[message.preamble.id] = _direct_counter(message)
+        by_table = {counter.table_id: counter for counter in direct.values()}
+        headers = {message.preamble.name: _header(message) for message in info.controller_packet_metadata}
+        return Schema(
+            tables={key: _table(value, actions, by_table.get(key)) for key, value in tables_by_id.items()},
+            actions=actions,
+            counters=counters,
+            direct_counters=direct,
+            packet_in=headers.get("packet_in"),
+            packet_out=headers.get("packet_out"),
+        )
+
+
+def _check_unique(info: p4i.P4Info) -> None:
+    objects: list[p4i.Preamble] = []
+    for group in (info.tables, info.actions, info.counters, info.direct_counters):
+        objects += [message.preamble for message in group]
+    seen: dict[int, str] = {}
+    for preamble in objects:
+        if preamble.id == 0:
+            raise invalid(f"P4Info: {preamble.name or 'an object'} has id 0; ids start at 1")
+        if preamble.id in seen:
+            raise invalid(f"P4Info: id {preamble.id:#x} is both {seen[preamble.id]} and {preamble.name}")
+        seen[preamble.id] = preamble.name
+
+
+def _width(what: str, bits: int, type_name: str) -> int:
+    if type_name:
+        raise StatusError(UNIMPLEMENTED, f"P4Info: {what} has the translated type {type_name}; use bit<W>")
+    if bits <= 0:
+        raise invalid(f"P4Info: {what} has a width of {bits} bits; at least 1 is needed")
+    return bits
+
+
+def _action(message: p4i.Action) -> Action:
+    name = message.preamble.name
+    params = tuple(
+        Field(param.id, param.name, _width(f"{name}.{param.name}", param.bitwidth, param.type_name.name))
+        for param in sorted(message.params, key=lambda param: param.id)
+    )
+    return Action(message.preamble.id, name, params)
+
+
+def _units(unit: int) -> tuple[bool, bool]:
+    spec = p4i.CounterSpec
+    return unit in (spec.PACKETS, spec.BOTH), unit in (spec.BYTES, spec.BOTH)
+
+
+def _counter(message: p4i.Counter) -> Counter:
+    packets, size_bytes = _units(message.spec.unit)
+    return Counter(message.preamble.id, message.preamble.name, message.size, 0, packets, size_bytes)
+
+
+def _direct_counter(message: p4i.DirectCounter) -> Counter:
+    packets, size_bytes = _units(message.spec.unit)
+    table_id = message.direct_table_id
+    return Counter(message.preamble.id, message.preamble.name, 0, table_id, packets, size_bytes)
+
+
+def _table(message: p4i.Table, actions: Mapping[int, Action], counter: Counter | None) -> Table:
+    name = message.preamble.name
+    if message.implementation_id:
+        raise StatusError(
+            UNIMPLEMENTED, f"P4Info: table {name} has an action profile; the embedded switch has none"
+        )
+    for ref in message.action_refs:
+        if ref.id not in actions:
+            raise invalid(f"P4Info: table {name} refers to action {ref.id:#x}, which is not in it")
+    fields = sorted(message.match_fields, key=lambda field: field.id)
+    if len({field.id for field in fields}) != len(fields):
+        raise invalid(f"P4Info: table {name} has two match fields of one id")
+    return Table(
+        id=message.preamble.id,
+        name=name,
+        key=tuple(_match_field(name, field) for field in fields),
+        entry_actions=_scoped(message.action_refs, p4i.ActionRef.DEFAULT_ONLY),
+        default_actions=_scoped(message.action_refs, p4i.ActionRef.TABLE_ONLY),
+        const_default=message.const_default_action_id != 0,
+        const=message.is_const_table,
+        size=message.size,
+        direct_counter=counter,
+    )
+
+
+def _scoped(refs: Iterable[p4i.ActionRef], barred: int) -> frozenset[int]:
+    return frozenset(ref.id for ref in refs if ref.scope != barred)
+
+
+def _match_field(table: str, message: p4i.MatchField) -> MatchField:
+    what = f"{table}.{message.name}"
+    if message.match_type not in _KINDS:
+        raise StatusError(
+            UNIMPLEMENTED,
+            f"P4Info: match field {what} has an unknown match kind; "
+            "known are exact, lpm, ternary, range and optional",
+        )
+    width = _width(f"match field {what}", message.bitwidth, message.type_name.name)
+    return MatchField(message.id, message.name, width, _KINDS[message.match_type])
+
+
+def _header(message: p4i.ControllerPacketMetadata) -> PacketHeader:
+    name = message.preamble.name
+    fields = tuple(
+        Field(
+            field.id,
+            field.name,
+            _width(f"{name}.{field.name}", field.bitwidth, field.type_name.name),
+            optional="@padding" in field.annotations,
+        )
+        for field in message.metadata
+    )
+    header = PacketHeader(fields)
+    if header.bits % 8:
+        raise invalid(f"P4Info: controller header {name} is {header.bits} bits long; whole bytes are needed")
+    return header

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens a switch's port: a gRPC server with P4Runtime and gNMI, several clients at a time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from finsy.proto import gnmi_grpc, p4r_grpc
+
+from bmv2.boundary import Boundary
+from bmv2.server.gnmi import GnmiService
+from bmv2.server.p4runtime import P4RuntimeService
+from bmv2.switch import EmbeddedSwitch
+
+# Each open stream holds a thread; threads are made when needed, so this only bounds the clients.
+_THREADS = 64
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.max_metadata_size", 1 << 20),
+)
+
+
+class SwitchServer:
+    """A running server of one switch."""
+
+    def __init__(
+        self, server: grpc.Server, p4runtime: P4RuntimeService, gnmi: GnmiService, address: str
+    ) -> None:
+        self._server = server
+        self._p4runtime = p4runtime
+        self._gnmi = gnmi
+        self._address = address
+
+    @property
+    def address(self) -> str:
+        """The "host:port" that clients connect to, with the port that was taken where 0 was asked for."""
+        return self._address
+
+    @property
+    def connected(self) -> bool:
+        """Whether a controller is the primary now."""
+        return self._p4runtime.connected
+
+    @property
+    def dropped_packet_ins(self) -> int:
+        """Packets for the CPU port that found no primary."""
+        return self._p4runtime.dropped_packet_ins
+
+    def stop(self) -> None:
+        """Close the port and all sessions, and wait until their threads have ended."""
+        self._gnmi.close()
+        self._server.stop(grace=0).wait()
+
+
+def serve(
+    switch: EmbeddedSwitch,
+    boundary: Boundary,
+    *,
+    device_id: int,
+    address: str = "127.0.0.1:0",
+    rpc_delay_s: float = 0.0,
+) -> SwitchServer:
+    """Serve a switch; takes its `packet_in` and `port_state_changed` hooks.
+
+    `rpc_delay_s` (seconds of the host's time) holds back every unary call and every stream message in
+    either direction: nothing that the data plane does may depend on it. Raises OSError when the address
+    is taken or is none.
+    """
+    server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix=switch.name), options=_OPTIONS)
+    p4runtime = P4RuntimeService(switch, boundary, device_id, rpc_delay_s)
+    gnmi = GnmiService(switch, boundary, rpc_delay_s)
+    p4r_grpc.add_P4RuntimeServicer_to_server(p4runtime, server)
+    gnmi_grpc.add_gNMIServicer_to_server(gnmi, server)
+    host, separator, _ = address.rpartition(":")
+    if not separator:
+        raise OSError(f"{address}: not an address; give host:port, port 0 for any free one")
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        raise OSError(
+            f"{address}: cannot listen there; the port is taken or the address is not this machine's"
+        )
+    server.start()
+    return SwitchServer(server, p4runtime, gnmi, f"{host}:{port}")

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agents' gRPC server: one session per host, and the embedded fabric's clock beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import grpc
+
+from controller.clock import Channels
+from controller.messages import AgentDown, AgentEffect, AgentUp, Input
+from controller.translate import MessageError, Terms, check_hello, from_agent, to_agent
+from controller.wire import agent_pb2 as wire
+from controller.wire import agent_pb2_grpc as wire_grpc
+
+log = logging.getLogger(__name__)
+
+
+class Inbox(Protocol):
+    """Takes what agents say."""
+
+    def put(self, node: str, channel: str, item: Input) -> None:
+        """Hand an input over; `node` and `channel` order it among others of its time."""
+
+
+class TickHandler(Protocol):
+    """Takes the embedded fabric's ticks."""
+
+    async def tick(self, tick: wire.Tick) -> wire.Settled:
+        """Handle all that the tick announces, and settle."""
+
+    def time_lost(self) -> None:
+        """The fabric's clock has gone without saying that the run is over."""
+
+
+@dataclass(slots=True)
+class _Session:
+    outbox: asyncio.Queue[wire.ControllerMessage | None] = field(default_factory=asyncio.Queue)
+
+
+class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
+    """Serves AgentHub and FabricTime on one port.
+
+    `delay_s` is an artificial sleep before each message is handled or sent, to show that nothing in
+    the embedded fabric depends on how fast the transport is.
+    """
+
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        terms: Terms,
+        *,
+        inbox: Inbox,
+        channels: Channels,
+        ticks: TickHandler | None,
+        delay_s: float,
+    ) -> None:
+        self._addresses = addresses
+        self._terms = terms
+        self._inbox = inbox
+        self._channels = channels
+        self._ticks = ticks
+        self._delay_s = delay_s
+        self._sessions: dict[str, _Session] = {}
+        self._followed = False
+        self._server: grpc.aio.Server | None = None
+        self.sent: dict[str, int] = {}
+
+    async def start(self, port: int) -> int:
+        """Listen on 127.0.0.1; the port that was taken (0: any)."""
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        wire_grpc.add_AgentHubServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        wire_grpc.add_FabricTimeServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        taken = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        await self._server.start()
+        return int(taken)
+
+    async def stop(self) -> None:
+        """End all sessions."""
+        if self._server is not None:
+            await self._server.stop(grace=0)
+
+    def send(self, effect: AgentEffect) -> bool:
+        """Queue a message for an agent; False, and said in the log, if it is not there."""
+        session = self._sessions.get(effect.host)
+        if session is None:
+            log.info("%s has no session; not told: %s", effect.host, effect)
+            return False
+        self._enqueue(effect.host, session, effect)
+        return True
+
+    async def Session(  # noqa: N802 - gRPC's name
+        self,
+        request_iterator: AsyncIterator[wire.AgentMessage],
+        context: grpc.aio.ServicerContext[wire.AgentMessage, wire.ControllerMessage],
+    ) -> AsyncIterator[wire.ControllerMessage]:
+        """One agent's session."""
+        first = await anext(aiter(request_iterator), None)
+        if first is None:
+            return
+        await self._pause()
+        try:
+            if first.WhichOneof("body") != "hello":
+                raise MessageError("a session begins with Hello")
+            check_hello(first.hello, self._addresses)
+            if first.hello.host in self._sessions:
+                raise MessageError(f"host {first.hello.host} already has a session")
+        except MessageError as error:
+            log.warning("agent at %s refused: %s", context.peer(), error)
+            refusal = wire.ControllerMessage(sequence=1)
+            refusal.refusal.what = str(error)
+            yield refusal
+            return
+        host = first.hello.host
+        channel = f"agent:{host}"
+        session = self._sessions[host] = _Session()
+        self._channels.opened(channel)
+        self._inbox.put(host, channel, AgentUp(host, first.hello.pinning))
+        self._channels.arrived(channel, first.sequence)
+        reader = asyncio.create_task(self._read(host, session, request_iterator))
+        try:
+            while (message := await session.outbox.get()) is not None:
+                await self._pause()
+                yield message
+        finally:
+            reader.cancel()
+            del self._sessions[host]
+            self._inbox.put(host, channel, AgentDown(host))
+            self._channels.lost(channel)
+
+    async def Follow(  # noqa: N802 - gRPC's name
+        self,
+        request_iterator: AsyncIterator[wire.Tick],
+        context: grpc.aio.ServicerContext[wire.Tick, wire.Settled],
+    ) -> AsyncIterator[wire.Settled]:
+        """The embedded fabric's clock."""
+        if self._ticks is None or self._followed:
+            what = "follows the host's clock" if self._ticks is None else "has a clock already"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"this controller {what}")
+            return
+        self._followed = True
+        last = False
+        try:
+            async for tick in request_iterator:
+                await self._pause()
+                settled = await self._ticks.tick(tick)
+                last = tick.last
+                await self._pause()
+                yield settled
+        finally:
+            self._followed = False
+            if not last:
+                self._ticks.time_lost()
+
+    async def _read(self, host: str, session: _Session, messages: AsyncIterator[wire.AgentMessage]) -> None:
+        channel = f"agent:{host}"
+        try:
+            async for message in messages:
+                await self._pause()
+                try:
+                    self._inbox.put(host, channel, from_agent(host, message))
+                except MessageError as error:
+                    log.warning("%s: refused: %s", host, error)
+                    refusal = wire.ControllerMessage()
+                    refusal.refusal.what = str(error)
+                    self._put(host, session, refusal)
+                self._channels.arrived(channel, message.sequence)
+        except grpc.aio.AioRpcError as error:
+            log.info("%s: the session broke off: %s", host, error.code().name)
+        finally:
+            session.outbox.put_nowait(None)
+
+    def _enqueue(self, host: str, session: _Session, effect: AgentEffect) -> None:
+        self._put(host, session, to_agent(effect, self._terms))
+
+    def _put(self, host: str, session: _Session, message: wire.ControllerMessage) -> None:
+        channel = f"agent:{host}"
+        self.sent[channel] = self.sent.get(channel, 0) + 1
+        message.sequence = self.sent[channel]
+        session.outbox.put_nowait(message)
+
+    async def _pause(self) -> None:
+        if self._delay_s:
+            await asyncio.sleep(self._delay_s)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fabric's description, which whoever starts the controller writes: one JSON file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.southbound.desired import EcnProfile
+from controller.southbound.fleet import Target
+from topo.graph import Topology
+from topo.jsonio import TopologyFormatError, topology_from_json
+
+_REQUIRED = {"name", "clock", "control_delay_ns", "topology", "switches", "ecn"}
+_DEFAULTS: Mapping[str, Any] = {"verify": True, "scenario": "", "poll_ms": 100, "elephant_bytes": 10_000}
+CLOCKS = ("embedded", "host")
+
+
+class ConfigError(ValueError):
+    """A description that cannot be used; one line: the file, the path in it, what would be legal."""
+
+
+@dataclass(frozen=True, slots=True)
+class FabricDescription:
+    """A fabric as the controller is told of it. A flow below `elephant_bytes` an iteration goes by ECMP."""
+
+    name: str
+    clock: str
+    topology: Topology
+    targets: Mapping[str, Target]
+    ecn: EcnProfile
+    verify: bool
+    scenario: str
+    poll_ns: int
+    elephant_bytes: int
+
+
+def load_fabric(path: Path) -> FabricDescription:
+    """Read and check a description.
+
+    Raises:
+        ConfigError: the file is not readable, no JSON, or says something impossible.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from None
+    try:
+        return _fabric(data)
+    except (TopologyFormatError, ConfigError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _fabric(data: object) -> FabricDescription:
+    if not isinstance(data, dict):
+        raise ConfigError("an object is needed")
+    legal = sorted(_REQUIRED | set(_DEFAULTS))
+    for key in data:
+        if key not in legal:
+            raise ConfigError(f"{key}: unknown key; legal: {', '.join(legal)}")
+    missing = sorted(_REQUIRED - set(data))
+    if missing:
+        raise ConfigError(f"missing: {', '.join(missing)}")
+    data = {**_DEFAULTS, **data}
+    if data["clock"] not in CLOCKS:
+        raise ConfigError(f"clock: {data['clock']!r} is none of {', '.join(CLOCKS)}")
+    if not isinstance(data["verify"], bool):
+        raise ConfigError("verify: true or false is needed")
+    topology = topology_from_json(data["topology"])
+    _whole(data, "control_delay_ns", 0)
+    return FabricDescription(
+        name=str(data["name"]),
+        clock=data["clock"],
+        topology=topology,
+        targets=_targets(data["switches"], topology),
+        ecn=_ecn(data["ecn"]),
+        verify=data["verify"],
+        scenario=str(data["scenario"]),
+        poll_ns=_whole(data, "poll_ms", 1) * 1_000_000,
+        elephant_bytes=_whole(data, "elephant_bytes", 0),
+    )
+
+
+def _targets(data: object, topology: Topology) -> Mapping[str, Target]:
+    if not isinstance(data, dict) or set(data) != set(topology.switch):
+        names = ", ".join(topology.switch)
+        raise ConfigError(f"switches: an object with a key for each switch is needed: {names}")
+    targets = {}
+    for name, item in data.items():
+        if not isinstance(item, dict) or set(item) != {"address", "device_id"}:
+            raise ConfigError(f"switches.{name}: an object with address and device_id is needed")
+        host, colon, port = str(item["address"]).rpartition(":")
+        if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+            raise ConfigError(f"switches.{name}.address: {item['address']!r} is no host:port")
+        device = _whole(item, "device_id", 1)
+        if device != topology.switch[name].device_id:
+            raise ConfigError(
+                f"switches.{name}.device_id: {device} is not the topology's {topology.switch[name].device_id}"
+            )
+        targets[name] = Target(str(item["address"]), device)
+    return targets
+
+
+def _ecn(data: object) -> EcnProfile:
+    if not isinstance(data, dict) or set(data) != {"kmin", "kmax", "pmax"}:
+        raise ConfigError("ecn: an object with kmin, kmax and pmax is needed")
+    pmax = data["pmax"]
+    if not isinstance(pmax, int | float) or isinstance(pmax, bool):
+        raise ConfigError("ecn.pmax: a number from 0 to 1 is needed")
+    try:
+        return EcnProfile(_whole(data, "kmin", 0), _whole(data, "kmax", 1), float(pmax))
+    except ValueError as error:
+        raise ConfigError(f"ecn: {error}") from None
+
+
+def _whole(item: Mapping[str, Any], key: str, least: int) -> int:
+    value = item[key]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{key}: a whole number from {least} is needed, not {value!r}")
+    return value

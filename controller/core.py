@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The core: takes inputs one at a time, keeps the state, says what is to be done. It touches nothing.
+
+The engine feeds it inputs in order, plans and writes tables when it asks for that, and carries its
+effects out. FlowRequests are answered from the published plan at once, whatever is being planned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.linkstate import LinkState, PortMove
+from controller.members import JoinError, Members
+from controller.messages import (
+    AgentDown,
+    AgentUp,
+    Effect,
+    FlowAsked,
+    FrameAsked,
+    Input,
+    Iteration,
+    IterationDone,
+    JobArrived,
+    JobLeft,
+    Notice,
+    PacketArrived,
+    PacketSeen,
+    PlanApplied,
+    PortChanged,
+    PortsSeen,
+    ProbeAsked,
+    SendAssignment,
+    SendFrame,
+    SendProbeResult,
+    SendRefusal,
+    SendSchedule,
+    SendWelcome,
+    SwitchDown,
+    SwitchLost,
+    SwitchReady,
+    SwitchUp,
+    WorkerJoined,
+    WorkerLeft,
+)
+from controller.model.plan import JobPlan, Plan, Policy
+from controller.model.traffic import TRAFFIC_CLASSES
+from controller.planner import PlanInput
+from controller.southbound.worker import Condition
+from controller.telemetry import Counters, IterationStats
+from controller.verify import Outcome, Verifier
+from topo.graph import Topology
+
+log = logging.getLogger(__name__)
+
+# A plan's shifts count from this long after it is made, so that every agent has it by then.
+LEAD_NS = 20_000_000
+
+REASON_INT = 1
+REASON_LINK_PROBE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the core is told at start."""
+
+    topology: Topology
+    policy: Policy
+    seed: int
+    verify: bool
+    elephant_bytes: int
+
+
+class Core:
+    """The state of the controller. Not thread-safe: it belongs to one loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.topology = settings.topology
+        self.now_ns = 0
+        self.members = Members(settings.topology)
+        self.links = LinkState(settings.topology)
+        self.counters = Counters(settings.topology)
+        self.stats: dict[str, IterationStats] = {}
+        self.plan: Plan | None = None
+        self.unverified: set[str] = set()
+        self.verified: set[str] = set()
+        self.condition = Condition()
+        self.wants_plan = False
+        self._verifier = Verifier(settings.topology)
+        self._agents: dict[str, str] = {}
+        self._asked: dict[str, str] = {}
+        self._waiting: dict[str, str] = {}
+        self._assigned: dict[str, tuple[int, int]] = {}
+        self._scheduled: dict[tuple[str, str], tuple[int, int]] = {}
+        self._probes_asked: dict[str, str] = {}
+        self._announced: Plan | None = None
+        self._effects: list[Effect] = []
+        self._notices: list[Notice] = []
+
+    @property
+    def wants_tables(self) -> bool:
+        """Whether the fabric's condition has changed since tables were last asked for."""
+        return self.links.condition != self.condition
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When `run_timers` has something to do; None if never."""
+        times = (self.links.next_timer_ns, self._verifier.next_timer_ns)
+        return min((t for t in times if t is not None), default=None)
+
+    def take_effects(self) -> tuple[Effect, ...]:
+        """What is to be sent, in order; taken once."""
+        effects, self._effects = tuple(self._effects), []
+        return effects
+
+    def take_notices(self) -> tuple[Notice, ...]:
+        """What Ryu applications are told, in order; taken once."""
+        notices, self._notices = tuple(self._notices), []
+        return notices
+
+    def take_condition(self) -> Condition:
+        """The condition that tables are to be written for now. A plan is made for it too."""
+        self.condition = self.links.condition
+        self.wants_plan = self.wants_plan or bool(self.members.jobs)
+        return self.condition
+
+    def plan_input(self) -> PlanInput:
+        """What the planner is asked, as things stand; the wish for a plan is thereby granted."""
+        self.wants_plan = False
+        return PlanInput(
+            topology=self.topology,
+            jobs=self.members.jobs,
+            policy=self._settings.policy,
+            epoch_ns=self.now_ns + LEAD_NS,
+            down_links=self.condition.down_links,
+            down_switches=self.condition.down_switches,
+            previous=self.plan,
+            seed=self._settings.seed,
+            mice_bytes=self._settings.elephant_bytes,
+        )
+
+    def handle(self, item: Input) -> None:
+        """Take one input in."""
+        match item:
+            case FlowAsked():
+                self._flow_asked(item)
+            case Iteration():
+                self._iteration(item)
+            case PacketSeen():
+                self._packet(item)
+            case WorkerJoined():
+                self._joined(item)
+            case WorkerLeft():
+                self._left(item)
+            case ProbeAsked():
+                self._probe_asked(item)
+            case AgentUp():
+                self._agent_up(item)
+            case AgentDown(host):
+                self._agents.pop(host, None)
+                log.warning("the agent of %s is gone; its flows go on by what they were told last", host)
+            case PortsSeen(switch, ports):
+                self._moved(self.links.ports_seen(switch, ports))
+            case SwitchReady(switch, ports):
+                self._moved(self.links.switch_ready(self.now_ns, switch, ports))
+                ident = self.topology.switch[switch].device_id
+                self._notices.append(SwitchUp(self.now_ns, switch, ident))
+                log.info("%s is in service", switch)
+            case SwitchLost(switch, why):
+                self.links.switch_lost(switch)
+                self._notices.append(SwitchDown(self.now_ns, switch, why))
+                log.error("%s is lost: %s; the rest goes on without it", switch, why)
+            case FrameAsked(switch, payload, egress_port, submit):
+                self._effects.append(SendFrame(switch, payload, egress_port, submit))
+
+    def run_timers(self) -> None:
+        """Do what is due by now: link probes, overdue INT probes."""
+        frames, moves = self.links.due(self.now_ns)
+        self._effects.extend(frames)
+        self._moved(moves)
+        frames, outcomes = self._verifier.expire(self.now_ns)
+        self._effects.extend(frames)
+        self._concluded(outcomes)
+
+    def adopt(self, plan: Plan) -> None:
+        """Publish a plan: tell agents what it changes for them, and begin to verify its pinned paths."""
+        previous, self.plan = self.plan, plan
+        for flow, host in self._asked.items():
+            self._assign(host, flow)
+        for flow, host in list(self._waiting.items()):
+            if flow in plan.flows:
+                del self._waiting[flow]
+                self._asked[flow] = host
+                self._assign(host, flow, again=True)
+        for name, job_plan in sorted(plan.jobs.items()):
+            job = self.members.get(name)
+            for host in dict.fromkeys(job.hosts if job is not None else ()):
+                self._schedule(host, job_plan)
+        self._announced = None
+        self._verify(plan, previous)
+        self._conclude_plan()
+        log.info(
+            "plan %d: %d jobs, %d flows pinned, %d shared links",
+            plan.version,
+            len(plan.jobs),
+            sum(f.path is not None for f in plan.flows.values()),
+            len(plan.links),
+        )
+
+    def counters_read(self, notice: Notice) -> None:
+        """Tell of a poll."""
+        self._notices.append(notice)
+
+    # Agents.
+
+    def _agent_up(self, item: AgentUp) -> None:
+        self._agents[item.host] = item.pinning
+        self._effects.append(SendWelcome(item.host))
+        # An agent that has started again knows nothing of what an earlier one was told.
+        for flow in [f for f, host in self._asked.items() if host == item.host]:
+            del self._asked[flow]
+            self._assigned.pop(flow, None)
+        for key in [k for k in self._scheduled if k[0] == item.host]:
+            del self._scheduled[key]
+
+    def _joined(self, item: WorkerJoined) -> None:
+        try:
+            arrived = self.members.join(item.host, item.rank, item.job)
+        except JoinError as error:
+            log.warning("%s: refused: %s", item.host, error)
+            self._effects.append(SendRefusal(item.host, str(error)))
+            return
+        if arrived:
+            job = item.job
+            self.stats[job.name] = IterationStats(len(job.hosts))
+            self._notices.append(JobArrived(self.now_ns, job))
+            self.wants_plan = True
+            log.info("job %s has arrived: %s on %s", job.name, job.model, ", ".join(job.hosts))
+        elif self.plan is not None and item.job.name in self.plan.jobs:
+            self._schedule(item.host, self.plan.jobs[item.job.name])
+
+    def _left(self, item: WorkerLeft) -> None:
+        job = self.members.leave(item.job, item.rank)
+        if job is None:
+            return
+        names = {f.name for f in job.flows}
+        for name in names:
+            for table in (self._asked, self._waiting, self._assigned):
+                table.pop(name, None)
+            self._verifier.forget(name)
+        self.verified -= names
+        self.unverified -= names
+        for key in [k for k in self._scheduled if k[1] == job.name]:
+            del self._scheduled[key]
+        self.stats.pop(job.name, None)
+        self._notices.append(JobLeft(self.now_ns, job))
+        self.wants_plan = True
+        log.info("job %s has left", job.name)
+
+    def _flow_asked(self, item: FlowAsked) -> None:
+        if self.plan is not None and item.flow in self.plan.flows:
+            self._asked[item.flow] = item.host
+            self._assign(item.host, item.flow, again=True)
+        elif item.flow in self.members.flows:
+            # Its job is arriving: the plan that knows it will answer; until then the agent's own
+            # deadline keeps it from waiting.
+            self._waiting[item.flow] = item.host
+        else:
+            self._effects.append(SendAssignment(item.host, item.flow, 0, TRAFFIC_CLASSES.mice))
+            log.warning("%s asks for %s, a flow of no job here; it goes by ECMP", item.host, item.flow)
+
+    def _assign(self, host: str, flow: str, *, again: bool = False) -> None:
+        """Tell an agent a flow's port and DSCP if they are news, or `again` because it asks."""
+        planned = self.plan.flows.get(flow) if self.plan is not None else None
+        if planned is None:
+            return
+        answer = (planned.source_port or 0, planned.dscp)
+        if again or self._assigned.get(flow) != answer:
+            self._assigned[flow] = answer
+            self._effects.append(SendAssignment(host, flow, *answer))
+
+    def _schedule(self, host: str, plan: JobPlan) -> None:
+        """Tell an agent when a job talks, if that is news: a new epoch alone is none."""
+        epoch = self.plan.epoch_ns if self.plan is not None else 0
+        period = plan.period_ns or 0
+        news = ((epoch + plan.shift_ns) % period if period else 0, period)
+        if self._scheduled.get((host, plan.job)) == news:
+            return
+        self._scheduled[host, plan.job] = news
+        self._effects.append(SendSchedule(host, plan.job, epoch, plan.shift_ns if period else 0, period))
+
+    def _iteration(self, item: Iteration) -> None:
+        stats = self.stats.get(item.job)
+        if stats is None:
+            return
+        stats.add(item)
+        self._notices.append(IterationDone(self.now_ns, item))
+
+    # Paths.
+
+    def _probe_asked(self, item: ProbeAsked) -> None:
+        planned = self.plan.flows.get(item.flow) if self.plan is not None else None
+        if planned is None or planned.path is None or planned.source_port is None:
+            self._effects.append(SendProbeResult(item.host, item.flow, (), False))
+            return
+        self._probes_asked[item.flow] = item.host
+        self._effects.extend(
+            self._verifier.begin(self.now_ns, [(item.flow, planned.path, planned.source_port)])
+        )
+
+    def _verify(self, plan: Plan, previous: Plan | None) -> None:
+        """Probe every pinned flow of a new plan."""
+        pinned = [
+            (f.flow, f.path, f.source_port)
+            for _, f in sorted(plan.flows.items())
+            if f.path is not None and f.source_port is not None
+        ]
+        for flow in previous.flows if previous is not None else ():
+            self._verifier.forget(flow)
+        self.verified.clear()
+        self.unverified.clear()
+        if self._settings.verify:
+            self._effects.extend(self._verifier.begin(self.now_ns, pinned))
+        else:
+            self.unverified.update(flow for flow, _, _ in pinned)
+
+    def _packet(self, item: PacketSeen) -> None:
+        if item.reason == REASON_LINK_PROBE:
+            self._moved(self.links.probe_seen(item.switch, item.payload))
+            return
+        outcomes = self._verifier.received(item.payload) if item.reason == REASON_INT else None
+        if outcomes is None:
+            self._notices.append(
+                PacketArrived(self.now_ns, item.switch, item.ingress_port, item.reason, item.payload)
+            )
+            return
+        self._concluded(outcomes)
+
+    def _concluded(self, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            self.verified.discard(outcome.flow)
+            self.unverified.discard(outcome.flow)
+            (self.verified if outcome.verified else self.unverified).add(outcome.flow)
+            if not outcome.verified:
+                log.warning(
+                    "%s is planned along %s but its probe %s",
+                    outcome.flow,
+                    " ".join(outcome.planned),
+                    f"took {' '.join(outcome.seen)}" if outcome.seen else "did not come back",
+                )
+            host = self._probes_asked.pop(outcome.flow, None)
+            if host is not None:
+                self._effects.append(SendProbeResult(host, outcome.flow, outcome.seen, outcome.verified))
+        self._conclude_plan()
+
+    def _conclude_plan(self) -> None:
+        """Announce the plan once all its verifications are over."""
+        plan = self.plan
+        if plan is None or self._announced is plan or self._verifier.pending:
+            return
+        self._announced = plan
+        self._notices.append(
+            PlanApplied(self.now_ns, plan, tuple(sorted(self.verified)), tuple(sorted(self.unverified)))
+        )
+        log.info("plan %d: %d paths verified, %d not", plan.version, len(self.verified), len(self.unverified))
+
+    # The fabric.
+
+    def _moved(self, moves: Iterable[PortMove]) -> None:
+        for move in moves:
+            self._notices.append(PortChanged(self.now_ns, move.switch, move.port, move.peer, move.up))
+            level = logging.INFO if move.up else logging.WARNING
+            state = "up" if move.up else "down"
+            log.log(
+                level, "port %d of %s, to %s, is %s", move.port, move.switch, move.peer or "nothing", state
+            )

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine: feeds the core in order, carries its effects out, and settles with the fabric's clock.
+
+All of it runs on one asyncio loop. In the embedded fabric a step is a tick: everything the tick
+announces is waited for, handled, planned, written and answered before the tick is settled. On the
+host's clock a step is whatever has come in, and planning goes on beside the steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from controller.agents import AgentServer
+from controller.clock import Channels, EmbeddedClock, HostClock
+from controller.core import Core
+from controller.messages import (
+    CountersRead,
+    Input,
+    JobArrived,
+    JobLeft,
+    Notice,
+    PacketSeen,
+    PlanApplied,
+    PortsSeen,
+    SendFrame,
+    SwitchLost,
+    SwitchReady,
+)
+from controller.model.view import View
+from controller.northbound.source import ViewBoard
+from controller.offload import Offload
+from controller.planner import plan
+from controller.southbound.codec import PacketIn
+from controller.southbound.fleet import Fleet
+from controller.store.history import History
+from controller.views import build_view
+from controller.wire import agent_pb2 as wire
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Host time: how long announced messages, and switches at the start, are waited for.
+ARRIVAL_TIMEOUT_S = 4.0
+READY_TIMEOUT_S = 10.0
+# Views are made at most so often, in host time; a new plan is shown at once.
+VIEW_INTERVAL_S = 0.05
+
+
+class WatchedBoard(ViewBoard):
+    """A board that knows how many subscribers it has: counters are polled only for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watchers = 0
+
+    async def subscribe(self) -> AsyncGenerator[View]:
+        """The current view, then the newest after each change."""
+        self.watchers += 1
+        try:
+            async for view in super().subscribe():
+                yield view
+        finally:
+            self.watchers -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the engine runs. `poll_always`: read counters also when nobody watches."""
+
+    scenario: str
+    poll_ns: int
+    poll_always: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    node: str
+    channel: str
+    order: int
+    item: Input
+
+
+class Engine:
+    """Inbox, clock, and the one place where the core's wishes become deeds."""
+
+    def __init__(
+        self,
+        core: Core,
+        clock: EmbeddedClock | HostClock,
+        *,
+        offload: Offload,
+        options: Options,
+        publish: Callable[[Notice], None],
+        history: History | None,
+    ) -> None:
+        self.board = WatchedBoard()
+        self.channels = Channels()
+        self._core = core
+        self._clock = clock
+        self._offload = offload
+        self._options = options
+        self._publish = publish
+        self._history = history
+        self._fleet: Fleet | None = None
+        self._agents: AgentServer | None = None
+        self._inbox: list[_Arrival] = []
+        self._order = 0
+        self._wake = asyncio.Event()
+        self._all_ready = asyncio.Event()
+        self._ready: set[str] = set()
+        self._frames_sent: dict[str, int] = {}
+        self._announced: dict[str, int] = {}
+        self._applying: asyncio.Task[None] | None = None
+        self._next_poll_ns: int | None = None
+        self._view_due: asyncio.TimerHandle | None = None
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connect(self, fleet: Fleet, agents: AgentServer) -> None:
+        """Introduce the two sides the engine speaks to."""
+        self._fleet, self._agents = fleet, agents
+
+    # What comes in.
+
+    def put(self, node: str, channel: str, item: Input) -> None:
+        """An input for the next step; a node's inputs keep their order on each channel."""
+        self._order += 1
+        self._inbox.append(_Arrival(node, channel, self._order, item))
+        self._wake.set()
+
+    def switch_ready(self, name: str, ports: Mapping[int, bool] | None) -> None:
+        """A switch is in service."""
+        self.put(name, f"session:{name}", SwitchReady(name, ports))
+        self.channels.opened(f"packet_in:{name}")
+        self.channels.opened(f"gnmi:{name}")
+        self._ready.add(name)
+        if self._fleet is not None and self._ready >= self._fleet.clients.keys():
+            self._all_ready.set()
+
+    def switch_lost(self, name: str, why: str) -> None:
+        """A switch's session is gone."""
+        self.put(name, f"session:{name}", SwitchLost(name, why))
+        self.channels.lost(f"packet_in:{name}")
+        self.channels.lost(f"gnmi:{name}")
+
+    def packet_in(self, name: str, packet: PacketIn) -> None:
+        """A frame from a switch."""
+        seen = PacketSeen(name, packet.ingress_port, packet.reason, packet.egress_port, packet.payload)
+        self.put(name, f"packet_in:{name}", seen)
+        self.channels.arrived(f"packet_in:{name}")
+
+    def port_states(self, name: str, states: Mapping[int, bool]) -> None:
+        """A gNMI notification."""
+        self.put(name, f"gnmi:{name}", PortsSeen(name, states))
+        self.channels.arrived(f"gnmi:{name}")
+
+    # The embedded fabric's time.
+
+    async def tick(self, tick: wire.Tick) -> wire.Settled:
+        """Handle a tick to its end."""
+        return await self._watched(self._tick(tick))
+
+    async def _tick(self, tick: wire.Tick) -> wire.Settled:
+        if not self._all_ready.is_set():
+            await self._wait_for_switches()
+        late = await self.channels.wait(dict(tick.sent), ARRIVAL_TIMEOUT_S)
+        if late:
+            log.error("tick %d: not here after %g s: %s", tick.sequence, ARRIVAL_TIMEOUT_S, ", ".join(late))
+        if isinstance(self._clock, EmbeddedClock):
+            self._clock.advance(tick.time_ns)
+        await self._step()
+        if tick.last:
+            await self._poll()
+            self._show()
+        sent = {**(self._agents.sent if self._agents is not None else {}), **self._frames_sent}
+        news = {channel: n for channel, n in sent.items() if self._announced.get(channel) != n}
+        self._announced.update(news)
+        return wire.Settled(sequence=tick.sequence, sent=news, next_timer_ns=self._next_timer_ns() or 0)
+
+    def time_lost(self) -> None:
+        """The fabric's clock broke off: time stands still, the page stays up."""
+        log.error("the fabric's clock is gone; its time stands at %.3f s", self._clock.now_ns / 1e9)
+
+    # The host's time.
+
+    async def run(self) -> None:
+        """Until cancelled. On the host's clock this makes the steps; otherwise the ticks do.
+
+        Whatever goes wrong in a step ends this with the error: a controller that has lost its head
+        must not look alive.
+        """
+        if isinstance(self._clock, EmbeddedClock):
+            await self._failure
+        while not self._failure.done():
+            await self._step()
+            due = self._next_timer_ns()
+            timeout = None if due is None else max(0.0, (due - self._clock.now_ns) / 1e9)
+            # A subscriber of the page comes without waking anyone.
+            poll = self._options.poll_ns / 1e9
+            self._wake.clear()
+            if not self._inbox:
+                with contextlib.suppress(TimeoutError):
+                    patience = poll if timeout is None else min(poll, timeout)
+                    await asyncio.wait_for(self._wake.wait(), patience)
+        self._failure.result()
+
+    # Steps.
+
+    async def _step(self) -> None:
+        core = self._core
+        core.now_ns = self._clock.now_ns
+        arrivals, self._inbox = self._inbox, []
+        for arrival in sorted(arrivals, key=lambda a: (a.node, a.channel, a.order)):
+            core.handle(arrival.item)
+        core.run_timers()
+        await self._carry_out()
+        if core.wants_tables or core.wants_plan:
+            self._applying = self._applying or self._watched(self._apply())
+        if self._applying is not None and isinstance(self._clock, EmbeddedClock):
+            await self._applying
+        if self._poll_due():
+            await self._poll()
+        self._show_soon()
+
+    def _watched(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` as a task whose failure is the engine's."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._look_at)
+        return task
+
+    def _look_at(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and not self._failure.done():
+            self._failure.set_exception(error)
+            self._wake.set()
+
+    async def _apply(self) -> None:
+        """Write tables and plan until the core asks for neither."""
+        core = self._core
+        try:
+            while core.wants_tables or core.wants_plan:
+                if core.wants_tables and self._fleet is not None:
+                    for error in await self._fleet.want(core.take_condition()):
+                        log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
+                if core.wants_plan:
+                    try:
+                        core.adopt(await self._offload.run(plan, core.plan_input()))
+                    except (ValueError, LookupError, ArithmeticError) as error:
+                        log.error("no plan could be made, the last one stays in force: %s", error)
+                await self._carry_out()
+            self._show()
+        finally:
+            self._applying = None
+
+    async def _carry_out(self) -> None:
+        core = self._core
+        for effect in core.take_effects():
+            if isinstance(effect, SendFrame):
+                await self._send_frame(effect)
+            elif self._agents is not None:
+                self._agents.send(effect)
+        for notice in core.take_notices():
+            self._record(notice)
+            self._publish(notice)
+
+    async def _send_frame(self, frame: SendFrame) -> None:
+        if self._fleet is None:
+            return
+        channel = f"packet_out:{frame.switch}"
+        if await self._fleet.packet_out(
+            frame.switch, frame.payload, frame.egress_port, frame.submit_to_ingress
+        ):
+            self._frames_sent[channel] = self._frames_sent.get(channel, 0) + 1
+
+    def _record(self, notice: Notice) -> None:
+        if self._history is None:
+            return
+        match notice:
+            case PlanApplied(time_ns, applied):
+                self._history.record_plan(time_ns, applied)
+            case JobArrived(time_ns, job):
+                self._history.record_job(time_ns, job.name, "arrived")
+            case JobLeft(time_ns, job):
+                self._history.record_job(time_ns, job.name, "left")
+
+    async def _wait_for_switches(self) -> None:
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await self._all_ready.wait()
+        except TimeoutError:
+            missing = sorted(set(self._fleet.clients) - self._ready) if self._fleet is not None else []
+            log.error("not in service after %g s, going on without: %s", READY_TIMEOUT_S, ", ".join(missing))
+            self._all_ready.set()
+
+    # Counters and views.
+
+    def _next_timer_ns(self) -> int | None:
+        times = (self._core.next_timer_ns, self._next_poll_ns)
+        return min((t for t in times if t is not None), default=None)
+
+    def _poll_due(self) -> bool:
+        if not (self._options.poll_always or self.board.watchers):
+            self._next_poll_ns = None
+            return False
+        now, interval = self._clock.now_ns, self._options.poll_ns
+        due = self._next_poll_ns is None or now >= self._next_poll_ns
+        if due:
+            self._next_poll_ns = (now // interval + 1) * interval
+        return due
+
+    async def _poll(self) -> None:
+        if self._fleet is None:
+            return
+        core = self._core
+        core.counters.read(core.now_ns, await self._fleet.read_counters())
+        self._publish(CountersRead(core.now_ns, core.counters.queues))
+
+    def _show_soon(self) -> None:
+        if self._view_due is None:
+            self._view_due = asyncio.get_running_loop().call_later(VIEW_INTERVAL_S, self._show)
+
+    def _show(self) -> None:
+        if self._view_due is not None:
+            self._view_due.cancel()
+            self._view_due = None
+        if self._fleet is not None:
+            self.board.publish(build_view(self._core, self._fleet, self._options.scenario))

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan in words: what it does and why, and what changes from one to the next."""
+
+from __future__ import annotations
+
+from controller.model import FlowPlan, JobPlan, Plan
+
+
+def explain(plan: Plan) -> str:
+    """The plan in plain words, a line for each job, flow and shared link."""
+    lines = [f"plan {plan.version}, policy {plan.policy.name}"]
+    for job in plan.jobs.values():
+        lines.append(f"job {job.job}: dscp {job.dscp}; {job.why}")
+        for flow in plan.flows.values():
+            if flow.flow.startswith(f"{job.job}/"):
+                lines.append(f"  {flow.flow}: {_way(flow)}; {flow.why}")
+    for link in plan.links:
+        lines.append(f"link {link.src}->{link.dst}: {', '.join(link.jobs)}; score {link.score:.3f}")
+    return "\n".join(lines)
+
+
+def _way(flow: FlowPlan) -> str:
+    if flow.path is None or flow.source_port is None:
+        return "ECMP"
+    return f"{' '.join(flow.path)}, port {flow.source_port}"
+
+
+def _rhythm(job: JobPlan) -> str:
+    if job.period_ns is None:
+        return "runs free"
+    return f"starts at {job.shift_ns / 1e6:.1f} of every {job.period_ns / 1e6:.1f} ms"
+
+
+def diff(old: Plan | None, new: Plan) -> tuple[str, ...]:
+    """What changes from one plan to another, a line each; empty if nothing does but the version."""
+    lines: list[str] = []
+    if old is not None and old.policy != new.policy:
+        lines.append(f"policy {old.policy.name} -> {new.policy.name}")
+    # Shifts count from each plan's own epoch: compare them as phases of the new one's.
+    moved = old.epoch_ns - new.epoch_ns if old else 0
+    for name, job in new.jobs.items():
+        was = old.jobs.get(name) if old else None
+        if was is None:
+            lines.append(f"job {name}: new, level {job.level}, {_rhythm(job)}")
+            continue
+        if was.level != job.level:
+            lines.append(f"job {name}: level {was.level} -> {job.level}")
+        same = was.period_ns == job.period_ns
+        if not same or (job.period_ns and (was.shift_ns + moved - job.shift_ns) % job.period_ns):
+            lines.append(f"job {name}: {_rhythm(was)} -> {_rhythm(job)}")
+    for name, flow in new.flows.items():
+        before = old.flows.get(name) if old else None
+        if before is None:
+            lines.append(f"flow {name}: new, {_way(flow)}, dscp {flow.dscp}")
+        elif (before.path, before.source_port) != (flow.path, flow.source_port):
+            lines.append(f"flow {name}: {_way(before)} -> {_way(flow)}")
+        elif before.dscp != flow.dscp:
+            lines.append(f"flow {name}: dscp {before.dscp} -> {flow.dscp}")
+    if old is not None:
+        lines += [f"job {name}: gone" for name in old.jobs if name not in new.jobs]
+        lines += [f"flow {name}: gone" for name in old.flows if name not in new.flows]
+    return tuple(lines)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One shift per job over all the links it shares: the affinity graph (CASSINI thesis, 4.4.1)."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.interleave.circle import SharedLink, score
+from controller.interleave.rotate import rotate
+
+LinkName = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFit:
+    """A link's compatibility score under the final shifts, and the best it could have on its own."""
+
+    link: LinkName
+    jobs: tuple[str, ...]
+    score: float
+    best_score: float
+
+    @property
+    def loss(self) -> float:
+        """What the link gives up for the others' sake; 0 where the affinity graph has no loop."""
+        return max(0.0, self.best_score - self.score)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A connected part of the affinity graph that is no tree: its shifts are a compromise."""
+
+    links: tuple[LinkName, ...]
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """`shifts` in ns by job, the first job of every connected part at 0."""
+
+    shifts: Mapping[str, int]
+    links: tuple[LinkFit, ...]
+    loops: tuple[Loop, ...]
+
+
+def traverse(shifts_on: Sequence[Mapping[str, int]], periods: Mapping[str, int]) -> Mapping[str, int]:
+    """Algorithm 1: unique shifts (ns) from the shifts on each link, by breadth-first search.
+
+    From a job to a link a shift counts negative, from a link to a job positive. On a loop-free graph
+    every link l keeps some c_l with t_j = t_j^l + c_l (mod T_j) for all its jobs (equation 4.6 as
+    printed, modulo the perimeter, fails where line 17 has reduced by another period). With loops the
+    links found later are not honoured. The first job named in each connected part has shift 0.
+    """
+    links_of: dict[str, list[Mapping[str, int]]] = defaultdict(list)
+    for link in shifts_on:
+        for job in link:
+            links_of[job].append(link)
+    result: dict[str, int] = {}
+    for root in links_of:
+        if root in result:
+            continue
+        result[root] = 0
+        queue = deque([root])
+        while queue:
+            job = queue.popleft()
+            for link in links_of[job]:
+                for other in link:
+                    if other not in result:
+                        result[other] = (result[job] - link[job] + link[other]) % periods[other]
+                        queue.append(other)
+    return result
+
+
+def components(links: Sequence[SharedLink]) -> list[list[SharedLink]]:
+    """The links of each connected part of the affinity graph."""
+    parts: list[tuple[set[str], list[SharedLink]]] = []
+    for link in links:
+        jobs, members = set(link.demands), [link]
+        apart = []
+        for part in parts:
+            if part[0] & jobs:
+                jobs |= part[0]
+                members = part[1] + members
+            else:
+                apart.append(part)
+        parts = [*apart, (jobs, members)]
+    return [members for _, members in parts]
+
+
+def align(
+    links: Sequence[SharedLink], periods: Mapping[str, int], *, slack: float = 0.0, seed: int = 0
+) -> Alignment:
+    """The shifts for all jobs on `links`, whose `periods` (ns) must have a small common multiple.
+
+    Links with the same set of jobs are one vertex and are optimised together. Where the graph is a
+    tree, each vertex gets its best rotation and Algorithm 1 joins them. Where it has loops, the thesis
+    discards the placement; here the shifts that lose least over all its links are taken instead.
+    """
+    shifts: dict[str, int] = {}
+    fits: list[LinkFit] = []
+    loops: list[Loop] = []
+    best: dict[tuple[int, tuple[tuple[str, object], ...]], float] = {}
+    for part in components(links):
+        vertices: dict[frozenset[str], list[SharedLink]] = defaultdict(list)
+        for link in part:
+            vertices[frozenset(link.demands)].append(link)
+        rotations = [rotate(group, periods, slack=slack, seed=seed) for group in vertices.values()]
+        joined = traverse([r.shifts for r in rotations], periods)
+        edges = sum(len(jobs) for jobs in vertices)
+        if edges >= len(joined) + len(vertices):
+            loops.append(Loop(tuple(link.name for link in part), tuple(joined)))
+            joined = rotate(part, periods, start=joined, slack=slack, seed=seed).shifts
+        shifts |= joined
+        for group in vertices.values():
+            for link in group:
+                got = score(link, periods, joined, slack=slack)
+                key = (link.rate_bps, tuple(sorted(link.demands.items(), key=lambda d: d[0])))
+                if key not in best:
+                    alone = rotate([link], periods, start=joined, slack=slack, seed=seed)
+                    best[key] = max(got, 1 - alone.loss)
+                fits.append(LinkFit(link.name, tuple(link.demands), got, max(got, best[key])))
+    return Alignment(shifts, tuple(fits), tuple(loops))

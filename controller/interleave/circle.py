@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unified circle of a link and its compatibility score (CASSINI thesis, 4.3, Table 4.1).
+
+Demands are piecewise constant, so nothing is sampled: scores are integrated exactly, and the excess as
+a function of one job's shift is piecewise linear with its corners where edges of phases meet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.model import Phase
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+_MOST_RATES = 20_000
+_RATE_STEPS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLink:
+    """A directed link and what each job wants of it: phases with the job's whole rate on this link.
+
+    A job's demand at time t is that of its phase at (t - shift) mod period.
+    """
+
+    name: tuple[str, str]
+    rate_bps: int
+    demands: Mapping[str, tuple[Phase, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Total demand over one perimeter: `rate[i]` in bit/s on [edges[i], edges[i + 1]) ns."""
+
+    edges: Ints
+    rate: Floats
+
+    @property
+    def widths(self) -> Ints:
+        """The lengths of the pieces in ns."""
+        return np.diff(self.edges)
+
+
+def perimeter(periods: Sequence[int]) -> int:
+    """The unified circle's perimeter in ns: the least common multiple of the jobs' periods."""
+    return math.lcm(*periods)
+
+
+def overlay(
+    jobs: Sequence[tuple[Sequence[Phase], int, int]], length: int, *, edges: Sequence[int] = ()
+) -> Demand:
+    """The sum of jobs given as (phases, period, shift), all ns, over a circle of `length` ns.
+
+    Every period must divide `length`. `edges` adds break points.
+    """
+    step: dict[int, int] = dict.fromkeys((0, *edges), 0)
+    base = 0
+    for phases, period, shift in jobs:
+        for p in phases:
+            start, end = (p.start_ns + shift) % period, (p.end_ns + shift) % period
+            if start >= end:
+                # It runs over the circle's origin, or fills the whole period (start == end).
+                base += p.rate_bps
+            if start != end:
+                for lap in range(0, length, period):
+                    step[lap + start] = step.get(lap + start, 0) + p.rate_bps
+                    step[lap + end] = step.get(lap + end, 0) - p.rate_bps
+    cuts = sorted(step)
+    rate = accumulate((step[t] for t in cuts), initial=base)
+    next(rate)
+    return Demand(np.array([*cuts, length], dtype=np.int64), np.array(list(rate), dtype=np.float64))
+
+
+def excess_rate(rate: Floats, rate_bps: int, slack: float = 0.0) -> Floats:
+    """Excess(demand) of equation 4.1: demand - capacity where it is above capacity * (1 + slack)."""
+    excess: Floats = np.where(rate > rate_bps * (1 + slack), rate - rate_bps, 0.0)
+    return excess
+
+
+def demand(link: SharedLink, periods: Mapping[str, int], shifts: Mapping[str, int]) -> Demand:
+    """The total demand on a link's unified circle for given shifts (ns)."""
+    jobs = [(phases, periods[job], shifts.get(job, 0)) for job, phases in link.demands.items()]
+    return overlay(jobs, perimeter([periods[j] for j in link.demands]))
+
+
+def score(
+    link: SharedLink, periods: Mapping[str, int], shifts: Mapping[str, int], *, slack: float = 0.0
+) -> float:
+    """The compatibility score, 1 - mean excess / capacity, integrated exactly over the circle.
+
+    It can be negative. With `slack`, demand up to (1 + slack) times the capacity counts as none.
+    """
+    total = demand(link, periods, shifts)
+    excess = excess_rate(total.rate, link.rate_bps, slack)
+    return 1 - float(excess @ total.widths) / float(total.edges[-1]) / link.rate_bps
+
+
+def random_score(
+    link: SharedLink,
+    periods: Mapping[str, int],
+    held: Sequence[Mapping[str, int]] = (),
+    *,
+    slack: float = 0.0,
+) -> float:
+    """The expected score where only some jobs keep their shifts.
+
+    `held` are groups of job -> shift (ns) that keep step among themselves. Every other job, and every
+    group as a whole, is at a uniformly random, independent place of its circle: the distributions of
+    their demands are convolved.
+    """
+    in_step = {job for group in held for job in group}
+    groups = [[(phases, periods[j], g[j]) for j, phases in link.demands.items() if j in g] for g in held]
+    groups += [[(phases, periods[j], 0)] for j, phases in link.demands.items() if j not in in_step]
+    rates: Floats = np.zeros(1)
+    odds: Floats = np.ones(1)
+    for group in groups:
+        if not group:
+            continue
+        part = overlay(group, perimeter([period for _, period, _ in group]))
+        rates = (rates[:, None] + part.rate[None, :]).ravel()
+        odds = (odds[:, None] * (part.widths / part.edges[-1])[None, :]).ravel()
+        if len(rates) > _MOST_RATES:
+            rates = np.round(rates / link.rate_bps * _RATE_STEPS) * (link.rate_bps / _RATE_STEPS)
+        rates, where = np.unique(rates, return_inverse=True)
+        odds = np.bincount(where, weights=odds).astype(np.float64)
+    return 1 - float(excess_rate(rates, link.rate_bps, slack) @ odds) / link.rate_bps
+
+
+def overlapping(
+    link: SharedLink,
+    periods: Mapping[str, int],
+    shifts: Mapping[str, int],
+    *,
+    slack: float = 0.0,
+    tolerance: float = 0.005,
+) -> frozenset[tuple[str, str]]:
+    """Pairs of jobs (sorted) that both send while the link is asked for more than it has.
+
+    Shorter than `tolerance` times the perimeter in all does not count.
+    """
+    total = demand(link, periods, shifts)
+    length, marks = int(total.edges[-1]), total.edges[:-1].tolist()
+    over = excess_rate(total.rate, link.rate_bps, slack) > 0
+    time = np.where(over, total.widths, 0)
+    sends = {
+        job: overlay([(phases, periods[job], shifts[job])], length, edges=marks).rate > 0
+        for job, phases in link.demands.items()
+    }
+    return frozenset(
+        (a, b)
+        for a, b in combinations(sorted(sends), 2)
+        if float(time @ (sends[a] & sends[b])) > tolerance * length
+    )
+
+
+def sweep(
+    link: SharedLink,
+    job: str,
+    periods: Mapping[str, int],
+    shifts: Mapping[str, int],
+    *,
+    slack: float = 0.0,
+    capacity: int | None = None,
+) -> tuple[Ints, Floats]:
+    """The mean excess over capacity for every place of one job, the others (`shifts`) fixed.
+
+    Returns the corners, sorted shifts of the job in [0, period) ns, and the value at each; between
+    corners the function is linear, and it wraps around. Jobs absent from `shifts` are left out.
+    `capacity` overrides the link's rate as the threshold.
+    """
+    rate_bps = link.rate_bps if capacity is None else capacity
+    period = periods[job]
+    others = [(p, periods[j], shifts[j]) for j, p in link.demands.items() if j != job and j in shifts]
+    length = perimeter([period, *(t for _, t, _ in others)])
+    rest = overlay(others, length, edges=range(0, length, period))
+    already = excess_rate(rest.rate, rate_bps, slack)
+    phases = link.demands[job]
+    folded = np.unique(rest.edges % period)
+    ends = np.array([(p.start_ns, p.end_ns) for p in phases], dtype=np.int64).reshape(-1, 2)
+    corners = np.unique((folded[:, None] - ends.ravel()[None, :]) % period)
+    if not len(corners):
+        corners = np.zeros(1, dtype=np.int64)
+    value = np.full(len(corners), float(already @ rest.widths))
+    grid = np.append(folded, period)
+    laps = np.arange(0, length, period, dtype=np.int64)
+    for (begin, end), phase in zip(ends, phases, strict=True):
+        more = excess_rate(rest.rate + phase.rate_bps, rate_bps, slack) - already
+        running = np.concatenate(([0.0], np.cumsum(more * rest.widths)))
+        # Fold the laps of the circle onto one period of the job: F(x) is the added excess in [0, x).
+        at = np.interp((laps[:, None] + grid[None, :]).ravel(), rest.edges, running)
+        fold = (at.reshape(len(laps), -1) - np.interp(laps, rest.edges, running)[:, None]).sum(axis=0)
+
+        def through(t: Ints, fold: Floats = fold) -> Floats:
+            laps_done, inside = np.divmod(t, period)
+            reached: Floats = laps_done * fold[-1] + np.interp(inside, grid, fold)
+            return reached
+
+        value = value + through(corners + end) - through(corners + begin)
+    return corners, np.maximum(value, 0.0) / length / link.rate_bps

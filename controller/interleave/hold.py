@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which jobs to hold to a common rhythm: only those that gain by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from controller.interleave.affinity import Alignment, LinkFit, LinkName, Loop, align, components
+from controller.interleave.circle import SharedLink, random_score, score
+from controller.interleave.period import quantise
+
+HOLD = 1.002
+TOLERANCE = 0.02
+GOOD_SCORE = 0.95
+LEAST_GAIN = 0.01
+_KEEP = 0.01
+_FULL = 1 - 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job's place in its group's rhythm, both in ns; `group` numbers those that keep step."""
+
+    period_ns: int
+    shift_ns: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """`held` by job; the others run free, `reasons` says why; `fits` are the links among held jobs."""
+
+    held: Mapping[str, Held]
+    reasons: Mapping[str, str]
+    fits: tuple[LinkFit, ...]
+    loops: tuple[Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rhythm:
+    periods: Mapping[str, int]
+    alignment: Alignment
+
+
+def contended(link: SharedLink, slack: float) -> bool:
+    """Whether several jobs' highest demands together exceed the link (by more than `slack`)."""
+    peak = sum(max((p.rate_bps for p in phases), default=0) for phases in link.demands.values())
+    return len(link.demands) > 1 and peak > link.rate_bps * (1 + slack)
+
+
+def hold(
+    links: Sequence[SharedLink],
+    periods: Mapping[str, int],
+    ranking: Sequence[str],
+    *,
+    previous: Mapping[str, tuple[int, int]] | None = None,
+    slack: float = 0.02,
+    seed: int = 0,
+) -> Holding:
+    """Decide who takes turns on the shared `links`, at which period and shift (ns).
+
+    `periods` are measured, alone; held ones are between HOLD and 1 + TOLERANCE times as long. A group
+    is held if on each of its links the score reaches GOOD_SCORE or the overlap is at most half of
+    what random phases give, if the link can carry the group's demand at that pace, and if some link
+    gains LEAST_GAIN. Otherwise the job that ranks last (`ranking`: highest first) on the worst link
+    is let go, and the rest tried again. `previous` (period, shift) stay where they are as good.
+    """
+    place = {job: i for i, job in enumerate(ranking)}
+    judge = _Judge(periods, slack, seed)
+    free: dict[str, str] = {}
+    held: dict[str, Held] = {}
+    fits: list[LinkFit] = []
+    loops: list[Loop] = []
+    todo = components([link for link in links if contended(link, slack)])
+    while todo:
+        part = todo.pop()
+        jobs = tuple(dict.fromkeys(job for link in part for job in link.demands))
+        rhythm, misfit = judge.judge(part)
+        if rhythm is None or misfit is not None:
+            against = misfit.jobs if misfit else jobs
+            leaving = max(against, key=place.__getitem__)
+            others = ", ".join(j for j in against if j != leaving)
+            if misfit is None:
+                free[leaving] = f"no period within {TOLERANCE:.0%} of its own keeps step with {others}"
+            else:
+                free[leaving] = (
+                    f"cannot take turns with {others} on {misfit.link[0]}->{misfit.link[1]} "
+                    f"(best score {misfit.best_score:.2f}, {judge.chance(part, misfit.link):.2f} at random)"
+                )
+            rest = [
+                SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j != leaving})
+                for k in part
+            ]
+            todo += components([link for link in rest if contended(link, slack)])
+        elif max(f.score - judge.chance(part, f.link) for f in rhythm.alignment.links) < LEAST_GAIN:
+            free |= dict.fromkeys(jobs, "jobs on its links hardly ever meet: holding gains nothing")
+        else:
+            rhythm = _keep(part, rhythm, periods, previous or {}, slack)
+            group = len(held)
+            for j in jobs:
+                held[j] = Held(rhythm.periods[j], rhythm.alignment.shifts[j], group)
+            fits += rhythm.alignment.links
+            loops += rhythm.alignment.loops
+    return Holding(held, free, tuple(fits), tuple(loops))
+
+
+class _Judge:
+    """Finds rhythms for parts of the affinity graph, and what in them is not worth holding."""
+
+    def __init__(self, periods: Mapping[str, int], slack: float, seed: int) -> None:
+        self._periods = periods
+        self._slack = slack
+        self._seed = seed
+        self._alone: dict[tuple[object, ...], _Rhythm | None] = {}
+        self._chance: dict[tuple[object, ...], float] = {}
+
+    def judge(self, part: Sequence[SharedLink]) -> tuple[_Rhythm | None, LinkFit | None]:
+        """The rhythm of a part, None if its periods keep no step; and its worst unfit link, if any.
+
+        What cannot be held on a link alone cannot be held with others: that is asked first.
+        """
+        misfits = []
+        rhythm = None
+        for link in part:
+            alone = self._rhythm_alone(link)
+            if alone is None:
+                continue
+            fit = replace(alone.alignment.links[0], link=link.name)
+            if not self._passes(fit, link, alone):
+                rhythm = alone
+                misfits.append(fit)
+        if not misfits:
+            jobs = dict.fromkeys(job for link in part for job in link.demands)
+            rhythm = _rhythm(part, {j: self._periods[j] for j in jobs}, self._slack, self._seed)
+            if rhythm is not None:
+                at = {link.name: link for link in part}
+                misfits = [f for f in rhythm.alignment.links if not self._passes(f, at[f.link], rhythm)]
+        return rhythm, min(misfits, key=lambda f: f.score, default=None)
+
+    def chance(self, part: Sequence[SharedLink], name: LinkName) -> float:
+        """The score of a link of the part at random phases."""
+        return self._random(next(k for k in part if k.name == name))
+
+    def _random(self, link: SharedLink) -> float:
+        key = (link.rate_bps, *link.demands.items())
+        if key not in self._chance:
+            self._chance[key] = random_score(link, self._periods, slack=self._slack)
+        return self._chance[key]
+
+    def _rhythm_alone(self, link: SharedLink) -> _Rhythm | None:
+        key = (link.rate_bps, *link.demands.items())
+        if key not in self._alone:
+            own = {j: self._periods[j] for j in link.demands}
+            self._alone[key] = _rhythm([link], own, self._slack, self._seed)
+        return self._alone[key]
+
+    def _passes(self, fit: LinkFit, link: SharedLink, rhythm: _Rhythm) -> bool:
+        sent = sum(
+            p.rate_bps * (p.end_ns - p.start_ns) / rhythm.periods[j]
+            for j, phases in link.demands.items()
+            for p in phases
+        )
+        if sent > link.rate_bps * (1 + self._slack):
+            return False
+        return fit.score >= GOOD_SCORE or 1 - fit.score <= (1 - self._random(link)) / 2
+
+
+def _rhythm(
+    part: Sequence[SharedLink], periods: Mapping[str, int], slack: float, seed: int
+) -> _Rhythm | None:
+    """Quantised periods and shifts; the periods go up to the tolerance only if all then fits."""
+
+    def attempt(stretch: float) -> _Rhythm | None:
+        fitted = quantise(list(periods.values()), hold=HOLD, tolerance=TOLERANCE, stretch=stretch)
+        if fitted is None:
+            return None
+        longer = dict(zip(periods, fitted.periods, strict=True))
+        return _Rhythm(longer, align(part, longer, slack=slack, seed=seed))
+
+    first, longest = attempt(0.0), None
+    if first is not None and not _fits(first):
+        longest = attempt(1.0)
+    if longest is None or not _fits(longest):
+        return first
+    between = (attempt(stretch) for stretch in (0.25, 0.5, 0.75))
+    return next((r for r in between if r is not None and _fits(r)), longest)
+
+
+def _fits(rhythm: _Rhythm) -> bool:
+    return all(f.score >= _FULL for f in rhythm.alignment.links)
+
+
+def _keep(
+    part: Sequence[SharedLink],
+    rhythm: _Rhythm,
+    measured: Mapping[str, int],
+    previous: Mapping[str, tuple[int, int]],
+    slack: float,
+) -> _Rhythm:
+    """The previous rhythm if it still fits as well, else the new one turned as a whole so that the
+    first job that was held before keeps its phase."""
+    jobs = tuple(rhythm.periods)
+    if all(j in previous and _still_holds(previous[j][0], measured[j]) for j in jobs):
+        periods = {j: previous[j][0] for j in jobs}
+        shifts = {j: previous[j][1] % periods[j] for j in jobs}
+        same_steps = all(
+            periods[a] * rhythm.periods[b] == periods[b] * rhythm.periods[a] for a, b in pairwise(jobs)
+        )
+        if same_steps:
+            scores = {k.name: score(k, periods, shifts, slack=slack) for k in part}
+            if all(scores[f.link] >= f.score - _KEEP for f in rhythm.alignment.links):
+                fits = tuple(
+                    LinkFit(f.link, f.jobs, scores[f.link], max(f.best_score, scores[f.link]))
+                    for f in rhythm.alignment.links
+                )
+                return _Rhythm(periods, Alignment(shifts, fits, rhythm.alignment.loops))
+    anchor = next((j for j in jobs if j in previous), None)
+    if anchor is None:
+        return rhythm
+    turn = previous[anchor][1] - rhythm.alignment.shifts[anchor]
+    turned = {j: (t + turn) % rhythm.periods[j] for j, t in rhythm.alignment.shifts.items()}
+    return _Rhythm(rhythm.periods, Alignment(turned, rhythm.alignment.links, rhythm.alignment.loops))
+
+
+def _still_holds(period: int, measured: int) -> bool:
+    return measured * 0.9995 <= period <= measured * (1 + TOLERANCE)

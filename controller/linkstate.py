@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is up and what is down: port states where the target tells them, link probes where it does not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.messages import SendFrame
+from controller.routing.forwarding import pair
+from controller.southbound.worker import Condition
+from topo.graph import Topology
+
+ETHERTYPE = 0x88B5
+INTERVAL_NS = 100_000_000
+MISSES = 3
+
+_MAGIC = b"PLYR"
+# Magic, device id, port, sequence; padded to Ethernet's smallest payload.
+_PROBE = struct.Struct("!6s6sH4sIHI26x")
+# The nearest-bridge group address: no switch between the two may pass a probe on.
+_GROUP_MAC = bytes.fromhex("0180c200000e")
+
+End = tuple[str, int]
+
+
+def build_link_probe(device_id: int, port: int, sequence: int, src_mac: str) -> bytes:
+    """The frame that says "this left `port` of switch `device_id`"."""
+    mac = bytes.fromhex(src_mac.replace(":", ""))
+    return _PROBE.pack(_GROUP_MAC, mac, ETHERTYPE, _MAGIC, device_id, port, sequence & 0xFFFFFFFF)
+
+
+def parse_link_probe(frame: bytes) -> tuple[int, int, int] | None:
+    """(device id, port, sequence) of a link probe; None if the frame is none of ours."""
+    if len(frame) < _PROBE.size:
+        return None
+    _, _, kind, magic, device_id, port, sequence = _PROBE.unpack_from(frame)
+    return (device_id, port, sequence) if kind == ETHERTYPE and magic == _MAGIC else None
+
+
+@dataclass(frozen=True, slots=True)
+class PortMove:
+    """A port whose state has changed."""
+
+    switch: str
+    port: int
+    peer: str
+    up: bool
+
+
+class LinkState:
+    """The fabric's condition, from port states, link probes and sessions."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._names = {s.device_id: s.name for s in topology.switches}
+        self._down: set[End] = set()
+        self._ready: set[str] = set()
+        self._lost: set[str] = set()
+        self._silent: set[str] = set()
+        # Probes out of each end that the other end has not shown yet.
+        self._missed: dict[End, int] = {}
+        self._sequence = 0
+        self._next_probe_ns: int | None = None
+
+    @property
+    def condition(self) -> Condition:
+        """Links and switches that are down. A link is down if either of its ends is; of parallel
+        cables between two switches, all count as down with the first, for they are one pair."""
+        cables = [(pair(h.name, h.leaf), (h.leaf, h.leaf_port)) for h in self._topology.hosts]
+        for link in self._topology.links:
+            name = pair(link.a, link.b)
+            cables += [(name, (link.a, link.a_port)), (name, (link.b, link.b_port))]
+        down = {name for name, end in cables if end in self._down}
+        return Condition(frozenset(down), frozenset(self._lost))
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When the next round of link probes is due; None if every switch tells its port states."""
+        return self._next_probe_ns
+
+    def port_up(self, switch: str, port: int) -> bool:
+        """Whether a port is up as far as is known."""
+        return (switch, port) not in self._down
+
+    def switch_ready(
+        self, now_ns: int, switch: str, ports: Mapping[int, bool] | None
+    ) -> tuple[PortMove, ...]:
+        """A switch is in service; the ports whose state is news."""
+        self._lost.discard(switch)
+        self._ready.add(switch)
+        if ports is None:
+            self._silent.add(switch)
+            if self._next_probe_ns is None:
+                self._next_probe_ns = now_ns
+            return ()
+        self._silent.discard(switch)
+        if not self._silent:
+            self._next_probe_ns = None
+        return self.ports_seen(switch, ports)
+
+    def switch_lost(self, switch: str) -> None:
+        """A switch's session is gone: nothing is planned across it until it is back."""
+        self._lost.add(switch)
+        self._ready.discard(switch)
+
+    def ports_seen(self, switch: str, ports: Mapping[int, bool]) -> tuple[PortMove, ...]:
+        """Port states from the switch itself; those that are news."""
+        moves = (self._set((switch, port), up) for port, up in sorted(ports.items()))
+        return tuple(move for move in moves if move is not None)
+
+    def probe_seen(self, switch: str, frame: bytes) -> tuple[PortMove, ...]:
+        """A link probe came out at `switch`: the link it came over is up."""
+        probe = parse_link_probe(frame)
+        if probe is None:
+            return ()
+        end = (self._names.get(probe[0], ""), probe[1])
+        if end not in self._missed:
+            return ()
+        self._missed[end] = 0
+        move = self._set(end, True)
+        return (move,) if move is not None else ()
+
+    def due(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[PortMove, ...]]:
+        """The round of link probes that is due at `now_ns`, and the links that missed too many."""
+        if self._next_probe_ns is None or now_ns < self._next_probe_ns:
+            return (), ()
+        self._next_probe_ns = now_ns + INTERVAL_NS
+        self._sequence += 1
+        frames: list[SendFrame] = []
+        moves: list[PortMove] = []
+        for end in self._watched():
+            missed = self._missed.get(end, 0)
+            if missed >= MISSES:
+                move = self._set(end, False)
+                if move is not None:
+                    moves.append(move)
+            self._missed[end] = missed + 1
+            switch = self._topology.switch[end[0]]
+            frame = build_link_probe(switch.device_id, end[1], self._sequence, switch.mac)
+            frames.append(SendFrame(end[0], frame, end[1], False))
+        return tuple(frames), tuple(moves)
+
+    def _watched(self) -> list[End]:
+        """Ends of inter-switch links that probes leave by: both, where either switch is silent."""
+        ends: list[End] = []
+        for link in self._topology.links:
+            if {link.a, link.b} <= self._ready and (link.a in self._silent or link.b in self._silent):
+                ends += [(link.a, link.a_port), (link.b, link.b_port)]
+        return sorted(ends)
+
+    def _set(self, end: End, up: bool) -> PortMove | None:
+        if up == (end not in self._down):
+            return None
+        (self._down.discard if up else self._down.add)(end)
+        peer = self._topology.ports[end[0]].get(end[1])
+        return PortMove(end[0], end[1], peer.node if peer is not None else "", up)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which jobs are on the fabric: a job has arrived when all its workers have joined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.model.job import Job
+from topo.graph import Topology
+
+
+class JoinError(ValueError):
+    """A worker that cannot join; the message goes to its agent."""
+
+
+@dataclass(slots=True)
+class _Member:
+    job: Job
+    ranks: set[int] = field(default_factory=set)
+    arrived: bool = False
+
+
+class Members:
+    """The jobs whose workers have joined, whole or in part."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._members: dict[str, _Member] = {}
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs that have arrived, by name."""
+        return tuple(m.job for _, m in sorted(self._members.items()) if m.arrived)
+
+    def get(self, name: str) -> Job | None:
+        """A job that has arrived."""
+        member = self._members.get(name)
+        return member.job if member is not None and member.arrived else None
+
+    @property
+    def flows(self) -> Mapping[str, Job]:
+        """The flows of all jobs of which at least one worker has joined."""
+        return {f.name: m.job for m in self._members.values() for f in m.job.flows}
+
+    def join(self, host: str, rank: int, job: Job) -> bool:
+        """A worker joins. True if the job has arrived with it; joining twice is no harm.
+
+        Raises:
+            JoinError: the worker's word of the job makes no sense here.
+        """
+        if not 0 <= rank < len(job.hosts) or job.hosts[rank] != host:
+            raise JoinError(f"rank {rank} of job {job.name} does not live on {host}")
+        member = self._members.get(job.name)
+        if member is None:
+            self._check(job)
+            member = self._members[job.name] = _Member(job)
+        elif member.job != job:
+            raise JoinError(f"rank {rank} of job {job.name} tells of the job otherwise than its peers")
+        member.ranks.add(rank)
+        if member.arrived or len(member.ranks) < len(job.hosts):
+            return False
+        member.arrived = True
+        return True
+
+    def leave(self, name: str, rank: int) -> Job | None:
+        """A worker leaves. The job, if it had arrived and this was its last worker."""
+        member = self._members.get(name)
+        if member is None:
+            return None
+        member.ranks.discard(rank)
+        if member.ranks:
+            return None
+        del self._members[name]
+        return member.job if member.arrived else None
+
+    def _check(self, job: Job) -> None:
+        unknown = sorted(
+            {*job.hosts, *(f.src for f in job.flows), *(f.dst for f in job.flows)} - set(self._topology.host)
+        )
+        if unknown:
+            raise JoinError(f"job {job.name}: no host of the fabric is named {', '.join(unknown)}")
+        profile = job.profile
+        if profile.period_ns < 1:
+            raise JoinError(f"job {job.name}: the period is {profile.period_ns} ns; it must be above 0")
+        end = 0
+        for phase in profile.phases:
+            if not end <= phase.start_ns < phase.end_ns <= profile.period_ns or phase.rate_bps < 1:
+                raise JoinError(
+                    f"job {job.name}: phases must be sorted, disjoint, in the period and above 0 bit/s"
+                )
+            end = phase.end_ns
+        names = [f.name for f in job.flows]
+        if len(set(names)) != len(names) or any(f.job != job.name for f in job.flows):
+            raise JoinError(f"job {job.name}: flow names must be unique")
+        taken = sorted(set(names) & set(self.flows))
+        if taken:
+            raise JoinError(f"job {job.name}: flow {taken[0]} belongs to another job")

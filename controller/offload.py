@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker process: one, spawned (never forked, for gRPC is loaded), replaced when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from controller.southbound import worker
+from controller.southbound.desired import EcnProfile
+from topo.graph import Topology
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Offload:
+    """Runs pure functions in the worker process, one at a time, in the order they are asked for."""
+
+    def __init__(self, topology: Topology, ecn: EcnProfile, artefacts: Path) -> None:
+        self._start = (topology, ecn, artefacts)
+        self._pool = self._new_pool()
+
+    async def warm_up(self) -> None:
+        """Have the process started and its imports done."""
+        await self.run(worker.changes, {}, worker.Condition())
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of `function(*args)`; a worker that died is replaced, and the call made again once."""
+        try:
+            return await asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+        except BrokenProcessPool:
+            log.error("the worker process died; a new one takes its place")
+            self._pool.shutdown(wait=False)
+            self._pool = self._new_pool()
+            return await asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+
+    def close(self) -> None:
+        """End the process; what it has not begun is dropped."""
+        processes = list((getattr(self._pool, "_processes", None) or {}).values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            1, multiprocessing.get_context("spawn"), initializer=worker.start, initargs=self._start
+        )

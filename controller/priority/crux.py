@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRUX's GPU intensity and priority assignment (CRUX, sections 3.2 and 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+_NS = 1_000_000_000
+_LONGER_ITERATIONS = 1_000
+_MOST_ITERATIONS = 20_000
+_NEGLIGIBLE = 0.005
+_CLAMP = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A job as CRUX sees it, per iteration.
+
+    `work` is W_j in flop, `compute_s` its computing time, `traffic_s` is t_j (0: no traffic),
+    `total_bytes` all that it sends, `overlap_start` the part of the compute after which
+    communication starts (1: no overlap).
+    """
+
+    name: str
+    work: float
+    compute_s: float
+    traffic_s: float
+    total_bytes: float
+    overlap_start: float = 1.0
+
+    @property
+    def intensity(self) -> float | None:
+        """I_j = W_j / t_j in flop/s; None without traffic."""
+        return self.work / self.traffic_s if self.traffic_s > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Seconds of a window in which a job sends, and in which it computes."""
+
+    traffic_s: float
+    compute_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A job with its intensity I_j, correction factor k_j and priority P_j = k_j I_j."""
+
+    name: str
+    intensity: float | None
+    correction: float
+    priority: float
+
+
+def traffic_time(bytes_on: Mapping[tuple[str, str], float], rate_bps: Mapping[tuple[str, str], int]) -> float:
+    """t_j = max over links of 8 * bytes / rate, in seconds; 0 without traffic."""
+    return max((8 * b / rate_bps[link] for link, b in bytes_on.items()), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Timing:
+    """A contender in whole nanoseconds: compute before and after its communication starts."""
+
+    before: int
+    after: int
+    traffic: int
+
+    @classmethod
+    def of(cls, job: Contender) -> _Timing:
+        compute = round(job.compute_s * _NS)
+        before = round(compute * job.overlap_start)
+        return cls(before, compute - before, round(job.traffic_s * _NS))
+
+    @property
+    def period(self) -> int:
+        return self.before + max(self.after, self.traffic)
+
+    def computed(self, start: int, horizon: int) -> int:
+        """Compute inside [0, horizon) of the iteration whose communication was due at `start`."""
+        return max(0, min(start + self.after, horizon) - max(start - self.before, 0))
+
+
+def preempt(high: Contender, low: Contender, horizon_s: float) -> tuple[Use, Use]:
+    """Two jobs alone on one link under strict pre-emption; what each gets in `horizon_s` seconds.
+
+    Both start communicating at t = 0. An iteration computes, communicates once `overlap_start` of the
+    compute is done, and ends when both are over; the next follows at once. The high job runs as if
+    alone; the low one sends in its gaps.
+    """
+    high_ns, low_ns = _preempt(_Timing.of(high), _Timing.of(low), round(horizon_s * _NS))
+    return Use(*(x / _NS for x in high_ns)), Use(*(x / _NS for x in low_ns))
+
+
+def _preempt(high: _Timing, low: _Timing, horizon: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Traffic and compute time of each, all in ns."""
+    if high.period <= 0 or low.period <= 0:
+        raise ValueError("a job needs compute or traffic: an iteration cannot take no time")
+    period, busy = high.period, high.traffic
+    gap = period - busy
+    whole, rest = divmod(horizon, period)
+    high_traffic = whole * busy + min(rest, busy)
+    edge = {0, max(whole - 1, 0), whole, whole + 1}
+    high_compute = max(0, whole - 2) * (high.before + high.after)
+    high_compute += sum(high.computed(n * period, horizon) for n in edge)
+
+    def free(t: int) -> int:
+        n, r = divmod(t, period)
+        return n * gap + max(0, r - busy)
+
+    start = traffic = compute = 0
+    while start - low.before < horizon:
+        # The low job is through when the link has been free for as long as its traffic takes.
+        end = start
+        if low.traffic:
+            n, r = divmod(free(start) + low.traffic, gap) if gap else (horizon, 1)
+            end = n * period + (busy + r if r else 0)
+        if start < horizon:
+            traffic += low.traffic if end <= horizon else free(horizon) - free(start)
+        compute += low.computed(start, horizon)
+        start = max(start + low.after, end) + low.before
+    return (high_traffic, high_compute), (traffic, compute)
+
+
+def correction(job: Contender, reference: Contender) -> float:
+    """k_j of a job against the reference job (CRUX, section 4.2, made precise).
+
+    d = traffic seconds of a job when it goes first minus when it goes second, over 1,000 iterations of
+    the longer job (fewer if the shorter would then make more than 20,000); k = d_job / d_reference,
+    clamped to [1/8, 8]. 1 if both d are below 0.5 % of the horizon.
+    """
+    return _correction(_Timing.of(job), _Timing.of(reference))
+
+
+@lru_cache(maxsize=4096)
+def _correction(job: _Timing, reference: _Timing) -> float:
+    if job == reference:
+        return 1.0
+    periods = job.period, reference.period
+    horizon = min(_LONGER_ITERATIONS * max(periods), _MOST_ITERATIONS * min(periods))
+    (job_first, _), (reference_second, _) = _preempt(job, reference, horizon)
+    (reference_first, _), (job_second, _) = _preempt(reference, job, horizon)
+    d_job, d_reference = job_first - job_second, reference_first - reference_second
+    if max(d_job, d_reference) < _NEGLIGIBLE * horizon:
+        return 1.0
+    if d_reference <= 0:
+        return _CLAMP
+    return min(_CLAMP, max(1 / _CLAMP, d_job / d_reference))
+
+
+def rank(jobs: Sequence[Contender]) -> tuple[Ranked, ...]:
+    """The jobs by priority, highest first: P_j = k_j I_j against the job with most total bytes.
+
+    Ties: the job with less compute left to overlap its communication first, then by name. Jobs
+    without traffic come last, with no intensity and priority 0.
+    """
+    senders = [j for j in jobs if j.traffic_s > 0]
+    reference = min(senders, key=lambda j: (-j.total_bytes, j.name), default=None)
+    ranked: list[tuple[tuple[bool, float, float, str], Ranked]] = []
+    for job in jobs:
+        intensity = job.intensity
+        factor = 1.0
+        if intensity is not None and reference is not None and job is not reference:
+            factor = correction(job, reference)
+        priority = factor * (intensity or 0.0)
+        slack = (1 - job.overlap_start) * job.compute_s
+        # Twelve digits: equal priorities must not be told apart by rounding.
+        key = (intensity is None, -float(f"{priority:.12g}"), slack, job.name)
+        ranked.append((key, Ranked(job.name, intensity, factor, priority)))
+    return tuple(r for _, r in sorted(ranked, key=lambda item: item[0]))
+
+
+def contention(
+    ranked: Sequence[Ranked], sharing: Iterable[tuple[str, str]]
+) -> Mapping[tuple[str, str], float]:
+    """The edges of the communication contention DAG: (higher, lower) -> the higher job's intensity.
+
+    `sharing` names the pairs of jobs that contend on some link, in any order.
+    """
+    place = {r.name: i for i, r in enumerate(ranked)}
+    edges: dict[tuple[str, str], float] = {}
+    for a, b in sharing:
+        high, low = sorted((a, b), key=place.__getitem__)
+        edges[high, low] = ranked[place[high]].intensity or 0.0
+    return edges

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths and source ports for a set of flows, moving no flow without a gain."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.routing.ecmp import draw_port
+from controller.routing.forwarding import pair
+from controller.routing.greedy import Commodity, Overlap, route
+from controller.routing.paths import Forwarding, Path, path_of, paths, port_for_path
+from topo.graph import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A flow's path and the source port that leads there; `kept`: both are the previous ones."""
+
+    path: Path | None
+    source_port: int | None
+    kept: bool
+    why: str
+
+
+def reachable(topology: Topology, host: str, down_links: frozenset[tuple[str, str]]) -> bool:
+    """Whether a host's own cable is alive; `down_links` may name it as (host, leaf), sorted."""
+    return pair(host, topology.host[host].leaf) not in down_links
+
+
+def assign_greedy(
+    topology: Topology,
+    forwarding: Forwarding,
+    commodities: Sequence[Commodity],
+    *,
+    down_links: frozenset[tuple[str, str]] = frozenset(),
+    previous: Mapping[str, tuple[Path, int]] | None = None,
+    overlap: Overlap | None = None,
+) -> Mapping[str, Assignment]:
+    """Greedy paths with a port for each, in the order of the commodities.
+
+    `previous` holds the path and port a flow has now. Where these still stand, flows stay on them and
+    only the others are routed around; a fresh assignment of everything wins only if it is less
+    congested.
+    """
+    alive = [
+        c
+        for c in commodities
+        if reachable(topology, c.src, down_links) and reachable(topology, c.dst, down_links)
+    ]
+    standing = {
+        c.name: previous[c.name]
+        for c in alive
+        if previous
+        and c.name in previous
+        and previous[c.name][0] in paths(topology, forwarding, c.src, c.dst)
+    }
+    chosen, congestion = route(topology, forwarding, alive, overlap=overlap, spread=True)
+    if standing:
+        held = {name: path for name, (path, _) in standing.items()}
+        stable, with_held = route(topology, forwarding, alive, kept=held, overlap=overlap, spread=True)
+        if with_held <= congestion:
+            chosen = stable
+    used: dict[tuple[str, str], set[int]] = defaultdict(set)
+    ports: dict[str, int] = {}
+    for c in alive:
+        if c.name not in standing or c.name not in chosen:
+            continue
+        path, port = standing[c.name]
+        leads = chosen[c.name] == path == path_of(topology, forwarding, c.src, c.dst, port)
+        if leads and port not in used[c.src, c.dst]:
+            ports[c.name] = port
+            used[c.src, c.dst].add(port)
+    result: dict[str, Assignment] = {}
+    for c in commodities:
+        if c.name not in chosen:
+            result[c.name] = Assignment(None, None, False, f"no live path from {c.src} to {c.dst}")
+            continue
+        path = chosen[c.name]
+        kept = c.name in ports
+        found = ports[c.name] if kept else port_for_path(topology, forwarding, path, used[c.src, c.dst])
+        if found is None:
+            result[c.name] = Assignment(None, None, False, "no free source port leads along the path: ECMP")
+            continue
+        used[c.src, c.dst].add(found)
+        result[c.name] = Assignment(path, found, kept, "")
+    return result
+
+
+def assign_ecmp(
+    topology: Topology,
+    forwarding: Forwarding,
+    commodities: Sequence[Commodity],
+    *,
+    seed: int,
+    down_links: frozenset[tuple[str, str]] = frozenset(),
+) -> Mapping[str, Assignment]:
+    """ECMP with the ports drawn here, so that what follows knows which links the flows share."""
+    used: dict[tuple[str, str], set[int]] = defaultdict(set)
+    result: dict[str, Assignment] = {}
+    for c in commodities:
+        port = draw_port(c.name, seed, used[c.src, c.dst])
+        path = path_of(topology, forwarding, c.src, c.dst, port)
+        up = reachable(topology, c.src, down_links) and reachable(topology, c.dst, down_links)
+        if not path or not up:
+            result[c.name] = Assignment(None, None, False, f"no live path from {c.src} to {c.dst}")
+            continue
+        used[c.src, c.dst].add(port)
+        result[c.name] = Assignment(path, port, False, "port drawn at random, the path is the hash's")
+    return result

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fabric's ECMP hash, for one flow or for all 65,536 source ports of a flow at once."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+import zlib
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+UDP = 17
+ROCE_PORT = 4791
+ROCE_PORTS = range(0xC000, 0x10000)
+
+
+def _fields(src: str, dst: str, source_port: int, protocol: int, dest_port: int) -> bytes:
+    a, b = int(ipaddress.IPv4Address(src)), int(ipaddress.IPv4Address(dst))
+    return struct.pack("!IIBHH", a, b, protocol, source_port, dest_port)
+
+
+def ecmp_hash(
+    src: str, dst: str, source_port: int, *, protocol: int = UDP, dest_port: int = ROCE_PORT
+) -> int:
+    """CRC-32 (zlib's) of source, destination, protocol and ports, 13 bytes as they are on the wire.
+
+    `src` and `dst` are dotted IPv4 addresses.
+    """
+    return zlib.crc32(_fields(src, dst, source_port, protocol, dest_port))
+
+
+def bucket(value: int, tier: int) -> int:
+    """The 8-bit slice of a hash that tier 0, 1 or 2 reads: h[8 * tier + 7 : 8 * tier]."""
+    return (value >> (8 * tier)) & 0xFF
+
+
+@cache
+def port_contributions() -> NDArray[np.uint32]:
+    """What each source port XORs into the hash of source port 0, shape (65536,).
+
+    CRC is affine over GF(2) at a fixed length: crc(x ^ y) = crc(x) ^ crc(y) ^ crc(0). Sixteen single
+    bits give the whole table by doubling.
+    """
+    zero = zlib.crc32(bytes(13))
+    table = np.zeros(1, dtype=np.uint32)
+    for bit in range(16):
+        one = zlib.crc32(bytes(9) + struct.pack("!H", 1 << bit) + bytes(2)) ^ zero
+        table = np.concatenate((table, table ^ np.uint32(one)))
+    table.setflags(write=False)
+    return table
+
+
+def source_port_hashes(
+    src: str, dst: str, *, protocol: int = UDP, dest_port: int = ROCE_PORT
+) -> NDArray[np.uint32]:
+    """`ecmp_hash` of a flow for every source port, shape (65536,): one XOR with the table."""
+    base = ecmp_hash(src, dst, 0, protocol=protocol, dest_port=dest_port)
+    return port_contributions() ^ np.uint32(base)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths through the fabric: which exist, which one a source port's hash leads along."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from controller.routing.forwarding import Route, SwitchForwarding
+from controller.routing.hash import ROCE_PORTS, bucket, ecmp_hash, source_port_hashes
+from topo.graph import Topology
+
+Path = tuple[str, ...]
+Forwarding = Mapping[str, SwitchForwarding]
+
+
+def route_to(topology: Topology, forwarding: Forwarding, switch: str, dst: str) -> Route | None:
+    """The longest-prefix route of a switch toward a host, None if it has none."""
+    host = topology.host[dst]
+    routes = forwarding[switch].routes
+    return routes.get(f"{host.ip}/32") or routes.get(topology.prefixes[host.leaf])
+
+
+def members(forwarding: Forwarding, switch: str, route: Route) -> tuple[int, ...]:
+    """The distinct egress ports of a route, sorted."""
+    if route.kind == "next_hop":
+        return (forwarding[switch].next_hops[route.id].port,)
+    table = forwarding[switch]
+    return tuple(sorted({table.next_hops[n].port for n in table.groups[route.id]}))
+
+
+def paths(topology: Topology, forwarding: Forwarding, src: str, dst: str) -> tuple[Path, ...]:
+    """Every path from host to host that the forwarding allows, in the order of the switches' ports.
+
+    On a leaf-spine that is the order of the spines' ids, as Algorithm 1 of the routing paper wants it.
+    Parallel cables between two switches are one hop. Empty if there is no way.
+    """
+    found: list[Path] = []
+    stack: list[Path] = [(src, topology.host[src].leaf)]
+    while stack:
+        path = stack.pop()
+        if path[-1] == dst:
+            found.append(path)
+            continue
+        route = route_to(topology, forwarding, path[-1], dst)
+        if route is None:
+            continue
+        nodes = dict.fromkeys(topology.ports[path[-1]][p].node for p in members(forwarding, path[-1], route))
+        stack.extend((*path, node) for node in reversed(nodes))
+    return tuple(found)
+
+
+def path_of(topology: Topology, forwarding: Forwarding, src: str, dst: str, source_port: int) -> Path:
+    """The path that the fabric's hash gives a RoCEv2 flow, host to host; empty if a switch drops it."""
+    value = ecmp_hash(topology.host[src].ip, topology.host[dst].ip, source_port)
+    path: Path = (src, topology.host[src].leaf)
+    while path[-1] != dst:
+        switch = path[-1]
+        route = route_to(topology, forwarding, switch, dst)
+        if route is None:
+            return ()
+        table = forwarding[switch]
+        hop = table.groups[route.id][bucket(value, route.tier)] if route.kind == "group" else route.id
+        path = (*path, topology.ports[switch][table.next_hops[hop].port].node)
+    return path
+
+
+def port_for_path(
+    topology: Topology, forwarding: Forwarding, path: Path, used: Collection[int] = ()
+) -> int | None:
+    """The lowest UDP source port in 0xC000-0xFFFF whose hash leads along `path`.
+
+    Ports in `used` (the host pair's other flows) are passed over. None if there is no such port, or if
+    the forwarding does not allow the path.
+    """
+    src, dst = path[0], path[-1]
+    hashes = source_port_hashes(topology.host[src].ip, topology.host[dst].ip)[ROCE_PORTS.start :]
+    good = np.ones(len(ROCE_PORTS), dtype=np.bool_)
+    for switch, following in pairwise(path[1:]):
+        route = route_to(topology, forwarding, switch, dst)
+        if route is None:
+            return None
+        table, ports = forwarding[switch], topology.ports[switch]
+        leads = {n for n, hop in table.next_hops.items() if ports[hop.port].node == following}
+        if route.kind == "next_hop":
+            if route.id not in leads:
+                return None
+            continue
+        wanted = np.array([n in leads for n in table.groups[route.id]], dtype=np.bool_)
+        good &= wanted[(hashes >> np.uint32(8 * route.tier)) & np.uint32(0xFF)]
+    taken = [p - ROCE_PORTS.start for p in used if p in ROCE_PORTS]
+    good[taken] = False
+    index = int(np.argmax(good))
+    return ROCE_PORTS.start + index if good[index] else None

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller as a process: `python -m polyrhythm controller`.
+
+The main thread runs the Ryu applications, one asyncio loop in a thread of its own holds all state and
+carries switches, agents and the web server, and a worker process plans. On standard output there is
+one line, when agents can connect: `{"ready": true, "agents": "host:port", "web": "http://..."}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.agents import AgentServer
+from controller.app import Frame, FrameError
+from controller.clock import EmbeddedClock, HostClock
+from controller.config import ConfigError, FabricDescription, load_fabric
+from controller.core import Core, Settings
+from controller.engine import Engine, Options
+from controller.messages import FrameAsked
+from controller.model.plan import Policy
+from controller.model.traffic import TRAFFIC_CLASSES
+from controller.northbound.api import create_app
+from controller.northbound.web import AddressError, assets_dir, serve
+from controller.offload import Offload
+from controller.planner import POLICIES
+from controller.southbound.artefacts import ArtefactError, artefact_folder, load_artefacts
+from controller.southbound.codec import PipelineError
+from controller.southbound.fleet import Fleet
+from controller.store.history import History, HistoryError
+from controller.translate import Terms
+
+log = logging.getLogger(__name__)
+
+# A clean stop takes less; what hangs longer is left behind.
+STOP_TIMEOUT_S = 1.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm controller`."""
+    parser.add_argument(
+        "--fabric", type=Path, required=True, metavar="FILE", help="description of the fabric (JSON)"
+    )
+    parser.add_argument(
+        "--policy",
+        default="polyrhythm",
+        metavar="NAME",
+        help=f"one of {', '.join(POLICIES)} (default %(default)s)",
+    )
+    parser.add_argument("--agents-port", type=int, default=0, metavar="N", help="port for agents (0: any)")
+    parser.add_argument(
+        "--web-port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="port of API and page (0: any); if busy, the next free",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of the planner (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rpc-delay-ms",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="sleep so long at each message of an agent",
+    )
+    parser.add_argument("--poll", action="store_true", help="read counters also when nobody watches the page")
+    parser.add_argument("--state", type=Path, metavar="FILE", help="keep plans and jobs in this SQLite file")
+    parser.add_argument(
+        "--app",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a Ryu application to load (may be repeated)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM, SIGINT or the end of input; 0 then, 1 after a failure, 2 for bad input."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    for talkative in ("os_ken", "uvicorn", "finsy"):
+        logging.getLogger(talkative).setLevel(logging.WARNING)
+    try:
+        start = _start(args)
+        frame = Frame(args.app)
+    except (ConfigError, ArtefactError, PipelineError, FrameError) as error:
+        print(f"polyrhythm controller: {error}", file=sys.stderr)
+        return 2
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    _watch_input(stop)
+    service = _Service(start, frame, stop)
+    service.thread.start()
+    stop.wait()
+    service.stop()
+    frame.stop()
+    sys.stdout.flush()
+    if service.thread.is_alive() or any(
+        t.is_alive() and not t.daemon and t is not threading.main_thread() for t in threading.enumerate()
+    ):
+        # Something does not end (an application's handler, say); the process does.
+        logging.shutdown()
+        os._exit(service.code)
+    return service.code
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    fabric: FabricDescription
+    policy: Policy
+    artefacts: Path
+    agents_port: int
+    web_port: int
+    seed: int
+    rpc_delay_s: float
+    poll: bool
+    state: Path | None
+
+
+def _start(args: argparse.Namespace) -> _Start:
+    """The options checked."""
+    policy = POLICIES.get(args.policy)
+    if policy is None:
+        raise ConfigError(f"--policy {args.policy}: unknown; legal: {', '.join(POLICIES)}")
+    for name in ("agents_port", "web_port"):
+        if not 0 <= getattr(args, name) <= 65535:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} {getattr(args, name)}: a port is from 0 (any) to 65535"
+            )
+    if not 0 <= args.rpc_delay_ms <= 10_000:
+        raise ConfigError(f"--rpc-delay-ms {args.rpc_delay_ms}: from 0 to 10,000")
+    return _Start(
+        fabric=load_fabric(args.fabric),
+        policy=policy,
+        artefacts=artefact_folder(),
+        agents_port=args.agents_port,
+        web_port=args.web_port,
+        seed=args.seed,
+        rpc_delay_s=args.rpc_delay_ms / 1e3,
+        poll=args.poll,
+        state=args.state,
+    )
+
+
+class _Service:
+    """The asyncio loop's thread: everything but the Ryu applications."""
+
+    def __init__(self, start: _Start, frame: Frame, stop: threading.Event) -> None:
+        self.code = 0
+        self.thread = threading.Thread(target=self._thread, name="controller", daemon=True)
+        self._start = start
+        self._frame = frame
+        self._stop = stop
+        self._loop = asyncio.new_event_loop()
+        self._main: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Ask the loop to end, and wait for it a little."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._cancel)
+        self.thread.join(STOP_TIMEOUT_S)
+
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def _thread(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._main = self._loop.create_task(self._serve())
+        try:
+            self._loop.run_until_complete(self._main)
+        except asyncio.CancelledError:
+            log.info("stopped")
+        except (HistoryError, ArtefactError, PipelineError, AddressError) as error:
+            print(f"polyrhythm controller: {error}", file=sys.stderr)
+            self.code = 2
+        finally:
+            # Whatever ended the loop ends the process; an error not named above shows its traceback.
+            self.code = self.code or (0 if self._main.cancelled() else 1)
+            self._stop.set()
+
+    async def _serve(self) -> None:
+        start, fabric = self._start, self._start.fabric
+        history = History(start.state) if start.state is not None else None
+        offload = Offload(fabric.topology, fabric.ecn, start.artefacts)
+        warm = asyncio.create_task(offload.warm_up())
+        settings = Settings(fabric.topology, start.policy, start.seed, fabric.verify, fabric.elephant_bytes)
+        clock = EmbeddedClock() if fabric.clock == "embedded" else HostClock()
+        engine = Engine(
+            Core(settings),
+            clock,
+            offload=offload,
+            options=Options(fabric.scenario, fabric.poll_ns, start.poll),
+            publish=self._frame.publish,
+            history=history,
+        )
+        fleet = Fleet(fabric.topology, fabric.targets, load_artefacts(start.artefacts), offload, engine)
+        agents = AgentServer(
+            {h.name: h.ip for h in fabric.topology.hosts},
+            Terms(start.policy.name, TRAFFIC_CLASSES, fabric.elephant_bytes),
+            inbox=engine,
+            channels=engine.channels,
+            ticks=engine if fabric.clock == "embedded" else None,
+            delay_s=start.rpc_delay_s,
+        )
+        engine.connect(fleet, agents)
+        close_web: Callable[[], Coroutine[Any, Any, None]] = _nothing
+        try:
+            port = await agents.start(start.agents_port)
+            fleet.start()
+            self._frame.start(self._sender(engine))
+            url, close_web = await _serve_web(engine, start.web_port)
+            _say_ready(f"127.0.0.1:{port}", url)
+            await warm
+            await engine.run()
+        finally:
+            await asyncio.gather(close_web(), agents.stop(), fleet.stop(), return_exceptions=True)
+            offload.close()
+            if history is not None:
+                history.close()
+
+    def _sender(self, engine: Engine) -> Callable[[str, bytes, int, bool], None]:
+        def send(switch: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> None:
+            frame = FrameAsked(switch, payload, egress_port, submit_to_ingress)
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(engine.put, switch, "application", frame)
+
+        return send
+
+
+async def _serve_web(engine: Engine, port: int) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """Start the API and the page; their address, and the way to end them."""
+    try:
+        assets = assets_dir()
+    except FileNotFoundError as error:
+        log.warning("no page, only the API: %s", error)
+        assets = None
+    try:
+        server = await serve(create_app(engine.board, assets), port=port)
+    except AddressError as error:
+        raise AddressError(f"--web-port: {error}") from None
+    if port and server.port != port:
+        log.warning("port %d is busy; the page is on port %d", port, server.port)
+    return server.url.rstrip("/"), server.close
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _say_ready(agents: str, web: str) -> None:
+    sys.stdout.write(json.dumps({"ready": True, "agents": agents, "web": web}) + "\n")
+    sys.stdout.flush()
+
+
+def _watch_input(stop: threading.Event) -> None:
+    """End with the parent: when standard input is a pipe and it closes, nobody needs us any more."""
+    try:
+        piped = stat.S_ISFIFO(os.fstat(0).st_mode) or stat.S_ISSOCK(os.fstat(0).st_mode)
+    except OSError:
+        return
+    if not piped:
+        return
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        stop.set()
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Domain entries to P4Runtime messages and back, with every name resolved through P4Info.
+
+Values travel as canonical byte strings: the shortest big-endian form (P4Runtime 1.4, 8.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from finsy.p4schema import P4MatchType, P4Schema
+from finsy.proto import p4i, p4r
+from google.protobuf import text_format
+
+from controller.southbound.artefacts import Artefacts
+from controller.southbound.desired import Entry, Match
+from controller.southbound.diff import Change, Operation
+
+WRITE_CHUNK = 500
+QUEUES = 8
+
+_OPERATIONS = {
+    Operation.INSERT: p4r.Update.INSERT,
+    Operation.MODIFY: p4r.Update.MODIFY,
+    Operation.DELETE: p4r.Update.DELETE,
+}
+
+
+class PipelineError(ValueError):
+    """The P4 program lacks a name the controller needs, or has it in another shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketIn:
+    """A frame the pipeline sent to the controller. `egress_port`: where it would have left, or 0."""
+
+    ingress_port: int
+    reason: int
+    egress_port: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CounterValue:
+    """One cell of an indirect counter of (port, queue)."""
+
+    counter: str
+    port: int
+    qid: int
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    ident: int
+    name: str
+    kind: P4MatchType | str
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    ident: int
+    name: str
+    fields: tuple[_Field, ...]
+    actions: Mapping[str, tuple[int, tuple[int, ...]]]
+    action_names: Mapping[int, str]
+
+
+class Codec:
+    """Encodes and decodes for one P4 program."""
+
+    def __init__(self, artefacts: Artefacts) -> None:
+        """Resolve every table, action, counter and packet header of the program.
+
+        Raises:
+            PipelineError: the P4Info is not readable.
+        """
+        info = p4i.P4Info()
+        try:
+            text_format.Parse(artefacts.p4info, info)
+        except text_format.ParseError as error:
+            raise PipelineError(f"the P4Info is not readable: {error}") from None
+        self.p4info = info
+        schema = P4Schema(info)
+        self._tables: dict[str, _Table] = {}
+        for table in schema.tables:
+            actions = {
+                ref.alias: (ref.id, tuple(p.id for p in schema.actions[ref.id].params))
+                for ref in table.actions
+            }
+            self._tables[table.alias] = _Table(
+                table.id,
+                table.alias,
+                tuple(_Field(f.id, f.name, f.match_type) for f in table.match_fields),
+                actions,
+                {ident: name for name, (ident, _) in actions.items()},
+            )
+        self._table_names = {t.ident: t.name for t in self._tables.values()}
+        self._counters = {c.alias: c.id for c in schema.counters}
+        self._counter_names = {ident: name for name, ident in self._counters.items()}
+        self._headers = {
+            header.preamble.alias: {m.name: m.id for m in header.metadata}
+            for header in info.controller_packet_metadata
+        }
+
+    def update(self, change: Change) -> p4r.Update:
+        """A change as a P4Runtime update."""
+        return p4r.Update(
+            type=_OPERATIONS[change.operation],
+            entity=p4r.Entity(table_entry=self.encode(change.entry)),
+        )
+
+    def encode(self, entry: Entry) -> p4r.TableEntry:
+        """A domain entry as a table entry.
+
+        Raises:
+            PipelineError: the program has no such table, field, action or number of parameters.
+        """
+        table = self._tables.get(entry.table)
+        if table is None:
+            raise PipelineError(f"the P4 program has no table {entry.table!r}")
+        action = table.actions.get(entry.action)
+        if action is None or len(action[1]) != len(entry.params):
+            raise PipelineError(f"table {entry.table} takes no action {entry.action}/{len(entry.params)}")
+        ident, params = action
+        message = p4r.TableEntry(
+            table_id=table.ident, priority=entry.priority, is_default_action=entry.is_default
+        )
+        message.action.action.action_id = ident
+        for param, value in zip(params, entry.params, strict=True):
+            message.action.action.params.add(param_id=param, value=canonical(value))
+        if not entry.is_default:
+            names = [name for name, _ in entry.match]
+            if names != [field.name for field in table.fields]:
+                raise PipelineError(f"table {entry.table} is not keyed by {', '.join(names)}")
+            for field, (_, sought) in zip(table.fields, entry.match, strict=True):
+                _encode_match(message, field, sought)
+        return message
+
+    def decode(self, message: p4r.TableEntry) -> Entry | None:
+        """A table entry read from a switch; None for one of a table or action that is not ours."""
+        name = self._table_names.get(message.table_id)
+        if name is None:
+            return None
+        table = self._tables[name]
+        action = table.action_names.get(message.action.action.action_id)
+        if action is None:
+            return None
+        values = {p.param_id: int.from_bytes(p.value, "big") for p in message.action.action.params}
+        params = tuple(values.get(ident, 0) for ident in table.actions[action][1])
+        match: tuple[tuple[str, Match], ...] = ()
+        if not message.is_default_action and table.fields:
+            by_id = {m.field_id: m for m in message.match}
+            match = tuple((f.name, _decode_match(by_id.get(f.ident), f)) for f in table.fields)
+        return Entry(name, match, action, params, message.priority)
+
+    def write_requests(
+        self, device_id: int, stages: Iterable[Sequence[Change]], chunk: int = WRITE_CHUNK
+    ) -> tuple[tuple[bytes, ...], ...]:
+        """Serialised WriteRequests without election id, per stage; at most `chunk` updates in each."""
+        return tuple(
+            tuple(
+                p4r.WriteRequest(
+                    device_id=device_id, updates=[self.update(c) for c in stage[i : i + chunk]]
+                ).SerializeToString()
+                for i in range(0, len(stage), chunk)
+            )
+            for stage in stages
+        )
+
+    def describe(self, update: p4r.Update) -> str:
+        """An update in words, for an error message."""
+        entry = self.decode(update.entity.table_entry)
+        kind = p4r.Update.Type.Name(update.type).lower()
+        return f"{kind} {entry if entry is not None else update.entity.table_entry.table_id}"
+
+    def read_tables(self, device_id: int) -> p4r.ReadRequest:
+        """Asks for every entry of every table, and the default action of each keyless one."""
+        request = p4r.ReadRequest(device_id=device_id)
+        request.entities.add(table_entry=p4r.TableEntry())
+        for table in self._tables.values():
+            if not table.fields:
+                request.entities.add(table_entry=p4r.TableEntry(table_id=table.ident, is_default_action=True))
+        return request
+
+    def read_counters(self, device_id: int, counters: Sequence[str], ports: Iterable[int]) -> p4r.ReadRequest:
+        """Asks for all queues of `ports` in each of `counters`."""
+        request = p4r.ReadRequest(device_id=device_id)
+        indexes = [port * QUEUES + qid for port in ports for qid in range(QUEUES)]
+        for name in counters:
+            ident = self._counters.get(name)
+            if ident is None:
+                raise PipelineError(f"the P4 program has no counter {name!r}")
+            for index in indexes:
+                request.entities.add(
+                    counter_entry=p4r.CounterEntry(counter_id=ident, index=p4r.Index(index=index))
+                )
+        return request
+
+    def counter_value(self, message: p4r.CounterEntry) -> CounterValue:
+        """A counter cell read from a switch."""
+        port, qid = divmod(message.index.index, QUEUES)
+        return CounterValue(
+            self._counter_names[message.counter_id],
+            port,
+            qid,
+            message.data.packet_count,
+            message.data.byte_count,
+        )
+
+    def packet_out(
+        self, payload: bytes, egress_port: int, submit_to_ingress: bool
+    ) -> p4r.StreamMessageRequest:
+        """A frame for `egress_port`, or, submitted to ingress, for wherever the pipeline sends it."""
+        values = {"egress_port": egress_port, "submit_to_ingress": int(submit_to_ingress), "pad": 0}
+        message = p4r.PacketOut(payload=payload)
+        for name, ident in self._header("packet_out").items():
+            message.metadata.add(metadata_id=ident, value=canonical(values[name]))
+        return p4r.StreamMessageRequest(packet=message)
+
+    def packet_in(self, message: p4r.PacketIn) -> PacketIn:
+        """A frame from the switch."""
+        values = {m.metadata_id: int.from_bytes(m.value, "big") for m in message.metadata}
+        header = self._header("packet_in")
+        return PacketIn(
+            values.get(header["ingress_port"], 0),
+            values.get(header["reason"], 0),
+            values.get(header["egress_port"], 0),
+            message.payload,
+        )
+
+    def _header(self, name: str) -> Mapping[str, int]:
+        header = self._headers.get(name)
+        if header is None:
+            raise PipelineError(f"the P4 program has no {name} header")
+        return header
+
+
+def canonical(value: int) -> bytes:
+    """The shortest big-endian form; zero is one zero byte."""
+    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
+
+
+def _encode_match(message: p4r.TableEntry, field: _Field, value: Match) -> None:
+    if isinstance(value, int):
+        if field.kind != P4MatchType.EXACT:
+            raise PipelineError(f"match field {field.name} is not exact")
+        message.match.add(field_id=field.ident, exact=p4r.FieldMatch.Exact(value=canonical(value)))
+        return
+    first, second = value
+    if field.kind == P4MatchType.LPM:
+        # P4Runtime leaves a "don't care" field out.
+        if second:
+            lpm = p4r.FieldMatch.LPM(value=canonical(first), prefix_len=second)
+            message.match.add(field_id=field.ident, lpm=lpm)
+    elif field.kind == P4MatchType.RANGE:
+        span = p4r.FieldMatch.Range(low=canonical(first), high=canonical(second))
+        message.match.add(field_id=field.ident, range=span)
+    else:
+        raise PipelineError(f"match field {field.name} is neither LPM nor a range")
+
+
+def _decode_match(message: p4r.FieldMatch | None, field: _Field) -> Match:
+    if field.kind == P4MatchType.EXACT:
+        return int.from_bytes(message.exact.value, "big") if message is not None else 0
+    if message is None:
+        return (0, 0)
+    if field.kind == P4MatchType.LPM:
+        return (int.from_bytes(message.lpm.value, "big"), message.lpm.prefix_len)
+    return (int.from_bytes(message.range.low, "big"), int.from_bytes(message.range.high, "big"))

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each switch should hold, in the pipeline's own words and as plain values.
+
+The names are those of the P4 program; `codec` resolves them through P4Info and refuses a program
+that lacks one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from controller.model.traffic import TrafficClasses
+from controller.routing.forwarding import SwitchForwarding
+from topo.graph import Switch
+
+# Tables by what refers to what: a table refers only to tables of earlier stages.
+STAGES: tuple[frozenset[str], ...] = (
+    frozenset({"switch_identity", "queue", "edge", "ecn", "next_hop"}),
+    frozenset({"ecmp"}),
+    frozenset({"routing"}),
+)
+
+# Steps of the staircase that stands for RED's ramp between Kmin and Kmax.
+ECN_STEPS = 16
+ALWAYS_MARK = 0xFFFF
+MAX_DEPTH = (1 << 19) - 1
+
+Match = int | tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A table entry. A match value is an int (exact), (value, prefix length) or (low, high).
+
+    No match at all means the table's default action.
+    """
+
+    table: str
+    match: tuple[tuple[str, Match], ...]
+    action: str
+    params: tuple[int, ...] = ()
+    priority: int = 0
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells an entry from the others of its switch."""
+        return (self.table, self.match, self.priority)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is the table's default action, which can only be modified."""
+        return not self.match
+
+    def __str__(self) -> str:
+        match = " ".join(f"{name}={value}" for name, value in self.match) or "default"
+        return f"{self.table}[{match}] -> {self.action}({', '.join(map(str, self.params))})"
+
+
+@dataclass(frozen=True, slots=True)
+class EcnProfile:
+    """RED's marking ramp as DCQCN uses it (Zhu et al. 2015, 3.1): depths in packets, `pmax` 0 to 1.
+
+    Nothing is marked up to `kmin`; the probability grows to `pmax` at `kmax`, and is 1 beyond.
+    """
+
+    kmin: int
+    kmax: int
+    pmax: float
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.kmin < self.kmax <= MAX_DEPTH and 0.0 <= self.pmax <= 1.0):
+            raise ValueError(
+                f"an ECN profile needs 0 <= kmin < kmax <= {MAX_DEPTH} packets and pmax from 0 to 1; "
+                f"this one has kmin {self.kmin}, kmax {self.kmax}, pmax {self.pmax}"
+            )
+
+    def ramp(self) -> tuple[tuple[int, int, int], ...]:
+        """Disjoint (low, high, probability out of 65,535) depth ranges, ascending, up to the greatest depth.
+
+        A step's probability is the ramp's at the middle of the step.
+        """
+        span = self.kmax - self.kmin - 1
+        steps = min(ECN_STEPS, span)
+        ranges = []
+        for k in range(steps):
+            low = self.kmin + 1 + k * span // steps
+            high = self.kmin + (k + 1) * span // steps
+            middle = ((low + high) / 2 - self.kmin) / (self.kmax - self.kmin)
+            ranges.append((low, high, min(ALWAYS_MARK - 1, round(self.pmax * middle * ALWAYS_MARK))))
+        return (*ranges, (self.kmax, MAX_DEPTH, ALWAYS_MARK))
+
+
+def desired_entries(
+    switch: Switch,
+    forwarding: SwitchForwarding,
+    classes: TrafficClasses,
+    ecn: EcnProfile,
+) -> tuple[Entry, ...]:
+    """Everything that `switch` should hold, each key once."""
+    return (
+        Entry("switch_identity", (), "set_switch_id", (switch.device_id,)),
+        *_queue(classes.queues),
+        *_ecn(classes, ecn),
+        *(Entry("edge", (("port", port),), "mark_edge") for port in sorted(forwarding.edge_ports)),
+        *_routing(switch, forwarding),
+    )
+
+
+def _queue(queues: Mapping[int, int]) -> Iterator[Entry]:
+    for dscp, qid in sorted(queues.items()):
+        yield Entry("queue", (("dscp", dscp),), "set_queue", (qid,))
+
+
+def _ecn(classes: TrafficClasses, ecn: EcnProfile) -> Iterator[Entry]:
+    # The queue of acknowledgements, CNPs and control is not marked: nobody slows down for them.
+    top = classes.queues[classes.control]
+    for qid in sorted(set(classes.queues.values()) - {top}):
+        for i, (low, high, probability) in enumerate(ecn.ramp()):
+            yield Entry(
+                "ecn",
+                (("qid", qid), ("depth", (low, high))),
+                "set_mark_probability",
+                (probability,),
+                priority=10 + i,
+            )
+
+
+def _routing(switch: Switch, forwarding: SwitchForwarding) -> Iterator[Entry]:
+    for ident, hop in sorted(forwarding.next_hops.items()):
+        yield Entry(
+            "next_hop",
+            (("next_hop_id", ident),),
+            "forward",
+            (hop.port, mac_to_int(hop.src_mac), mac_to_int(hop.dst_mac)),
+        )
+    for group, members in sorted(forwarding.groups.items()):
+        for bucket, member in enumerate(members):
+            yield Entry("ecmp", (("group_id", group), ("bucket", bucket)), "set_next_hop", (member,))
+    for prefix, route in sorted(forwarding.routes.items()):
+        network = IPv4Network(prefix)
+        action = "set_next_hop" if route.kind == "next_hop" else f"set_ecmp_group_tier{route.tier}"
+        yield Entry(
+            "routing",
+            (("ipv4_dst", (int(network.network_address), network.prefixlen)),),
+            action,
+            (route.id,),
+        )
+
+
+def mac_to_int(mac: str) -> int:
+    """ "02:00:..." as the number on the wire."""
+    return int(mac.replace(":", ""), 16)

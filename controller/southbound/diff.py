@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The smallest ordered difference between what a switch holds and what it should hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controller.southbound.desired import STAGES, Entry
+
+
+class Operation(StrEnum):
+    """P4Runtime's update types."""
+
+    INSERT = "insert"
+    MODIFY = "modify"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One update of one entry."""
+
+    operation: Operation
+    entry: Entry
+
+
+def difference(held: Iterable[Entry], wanted: Iterable[Entry]) -> tuple[tuple[Change, ...], ...]:
+    """The changes that turn `held` into `wanted`, in stages.
+
+    P4Runtime promises no order within a batch, so changes that depend on one another stand in
+    different stages: what is referred to is written before what refers to it, and deleted after.
+    A packet on its way never meets a reference to nothing.
+    """
+    before = {entry.key: entry for entry in held}
+    after = {entry.key: entry for entry in wanted}
+    writes: list[list[Change]] = [[] for _ in STAGES]
+    deletes: list[list[Change]] = [[] for _ in STAGES]
+    for key, entry in after.items():
+        old = before.get(key)
+        if old == entry:
+            continue
+        if entry.is_default or old is not None:
+            change = Change(Operation.MODIFY, entry)
+        else:
+            change = Change(Operation.INSERT, entry)
+        writes[_stage(entry)].append(change)
+    for key, entry in before.items():
+        if key not in after and not entry.is_default:
+            deletes[_stage(entry)].append(Change(Operation.DELETE, entry))
+    return tuple(tuple(stage) for stage in (*writes, *reversed(deletes)) if stage)
+
+
+def _stage(entry: Entry) -> int:
+    return next(i for i, tables in enumerate(STAGES) if entry.table in tables)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was decided and who was there, kept in SQLite: plans, and jobs coming and going."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.model.plan import Plan
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS plans (
+    run INTEGER NOT NULL, version INTEGER NOT NULL, time_ns INTEGER NOT NULL,
+    policy TEXT NOT NULL, body TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS jobs (
+    run INTEGER NOT NULL, time_ns INTEGER NOT NULL, job TEXT NOT NULL, event TEXT NOT NULL
+);
+"""
+
+
+class HistoryError(ValueError):
+    """The file cannot be used as a history; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """A plan as it was applied; `body` is the whole plan as plain dictionaries."""
+
+    run: int
+    version: int
+    time_ns: int
+    policy: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job that arrived or left."""
+
+    run: int
+    time_ns: int
+    job: str
+    event: str
+
+
+class History:
+    """One SQLite file. Use it from one thread. Each opening is a run of its own, counted from 1."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file.
+
+        Raises:
+            HistoryError: it is not readable, not writable, or no SQLite database.
+        """
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            # One writer, and a lost last record after a power cut is no harm.
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(_SCHEMA)
+            newest = "SELECT max(run) FROM (SELECT run FROM plans UNION ALL SELECT run FROM jobs)"
+            (last,) = self._db.execute(newest).fetchone()
+        except sqlite3.Error as error:
+            raise HistoryError(f"{path}: {error}") from None
+        self._run = (last or 0) + 1
+
+    def record_plan(self, time_ns: int, plan: Plan) -> None:
+        """Keep a plan that has been applied."""
+        body = json.dumps(asdict(plan))
+        row = (self._run, plan.version, time_ns, plan.policy.name, body)
+        self._db.execute("INSERT INTO plans VALUES (?, ?, ?, ?, ?)", row)
+
+    def record_job(self, time_ns: int, job: str, event: str) -> None:
+        """Keep that a job arrived or left."""
+        self._db.execute("INSERT INTO jobs VALUES (?, ?, ?, ?)", (self._run, time_ns, job, event))
+
+    def plans(self) -> tuple[PlanRecord, ...]:
+        """All plans, oldest first."""
+        rows = self._db.execute("SELECT run, version, time_ns, policy, body FROM plans ORDER BY rowid")
+        return tuple(PlanRecord(a, b, c, d, json.loads(body)) for a, b, c, d, body in rows)
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        """All arrivals and departures, oldest first."""
+        rows = self._db.execute("SELECT run, time_ns, job, event FROM jobs ORDER BY rowid")
+        return tuple(JobRecord(*row) for row in rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()

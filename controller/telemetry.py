@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures out of iteration reports and switch counters."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controller.messages import Iteration
+from controller.model.view import LinkLoad, QueueCounter
+from controller.southbound.codec import CounterValue
+from topo.graph import Topology
+
+RECENT = 120
+# Iteration times kept for the p99: the last so many.
+KEPT = 10_000
+
+
+@dataclass(slots=True)
+class IterationStats:
+    """The iteration times of one job. An iteration is over when its slowest worker is."""
+
+    ranks: int
+    count: int = 0
+    _open: dict[int, dict[int, float]] = field(default_factory=dict)
+    _times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def add(self, report: Iteration) -> None:
+        """Take in one worker's report; a second one of the same worker and index changes nothing."""
+        times = self._open.setdefault(report.index, {})
+        times.setdefault(report.rank, (report.end_ns - report.start_ns) / 1e6)
+        if len(times) < self.ranks:
+            return
+        # What an earlier iteration still misses will not come any more: reports of a worker are in order.
+        for index in [i for i in self._open if i <= report.index]:
+            done = self._open.pop(index)
+            self._times_ms.append(max(done.values()))
+            self.count += 1
+
+    @property
+    def recent_ms(self) -> tuple[float, ...]:
+        """The last iteration times, oldest first."""
+        return tuple(self._times_ms)[-RECENT:]
+
+    @property
+    def mean_ms(self) -> float | None:
+        """The mean; None before the first iteration."""
+        return sum(self._times_ms) / len(self._times_ms) if self._times_ms else None
+
+    @property
+    def p99_ms(self) -> float | None:
+        """The 99th percentile (nearest rank); None before the first iteration."""
+        if not self._times_ms:
+            return None
+        ordered = sorted(self._times_ms)
+        return ordered[math.ceil(0.99 * len(ordered)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _PortTotal:
+    time_ns: int
+    bytes: int
+    marks: int
+
+
+class Counters:
+    """Queue totals, and link loads as their differences between polls."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._last: dict[tuple[str, int], _PortTotal] = {}
+        self._load: dict[tuple[str, int], tuple[float, int]] = {}
+        self.queues: tuple[QueueCounter, ...] = ()
+
+    def read(self, now_ns: int, values: Mapping[str, Sequence[CounterValue]]) -> None:
+        """Take in the counters of one poll. A switch that is not among them keeps its old figures."""
+        fresh: list[QueueCounter] = []
+        for switch, cells in values.items():
+            totals: dict[tuple[int, int], list[int]] = {}
+            for cell in cells:
+                total = totals.setdefault((cell.port, cell.qid), [0, 0, 0])
+                if cell.counter == "ecn_marks":
+                    total[2] += cell.packets
+                else:
+                    total[0] += cell.packets
+                    total[1] += cell.bytes
+            fresh += [
+                QueueCounter(switch, port, qid, *total) for (port, qid), total in sorted(totals.items())
+            ]
+            for port, peer in self._topology.ports[switch].items():
+                self._take(now_ns, switch, port, peer.rate_bps, totals)
+        kept = [q for q in self.queues if not values.get(q.switch)]
+        self.queues = tuple(sorted(kept + fresh, key=lambda q: (q.switch, q.port, q.qid)))
+
+    def links(self, up: Mapping[tuple[str, int], bool]) -> tuple[LinkLoad, ...]:
+        """Every switch port as the sending end of a link, hosts' links included."""
+        loads = []
+        for switch, ports in self._topology.ports.items():
+            for port, peer in ports.items():
+                load, marks = self._load.get((switch, port), (0.0, 0))
+                loads.append(LinkLoad(switch, peer.node, peer.rate_bps, load, marks, up[switch, port]))
+        return tuple(loads)
+
+    def _take(
+        self, now_ns: int, switch: str, port: int, rate_bps: int, totals: Mapping[tuple[int, int], list[int]]
+    ) -> None:
+        mine = [total for (p, _), total in totals.items() if p == port]
+        if not mine:
+            return
+        total = _PortTotal(now_ns, sum(t[1] for t in mine), sum(t[2] for t in mine))
+        last = self._last.get((switch, port))
+        self._last[switch, port] = total
+        # Totals go back to zero when a pipeline is pushed.
+        if last is None or now_ns <= last.time_ns or total.bytes < last.bytes:
+            return
+        busy = (total.bytes - last.bytes) * 8e9 / (rate_bps * (now_ns - last.time_ns))
+        self._load[switch, port] = (min(1.0, busy), max(0, total.marks - last.marks))

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Between the agents' protocol and the controller's own values, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.messages import (
+    AgentEffect,
+    FlowAsked,
+    Iteration,
+    ProbeAsked,
+    SendAssignment,
+    SendProbeResult,
+    SendRefusal,
+    SendSchedule,
+    SendWelcome,
+    WorkerJoined,
+    WorkerLeft,
+)
+from controller.model.job import Flow, Job, Phase, Profile
+from controller.model.traffic import TrafficClasses
+from controller.wire import agent_pb2 as wire
+
+PROTOCOL = 1
+
+AgentInput = WorkerJoined | WorkerLeft | FlowAsked | Iteration | ProbeAsked
+
+
+class MessageError(ValueError):
+    """A message that makes no sense; the text goes back to the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What every agent is told on arrival. Below `elephant_bytes` an iteration, a flow goes by ECMP."""
+
+    policy: str
+    classes: TrafficClasses
+    elephant_bytes: int
+    answer_deadline_ns: int = 50_000_000
+
+
+def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
+    """Whether an agent may come in. `addresses`: host name -> IPv4 address.
+
+    Raises:
+        MessageError: an unknown host, another address than the fabric's, another protocol.
+    """
+    if hello.protocol != PROTOCOL:
+        raise MessageError(f"protocol {hello.protocol} is not spoken here; this controller speaks {PROTOCOL}")
+    if hello.host not in addresses:
+        raise MessageError(f"no host of the fabric is named {hello.host!r}")
+    if hello.ip != addresses[hello.host]:
+        raise MessageError(f"host {hello.host} has address {addresses[hello.host]}, not {hello.ip!r}")
+
+
+def from_agent(host: str, message: wire.AgentMessage) -> AgentInput:
+    """What an agent in session says.
+
+    Raises:
+        MessageError: a second Hello, or an empty message.
+    """
+    kind = message.WhichOneof("body")
+    if kind == "flow_request":
+        return FlowAsked(host, message.flow_request.flow)
+    if kind == "probe_request":
+        return ProbeAsked(host, message.probe_request.flow)
+    if kind == "job_leave":
+        return WorkerLeft(host, message.job_leave.rank, message.job_leave.job)
+    if kind == "job_join":
+        return WorkerJoined(host, message.job_join.rank, _job(message.job_join))
+    if kind == "iteration":
+        report = message.iteration
+        return Iteration(
+            host=host,
+            job=report.job,
+            rank=report.rank,
+            index=report.index,
+            start_ns=report.start_ns,
+            end_ns=report.end_ns,
+            communication_ns=report.communication_ns,
+            bytes_sent=report.bytes_sent,
+            ecn_marks=report.ecn_marks,
+            retransmits=report.retransmits,
+            held_ns=report.held_ns,
+        )
+    raise MessageError(f"a message of kind {kind or 'none'} is not expected in a session")
+
+
+def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
+    """What the controller says to an agent, without its sequence number."""
+    message = wire.ControllerMessage()
+    match effect:
+        case SendWelcome():
+            message.welcome.policy = terms.policy
+            message.welcome.cnp_dscp = terms.classes.cnp
+            message.welcome.ack_dscp = terms.classes.ack
+            message.welcome.equal_dscp = terms.classes.equal
+            message.welcome.mice_dscp = terms.classes.mice
+            message.welcome.elephant_bytes = terms.elephant_bytes
+            message.welcome.answer_deadline_ns = terms.answer_deadline_ns
+        case SendAssignment():
+            message.flow.flow = effect.flow
+            message.flow.source_port = effect.source_port
+            message.flow.dscp = effect.dscp
+        case SendSchedule():
+            message.schedule.job = effect.job
+            message.schedule.epoch_ns = effect.epoch_ns
+            message.schedule.shift_ns = effect.shift_ns
+            message.schedule.period_ns = effect.period_ns
+        case SendRefusal():
+            message.refusal.what = effect.what
+        case SendProbeResult():
+            message.probe_result.flow = effect.flow
+            message.probe_result.path.extend(effect.path)
+            message.probe_result.verified = effect.verified
+    return message
+
+
+def _job(join: wire.JobJoin) -> Job:
+    return Job(
+        name=join.job,
+        model=join.model,
+        gpus=join.gpus,
+        hosts=tuple(join.hosts),
+        profile=Profile(join.period_ns, tuple(Phase(p.start_ns, p.end_ns, p.rate_bps) for p in join.phases)),
+        flops_per_iteration=join.flops_per_iteration,
+        flows=tuple(Flow(f.name, join.job, f.src, f.dst, f.bytes_per_iteration) for f in join.flows),
+    )

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Are flows where the plan says? INT v2.1 probes with a flow's own 5-tuple tell.
+
+A probe enters the source leaf's ingress by packet-out, is forwarded by the flow's hash, gathers the
+node id of every hop, and leaves the fabric at the sink leaf's CPU port. Nothing here knows a socket.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+from controller.messages import SendFrame
+from controller.model.traffic import TRAFFIC_CLASSES
+from topo.graph import Topology
+
+ROCE_PORT = 4791
+TIMEOUT_NS = 50_000_000
+TRIES = 3
+
+INSTRUCTIONS = 0xFC00
+HOP_WORDS = 8
+HOP_BYTES = 4 * HOP_WORDS
+MAX_HOPS = 16
+
+_ETHERNET = struct.Struct("!6s6sH")
+_IPV4 = struct.Struct("!BBHHHBBH4s4s")
+_UDP = struct.Struct("!HHHH")
+_SHIM = struct.Struct("!BBBB")
+_MD = struct.Struct("!BBBBHHHH")
+_TOKEN = struct.Struct("!I")
+_HEAD = _ETHERNET.size + _IPV4.size + _UDP.size
+_MD_WORDS = _MD.size // 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple5:
+    """A RoCEv2 flow's addresses and source port; protocol and destination port are fixed."""
+
+    src_ip: str
+    dst_ip: str
+    source_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """What one switch put into a probe. Latency in the target's clock ticks, occupancy in packets."""
+
+    node_id: int
+    ingress_port: int
+    egress_port: int
+    latency: int
+    queue_id: int
+    occupancy: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A probe that came back: its flow, the sender's token, and the hops in the order of the way."""
+
+    flow: Tuple5
+    token: int
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a flow's probe. `seen` is the path it took, host to host; empty: none came back."""
+
+    flow: str
+    verified: bool
+    planned: tuple[str, ...]
+    seen: tuple[str, ...]
+
+
+def build_probe(flow: Tuple5, src_mac: str, dst_mac: str, token: int) -> bytes:
+    """An INT-MD probe of `flow` as an Ethernet frame, its stack still empty.
+
+    `token` (32 bits) follows the stack and comes back unchanged.
+    """
+    body = (
+        _SHIM.pack(0x10, _MD_WORDS, 0, 0)
+        + _MD.pack(0x20, 0, HOP_WORDS, MAX_HOPS, INSTRUCTIONS, 0, 0, 0)
+        + _TOKEN.pack(token)
+    )
+    udp = _UDP.pack(flow.source_port, ROCE_PORT, _UDP.size + len(body), 0)
+    tos = TRAFFIC_CLASSES.probe << 2
+    ip = _IPV4.pack(
+        0x45,
+        tos,
+        _IPV4.size + len(udp) + len(body),
+        token & 0xFFFF,
+        0,
+        64,
+        17,
+        0,
+        IPv4Address(flow.src_ip).packed,
+        IPv4Address(flow.dst_ip).packed,
+    )
+    ip = ip[:10] + struct.pack("!H", _checksum(ip)) + ip[12:]
+    ethernet = _ETHERNET.pack(_mac(dst_mac), _mac(src_mac), 0x0800)
+    return ethernet + ip + udp + body
+
+
+def parse_probe(frame: bytes) -> Probe | None:
+    """A probe that a sink handed over; None if the frame is no INT-MD probe of ours."""
+    if len(frame) < _HEAD + _SHIM.size + _MD.size + _TOKEN.size:
+        return None
+    ip = _IPV4.unpack_from(frame, _ETHERNET.size)
+    source_port, destination_port, _, _ = _UDP.unpack_from(frame, _ETHERNET.size + _IPV4.size)
+    kind, words, _, _ = _SHIM.unpack_from(frame, _HEAD)
+    md = _MD.unpack_from(frame, _HEAD + _SHIM.size)
+    stack_bytes = 4 * (words - _MD_WORDS)
+    start = _HEAD + _SHIM.size + _MD.size
+    legal = (
+        ip[0] == 0x45
+        and ip[6] == 17
+        and destination_port == ROCE_PORT
+        and kind >> 4 == 1
+        and md[0] >> 4 == 2
+        and md[4] == INSTRUCTIONS
+        and stack_bytes >= 0
+        and stack_bytes % HOP_BYTES == 0
+        and len(frame) >= start + stack_bytes + _TOKEN.size
+    )
+    if not legal:
+        return None
+    # The newest hop stands first.
+    hops = tuple(_hop(frame, at) for at in range(start + stack_bytes - HOP_BYTES, start - 1, -HOP_BYTES))
+    (token,) = _TOKEN.unpack_from(frame, start + stack_bytes)
+    flow = Tuple5(str(IPv4Address(ip[8])), str(IPv4Address(ip[9])), source_port)
+    return Probe(flow, token, hops)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A path under verification: the flows that share it, and what they expect."""
+
+    flows: dict[str, tuple[str, ...]]
+    deadline_ns: int
+    tries: int
+    token: int
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Which probes are under way. The caller sends the frames and tells the time."""
+
+    topology: Topology
+    _open: dict[Tuple5, _Open] = field(default_factory=dict)
+    _tokens: int = 0
+    _names: Mapping[int, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._names = {s.device_id: s.name for s in self.topology.switches}
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """Flows whose verification is not over."""
+        return frozenset(flow for entry in self._open.values() for flow in entry.flows)
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When the first probe is overdue; None if none is under way."""
+        return min((entry.deadline_ns for entry in self._open.values()), default=None)
+
+    def begin(self, now_ns: int, flows: Iterable[tuple[str, tuple[str, ...], int]]) -> tuple[SendFrame, ...]:
+        """Probe (name, planned path host to host, source port) each; the frames to send.
+
+        A flow already under way starts afresh. Flows with one 5-tuple share a probe.
+        """
+        frames = []
+        fresh: dict[Tuple5, dict[str, tuple[str, ...]]] = {}
+        for name, path, source_port in flows:
+            self.forget(name)
+            key = Tuple5(self.topology.host[path[0]].ip, self.topology.host[path[-1]].ip, source_port)
+            fresh.setdefault(key, {})[name] = path
+        for key, members in fresh.items():
+            others = self._open[key].flows if key in self._open else {}
+            self._open[key] = _Open(others | members, 0, 0, 0)
+            frames.append(self._send(now_ns, key))
+        return tuple(frames)
+
+    def forget(self, flow: str) -> None:
+        """End the verification of a flow without an outcome."""
+        for key, entry in list(self._open.items()):
+            if entry.flows.pop(flow, None) is not None and not entry.flows:
+                del self._open[key]
+
+    def received(self, frame: bytes) -> tuple[Outcome, ...] | None:
+        """The outcomes a returned probe settles; None if the frame is not one of our probes."""
+        probe = parse_probe(frame)
+        if probe is None:
+            return None
+        entry = self._open.get(probe.flow)
+        if entry is None or entry.token != probe.token:
+            return ()
+        del self._open[probe.flow]
+        way = tuple(self._names.get(hop.node_id, f"#{hop.node_id}") for hop in probe.hops)
+        return tuple(
+            Outcome(flow, (path[0], *way, path[-1]) == path, path, (path[0], *way, path[-1]))
+            for flow, path in entry.flows.items()
+        )
+
+    def expire(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[Outcome, ...]]:
+        """Probes to send again, and the outcomes of those that were tried often enough."""
+        frames: list[SendFrame] = []
+        outcomes: list[Outcome] = []
+        for key, entry in list(self._open.items()):
+            if entry.deadline_ns > now_ns:
+                continue
+            if entry.tries < TRIES:
+                frames.append(self._send(now_ns, key))
+            else:
+                del self._open[key]
+                outcomes += [Outcome(flow, False, path, ()) for flow, path in entry.flows.items()]
+        return tuple(frames), tuple(outcomes)
+
+    def _send(self, now_ns: int, key: Tuple5) -> SendFrame:
+        entry = self._open[key]
+        self._tokens = (self._tokens + 1) & 0xFFFFFFFF
+        entry.token = self._tokens
+        entry.tries += 1
+        entry.deadline_ns = now_ns + TIMEOUT_NS
+        path = next(iter(entry.flows.values()))
+        host = self.topology.host[path[0]]
+        leaf = self.topology.switch[host.leaf]
+        return SendFrame(host.leaf, build_probe(key, host.mac, leaf.mac, entry.token), 0, True)
+
+
+def _hop(frame: bytes, at: int) -> Hop:
+    node, ingress, egress, latency, queue = struct.unpack_from("!IHHII", frame, at)
+    return Hop(node, ingress, egress, latency, queue >> 24, queue & 0xFFFFFF)
+
+
+def _checksum(header: bytes) -> int:
+    total: int = sum(struct.unpack(f"!{len(header) // 2}H", header))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def _mac(text: str) -> bytes:
+    return bytes.fromhex(text.replace(":", ""))

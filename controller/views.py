@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller's state as the frozen snapshot that the API and the page show."""
+
+from __future__ import annotations
+
+from controller.core import Core
+from controller.model.job import Job
+from controller.model.view import JobView, SwitchView, View
+from controller.southbound.fleet import Fleet
+
+
+def build_view(core: Core, fleet: Fleet, scenario: str) -> View:
+    """The present state. Only the loop that owns the core may call this."""
+    topology = core.topology
+    up = {(s, p): core.links.port_up(s, p) for s, ports in topology.ports.items() for p in ports}
+    pinned = (
+        {f.flow for f in core.plan.flows.values() if f.path is not None} if core.plan is not None else set()
+    )
+    return View(
+        time_ns=core.now_ns,
+        scenario=scenario,
+        topology=topology,
+        switches=tuple(
+            SwitchView(name, client.address, client.state, fleet.entries(name))
+            for name, client in fleet.clients.items()
+        ),
+        links=core.counters.links(up),
+        jobs=tuple(_job(core, job) for job in core.members.jobs),
+        plan=core.plan,
+        counters=core.counters.queues,
+        verified_paths=len(core.verified & pinned),
+        unverified_paths=len(pinned - core.verified),
+    )
+
+
+def _job(core: Core, job: Job) -> JobView:
+    stats = core.stats[job.name]
+    planned = core.plan.jobs.get(job.name) if core.plan is not None else None
+    return JobView(
+        name=job.name,
+        model=job.model,
+        gpus=job.gpus,
+        hosts=job.hosts,
+        iterations=stats.count,
+        recent_ms=stats.recent_ms,
+        mean_ms=stats.mean_ms,
+        p99_ms=stats.p99_ms,
+        level=planned.level if planned is not None else None,
+        dscp=planned.dscp if planned is not None else None,
+        shift_ms=planned.shift_ns / 1e6 if planned is not None and planned.period_ns else None,
+        period_ms=planned.period_ns / 1e6 if planned is not None and planned.period_ns else None,
+    )

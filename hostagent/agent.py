@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host agent: it speaks for its workers to the controller, and pins their flows in the NIC.
+
+It runs on the data-plane thread and lives by the injected clock. Nothing it does waits for the
+controller longer than the answer deadline: without an answer, or without a session, a flow goes by ECMP.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from controller.wire import agent_pb2 as pb
+from hostagent.clock import Clock
+from hostagent.job import IterationRecord, JobSpec, Schedule
+from hostagent.nic.driver import FIRST_SOURCE_PORT, NicDriver, QueuePair, ReceiveQueue
+from hostagent.trainer import Trainer
+
+log = logging.getLogger(__name__)
+
+PROTOCOL = 1
+DEFAULT_DEADLINE_NS = 10_000_000
+LINGER_NS = 1_000_000_000
+"""How long receiving ends outlive their worker, to acknowledge again what a peer sends again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marking:
+    """What Welcome says of traffic classes and of which flows ask; the defaults hold without a session."""
+
+    policy: str = ""
+    equal_dscp: int = 0
+    mice_dscp: int = 0
+    elephant_bytes: int = 0
+    deadline_ns: int = DEFAULT_DEADLINE_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Where a flow goes: `source_port` 0 leaves the choice to the agent (ECMP)."""
+
+    source_port: int
+    dscp: int
+    rate_cap_bps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The controller's answer to a probe request: the path the packets of the flow take."""
+
+    path: tuple[str, ...]
+    verified: bool
+
+
+class _Worker:
+    """A worker on this host and the state of its flows; `waiting` names flows not yet open."""
+
+    __slots__ = ("asked", "joined", "out", "receive", "trainer", "waiting")
+
+    def __init__(self, trainer: Trainer, waiting: dict[str, str]) -> None:
+        self.trainer = trainer
+        self.joined = False
+        self.waiting = waiting
+        self.asked: set[str] = set()
+        self.out: dict[str, QueuePair] = {}
+        self.receive: list[ReceiveQueue] = []
+
+
+class Agent:
+    """One host's agent.
+
+    `send(message)` is called with `sequence` and `time_ns` filled, only between `session_up` and
+    `session_lost`. `addresses` maps host names to IPv4 addresses. `seed` fixes the source ports that ECMP
+    flows draw: a port depends on the seed and the flow's name alone, so two runs with one seed agree.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        ip: str,
+        nic: NicDriver,
+        clock: Clock,
+        send: Callable[[pb.AgentMessage], None],
+        *,
+        addresses: Mapping[str, str],
+        seed: int = 0,
+    ) -> None:
+        self.host = host
+        self.ip = ip
+        self.connected = False
+        self.welcomed = False
+        self.marking = Marking()
+        self.pins: dict[str, Pin] = {}
+        self.schedules: dict[str, Schedule] = {}
+        self.probes: dict[str, Probe] = {}
+        self.refusals: list[str] = []
+        self._nic = nic
+        self._clock = clock
+        self._send_message = send
+        self._addresses = addresses
+        self._seed = seed
+        self._sequence = 0
+        self._workers: dict[tuple[str, int], _Worker] = {}
+
+    # -- the session
+
+    def session_up(self) -> None:
+        """A session with a controller is open: say who we are."""
+        self.connected = True
+        self.welcomed = False
+        hello = pb.Hello(host=self.host, ip=self.ip, pinning=self._nic.pinning, protocol=PROTOCOL)
+        self._send(pb.AgentMessage(hello=hello))
+
+    def session_lost(self) -> None:
+        """The session is gone: flows go on as they are, and those that wait for an answer go by ECMP."""
+        self.connected = self.welcomed = False
+        for worker in list(self._workers.values()):
+            self._open_waiting(worker)
+
+    def on_message(self, message: pb.ControllerMessage) -> None:
+        """A message of the controller."""
+        kind = message.WhichOneof("body")
+        if kind == "welcome":
+            self._on_welcome(message.welcome)
+        elif kind == "flow":
+            self._on_assignment(message.flow)
+        elif kind == "schedule":
+            said = message.schedule
+            schedule = Schedule(said.epoch_ns, said.shift_ns, said.period_ns)
+            self.schedules[said.job] = schedule
+            for (job, _), worker in list(self._workers.items()):
+                if job == said.job:
+                    worker.trainer.set_schedule(schedule)
+        elif kind == "probe_result":
+            result = message.probe_result
+            self.probes[result.flow] = Probe(tuple(result.path), result.verified)
+        elif kind == "refusal":
+            self.refusals.append(message.refusal.what)
+            log.warning("agent %s: the controller refuses: %s", self.host, message.refusal.what)
+
+    def probe(self, flow: str) -> None:
+        """Ask the controller to verify the path of a flow; the answer comes into `probes`."""
+        self._send(pb.AgentMessage(probe_request=pb.ProbeRequest(flow=flow)))
+
+    # -- the workers
+
+    def add_worker(self, trainer: Trainer, join_ns: int) -> None:
+        """Bring a worker's job to the fabric at `join_ns`, and its training loop up when its flows are open.
+
+        Raises ValueError for a worker that runs already, or a flow with a host without an address.
+        """
+        spec, key = trainer.spec, (trainer.spec.name, trainer.rank)
+        if spec.hosts[trainer.rank] != self.host:
+            raise ValueError(f"job {spec.name}: rank {trainer.rank} belongs to {spec.hosts[trainer.rank]}")
+        if key in self._workers:
+            raise ValueError(f"job {spec.name}: rank {trainer.rank} runs already on {self.host}")
+        for host in {host for pair in spec.ring for host in pair} - self._addresses.keys():
+            raise ValueError(f"job {spec.name}: host {host} has no address")
+        at = max(join_ns, self._clock.now)
+        ends = {spec.flow_name(src, dst): dst for src, dst in spec.ring if src == self.host}
+        worker = self._workers[key] = _Worker(trainer, ends)
+        self._clock.call_at(at, self._join, worker)
+
+    def job_left(self, trainer: Trainer) -> None:
+        """A worker is done: close its flows and tell the controller."""
+        name = trainer.spec.name
+        worker = self._workers.pop((name, trainer.rank))
+        for flow, qp in worker.out.items():
+            qp.close()
+            self.pins.pop(flow, None)
+        self._clock.call_at(self._clock.now + LINGER_NS, _close_all, worker.receive)
+        if all(job != name for job, _ in self._workers):
+            self.schedules.pop(name, None)
+        if self.welcomed and worker.joined:
+            self._send(pb.AgentMessage(job_leave=pb.JobLeave(job=name, rank=trainer.rank)))
+
+    def report(self, record: IterationRecord) -> None:
+        """Tell the controller of an iteration."""
+        if self.welcomed:
+            report = pb.IterationReport(
+                job=record.job,
+                rank=record.rank,
+                index=record.index,
+                start_ns=record.start_ns,
+                end_ns=record.end_ns,
+                communication_ns=record.communication_ns,
+                bytes_sent=record.bytes_sent,
+                ecn_marks=record.ecn_marks,
+                retransmits=record.retransmits,
+                held_ns=record.held_ns,
+            )
+            self._send(pb.AgentMessage(iteration=report))
+
+    def source_port(self, flow: str) -> int:
+        """The source port a flow draws when it goes by ECMP."""
+        return Random(f"{self._seed}/{flow}").randrange(FIRST_SOURCE_PORT, 0x10000)
+
+    # -- inside
+
+    def _send(self, message: pb.AgentMessage) -> None:
+        if self.connected:
+            self._sequence += 1
+            message.sequence = self._sequence
+            message.time_ns = self._clock.now
+            self._send_message(message)
+
+    def _on_welcome(self, welcome: pb.Welcome) -> None:
+        self.welcomed = True
+        self.marking = Marking(
+            welcome.policy,
+            welcome.equal_dscp,
+            welcome.mice_dscp,
+            welcome.elephant_bytes,
+            welcome.answer_deadline_ns or DEFAULT_DEADLINE_NS,
+        )
+        self._nic.set_control_dscp(welcome.cnp_dscp, welcome.ack_dscp)
+        for worker in list(self._workers.values()):
+            if worker.joined:
+                self._announce(worker)
+
+    def _on_assignment(self, said: pb.FlowAssignment) -> None:
+        pin = self.pins[said.flow] = Pin(said.source_port, said.dscp, said.rate_cap_bps)
+        for worker in list(self._workers.values()):
+            qp = worker.out.get(said.flow)
+            if qp is not None:
+                qp.repin(pin.source_port or self.source_port(said.flow), pin.dscp)
+                qp.set_rate_cap(pin.rate_cap_bps)
+            elif said.flow in worker.waiting and worker.joined:
+                self._open_flow(worker, said.flow)
+
+    def _join(self, worker: _Worker) -> None:
+        trainer = worker.trainer
+        if trainer.done:
+            return
+        worker.joined = True
+        spec = trainer.spec
+        for src, dst in spec.ring:
+            if dst == self.host:
+                queue = self._nic.listen(spec.flow_name(src, dst), self._addresses[src], trainer.on_bytes)
+                worker.receive.append(queue)
+        schedule = self.schedules.get(spec.name)
+        if schedule is not None:
+            trainer.set_schedule(schedule)
+        if not self.connected:
+            self._open_waiting(worker)
+            return
+        self._clock.call_at(self._clock.now + self.marking.deadline_ns, self._open_waiting, worker)
+        if self.welcomed:
+            self._announce(worker)
+        if not worker.waiting:
+            self._start(worker)
+
+    def _announce(self, worker: _Worker) -> None:
+        """Tell the controller of a worker's job, and ask for its flows that are not open."""
+        self._send(pb.AgentMessage(job_join=job_join(worker.trainer.spec, worker.trainer.rank)))
+        mice = worker.trainer.spec.bytes_per_iteration < self.marking.elephant_bytes
+        for flow in list(worker.waiting):
+            if mice or flow in self.pins:
+                self._open_flow(worker, flow)
+            elif flow not in worker.asked:
+                worker.asked.add(flow)
+                self._send(pb.AgentMessage(flow_request=pb.FlowRequest(flow=flow)))
+
+    def _open_waiting(self, worker: _Worker) -> None:
+        """No answer in time, or nobody to answer: what waits goes as it is known, else by ECMP."""
+        if worker.trainer.done or not worker.joined:
+            return
+        for flow in list(worker.waiting):
+            self._open_flow(worker, flow)
+        self._start(worker)
+
+    def _open_flow(self, worker: _Worker, flow: str) -> None:
+        dst = worker.waiting.pop(flow)
+        marking = self.marking
+        mice = worker.trainer.spec.bytes_per_iteration < marking.elephant_bytes
+        pin = self.pins.get(flow) or Pin(0, marking.mice_dscp if mice else marking.equal_dscp)
+        port = pin.source_port or self.source_port(flow)
+        qp = self._nic.open_qp(flow, self._addresses[dst], port, pin.dscp)
+        qp.set_rate_cap(pin.rate_cap_bps)
+        worker.out[flow] = qp
+        self._start(worker)
+
+    def _start(self, worker: _Worker) -> None:
+        if not worker.waiting and not worker.trainer.running:
+            worker.trainer.open(tuple(worker.out.values()), tuple(worker.receive))
+
+
+def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
+    """What every worker of a job says of it."""
+    profile = spec.announced()
+    return pb.JobJoin(
+        job=spec.name,
+        model=spec.model,
+        gpus=spec.gpus,
+        hosts=spec.hosts,
+        rank=rank,
+        period_ns=profile.period_ns,
+        phases=[pb.Phase(start_ns=p.start_ns, end_ns=p.end_ns, rate_bps=p.rate_bps) for p in profile.phases],
+        flops_per_iteration=spec.flops_per_iteration,
+        flows=[
+            pb.FlowSpec(
+                name=spec.flow_name(src, dst), src=src, dst=dst, bytes_per_iteration=spec.bytes_per_iteration
+            )
+            for src, dst in spec.ring
+        ],
+    )
+
+
+def _close_all(queues: list[ReceiveQueue]) -> None:
+    for queue in queues:
+        queue.close()

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU host of the embedded fabric: NIC, agent and training loops on one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from statistics import median
+
+from controller.wire import agent_pb2 as pb
+from hostagent.agent import Agent
+from hostagent.clock import Clock
+from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile
+from hostagent.nic.dcqcn import DcqcnProfile
+from hostagent.nic.emulated import EmulatedNic
+from hostagent.nic.roce import OVERHEAD_BYTES
+from hostagent.trainer import Trainer
+
+JOIN_LEAD_NS = 15_000_000
+"""How long before its start a worker joins: the answer deadline and the control delays fit in."""
+
+
+class EmulatedHost:
+    """One host.
+
+    `transmit(frame)` gets each frame as its last bit leaves the NIC, `receive(frame)` takes one from the
+    link; `send(message)` gets what the agent says, `on_message` takes what the controller says, and
+    `session_up` / `session_lost` follow the session. All on the data-plane thread. `rate_bps` is the
+    emulated link's; `dcqcn` None takes the profile scaled to it. `addresses` maps every host name to its
+    IPv4 address. `seed` must be the same on all hosts of a fabric: each draw names its host, flow or rank.
+    `records` keeps each finished iteration of each worker here, in the order of their ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ip: str,
+        mac: str,
+        gateway_mac: str,
+        rate_bps: int,
+        *,
+        clock: Clock,
+        transmit: Callable[[bytes], None],
+        send: Callable[[pb.AgentMessage], None],
+        addresses: Mapping[str, str],
+        dcqcn: DcqcnProfile | None = None,
+        mtu: int = 1024,
+        seed: int = 0,
+    ) -> None:
+        profile = dcqcn or DcqcnProfile.scaled(rate_bps, mtu + OVERHEAD_BYTES)
+        self.name = name
+        self.nic = EmulatedNic(
+            name,
+            ip,
+            mac,
+            gateway_mac,
+            rate_bps,
+            clock=clock,
+            transmit=transmit,
+            dcqcn=profile,
+            mtu=mtu,
+            seed=seed,
+        )
+        self.agent = Agent(name, ip, self.nic, clock, send, addresses=addresses, seed=seed)
+        self.trainers: dict[tuple[str, int], Trainer] = {}
+        self.records: list[IterationRecord] = []
+        self.receive = self.nic.receive
+        self.on_message = self.agent.on_message
+        self.session_up = self.agent.session_up
+        self.session_lost = self.agent.session_lost
+        self._clock = clock
+        self._seed = seed
+
+    def add_worker(
+        self,
+        spec: JobSpec,
+        rank: int,
+        start_ns: int,
+        iterations: int = 0,
+        *,
+        start_jitter_ns: int = 0,
+        join_lead_ns: int = JOIN_LEAD_NS,
+        on_iteration: Callable[[IterationRecord], None] | None = None,
+    ) -> Trainer:
+        """Run a worker from `start_ns` plus a uniform draw of up to `start_jitter_ns`.
+
+        It joins `join_lead_ns` before `start_ns` (at once, if that is past). `iterations` 0: until `stop`.
+        `on_iteration` is told of each finished iteration beside the controller.
+        Raises ValueError for a worker that does not belong here or runs already.
+        """
+        jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, max(0, start_jitter_ns))
+        trainer = Trainer(
+            spec,
+            rank,
+            self._clock,
+            start_ns + jitter,
+            iterations,
+            on_iteration=self._iteration if on_iteration is None else partial(self._told, on_iteration),
+            on_done=self.agent.job_left,
+            seed=self._seed,
+        )
+        self.agent.add_worker(trainer, start_ns - join_lead_ns)
+        self.trainers[spec.name, rank] = trainer
+        return trainer
+
+    def stop_worker(self, job: str, rank: int) -> None:
+        """End a worker's loop now; the controller hears JobLeave. Nothing happens if it has ended."""
+        trainer = self.trainers.get((job, rank))
+        if trainer is not None:
+            trainer.stop()
+
+    def _told(self, on_iteration: Callable[[IterationRecord], None], record: IterationRecord) -> None:
+        self._iteration(record)
+        on_iteration(record)
+
+    def _iteration(self, record: IterationRecord) -> None:
+        self.records.append(record)
+        self.agent.report(record)
+
+
+def measured_profile(records: Sequence[IterationRecord], spec: JobSpec, skip: int = 1) -> MeasuredProfile:
+    """The profile of a job from one worker's records, the first `skip` left out (CASSINI thesis, 4.3).
+
+    Medians over iterations, holds taken off; the rate of a phase is what one flow of the worker put on
+    the wire, headers and all, over the phase's time. Raises ValueError without a record to measure.
+    """
+    if len({(record.job, record.rank) for record in records}) > 1:
+        raise ValueError(f"job {spec.name}: a profile is measured on the records of one worker")
+    measured = [record for record in records if record.index >= skip]
+    if not measured:
+        raise ValueError(f"job {spec.name}: no iteration after the first {skip} to measure")
+    host = spec.hosts[measured[0].rank]
+    flows = max(1, sum(src == host for src, _ in spec.ring))
+    phases = []
+    for index, phase in enumerate(spec.phases):
+        if phase.bytes_per_flow:
+            start = int(median(record.phases[index][0] for record in measured))
+            length = int(median(record.phases[index][1] - record.phases[index][0] for record in measured))
+            sent = median(record.wire_bytes[index] for record in measured)
+            phases.append(MeasuredPhase(start, start + length, int(sent * 8e9 / flows / max(1, length))))
+    period = int(median(record.end_ns - record.start_ns - record.held_ns for record in measured))
+    return MeasuredProfile(period, tuple(phases))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent asks of a NIC, whatever drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+ROCE_PORT = 4791
+FIRST_SOURCE_PORT = 0xC000
+"""RoCEv2 source ports are 0xC000-0xFFFF (14 bits of the flow label)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NicCounters:
+    """Sums over queue pairs. `bytes_acked` is goodput sent, `bytes_received` goodput arrived in order,
+    `wire_bytes` whole frames sent; `ecn_marks` are packets that arrived with CE set."""
+
+    packets: int = 0
+    wire_bytes: int = 0
+    bytes_acked: int = 0
+    retransmits: int = 0
+    timeouts: int = 0
+    cnps_received: int = 0
+    packets_received: int = 0
+    bytes_received: int = 0
+    ecn_marks: int = 0
+    cnps_sent: int = 0
+
+
+class QueuePair(Protocol):
+    """The sending end of a reliable connection."""
+
+    flow: str
+    source_port: int
+    dscp: int
+    packets: int
+    wire_bytes: int
+    bytes_acked: int
+    retransmits: int
+
+    def post(self, size: int, on_complete: Callable[[], None], rate_bps: int = 0) -> None:
+        """Send a message of `size` bytes (> 0), at most at `rate_bps` on the wire (0: no cap).
+
+        `on_complete` is called when the whole message is acknowledged. Messages go in order.
+        """
+
+    def repin(self, source_port: int, dscp: int) -> None:
+        """Take another source port and DSCP at the next packet at which nothing is in flight."""
+
+    def set_rate_cap(self, rate_bps: int) -> None:
+        """Never send faster than `rate_bps` on the wire, whatever a message allows (0: no cap)."""
+
+    def close(self) -> None:
+        """Forget the connection; messages not yet complete are dropped without a call."""
+
+
+class ReceiveQueue(Protocol):
+    """The receiving end of a reliable connection."""
+
+    flow: str
+    packets: int
+    bytes: int
+    ecn_marks: int
+    cnps_sent: int
+
+    def close(self) -> None:
+        """Forget the connection; what still arrives for it is dropped."""
+
+
+class NicDriver(Protocol):
+    """A NIC that can pin flows. `pinning` is what Hello reports: verbs | shim | udp | emulated | none."""
+
+    pinning: str
+
+    def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> QueuePair:
+        """Connect a sending queue pair for `flow`, whose far end has called `listen` or soon will.
+
+        Raises ValueError for a flow that is open already, or a port or DSCP out of range.
+        """
+
+    def listen(self, flow: str, src_ip: str, on_receive: Callable[[ReceiveQueue, int], None]) -> ReceiveQueue:
+        """Accept `flow` from `src_ip`; `on_receive(queue, n)` is called as n bytes arrive in order.
+
+        Replaces an earlier receiving end of the same flow.
+        """
+
+    def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
+        """The DSCP of the congestion notifications and acknowledgements sent from now on."""
+
+    def counters(self, job: str = "") -> NicCounters:
+        """Sums over the queue pairs of one job (flows named "job/..."), or over all; closed ones count."""

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated RoCEv2 NIC: one wire, control packets first, queue pairs in turn at their own pace."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from zlib import crc32
+
+from hostagent.clock import Clock
+from hostagent.nic.dcqcn import DcqcnProfile
+from hostagent.nic.driver import NicCounters, ReceiveQueue
+from hostagent.nic.requester import Requester, check_pin
+from hostagent.nic.responder import Responder
+from hostagent.nic.roce import (
+    ACKNOWLEDGE,
+    CE,
+    CNP,
+    HEAD_BYTES,
+    PSN_MASK,
+    SEND_FIRST,
+    SEND_LAST,
+    SEND_MIDDLE,
+    SEND_ONLY,
+    icrc_state,
+    internet_checksum,
+    ip_bytes,
+    mac_bytes,
+)
+
+DEFAULT_CONTROL_DSCP = 48
+"""CS6, the custom for CNPs; in force until a controller's Welcome says otherwise."""
+_CACHED_HEADS = 4096
+_UDP = 17
+_DATA = (SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY)
+
+
+class _Known:
+    """What a head of 50 bytes means, worked out once."""
+
+    __slots__ = ("end", "marked", "opcode", "requester", "responder", "size", "state")
+
+    def __init__(self, end: int, state: int, opcode: int, marked: bool, size: int) -> None:
+        self.end = end
+        self.state = state
+        self.opcode = opcode
+        self.marked = marked
+        self.size = size
+        self.requester: Requester | None = None
+        self.responder: Responder | None = None
+
+
+class EmulatedNic:
+    """A NIC with one port. `transmit(frame)` is called as the last bit of a frame leaves.
+
+    `rate_bps` counts whole frames without FCS, preamble and gap. Queue-pair numbers and first packet
+    numbers follow from the flow's name on both sides, which stands for the connection manager's exchange.
+    `bad_frames` counts frames with a wrong IPv4 checksum, ICRC or length, `stray_frames` those for nobody
+    here. `seed` moves the first packet numbers and must be the same on every NIC of a fabric.
+    """
+
+    pinning = "emulated"
+
+    def __init__(
+        self,
+        name: str,
+        ip: str,
+        mac: str,
+        gateway_mac: str,
+        rate_bps: int,
+        *,
+        clock: Clock,
+        transmit: Callable[[bytes], None],
+        dcqcn: DcqcnProfile,
+        mtu: int = 1024,
+        seed: int = 0,
+    ) -> None:
+        if rate_bps <= 0 or mtu < 256 or mtu > 4096 or mtu % 4:
+            raise ValueError(f"NIC {name}: needs rate_bps > 0 and mtu 256-4096 in steps of 4")
+        self.name = name
+        self.ip = ip_bytes(ip)
+        self.macs = mac_bytes(gateway_mac) + mac_bytes(mac)
+        self.rate_bps = rate_bps
+        self.clock = clock
+        self.profile = dcqcn
+        self.mtu = mtu
+        self.payload = bytes(mtu)
+        self.cnp_dscp = self.ack_dscp = DEFAULT_CONTROL_DSCP
+        self._transmit = transmit
+        self._seed = seed
+        self._ns_per_byte = 8e9 / rate_bps
+        self._requesters: dict[int, Requester] = {}
+        self._responders: dict[int, Responder] = {}
+        self._known: dict[bytes, _Known] = {}
+        self._control: deque[bytes] = deque()
+        self._ring: deque[Requester] = deque()
+        self._busy = False
+        self._slot: Requester | None = None
+        self._slot_start = 0
+        self._token = 0
+        self._closed_totals: dict[str, list[int]] = {}
+        self.bad_frames = self.stray_frames = 0
+
+    # -- connections
+
+    def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> Requester:
+        """Connect a sending queue pair; see NicDriver."""
+        check_pin(flow, source_port, dscp)
+        number, psn = self._identity(flow)
+        self._refuse_taken(flow, self._requesters.get(number))
+        qp = Requester(self, flow, number, psn, ip_bytes(dst_ip), source_port=source_port, dscp=dscp)
+        self._requesters[number] = qp
+        self._known.clear()
+        return qp
+
+    def listen(self, flow: str, src_ip: str, on_receive: Callable[[ReceiveQueue, int], None]) -> Responder:
+        """Accept a flow; see NicDriver."""
+        number, psn = self._identity(flow)
+        earlier = self._responders.get(number)
+        if earlier is not None and earlier.flow == flow:
+            earlier.close()
+        else:
+            self._refuse_taken(flow, earlier)
+        qp = Responder(self, flow, number, psn, ip_bytes(src_ip), on_receive=on_receive)
+        self._responders[number] = qp
+        self._known.clear()
+        return qp
+
+    def forget(self, qp: Requester | Responder) -> None:
+        """Take a closed queue pair out; its counters stay in the sums."""
+        number = self._identity(qp.flow)[0]
+        totals = self._closed_totals.setdefault(qp.flow.partition("/")[0], [0] * 10)
+        for index, value in enumerate(_figures(qp)):
+            totals[index] += value
+        if isinstance(qp, Requester):
+            if qp.active:
+                qp.active = False
+                self._ring.remove(qp)
+            if self._requesters.get(number) is qp:
+                del self._requesters[number]
+        elif self._responders.get(number) is qp:
+            del self._responders[number]
+        self._known.clear()
+        self.kick()
+
+    def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
+        """The DSCP of the CNPs and acknowledgements sent from now on (0-63)."""
+        for dscp in (cnp_dscp, ack_dscp):
+            if not 0 <= dscp <= 63:
+                raise ValueError(f"NIC {self.name}: DSCP {dscp} is outside 0-63")
+        self.cnp_dscp, self.ack_dscp = cnp_dscp, ack_dscp
+        for responder in self._responders.values():
+            responder.mark_control()
+
+    def counters(self, job: str = "") -> NicCounters:
+        """Sums over the queue pairs of one job, or of all; closed ones count."""
+        sums = [0] * 10
+        for name, totals in self._closed_totals.items():
+            if job in ("", name):
+                sums = [a + b for a, b in zip(sums, totals, strict=True)]
+        ends: list[Requester | Responder] = [*self._requesters.values(), *self._responders.values()]
+        for qp in ends:
+            if job in ("", qp.flow.partition("/")[0]):
+                sums = [a + b for a, b in zip(sums, _figures(qp), strict=True)]
+        return NicCounters(*sums)
+
+    def _identity(self, flow: str) -> tuple[int, int]:
+        digest = crc32(flow.encode())
+        number = 2 + digest % (PSN_MASK - 2)
+        return number, Random(f"{self._seed}/{flow}").getrandbits(24)
+
+    def _refuse_taken(self, flow: str, taken: Requester | Responder | None) -> None:
+        if taken is not None:
+            reason = "is open already" if taken.flow == flow else f"has the queue-pair number of {taken.flow}"
+            raise ValueError(f"NIC {self.name}: flow {flow} {reason}; flows need names of their own")
+
+    # -- receiving
+
+    def receive(self, frame: bytes) -> None:
+        """A frame arrived from the link."""
+        known = self._known.get(frame[:HEAD_BYTES])
+        if known is None:
+            known = self._learn(frame)
+            if known is None:
+                return
+        end = known.end
+        body = frame[HEAD_BYTES:end]
+        if crc32(body, known.state) != int.from_bytes(frame[end : end + 4], "little") or len(frame) < end + 4:
+            self.bad_frames += 1
+            return
+        word = int.from_bytes(body[:4], "big")
+        if known.responder is not None:
+            known.responder.on_data(word, known.size, known.opcode, known.marked)
+        elif known.requester is not None:
+            if known.opcode == CNP:
+                known.requester.on_cnp()
+            else:
+                self.settle()
+                known.requester.on_ack(word & PSN_MASK, body[4])
+
+    def _learn(self, frame: bytes) -> _Known | None:
+        """Parse a head not seen before; None if the frame is not for us or is damaged."""
+        if len(frame) < 62 or frame[12:15] != b"\x08\x00\x45" or internet_checksum(frame[14:34]):
+            self.bad_frames += 1
+            return None
+        if (
+            frame[:6] != self.macs[6:]
+            or frame[23] != _UDP
+            or frame[30:34] != self.ip
+            or frame[36:38] != b"\x12\xb7"
+        ):
+            self.stray_frames += 1
+            return None
+        end = 14 + int.from_bytes(frame[16:18], "big") - 4
+        opcode = frame[42]
+        pad = frame[43] >> 4 & 3
+        known = _Known(end, icrc_state(frame), opcode, frame[15] & 3 == CE, end - HEAD_BYTES - 4 - pad)
+        number = int.from_bytes(frame[47:50], "big")
+        if opcode in _DATA:
+            known.responder = self._responders.get(number)
+            lost = known.responder is None or known.responder.peer_ip != frame[26:30]
+        else:
+            known.requester = self._requesters.get(number)
+            lost = known.requester is None or opcode not in (ACKNOWLEDGE, CNP)
+        if lost:
+            self.stray_frames += 1
+            return None
+        if len(self._known) >= _CACHED_HEADS:
+            self._known.clear()
+        self._known[frame[:HEAD_BYTES]] = known
+        return known
+
+    # -- sending
+
+    def send_control(self, frame: bytes) -> None:
+        """Queue an acknowledgement or CNP before all data."""
+        self.settle()
+        self._control.append(frame)
+        self.kick()
+
+    def activate(self, qp: Requester) -> None:
+        """Take `qp` into the turn."""
+        qp.active = True
+        self._ring.append(qp)
+        self.kick()
+
+    def settle(self) -> None:
+        """Build the packet whose serialisation has begun, before anything changes what comes next."""
+        qp = self._slot
+        if qp is not None and self._slot_start <= self.clock.now:
+            self._slot = None
+            self._token += 1
+            self._serve(qp.next_frame(self._slot_start), self._slot_start)
+
+    def kick(self) -> None:
+        """Choose again what goes next, unless a frame is on the wire."""
+        self.settle()
+        if not self._busy:
+            self._token += 1
+            self._slot = None
+            self._choose()
+
+    def _choose(self) -> None:
+        """The wire is idle: start a control packet or the first paced-in packet, or reserve the wire.
+
+        A reservation merges waiting for the pace and serialising into one event. What comes in before
+        it begins takes a new token, which makes the event stale.
+        """
+        now = self.clock.now
+        if self._control:
+            self._serve(self._control.popleft(), now)
+            return
+        ring = self._ring
+        first: Requester | None = None
+        for _ in range(len(ring)):
+            qp = ring[0]
+            ring.rotate(-1)
+            if not qp.sendable():
+                qp.active = False
+                ring.pop()
+            elif qp.next_ns <= now:
+                self._serve(qp.next_frame(now), now)
+                return
+            elif first is None or qp.next_ns < first.next_ns:
+                first = qp
+        if first is not None:
+            self._slot = first
+            self._slot_start = start = first.next_ns
+            end = start + int(first.next_bytes() * self._ns_per_byte)
+            self.clock.call_at(end, self._slot_due, self._token)
+
+    def _serve(self, frame: bytes, start: int) -> None:
+        self._busy = True
+        self.clock.call_at(start + int(len(frame) * self._ns_per_byte), self._sent, frame)
+
+    def _slot_due(self, token: int) -> None:
+        qp = self._slot
+        if token == self._token and qp is not None:
+            self._slot = None
+            self._busy = True
+            self._sent(qp.next_frame(self._slot_start))
+
+    def _sent(self, frame: bytes) -> None:
+        self._transmit(frame)
+        self._busy = False
+        self._choose()
+
+
+def _figures(qp: Requester | Responder) -> tuple[int, ...]:
+    """The counters of one queue pair in NicCounters' order."""
+    if isinstance(qp, Requester):
+        sent = (qp.packets, qp.wire_bytes, qp.bytes_acked, qp.retransmits, qp.timeouts, qp.cnps_received)
+        return (*sent, 0, 0, 0, 0)
+    return (0, 0, 0, 0, 0, 0, qp.packets, qp.bytes, qp.ecn_marks, qp.cnps_sent)

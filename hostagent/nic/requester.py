@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sending end of an emulated reliable connection: pace, window, go-back-N, DCQCN."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from zlib import crc32
+
+from hostagent.nic.dcqcn import ReactionPoint
+from hostagent.nic.driver import FIRST_SOURCE_PORT
+from hostagent.nic.port import Port
+from hostagent.nic.roce import (
+    ACK_REQUEST,
+    ECT0,
+    OVERHEAD_BYTES,
+    PSN_MASK,
+    SEND_FIRST,
+    SEND_LAST,
+    SEND_MIDDLE,
+    SEND_ONLY,
+    SYNDROME_NAK_SEQUENCE,
+    build_head,
+)
+
+
+class _Message:
+    """A posted message: packets `first` to `end` - 1, numbered from the QP's first PSN without wrap."""
+
+    __slots__ = ("end", "first", "on_complete", "rate_bps", "size", "tail_opcode", "tail_pad", "tail_payload")
+
+    def __init__(
+        self, first: int, size: int, payload: bytes, on_complete: Callable[[], None], rate_bps: int
+    ) -> None:
+        mtu = len(payload)
+        count = -(-size // mtu)
+        tail = size - (count - 1) * mtu
+        self.first = first
+        self.end = first + count
+        self.size = size
+        self.on_complete = on_complete
+        self.rate_bps = rate_bps
+        self.tail_opcode = SEND_ONLY if count == 1 else SEND_LAST
+        self.tail_pad = -tail % 4
+        self.tail_payload = payload[: tail + self.tail_pad]
+
+
+class Requester:
+    """The sending end: paces packets, keeps them until acknowledged, goes back N (RC transport).
+
+    Packet numbers inside are not wrapped; the wire carries them modulo 2^24. A time-out sends one packet
+    and waits for its acknowledgement before it goes on, so that a path that is only slow is not flooded.
+    """
+
+    __slots__ = (
+        "_activity",
+        "_armed",
+        "_cap_bps",
+        "_clock",
+        "_closed",
+        "_current",
+        "_dst_ip",
+        "_heads",
+        "_high",
+        "_messages",
+        "_next",
+        "_number",
+        "_pin",
+        "_port",
+        "_posted",
+        "_profile",
+        "_rate_cap",
+        "_una",
+        "_window",
+        "active",
+        "bytes_acked",
+        "cnps_received",
+        "dscp",
+        "flow",
+        "next_ns",
+        "packets",
+        "reaction",
+        "retransmits",
+        "source_port",
+        "timeouts",
+        "wire_bytes",
+    )
+
+    def __init__(
+        self, port: Port, flow: str, number: int, psn: int, dst_ip: bytes, *, source_port: int, dscp: int
+    ) -> None:
+        self._port = port
+        self._clock = port.clock
+        self._profile = port.profile
+        self.flow = flow
+        self._number = number
+        self._dst_ip = dst_ip
+        self.source_port = source_port
+        self.dscp = dscp
+        self._pin: tuple[int, int] | None = None
+        self._heads: dict[int, tuple[bytes, int]] = {}
+        self._messages: deque[_Message] = deque()
+        self._current: _Message | None = None
+        self._una = self._next = self._high = self._posted = psn
+        self._window = port.profile.window_packets
+        self._rate_cap = 0
+        self._cap_bps = float(port.rate_bps)
+        self.reaction = ReactionPoint(port.rate_bps, port.profile)
+        self.next_ns = 0
+        self.active = False
+        self._armed = False
+        self._closed = False
+        self._activity = 0
+        self.packets = self.wire_bytes = self.bytes_acked = 0
+        self.retransmits = self.timeouts = self.cnps_received = 0
+
+    def post(self, size: int, on_complete: Callable[[], None], rate_bps: int = 0) -> None:
+        """Send a message of `size` bytes, at most at `rate_bps` on the wire (0: no cap)."""
+        if size <= 0 or rate_bps < 0:
+            raise ValueError(
+                f"flow {self.flow}: a message needs bytes > 0 and rate >= 0, not {size}, {rate_bps}"
+            )
+        self._port.settle()
+        message = _Message(self._posted, size, self._port.payload, on_complete, rate_bps)
+        self._posted = message.end
+        self._messages.append(message)
+        self._wake()
+
+    def repin(self, source_port: int, dscp: int) -> None:
+        """Take another source port and DSCP at the next packet at which nothing is in flight.
+
+        A message that has begun is finished first; the next one waits until all before is acknowledged.
+        After a time-out nothing counts as in flight.
+        """
+        check_pin(self.flow, source_port, dscp)
+        self._port.settle()
+        self._pin = None if (source_port, dscp) == (self.source_port, self.dscp) else (source_port, dscp)
+        self._wake()
+        self._port.kick()
+
+    def set_rate_cap(self, rate_bps: int) -> None:
+        """Never send faster than `rate_bps` on the wire (0: no cap), from the next packet on."""
+        self._rate_cap = rate_bps
+        self._set_cap()
+
+    def close(self) -> None:
+        """Forget the connection; messages not yet complete are dropped without a call."""
+        if self._closed:
+            return
+        self._port.settle()
+        self._closed = True
+        self._messages.clear()
+        self._posted = self._next
+        self._port.forget(self)
+
+    @property
+    def in_flight(self) -> int:
+        """Packets sent and not acknowledged."""
+        return self._next - self._una
+
+    def sendable(self) -> bool:
+        """Whether the next packet may go, its pace apart."""
+        position = self._next
+        if position >= self._posted or position - self._una >= self._window:
+            return False
+        if self._pin is None:
+            return True
+        current = self._current
+        return position == self._una or (current is not None and current.first <= position < current.end)
+
+    def next_bytes(self) -> int:
+        """The length of the frame that would go next; only while `sendable`."""
+        message = self._current
+        if message is None or not message.first <= self._next < message.end:
+            message = self._seek(self._next)
+        tail = self._next + 1 == message.end
+        return OVERHEAD_BYTES + (len(message.tail_payload) if tail else self._port.mtu)
+
+    def next_frame(self, start: int) -> bytes:
+        """Build the next packet, whose serialisation begins at `start`; only while `sendable`."""
+        position = self._next
+        if self._pin is not None and position == self._una:
+            self.source_port, self.dscp = self._pin
+            self._pin = None
+            self._heads.clear()
+        message = self._current
+        if message is None or not message.first <= position < message.end:
+            message = self._seek(position)
+        self._next = after = position + 1
+        word = position & PSN_MASK
+        if after == message.end:
+            opcode, payload, pad = message.tail_opcode, message.tail_payload, message.tail_pad
+            word |= ACK_REQUEST
+        else:
+            opcode, payload, pad = (
+                (SEND_FIRST if position == message.first else SEND_MIDDLE),
+                self._port.payload,
+                0,
+            )
+            if after % self._profile.ack_every == 0 or after - self._una == self._window:
+                word |= ACK_REQUEST
+        key = (len(payload) << 2 | pad) << 8 | opcode
+        cached = self._heads.get(key)
+        if cached is None:
+            cached = self._heads[key] = self._head(opcode, len(payload), pad)
+        head, state = cached
+        body = word.to_bytes(4, "big") + payload
+        frame = head + body + crc32(body, state).to_bytes(4, "little")
+        size = len(frame)
+        if position < self._high:
+            self.retransmits += 1
+        else:
+            self._high = after
+        self.packets += 1
+        self.wire_bytes += size
+        rate = self._cap_bps
+        reaction = self.reaction
+        if reaction.limited:
+            reaction.advance(start, size)
+            rate = min(rate, reaction.rate)
+        gap = int(size * 8e9 / rate)
+        # A packet that had to wait for the wire does not slow its flow: half a gap is made good.
+        due = self.next_ns
+        self.next_ns = (due if start - due < gap >> 1 else start) + gap
+        self._activity = start
+        if not self._armed:
+            self._armed = True
+            self._clock.call_at(self._clock.now + self._profile.retransmit_ns, self._on_timer)
+        return frame
+
+    def on_ack(self, psn: int, syndrome: int) -> None:
+        """An acknowledgement (all up to `psn` arrived) or a NAK (all before it did, it did not)."""
+        una = self._una
+        negative = syndrome == SYNDROME_NAK_SEQUENCE
+        acked = (psn + (0 if negative else 1) - una) & PSN_MASK
+        if acked > self._high - una:
+            return
+        if acked:
+            self._una = una = una + acked
+            self._activity = self._clock.now
+            if self._window == 1 and acked > 1:
+                # After a time-out, more than the one packet sent again was there: slow, not lost.
+                self._next = self._high
+                self._port.kick()
+            elif self._next < una:
+                self._next = una
+                self._port.kick()
+            self._window = self._profile.window_packets
+            self._complete(una)
+        if negative and self._next > self._una == una:
+            self._next = una
+            self._wake()
+            self._port.kick()
+        else:
+            self._wake()
+
+    def on_cnp(self) -> None:
+        """A congestion notification for this queue pair."""
+        self.cnps_received += 1
+        self.reaction.on_cnp(self._clock.now)
+
+    def _complete(self, una: int) -> None:
+        messages = self._messages
+        while messages and messages[0].end <= una:
+            message = messages.popleft()
+            self.bytes_acked += message.size
+            message.on_complete()
+
+    def _wake(self) -> None:
+        if not self.active and not self._closed and self.sendable():
+            self._port.activate(self)
+
+    def _seek(self, position: int) -> _Message:
+        for message in self._messages:
+            if position < message.end:
+                self._current = message
+                self._set_cap()
+                return message
+        raise ValueError(f"flow {self.flow}: no message holds packet {position}")
+
+    def _set_cap(self) -> None:
+        cap = float(self._port.rate_bps)
+        for limit in (self._rate_cap, self._current.rate_bps if self._current is not None else 0):
+            if 0 < limit < cap:
+                cap = float(limit)
+        self._cap_bps = cap
+
+    def _head(self, opcode: int, payload_bytes: int, pad: int) -> tuple[bytes, int]:
+        return build_head(
+            self._port.macs,
+            self._port.ip,
+            self._dst_ip,
+            self.source_port,
+            self.dscp,
+            ecn=ECT0,
+            opcode=opcode,
+            qp=self._number,
+            payload_bytes=payload_bytes,
+            pad=pad,
+        )
+
+    def _on_timer(self) -> None:
+        if self._closed or self._next == self._una:
+            self._armed = False
+            return
+        due = self._activity + self._profile.retransmit_ns
+        if self._clock.now < due:
+            self._clock.call_at(due, self._on_timer)
+            return
+        self._armed = False
+        self.timeouts += 1
+        self._port.settle()
+        self._next = self._una
+        self._window = 1
+        self._wake()
+        self._port.kick()
+
+
+def check_pin(flow: str, source_port: int, dscp: int) -> None:
+    """Raise ValueError unless the source port is RoCEv2's and the DSCP has six bits."""
+    if not FIRST_SOURCE_PORT <= source_port <= 0xFFFF:
+        raise ValueError(f"flow {flow}: source port {source_port} is outside 49152-65535")
+    if not 0 <= dscp <= 63:
+        raise ValueError(f"flow {flow}: DSCP {dscp} is outside 0-63")

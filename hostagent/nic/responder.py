@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The receiving end of an emulated reliable connection, and DCQCN's notification point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hostagent.nic.driver import FIRST_SOURCE_PORT, ReceiveQueue
+from hostagent.nic.port import Port
+from hostagent.nic.roce import (
+    ACK_REQUEST,
+    ACKNOWLEDGE,
+    CNP,
+    NOT_ECT,
+    PSN_MASK,
+    SEND_LAST,
+    SEND_ONLY,
+    SYNDROME_ACK,
+    SYNDROME_NAK_SEQUENCE,
+    build_head,
+    finish,
+)
+
+_HALF = 0x80_0000
+
+
+class Responder:
+    """The receiving end: in-order delivery, acknowledgements, NAK on a gap, CNPs (notification point)."""
+
+    __slots__ = (
+        "_ack",
+        "_clock",
+        "_closed",
+        "_cnp",
+        "_cnp_at",
+        "_expected",
+        "_gap_psn",
+        "_messages",
+        "_number",
+        "_on_receive",
+        "_port",
+        "_psn",
+        "_source_port",
+        "bytes",
+        "cnps_sent",
+        "ecn_marks",
+        "flow",
+        "packets",
+        "peer_ip",
+    )
+
+    def __init__(
+        self,
+        port: Port,
+        flow: str,
+        number: int,
+        psn: int,
+        peer_ip: bytes,
+        *,
+        on_receive: Callable[[ReceiveQueue, int], None],
+    ) -> None:
+        self._port = port
+        self._clock = port.clock
+        self.flow = flow
+        self.peer_ip = peer_ip
+        self._number = number
+        self._psn = psn
+        self._expected = psn & PSN_MASK
+        self._on_receive = on_receive
+        self._source_port = FIRST_SOURCE_PORT | number & 0x3FFF
+        self._closed = False
+        self._gap_psn = -1
+        self._messages = 0
+        self._cnp_at = 0
+        self.packets = self.bytes = self.ecn_marks = self.cnps_sent = 0
+        self.mark_control()
+
+    def mark_control(self) -> None:
+        """Take over the NIC's DSCPs for acknowledgements and CNPs."""
+        port = self._port
+        ends = (port.macs, port.ip, self.peer_ip, self._source_port)
+        number = self._number
+        self._ack = build_head(
+            *ends, port.ack_dscp, ecn=NOT_ECT, opcode=ACKNOWLEDGE, qp=number, payload_bytes=4
+        )
+        head, state = build_head(*ends, port.cnp_dscp, ecn=NOT_ECT, opcode=CNP, qp=number, payload_bytes=16)
+        self._cnp = finish(head, state, 0, bytes(16))
+
+    def on_data(self, word: int, size: int, opcode: int, marked: bool) -> None:
+        """A data packet with `size` bytes of payload (pad taken off) arrived whole."""
+        if marked:
+            self.ecn_marks += 1
+            now = self._clock.now
+            if now >= self._cnp_at:
+                self._cnp_at = now + self._port.profile.cnp_interval_ns
+                self.cnps_sent += 1
+                self._port.send_control(self._cnp)
+        psn = word & PSN_MASK
+        if psn == self._expected:
+            self._expected = (psn + 1) & PSN_MASK
+            self._gap_psn = -1
+            self.packets += 1
+            self.bytes += size
+            if opcode in (SEND_LAST, SEND_ONLY):
+                self._messages = (self._messages + 1) & PSN_MASK
+            if word & ACK_REQUEST:
+                self._answer(psn, SYNDROME_ACK)
+            self._on_receive(self, size)
+        elif (psn - self._expected) & PSN_MASK < _HALF:
+            # One NAK per gap; a packet number that falls back says that the sender has gone back and
+            # that its first packet was lost again.
+            if self._gap_psn < 0 or (self._gap_psn - psn) & PSN_MASK < _HALF:
+                self._answer(self._expected, SYNDROME_NAK_SEQUENCE)
+            self._gap_psn = psn
+        elif word & ACK_REQUEST:
+            self._answer((self._expected - 1) & PSN_MASK, SYNDROME_ACK)
+
+    def close(self) -> None:
+        """Forget the connection; what still arrives for it is dropped."""
+        if not self._closed:
+            self._closed = True
+            self._port.forget(self)
+
+    def _answer(self, psn: int, syndrome: int) -> None:
+        head, state = self._ack
+        extended = (syndrome << 24 | self._messages).to_bytes(4, "big")
+        self._port.send_control(finish(head, state, psn, extended))

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's gRPC session with the controller: it reconnects by itself, and its callbacks only hand over.
+
+Everything here is transport and lives by the host's clock; no figure of the fabric depends on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import grpc
+
+from controller.wire import agent_pb2 as pb
+from controller.wire import agent_pb2_grpc as pb_grpc
+
+log = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_S = 0.1
+_LONGEST_BACKOFF_S = 2.0
+_READY_TIMEOUT_S = 5.0
+_JOIN_TIMEOUT_S = 5.0
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+)
+
+
+class Session:
+    """A session that is opened again whenever it breaks, until `stop`.
+
+    The callbacks come on the session's own thread, in order: `on_connected()` when the controller can be
+    reached (the owner's agent then says Hello), `on_message(message)` for each message, `on_lost()` once
+    for each `on_connected`. `rpc_delay_s` delays each message either way by that much host time.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        on_message: Callable[[pb.ControllerMessage], None],
+        on_lost: Callable[[], None],
+        on_connected: Callable[[], None],
+        rpc_delay_s: float = 0.0,
+    ) -> None:
+        self.address = address
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._on_connected = on_connected
+        self._delay_s = rpc_delay_s
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._outbox: queue.SimpleQueue[pb.AgentMessage | None] | None = None
+        self._call: grpc.Call | None = None
+        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._thread = threading.Thread(target=self._run, name=f"session-{address}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect; returns at once."""
+        self._thread.start()
+
+    def send(self, message: pb.AgentMessage) -> bool:
+        """Queue a message without waiting. False if there is no session: the message is dropped."""
+        with self._lock:
+            if self._outbox is None:
+                return False
+            self._outbox.put(message)
+            return True
+
+    def stop(self) -> None:
+        """End the session cleanly and wait for its thread; what is queued is sent if the peer reads on."""
+        self._stopping.set()
+        with self._lock:
+            if self._outbox is not None:
+                self._outbox.put(None)
+            call = self._call
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(1.0 + 2 * self._delay_s)
+            if self._thread.is_alive() and call is not None:
+                call.cancel()
+            self._thread.join(_JOIN_TIMEOUT_S)
+        self._channel.close()
+
+    def _run(self) -> None:
+        backoff = _FIRST_BACKOFF_S
+        while not self._stopping.is_set():
+            if self._reachable():
+                backoff = _FIRST_BACKOFF_S
+                self._serve()
+            if self._stopping.wait(backoff):
+                return
+            backoff = min(_LONGEST_BACKOFF_S, backoff * 2)
+
+    def _reachable(self) -> bool:
+        ready = grpc.channel_ready_future(self._channel)
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        try:
+            while not self._stopping.is_set() and time.monotonic() < deadline:
+                try:
+                    ready.result(timeout=0.1)
+                except grpc.FutureTimeoutError:
+                    continue
+                return True
+            return False
+        finally:
+            ready.cancel()
+
+    def _serve(self) -> None:
+        """One session from its first message to its end."""
+        outbox: queue.SimpleQueue[pb.AgentMessage | None] = queue.SimpleQueue()
+        stub = pb_grpc.AgentHubStub(self._channel)  # type: ignore[no-untyped-call]
+        call = stub.Session(self._outgoing(outbox))
+        with self._lock:
+            self._outbox, self._call = outbox, call
+        self._on_connected()
+        if self._stopping.is_set():
+            outbox.put(None)
+        try:
+            for message in call:
+                if self._delay_s:
+                    time.sleep(self._delay_s)
+                self._on_message(message)
+        except grpc.RpcError as error:
+            if not self._stopping.is_set():
+                log.warning("session with %s ended: %s", self.address, error)
+        finally:
+            with self._lock:
+                self._outbox = self._call = None
+            outbox.put(None)
+            call.cancel()
+            self._on_lost()
+
+    def _outgoing(self, outbox: queue.SimpleQueue[pb.AgentMessage | None]) -> Iterator[pb.AgentMessage]:
+        while (message := outbox.get()) is not None:
+            if self._delay_s:
+                time.sleep(self._delay_s)
+            yield message

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated training loop of one worker: it stands for the GPU and the collective library.
+
+The ring's data dependence is the only barrier between workers: a communication phase is over when the
+worker's own bytes are acknowledged and the bytes of that phase that its peers owe it have arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from hostagent.clock import Clock
+from hostagent.job import FREE, IterationRecord, JobSpec, Schedule, slot_delay
+from hostagent.nic.driver import QueuePair, ReceiveQueue
+
+
+class Trainer:
+    """One worker of a job. Runs `iterations` iterations (0: until `stop`), then calls `on_done(self)`.
+
+    `open` starts it once its queue pairs exist: the first communication phase begins at `start_ns`, or
+    when the flows are open if that is later, or at the job's slot. `on_iteration(record)` is called at
+    the end of each iteration. A worker draws its compute jitter from `seed`, job and rank.
+    """
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        rank: int,
+        clock: Clock,
+        start_ns: int,
+        iterations: int,
+        *,
+        on_iteration: Callable[[IterationRecord], None],
+        on_done: Callable[[Trainer], None],
+        seed: int = 0,
+    ) -> None:
+        if not 0 <= rank < len(spec.hosts):
+            raise ValueError(f"job {spec.name}: rank {rank} is not in 0-{len(spec.hosts) - 1}")
+        self.spec = spec
+        self.rank = rank
+        self.start_ns = start_ns
+        self.iterations = iterations
+        self.index = 0
+        self.running = False
+        self.done = False
+        self._clock = clock
+        self._on_iteration = on_iteration
+        self._on_done = on_done
+        self._random = Random(f"{seed}/{spec.name}/{rank}")
+        self._schedule = FREE
+        self._out: Sequence[QueuePair] = ()
+        self._in: Sequence[ReceiveQueue] = ()
+        self._token = 0
+        self._ready_ns = -1
+        self._start = 0
+        self._phase = 0
+        self._phase_start = 0
+        self._unacked = 0
+        self._communicating = False
+        self._owed = 0
+        self._spans: list[tuple[int, int]] = []
+        self._wire: list[int] = []
+        self._base = (0, 0, 0)
+        self._wire_base = 0
+
+    def open(self, out: Sequence[QueuePair], receive: Sequence[ReceiveQueue]) -> None:
+        """The worker's flows are open: begin at the start time. Call `on_bytes` for what arrives."""
+        self._out, self._in = out, receive
+        self.running = True
+        self._token += 1
+        self._clock.call_at(max(self._clock.now, self.start_ns), self._ready, self._token)
+
+    def set_schedule(self, schedule: Schedule) -> None:
+        """A new schedule, for the next iteration; a worker that waits for its slot looks again."""
+        self._schedule = schedule
+        if self._ready_ns >= 0:
+            self._gate()
+
+    def on_bytes(self, queue: ReceiveQueue, size: int) -> None:
+        """Bytes of an incoming flow arrived (they may belong to a phase that has not begun here)."""
+        if self._communicating and not self._unacked and queue.bytes >= self._owed:
+            self._check_barrier()
+
+    def stop(self) -> None:
+        """End the loop now; the iteration under way is not reported."""
+        if self.done:
+            return
+        self._token += 1
+        self.running = False
+        self._communicating = False
+        self._ready_ns = -1
+        self.done = True
+        self._on_done(self)
+
+    def _ready(self, token: int) -> None:
+        """The next iteration could begin: wait for its slot, if the job has one."""
+        if token == self._token:
+            self._ready_ns = self._clock.now
+            self._gate()
+
+    def _gate(self) -> None:
+        self._token += 1
+        delay = slot_delay(self._clock.now, self._schedule)
+        if delay:
+            self._clock.call_at(self._clock.now + delay, self._begin, self._token)
+        else:
+            self._begin(self._token)
+
+    def _begin(self, token: int) -> None:
+        if token != self._token:
+            return
+        now = self._clock.now
+        held = now - self._ready_ns
+        self._ready_ns = -1
+        if self.index:
+            self._report(now, held)
+        self._start = now
+        self._spans = []
+        self._wire = []
+        self._base = self._counts()
+        self._phase = 0
+        self._begin_phase()
+
+    def _counts(self) -> tuple[int, int, int]:
+        acked = sum(qp.bytes_acked for qp in self._out)
+        return acked, sum(q.ecn_marks for q in self._in), sum(qp.retransmits for qp in self._out)
+
+    def _report(self, end: int, held: int) -> None:
+        acked, marks, retransmits = (a - b for a, b in zip(self._counts(), self._base, strict=True))
+        record = IterationRecord(
+            job=self.spec.name,
+            rank=self.rank,
+            index=self.index - 1,
+            start_ns=self._start,
+            end_ns=end,
+            communication_ns=sum(stop - start for start, stop in self._spans),
+            bytes_sent=acked,
+            ecn_marks=marks,
+            retransmits=retransmits,
+            held_ns=held,
+            phases=tuple(self._spans),
+            wire_bytes=tuple(self._wire),
+        )
+        self._on_iteration(record)
+
+    def _begin_phase(self) -> None:
+        phase = self.spec.phases[self._phase]
+        self._phase_start = self._clock.now
+        self._wire_base = sum(qp.wire_bytes for qp in self._out)
+        self._communicating = True
+        self._owed += phase.bytes_per_flow
+        if phase.bytes_per_flow:
+            self._unacked = len(self._out)
+            token = self._token
+            for qp in self._out:
+                qp.post(phase.bytes_per_flow, lambda: self._acked(token), phase.rate_bps)
+        self._check_barrier()
+
+    def _acked(self, token: int) -> None:
+        if token == self._token:
+            self._unacked -= 1
+            self._check_barrier()
+
+    def _check_barrier(self) -> None:
+        if self._unacked or any(queue.bytes < self._owed for queue in self._in):
+            return
+        self._communicating = False
+        now = self._clock.now
+        phase = self.spec.phases[self._phase]
+        self._spans.append((self._phase_start - self._start, now - self._start))
+        self._wire.append(sum(qp.wire_bytes for qp in self._out) - self._wire_base)
+        jitter = self.spec.compute_jitter_ns
+        compute = phase.down_ns + (self._random.randint(-jitter, jitter) if jitter and phase.down_ns else 0)
+        self._clock.call_at(now + max(0, compute), self._computed, self._token)
+
+    def _computed(self, token: int) -> None:
+        if token != self._token:
+            return
+        self._phase += 1
+        if self._phase < len(self.spec.phases):
+            self._begin_phase()
+            return
+        self.index += 1
+        if self.index == self.iterations:
+            self._report(self._clock.now, 0)
+            self.stop()
+        else:
+            self._ready(token)

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// P4Runtime ids: part of the control-plane interface, the same on every target, never reused.
+//
+//   0x01 00 TT NN  action NN of table group TT      0x02 00 00 TT  table TT
+//   0x12 00 00 NN  indirect counter NN
+//
+// Table groups: 01 forwarding, 02 queueing, 03 telemetry. A retired id stays listed here as retired.
+
+#ifndef POLYRHYTHM_IDS_P4
+#define POLYRHYTHM_IDS_P4
+
+#define ROUTING_TABLE_ID         0x02000001
+#define ECMP_TABLE_ID            0x02000002
+#define NEXT_HOP_TABLE_ID        0x02000003
+#define QUEUE_TABLE_ID           0x02000004
+#define ECN_TABLE_ID             0x02000005
+#define EDGE_TABLE_ID            0x02000006
+#define SWITCH_IDENTITY_TABLE_ID 0x02000007
+
+#define SET_NEXT_HOP_ACTION_ID         0x01000101
+#define SET_ECMP_GROUP_TIER0_ACTION_ID 0x01000102
+#define SET_ECMP_GROUP_TIER1_ACTION_ID 0x01000103
+#define SET_ECMP_GROUP_TIER2_ACTION_ID 0x01000104
+#define FORWARD_ACTION_ID              0x01000105
+#define DROP_ACTION_ID                 0x01000106
+
+#define SET_QUEUE_ACTION_ID            0x01000201
+#define SET_MARK_PROBABILITY_ACTION_ID 0x01000202
+
+#define MARK_EDGE_ACTION_ID     0x01000301
+#define SET_SWITCH_ID_ACTION_ID 0x01000302
+
+#define INGRESS_PACKETS_COUNTER_ID 0x12000001
+#define EGRESS_PACKETS_COUNTER_ID  0x12000002
+#define ECN_MARKS_COUNTER_ID       0x12000003
+
+#endif

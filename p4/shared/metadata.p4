@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the controls tell one another about a packet; all zero when parsing begins.
+
+#ifndef POLYRHYTHM_METADATA_P4
+#define POLYRHYTHM_METADATA_P4
+
+#include "constants.p4"
+
+struct metadata_t {
+    // Set by the parser: the ports of the flow hash, 0 where the packet has none.
+    bit<16> l4_src_port;
+    bit<16> l4_dst_port;
+
+    // Set by Forwarding.
+    bit<32>       flow_hash;
+    bit<1>        use_group;        // 1: next_hop_id comes from the ECMP group
+    group_id_t    group_id;
+    bucket_t      bucket;
+    bit<1>        use_next_hop;     // 1: a route or a group led to a next hop; 0 drops
+    next_hop_id_t next_hop_id;
+
+    // Set by Forwarding, by packet-out or on the way to the CPU; the target obeys them. NO_PORT drops.
+    port_t egress_port;
+    qid_t  qid;
+
+    // Set by IntSink: the port an INT probe leaves, or would leave, by; NO_PORT: INT stays out of it.
+    port_t int_egress_port;
+
+    // Set by the target in egress.
+    port_t  ingress_port;
+    depth_t queue_depth;
+    bit<48> ingress_time;
+    bit<48> egress_time;
+
+    // Set by Ecn: the packet is marked with probability x / 65535.
+    bit<16> mark_probability;
+
+    // Set by IntTransit.
+    bit<32> switch_id;
+}
+
+#endif

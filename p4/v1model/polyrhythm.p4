@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Polyrhythm's data plane on v1model (BMv2's simple_switch_grpc and the embedded switch).
+//
+//  wire
+//   |   SwitchParser    packet_out, Ethernet, IPv4, TCP ports or UDP, BTH or INT
+//   |   VerifyIpv4      checksum
+//   v   SwitchIngress
+//       |- packet_out with submit_to_ingress 0 ----------------------------------> its port
+//       |- link probe -----------------------------------------------------------> CPU, reason 2
+//       |- bad checksum, options, cut short, not IPv4 ---------------------------> drop
+//       |- TTL <= 1 -------------------------------------------------------------> CPU, reason 3
+//       |- Forwarding        routing -> ecmp -> next_hop
+//       |                    a miss ---------------------------------------------> drop
+//       |                    a next hop at the CPU's port -----------------------> CPU, reason 3
+//       |- QueueSelection    queue
+//       |- IntSink (probes)  edge: a port that faces a host ---------------------> CPU, reason 1
+//       |- count ingress_packets
+//   |
+//   v   8 strict-priority queues per port
+//   |
+//   v   SwitchEgress
+//       |- count egress_packets
+//       |- EcnProfile (ECT)     ecn: CE by the depth at dequeue, count ecn_marks
+//       |- IntTransit (probes)  switch_identity: push 32 bytes
+//   |   UpdateIpv4      checksum
+//   v   FrameDeparser
+//  wire
+//
+// Tables, actions, keys and ids are the same on every target; docs/data-plane.md describes them.
+
+#define V1MODEL_VERSION 20200408
+#include <core.p4>
+#include <v1model.p4>
+
+#include "target.p4"                // the hash, IPv4 checksums
+#include "../shared/parser.p4"      // frames to headers and back
+#include "../shared/forwarding.p4"  // routing, ecmp, next_hop
+#include "../shared/queueing.p4"    // queue, ecn
+#include "../shared/telemetry.p4"   // edge, switch_identity
+
+parser SwitchParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
+                    inout standard_metadata_t standard_metadata) {
+    FrameParser() frame;
+
+    state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_packet_out;
+            default: parse_frame;
+        }
+    }
+
+    // What the controller sends straight to a port goes out as it is, so it is not looked into.
+    state parse_packet_out {
+        packet.extract(hdr.packet_out);
+        transition select(hdr.packet_out.submit_to_ingress) {
+            1: parse_frame;
+            default: accept;
+        }
+    }
+
+    @noWarn("uninitialized-use")
+    state parse_frame {
+        frame.apply(packet, hdr, meta);
+        transition accept;
+    }
+}
+
+control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
+                      inout standard_metadata_t standard_metadata) {
+    Forwarding() forwarding;
+    QueueSelection() queue_selection;
+    IntSink() int_sink;
+
+    // Packets admitted to a port and queue, bytes as received; index port * 8 + queue.
+    @name(".ingress_packets") @id(INGRESS_PACKETS_COUNTER_ID)
+    counter<counter_index_t>(COUNTER_SIZE, CounterType.packets_and_bytes) ingress_packets;
+
+    apply {
+        mark_to_drop(standard_metadata);   // egress_spec starts at 0, which is a port
+        if (hdr.ipv4.isValid()) {
+            if (standard_metadata.checksum_error == 0 && standard_metadata.parser_error == error.NoError
+                && hdr.ipv4.version_ihl == IPV4_NO_OPTIONS) {
+                if (hdr.ipv4.ttl > 1) {
+                    forwarding.apply(hdr, meta);
+                    if (meta.egress_port == CPU_PORT) {
+                        TO_CPU(standard_metadata.ingress_port, REASON_TO_CPU, 0);
+                    } else if (meta.egress_port != NO_PORT) {
+                        queue_selection.apply(hdr, meta);
+                        if (hdr.int_shim.isValid()) {
+                            int_sink.apply(hdr, meta, standard_metadata.ingress_port);
+                        }
+                    }
+                } else {
+                    TO_CPU(standard_metadata.ingress_port, REASON_TO_CPU, 0);
+                }
+            }
+        } else if (hdr.packet_out.isValid()) {
+            if (hdr.packet_out.submit_to_ingress == 0 && hdr.packet_out.egress_port != CPU_PORT) {
+                meta.egress_port = hdr.packet_out.egress_port;
+                meta.qid = CONTROL_QID;
+            }
+        } else if (hdr.ethernet.isValid() && hdr.ethernet.ether_type == ETHERTYPE_LINK_PROBE) {
+            TO_CPU(standard_metadata.ingress_port, REASON_LINK_PROBE, 0);
+        }
+
+        if (meta.egress_port != NO_PORT) {
+            standard_metadata.egress_spec = meta.egress_port;
+            standard_metadata.priority = meta.qid;
+            ingress_packets.count(meta.egress_port ++ meta.qid);
+        }
+    }
+}
+
+control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
+                     inout standard_metadata_t standard_metadata) {
+    EcnProfile() ecn_profile;
+    IntTransit() int_transit;
+
+    // Packets that left their queue for the port, bytes as received; index port * 8 + queue.
+    @name(".egress_packets") @id(EGRESS_PACKETS_COUNTER_ID)
+    counter<counter_index_t>(COUNTER_SIZE, CounterType.packets_and_bytes) egress_packets;
+
+    // Packets this switch turned from ECT to CE; index port * 8 + queue.
+    @name(".ecn_marks") @id(ECN_MARKS_COUNTER_ID)
+    counter<counter_index_t>(COUNTER_SIZE, CounterType.packets) ecn_marks;
+
+    apply {
+        egress_packets.count(standard_metadata.egress_port ++ meta.qid);
+        if (hdr.ipv4.isValid()) {
+            // Marked at dequeue, on the packets then waiting: the sender hears of a queue one queueing
+            // delay sooner than if the depth at enqueue counted (Wu et al., CoNEXT 2012).
+            meta.queue_depth = standard_metadata.deq_qdepth;
+            if (hdr.ipv4.ecn != ECN_NOT_ECT && hdr.ipv4.ecn != ECN_CE) {
+                ecn_profile.apply(meta);
+                if (meta.mark_probability != 0) {
+                    bit<16> draw;
+                    random<bit<16>>(draw, 0, 0xFFFE);   // never 0xFFFF: that probability is "always"
+                    if (draw < meta.mark_probability) {
+                        hdr.ipv4.ecn = ECN_CE;
+                        ecn_marks.count(standard_metadata.egress_port ++ meta.qid);
+                    }
+                }
+            }
+            if (meta.int_egress_port != NO_PORT) {
+                meta.ingress_port = standard_metadata.ingress_port;
+                meta.ingress_time = standard_metadata.ingress_global_timestamp;
+                meta.egress_time = standard_metadata.egress_global_timestamp;
+                int_transit.apply(hdr, meta);
+            }
+        }
+    }
+}
+
+V1Switch(SwitchParser(), VerifyIpv4(), SwitchIngress(), SwitchEgress(), UpdateIpv4(), FrameDeparser()) main;

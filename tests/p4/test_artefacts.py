@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The committed artefacts are the sources', and P4Info promises what the controller relies on."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from finsy.proto import p4i
+from google.protobuf import text_format
+
+from polyrhythm import p4tool
+
+ROOT = Path(__file__).parents[2]
+EXACT, LPM, RANGE = p4i.MatchField.EXACT, p4i.MatchField.LPM, p4i.MatchField.RANGE
+
+# name: (id, key as (name, width, kind), actions that entries may have, default-only actions, size)
+TABLES = {
+    "routing": (
+        0x02000001,
+        [("ipv4_dst", 32, LPM)],
+        {"set_next_hop", "set_ecmp_group_tier0", "set_ecmp_group_tier1", "set_ecmp_group_tier2", "drop"},
+        set(),
+        4096,
+    ),
+    "ecmp": (
+        0x02000002,
+        [("group_id", 16, EXACT), ("bucket", 8, EXACT)],
+        {"set_next_hop"},
+        {"drop"},
+        65536,
+    ),
+    "next_hop": (0x02000003, [("next_hop_id", 16, EXACT)], {"forward"}, {"drop"}, 1024),
+    "queue": (0x02000004, [("dscp", 6, EXACT)], {"set_queue"}, set(), 64),
+    "ecn": (
+        0x02000005,
+        [("qid", 3, EXACT), ("depth", 19, RANGE)],
+        {"set_mark_probability"},
+        set(),
+        1024,
+    ),
+    "edge": (0x02000006, [("port", 9, EXACT)], {"mark_edge"}, {"NoAction"}, 512),
+    "switch_identity": (0x02000007, [], {"set_switch_id"}, set(), 1),
+}
+ACTIONS = {
+    "set_next_hop": (0x01000101, [("next_hop_id", 16)]),
+    "set_ecmp_group_tier0": (0x01000102, [("group_id", 16)]),
+    "set_ecmp_group_tier1": (0x01000103, [("group_id", 16)]),
+    "set_ecmp_group_tier2": (0x01000104, [("group_id", 16)]),
+    "forward": (0x01000105, [("port", 9), ("src_mac", 48), ("dst_mac", 48)]),
+    "drop": (0x01000106, []),
+    "set_queue": (0x01000201, [("qid", 3)]),
+    "set_mark_probability": (0x01000202, [("probability", 16)]),
+    "mark_edge": (0x01000301, []),
+    "set_switch_id": (0x01000302, [("switch_id", 32)]),
+}
+COUNTERS = {
+    "ingress_packets": (0x12000001, p4i.CounterSpec.BOTH),
+    "egress_packets": (0x12000002, p4i.CounterSpec.BOTH),
+    "ecn_marks": (0x12000003, p4i.CounterSpec.PACKETS),
+}
+PACKET_HEADERS = {
+    "packet_out": [("egress_port", 9), ("submit_to_ingress", 1), ("pad", 6)],
+    "packet_in": [("ingress_port", 9), ("reason", 3), ("pad", 4), ("egress_port", 16)],
+}
+
+
+@pytest.fixture(scope="module")
+def p4info() -> p4i.P4Info:
+    return text_format.Parse((ROOT / p4tool.P4INFO_OUTPUT).read_text(), p4i.P4Info())
+
+
+def test_manifest_matches_sources_and_outputs():
+    assert p4tool.differences(ROOT) == []
+    assert json.loads((ROOT / p4tool.MANIFEST).read_text())["p4c"] == p4tool.P4C_VERSION
+
+
+def test_artefacts_hold_no_path_of_a_machine():
+    for name in p4tool.OUTPUTS:
+        text = (ROOT / name).read_text()
+        assert f'"{ROOT}' not in text
+        assert '"/' not in text
+
+
+def test_tables(p4info):
+    actions = {action.preamble.id: action.preamble.name for action in p4info.actions}
+    found = {
+        table.preamble.name: (
+            table.preamble.id,
+            [(field.name, field.bitwidth, field.match_type) for field in table.match_fields],
+            {actions[ref.id] for ref in table.action_refs if ref.scope == p4i.ActionRef.TABLE_AND_DEFAULT},
+            {actions[ref.id] for ref in table.action_refs if ref.scope == p4i.ActionRef.DEFAULT_ONLY},
+            table.size,
+        )
+        for table in p4info.tables
+    }
+    assert found == TABLES
+
+
+def test_default_actions(p4info):
+    actions = {action.preamble.id: action.preamble.name for action in p4info.actions}
+    constant = {t.preamble.name: actions.get(t.const_default_action_id) for t in p4info.tables}
+    assert constant == {
+        "routing": "drop",
+        "ecmp": "drop",
+        "next_hop": "drop",
+        "edge": "NoAction",
+        "queue": None,
+        "ecn": None,
+        "switch_identity": None,
+    }
+
+
+def test_actions(p4info):
+    found = {
+        action.preamble.name: (action.preamble.id, [(param.name, param.bitwidth) for param in action.params])
+        for action in p4info.actions
+        if action.preamble.name != "NoAction"
+    }
+    assert found == ACTIONS
+
+
+def test_counters(p4info):
+    found = {c.preamble.name: (c.preamble.id, c.spec.unit) for c in p4info.counters}
+    assert found == COUNTERS
+    assert {c.size for c in p4info.counters} == {512 * 8}
+    assert not p4info.direct_counters
+
+
+def test_packet_headers(p4info):
+    found = {
+        header.preamble.name: [(field.name, field.bitwidth) for field in header.metadata]
+        for header in p4info.controller_packet_metadata
+    }
+    assert found == PACKET_HEADERS
+
+
+def test_no_registers(p4info):
+    """simple_switch_grpc answers UNIMPLEMENTED for them."""
+    assert not p4info.registers
+    assert p4info.pkg_info.arch == "v1model"
+
+
+def test_names_in_json_are_those_of_p4info(p4info):
+    program = json.loads((ROOT / p4tool.JSON_OUTPUT).read_text())
+    tables = {table["name"] for pipeline in program["pipelines"] for table in pipeline["tables"]}
+    assert {table.preamble.name for table in p4info.tables} <= tables
+    assert {action.preamble.name for action in p4info.actions} <= {a["name"] for a in program["actions"]}
+    assert {c.preamble.name for c in p4info.counters} == {c["name"] for c in program["counter_arrays"]}
+
+
+def test_probability_0xffff_always_marks():
+    """The mark is set where the draw is smaller, so the draw must never be 0xFFFF."""
+    program = json.loads((ROOT / p4tool.JSON_OUTPUT).read_text())
+    primitives = [primitive for action in program["actions"] for primitive in action["primitives"]]
+    [draw] = [primitive for primitive in primitives if primitive["op"] == "modify_field_rng_uniform"]
+    assert [int(bound["value"], 16) for bound in draw["parameters"][1:]] == [0, 0xFFFE]
+
+
+def test_the_documentation_names_all_of_it(p4info):
+    text = (ROOT / "docs/data-plane.md").read_text()
+    for thing in (*p4info.tables, *p4info.counters):
+        assert f"| `{thing.preamble.name}` | 0x{thing.preamble.id:08x} |" in text
+    for action in p4info.actions:
+        assert (
+            action.preamble.name.removeprefix("set_ecmp_group") in text or action.preamble.name == "NoAction"
+        )
+    assert f"p4c {p4tool.P4C_VERSION}" in text
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the P4 room to break."""
+    shutil.copytree(ROOT / "p4", tmp_path / "p4")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda p4: (p4 / "shared/queueing.p4").write_text("// other\n"), "shared/queueing.p4: changed"),
+        (lambda p4: (p4 / "shared/new.p4").write_text("// new\n"), "shared/new.p4: not in the manifest"),
+        (lambda p4: (p4 / "v1model/target.p4").unlink(), "v1model/target.p4: missing"),
+        (lambda p4: (p4 / "build/polyrhythm.v1model.json").write_text("{}"), "v1model.json: changed"),
+    ],
+)
+def test_check_names_what_is_stale(checkout, capsys, damage, message):
+    damage(checkout / "p4")
+    assert p4tool.main(["--root", str(checkout), "check"]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_check_of_a_broken_manifest_is_one_line(checkout, capsys):
+    (checkout / p4tool.MANIFEST).write_text("[]")
+    assert p4tool.main(["--root", str(checkout), "check"]) == 2
+    assert "make p4" in capsys.readouterr().err
+
+
+def test_without_p4c_build_says_so(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("P4C", raising=False)
+    assert p4tool.main(["build"]) == 2
+    error = capsys.readouterr().err
+    assert "p4c-bm2-ss is not on PATH" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_another_p4c_is_refused_unless_forced(monkeypatch, capsys, checkout, force):
+    """A stand-in compiler of another version: without --force it is never asked to compile."""
+    fake = checkout / "p4c-bm2-ss"
+    fake.write_text(
+        '#!/bin/sh\ncase "$1" in --version) echo "Version 9.9 (SHA: 0)" ;; *) touch "$4" "$6" ;; esac\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("P4C", str(fake))
+    before = (checkout / p4tool.JSON_OUTPUT).read_bytes()
+    code = p4tool.main(["--root", str(checkout), "build", *(["--force"] if force else [])])
+    after = (checkout / p4tool.JSON_OUTPUT).read_bytes()
+    if force:
+        assert (code, after) == (0, b"")
+        assert json.loads((checkout / p4tool.MANIFEST).read_text())["p4c"] == "9.9"
+    else:
+        assert (code, after) == (2, before)
+        assert "is p4c 9.9" in capsys.readouterr().err
+
+
+def test_normalise_strips_only_absolute_paths():
+    line = '  "filename" : "{}",\n'
+    assert p4tool.normalise(line.format("/usr/share/p4c/core.p4")) == line.format("core.p4")
+    assert p4tool.normalise(line.format("p4/shared/a.p4")) == line.format("p4/shared/a.p4")
+
+
+needs_p4c = pytest.mark.skipif(
+    shutil.which(os.environ.get("P4C") or p4tool.COMPILER) is None, reason="p4c is not installed"
+)
+
+
+@needs_p4c
+def test_recompiling_gives_the_same_bytes(checkout):
+    before = {name: (checkout / name).read_bytes() for name in (*p4tool.OUTPUTS, p4tool.MANIFEST)}
+    for name in before:
+        (checkout / name).unlink()
+    assert p4tool.main(["--root", str(checkout), "build"]) == 0
+    assert {name: (checkout / name).read_bytes() for name in before} == before
+
+
+@needs_p4c
+def test_a_program_that_does_not_compile_changes_nothing(checkout, capsys):
+    with (checkout / "p4/shared/queueing.p4").open("a") as source:
+        source.write("control Broken( {\n")
+    before = (checkout / p4tool.JSON_OUTPUT).read_bytes()
+    assert p4tool.main(["--root", str(checkout), "build"]) == 1
+    assert (checkout / p4tool.JSON_OUTPUT).read_bytes() == before
+    assert "does not compile" in capsys.readouterr().err

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arbitration between several clients of one switch, over real gRPC."""
+
+import grpc
+import pytest
+from finsy.proto import U128, p4r, rpc_code
+
+
+def test_highest_election_id_ever_is_primary_and_all_are_told(rig, connect):
+    first, second, third = connect(), connect(), connect()
+    assert first.arbitrate(10).status.code == rpc_code.OK
+    assert rig.server.connected
+
+    answer = second.arbitrate(5)
+    assert answer.status.code == rpc_code.ALREADY_EXISTS
+    assert U128.decode(answer.election_id) == 10
+
+    assert third.arbitrate(20).status.code == rpc_code.OK
+    for backup in (first, second):
+        told = backup.next().arbitration
+        assert told.status.code == rpc_code.ALREADY_EXISTS
+        assert U128.decode(told.election_id) == 20
+
+    third.hang_up()
+    for backup in (first, second):
+        told = backup.next().arbitration
+        assert told.status.code == rpc_code.NOT_FOUND
+        assert U128.decode(told.election_id) == 20
+    assert not rig.server.connected
+
+    # 10 is the highest of those present, but not the highest ever: nobody is the primary.
+    assert first.arbitrate(10).status.code == rpc_code.NOT_FOUND
+    assert first.arbitrate(20).status.code == rpc_code.OK
+
+
+def test_a_primary_that_lowers_its_id_steps_down(connect):
+    client = connect()
+    client.arbitrate(10)
+    answer = client.arbitrate(9)
+    assert answer.status.code == rpc_code.NOT_FOUND
+    assert U128.decode(answer.election_id) == 10
+
+
+def test_election_id_zero_is_always_a_backup(rig, connect):
+    assert connect().arbitrate(0).status.code == rpc_code.NOT_FOUND
+    assert connect().arbitrate(0).status.code == rpc_code.NOT_FOUND
+    assert not rig.server.connected
+
+
+def test_an_election_id_in_use_is_refused_and_the_stream_closed(connect):
+    connect().arbitrate(10)
+    with pytest.raises(grpc.RpcError) as caught:
+        connect().arbitrate(10)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "Election ID 10 is already used" in caught.value.details()
+
+
+def test_roles_elect_apart_and_a_stream_keeps_its_role(connect):
+    plain, special = connect(), connect()
+    assert plain.arbitrate(10).status.code == rpc_code.OK
+    assert special.arbitrate(10, role="telemetry").status.code == rpc_code.OK
+    with pytest.raises(grpc.RpcError) as caught:
+        special.arbitrate(11)
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_another_device_id_is_not_found(connect):
+    with pytest.raises(grpc.RpcError) as caught:
+        connect(device_id=2).arbitrate(10)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert "device 1" in caught.value.details()
+
+
+def test_the_first_message_must_be_arbitration(connect):
+    client = connect()
+    client.send(packet=p4r.PacketOut(payload=b"x"))
+    with pytest.raises(grpc.RpcError) as caught:
+        client.next()
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_write_checks_device_then_primary_then_pipeline(connect, config):
+    client = connect()
+    client.arbitrate(10)
+
+    def code(device_id: int, election_id: int) -> grpc.StatusCode:
+        request = p4r.WriteRequest(device_id=device_id, election_id=U128.encode(election_id))
+        with pytest.raises(grpc.RpcError) as caught:
+            client.stub.Write(request)
+        return caught.value.code()
+
+    assert code(2, 9) is grpc.StatusCode.NOT_FOUND
+    assert code(1, 9) is grpc.StatusCode.PERMISSION_DENIED
+    assert code(1, 0) is grpc.StatusCode.PERMISSION_DENIED
+    assert code(1, 10) is grpc.StatusCode.FAILED_PRECONDITION
+
+    client.set_config(config)
+    client.write()
+
+    backup = connect()
+    backup.arbitrate(5)
+    with pytest.raises(grpc.RpcError) as caught:
+        backup.write()
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert len(backup.read(p4r.Entity(table_entry=p4r.TableEntry(is_default_action=True)))) > 0

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pushing a pipeline: every action, what is refused, and what can be read back."""
+
+import grpc
+import pytest
+from finsy.proto import p4i, p4r
+
+Get = p4r.GetForwardingPipelineConfigRequest
+
+
+def get(client, kind="ALL"):
+    request = Get(device_id=client.device_id, response_type=Get.ResponseType.Value(kind))
+    return client.stub.GetForwardingPipelineConfig(request).config
+
+
+def refusal(call, *args):
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*args)
+    return caught.value
+
+
+@pytest.fixture
+def client(connect):
+    client = connect()
+    client.arbitrate(10)
+    return client
+
+
+def test_no_pipeline_is_said_in_the_words_that_clients_look_for(client):
+    error = refusal(get, client)
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "no forwarding pipeline config" in error.details().lower()
+    entity = p4r.Entity(table_entry=p4r.TableEntry())
+    assert refusal(client.read, entity).code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_commit_and_every_way_to_read_it_back(client, config):
+    client.set_config(config)
+    assert get(client) == config
+    assert get(client, "COOKIE_ONLY") == p4r.ForwardingPipelineConfig(cookie=config.cookie)
+    with_info = get(client, "P4INFO_AND_COOKIE")
+    assert with_info.p4info == config.p4info
+    assert not with_info.p4_device_config
+    with_device = get(client, "DEVICE_CONFIG_AND_COOKIE")
+    assert with_device.p4_device_config == config.p4_device_config
+    assert not with_device.HasField("p4info")
+
+
+def test_verify_changes_nothing_and_save_waits_for_commit(client, config):
+    client.set_config(config, "VERIFY")
+    assert refusal(get, client).code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert refusal(client.set_config, None, "COMMIT").code() is grpc.StatusCode.FAILED_PRECONDITION
+    client.set_config(config, "VERIFY_AND_SAVE")
+    assert refusal(get, client).code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert refusal(client.set_config, config, "COMMIT").code() is grpc.StatusCode.INVALID_ARGUMENT
+    client.set_config(None, "COMMIT")
+    assert get(client, "COOKIE_ONLY").cookie.cookie == 77
+    assert refusal(client.set_config, None, "COMMIT").code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_only_the_primary_pushes(client, connect, config):
+    backup = connect()
+    backup.arbitrate(5)
+    assert refusal(backup.set_config, config).code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def default_of(info, table_name):
+    table = next(table for table in info.tables if table.preamble.name == table_name)
+    return p4r.Entity(table_entry=p4r.TableEntry(table_id=table.preamble.id, is_default_action=True))
+
+
+def identity_update(info, value):
+    table = next(table for table in info.tables if table.preamble.name == "switch_identity")
+    entry = p4r.TableEntry(table_id=table.preamble.id, is_default_action=True)
+    entry.action.action.action_id = table.action_refs[0].id
+    entry.action.action.params.add(param_id=1, value=value)
+    return p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(table_entry=entry))
+
+
+def test_commit_clears_entities_and_reconcile_keeps_them(client, config):
+    wanted = default_of(config.p4info, "switch_identity")
+    client.set_config(config)
+    untouched = client.read(wanted)
+    client.write(identity_update(config.p4info, b"\x07"))
+    changed = client.read(wanted)
+    assert changed != untouched
+
+    newer = p4r.ForwardingPipelineConfig()
+    newer.CopyFrom(config)
+    newer.cookie.cookie = 78
+    client.set_config(newer, "RECONCILE_AND_COMMIT")
+    assert get(client, "COOKIE_ONLY").cookie.cookie == 78
+    assert client.read(wanted) == changed
+
+    newer.p4info.pkg_info.version = "another"
+    client.set_config(newer, "RECONCILE_AND_COMMIT")
+    assert client.read(wanted) == changed
+
+    client.set_config(config)
+    assert client.read(wanted) == untouched
+
+
+def without_info(config):
+    config.ClearField("p4info")
+
+
+def without_device_config(config):
+    config.p4_device_config = b""
+
+
+def not_json(config):
+    config.p4_device_config = b"{nonsense"
+
+
+def twice_the_same_id(config):
+    config.p4info.tables[1].preamble.id = config.p4info.tables[0].preamble.id
+
+
+def another_key(config):
+    config.p4info.tables[0].match_fields[0].bitwidth += 1
+
+
+def unknown_table(config):
+    config.p4info.tables[0].preamble.name = "elsewhere"
+
+
+def unknown_action(config):
+    config.p4info.tables[0].action_refs[0].id = 12345
+
+
+def ragged_header(config):
+    config.p4info.controller_packet_metadata[0].metadata[0].bitwidth += 1
+
+
+def unspecified_match(config):
+    config.p4info.tables[0].match_fields[0].match_type = p4i.MatchField.UNSPECIFIED
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        without_info,
+        without_device_config,
+        not_json,
+        twice_the_same_id,
+        another_key,
+        unknown_table,
+        unknown_action,
+        ragged_header,
+        unspecified_match,
+    ],
+)
+def test_a_pipeline_that_contradicts_itself_is_refused_and_the_old_one_stays(client, config, spoil):
+    client.set_config(config)
+    broken = p4r.ForwardingPipelineConfig()
+    broken.CopyFrom(config)
+    broken.cookie.cookie = 99
+    spoil(broken)
+    error = refusal(client.set_config, broken)
+    assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
+    assert len(error.details()) > 20
+    assert get(client, "COOKIE_ONLY").cookie.cookie == 77
+
+
+def test_an_unspecified_action_is_refused(client, config):
+    assert refusal(client.set_config, config, "UNSPECIFIED").code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_capabilities(client):
+    answer = client.stub.Capabilities(p4r.CapabilitiesRequest())
+    assert answer.p4runtime_api_version.startswith("1.4.")
