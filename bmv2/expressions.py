@@ -156,7 +156,7 @@ class Scope:
                 raise reader.fail(f"operator '{op}' needs a constant width of at least 1")
 
     def primitive(
-        self, reader: Reader, params: Sequence[tuple[str, int]], steps: int, position: int, action: str
+        self, reader: Reader, params: Sequence[tuple[str, int]], steps: int, action: str
     ) -> Primitive:
         """One primitive call, checked against its signature; `steps` is the length of the action."""
         op = reader["op"].text()
@@ -174,8 +174,8 @@ class Scope:
         )
         if op.startswith("_jump"):
             target = args[-1]
-            if not isinstance(target, Const) or not position < target.value <= steps:
-                raise reader.fail(f"primitive '{op}' in {action} must jump forward, at most to {steps}")
+            if not isinstance(target, Const) or not 0 <= target.value <= steps:
+                raise reader.fail(f"primitive '{op}' in {action} must jump to one of the steps 0 to {steps}")
         if op == "mark_to_drop" and isinstance(args[0], HeaderArg):
             fields = self.headers[args[0].header].fields
             if "egress_spec" not in fields:
@@ -210,8 +210,5 @@ def action(reader: Reader, scope: Scope) -> Action:
     params = tuple((p["name"].text(), p["bitwidth"].integer()) for p in reader.list("runtime_data"))
     name = reader["name"].text()
     steps = list(reader.list("primitives"))
-    primitives = tuple(
-        scope.primitive(step, params, len(steps), position, f"action '{name}'")
-        for position, step in enumerate(steps)
-    )
+    primitives = tuple(scope.primitive(step, params, len(steps), f"action '{name}'") for step in steps)
     return Action(reader["id"].integer(), name, params, primitives)

@@ -84,13 +84,17 @@ class HostLoop:
         self._wake()
 
     def run(self) -> None:
-        """Live until `stop`."""
-        while not self._stopping.is_set():
-            self._run_due()
-            for key, _ in self._selector.select(self._patience_s()):
+        """Live until `stop`, or until a callback raises."""
+        try:
+            while not self._stopping.is_set():
                 self._run_due()
-                key.data()
-            self._run_inbox()
+                for key, _ in self._selector.select(self._patience_s()):
+                    self._run_due()
+                    key.data()
+                self._run_inbox()
+        finally:
+            # Whoever waits in `call` must not wait for a loop that is gone.
+            self._stopping.set()
 
     def close(self) -> None:
         """Give back the loop's own sockets, after `run` has returned."""

@@ -72,10 +72,10 @@ class Reader:
         return self.value
 
     def flag(self) -> bool:
-        """A truth value."""
-        if not isinstance(self.value, bool):
+        """A truth value; p4c writes 0 and 1 for some."""
+        if self.value not in (0, 1):
             raise self.fail(f"expected true or false, got {self.value!r}")
-        return self.value
+        return bool(self.value)
 
     def hexadecimal(self) -> int:
         """A `hexstr`: hexadecimal digits with an optional sign and 0x."""

@@ -285,7 +285,7 @@ def _parser_op(reader: Reader, scope: Scope, state: str) -> ParserOp:
     if op == "advance":
         return Advance(scope.expression(args[0]))
     if op == "primitive":
-        call = scope.primitive(args[0], (), 1, 0, f"parser state '{state}'")
+        call = scope.primitive(args[0], (), 1, f"parser state '{state}'")
         if call.op not in ("assign", "assign_header", "add_header", "remove_header", "no_op"):
             raise reader.fail(f"primitive '{call.op}' is not supported in a parser")
         return call

@@ -34,7 +34,7 @@ from controller.priority.compress import Compression, compress
 from controller.priority.crux import Contender, Ranked, contention, rank, traffic_time
 from controller.routing.assign import Assignment, assign_ecmp, assign_greedy
 from controller.routing.forwarding import forwarding
-from controller.routing.greedy import Commodity, connection_order
+from controller.routing.greedy import Commodity, capacities, connection_order
 from topo.graph import Topology
 
 __all__ = ["POLICIES", "PlanInput", "diff", "explain", "plan"]
@@ -135,10 +135,7 @@ class _Planner:
     @cached_property
     def rates(self) -> Mapping[DirectedLink, int]:
         """Capacity in bit/s of every directed link, hosts' cables too."""
-        rates: dict[DirectedLink, int] = defaultdict(int)
-        for link in self.inputs.topology.links:
-            rates[link.a, link.b] += link.rate_bps
-            rates[link.b, link.a] += link.rate_bps
+        rates = dict(capacities(self.inputs.topology))
         for host in self.inputs.topology.hosts:
             rates[host.name, host.leaf] = rates[host.leaf, host.name] = host.rate_bps
         return rates

@@ -46,7 +46,7 @@ def plan_scenario(scenario: Scenario, policy: str, seed: int) -> Plan:
             down_switches=frozenset(),
             previous=None,
             seed=seed,
-            elephant_bytes=scenario.elephant_bytes,
+            mice_bytes=scenario.elephant_bytes,
         )
     )
 

@@ -78,6 +78,11 @@ class Actions:
                 ways = [target.value] if step.op == "_jump" else [index + 1, target.value]
             return [way if way < end else None for way in ways]
 
+        if any(step.op == "exit" for step in steps):
+            self._writer.line("leaving = 0")
+        if any(way is not None and way <= index for index in range(end) for way in following(index)):
+            self._looping(steps, following)
+            return
         graph: Graph[int] = Graph(0, following, "step")
 
         def emit(index: int, follow: Callable[[int | None], None]) -> None:
@@ -96,9 +101,24 @@ class Actions:
             with self._writer.block("else"):
                 follow(target)
 
-        if any(step.op == "exit" for step in steps):
-            self._writer.line("leaving = 0")
         graph.write(self._writer, emit)
+
+    def _looping(self, steps: Sequence[Primitive], following: Callable[[int], Sequence[int | None]]) -> None:
+        """Write an action that jumps back as a loop over its numbered steps."""
+        self._writer.line("step = 0")
+        with self._writer.block("while step >= 0"):
+            for index, step in enumerate(steps):
+                ways = [-1 if way is None else way for way in following(index)]
+                with self._writer.block(f"{'elif' if index else 'if'} step == {index}"):
+                    if step.op == "_jump_if_zero":
+                        test = step.args[0]
+                        assert not isinstance(test, HeaderArg | ObjectArg)
+                        condition = self._expressions.condition(test)
+                        self._writer.line(f"step = {ways[0]} if {condition} else {ways[1]}")
+                        continue
+                    if step.op != "_jump":
+                        self.primitive(step)
+                    self._writer.line(f"step = {ways[0]}")
 
     def primitive(self, step: Primitive) -> None:
         """Write one primitive other than a jump."""

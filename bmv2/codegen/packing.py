@@ -127,7 +127,8 @@ class Packing:
         if not cell.written and not use.added:
             return kept
         name = self._writer.load(self._layout.cell_variable(cell))
-        return f"({kept} if {name} is None else {name}.to_bytes({cell.size}))"
+        signed = ", signed=True" if len(cell.fields) == 1 and cell.fields[0].signed else ""
+        return f"({kept} if {name} is None else {name}.to_bytes({cell.size}{signed}))"
 
     def _word(self, cell: Cell) -> str:
         """Source of a whole cell as an unsigned integer."""

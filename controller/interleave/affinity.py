@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.interleave.circle import SharedLink, score
-from controller.interleave.rotate import rotate
+from controller.interleave.rotate import NODES, rotate
 
 LinkName = tuple[str, str]
 
@@ -90,35 +90,42 @@ def components(links: Sequence[SharedLink]) -> list[list[SharedLink]]:
 
 
 def align(
-    links: Sequence[SharedLink], periods: Mapping[str, int], *, slack: float = 0.0, seed: int = 0
+    links: Sequence[SharedLink],
+    periods: Mapping[str, int],
+    *,
+    slack: float = 0.0,
+    seed: int = 0,
+    nodes: int = NODES,
 ) -> Alignment:
     """The shifts for all jobs on `links`, whose `periods` (ns) must have a small common multiple.
 
     Links with the same set of jobs are one vertex and are optimised together. Where the graph is a
     tree, each vertex gets its best rotation and Algorithm 1 joins them. Where it has loops, the thesis
     discards the placement; here the shifts that lose least over all its links are taken instead.
+    `nodes` limits each exact search.
     """
     shifts: dict[str, int] = {}
     fits: list[LinkFit] = []
     loops: list[Loop] = []
-    best: dict[tuple[int, tuple[tuple[str, object], ...]], float] = {}
     for part in components(links):
         vertices: dict[frozenset[str], list[SharedLink]] = defaultdict(list)
         for link in part:
             vertices[frozenset(link.demands)].append(link)
-        rotations = [rotate(group, periods, slack=slack, seed=seed) for group in vertices.values()]
+        rotations = [
+            rotate(group, periods, slack=slack, seed=seed, nodes=nodes) for group in vertices.values()
+        ]
         joined = traverse([r.shifts for r in rotations], periods)
         edges = sum(len(jobs) for jobs in vertices)
         if edges >= len(joined) + len(vertices):
             loops.append(Loop(tuple(link.name for link in part), tuple(joined)))
-            joined = rotate(part, periods, start=joined, slack=slack, seed=seed).shifts
+            joined = rotate(part, periods, start=joined, slack=slack, seed=seed, nodes=nodes).shifts
         shifts |= joined
-        for group in vertices.values():
+        for group, rotation in zip(vertices.values(), rotations, strict=True):
+            alike = all((k.rate_bps, k.demands) == (group[0].rate_bps, group[0].demands) for k in group)
             for link in group:
                 got = score(link, periods, joined, slack=slack)
-                key = (link.rate_bps, tuple(sorted(link.demands.items(), key=lambda d: d[0])))
-                if key not in best:
-                    alone = rotate([link], periods, start=joined, slack=slack, seed=seed)
-                    best[key] = max(got, 1 - alone.loss)
-                fits.append(LinkFit(link.name, tuple(link.demands), got, max(got, best[key])))
+                loss = rotation.loss / len(group)
+                if not alike:
+                    loss = rotate([link], periods, start=joined, slack=slack, seed=seed, nodes=nodes).loss
+                fits.append(LinkFit(link.name, tuple(link.demands), got, max(got, 1 - loss)))
     return Alignment(shifts, tuple(fits), tuple(loops))

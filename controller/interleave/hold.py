@@ -17,6 +17,8 @@ GOOD_SCORE = 0.95
 LEAST_GAIN = 0.01
 _KEEP = 0.01
 _FULL = 1 - 1e-6
+_HOPEFUL = 0.9
+_NODES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,10 @@ def hold(
 
     `periods` are measured, alone; held ones are between HOLD and 1 + TOLERANCE times as long. A group
     is held if on each of its links the score reaches GOOD_SCORE or the overlap is at most half of
-    what random phases give, if the link can carry the group's demand at that pace, and if some link
-    gains LEAST_GAIN. Otherwise the job that ranks last (`ranking`: highest first) on the worst link
-    is let go, and the rest tried again. `previous` (period, shift) stay where they are as good.
+    what random phases give, if the link can carry the group's demand at that pace, and if each
+    job gains LEAST_GAIN on some link. Otherwise the job that ranks last (`ranking`: highest first) on
+    the worst link is let go, and the rest tried again. Links that score GOOD_SCORE at random and would
+    gain less than LEAST_GAIN bind nobody. `previous` (period, shift) stay where they are as good.
     """
     place = {job: i for i, job in enumerate(ranking)}
     judge = _Judge(periods, slack, seed)
@@ -73,36 +76,36 @@ def hold(
     held: dict[str, Held] = {}
     fits: list[LinkFit] = []
     loops: list[Loop] = []
-    todo = components([link for link in links if contended(link, slack)])
+    todo = components(judge.worthwhile(links))
     while todo:
         part = todo.pop()
         jobs = tuple(dict.fromkeys(job for link in part for job in link.demands))
         rhythm, misfit = judge.judge(part)
-        if rhythm is None or misfit is not None:
-            against = misfit.jobs if misfit else jobs
-            leaving = max(against, key=place.__getitem__)
-            others = ", ".join(j for j in against if j != leaving)
-            if misfit is None:
-                free[leaving] = f"no period within {TOLERANCE:.0%} of its own keeps step with {others}"
-            else:
-                free[leaving] = (
-                    f"cannot take turns with {others} on {misfit.link[0]}->{misfit.link[1]} "
-                    f"(best score {misfit.best_score:.2f}, {judge.chance(part, misfit.link):.2f} at random)"
-                )
-            rest = [
-                SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j != leaving})
-                for k in part
-            ]
-            todo += components([link for link in rest if contended(link, slack)])
-        elif max(f.score - judge.chance(part, f.link) for f in rhythm.alignment.links) < LEAST_GAIN:
-            free |= dict.fromkeys(jobs, "jobs on its links hardly ever meet: holding gains nothing")
-        else:
+        idle = judge.idle(part, rhythm) if rhythm is not None and misfit is None else ()
+        if rhythm is not None and misfit is None and not idle:
             rhythm = _keep(part, rhythm, periods, previous or {}, slack)
             group = len(held)
             for j in jobs:
                 held[j] = Held(rhythm.periods[j], rhythm.alignment.shifts[j], group)
             fits += rhythm.alignment.links
             loops += rhythm.alignment.loops
+            continue
+        against = misfit.jobs if misfit else idle or jobs
+        leaving = max(against, key=place.__getitem__)
+        others = ", ".join(j for j in against if j != leaving)
+        if misfit is not None:
+            free[leaving] = (
+                f"cannot take turns with {others} on {misfit.link[0]}->{misfit.link[1]} "
+                f"(best score {misfit.best_score:.2f}, {judge.chance(part, misfit.link):.2f} at random)"
+            )
+        elif idle:
+            free[leaving] = "it would gain nothing by taking turns"
+        else:
+            free[leaving] = f"no period within {TOLERANCE:.0%} of its own keeps step with {others}"
+        rest = [
+            SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j != leaving}) for k in part
+        ]
+        todo += components(judge.worthwhile(rest))
     return Holding(held, free, tuple(fits), tuple(loops))
 
 
@@ -115,6 +118,29 @@ class _Judge:
         self._seed = seed
         self._alone: dict[tuple[object, ...], _Rhythm | None] = {}
         self._chance: dict[tuple[object, ...], float] = {}
+
+    def worthwhile(self, links: Sequence[SharedLink]) -> list[SharedLink]:
+        """The contended links, without those that are well off whatever the shifts."""
+        kept = []
+        for link in links:
+            if not contended(link, self._slack):
+                continue
+            chance = self._random(link)
+            if chance >= GOOD_SCORE:
+                alone = self._rhythm_alone(link)
+                if alone is None or alone.alignment.links[0].score - chance < LEAST_GAIN:
+                    continue
+            kept.append(link)
+        return kept
+
+    def idle(self, part: Sequence[SharedLink], rhythm: _Rhythm) -> tuple[str, ...]:
+        """Jobs that gain less than LEAST_GAIN on every link of theirs."""
+        gains = {f.link: f.score - self.chance(part, f.link) for f in rhythm.alignment.links}
+        return tuple(
+            job
+            for job in rhythm.periods
+            if max(gains[link.name] for link in part if job in link.demands) < LEAST_GAIN
+        )
 
     def judge(self, part: Sequence[SharedLink]) -> tuple[_Rhythm | None, LinkFit | None]:
         """The rhythm of a part, None if its periods keep no step; and its worst unfit link, if any.
@@ -177,10 +203,10 @@ def _rhythm(
         if fitted is None:
             return None
         longer = dict(zip(periods, fitted.periods, strict=True))
-        return _Rhythm(longer, align(part, longer, slack=slack, seed=seed))
+        return _Rhythm(longer, align(part, longer, slack=slack, seed=seed, nodes=_NODES))
 
     first, longest = attempt(0.0), None
-    if first is not None and not _fits(first):
+    if first is not None and _HOPEFUL <= min(f.score for f in first.alignment.links) < _FULL:
         longest = attempt(1.0)
     if longest is None or not _fits(longest):
         return first

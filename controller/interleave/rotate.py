@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from controller.interleave.circle import Floats, Ints, SharedLink, score, sweep
 
 EXACT_JOBS = 4
-_NODES = 400
+NODES = 400
 _RESTARTS = 3
 _SWEEPS = 30
 _EPS = 1e-9
@@ -119,12 +119,11 @@ class Search:
         weight = {j: max((self._mean(link, j) for link in self._of[j]), default=0.0) for j in self.jobs}
         return sorted(self.jobs[1:], key=lambda j: -weight[j])
 
-    def branch(self, best: float, shifts: dict[str, int]) -> tuple[float, dict[str, int], bool]:
-        """Branch and bound over alignment trees from an incumbent; False if the work limit struck.
+    def branch(self, best: float, shifts: dict[str, int], nodes: int) -> tuple[float, dict[str, int], bool]:
+        """Branch and bound over alignment trees from an incumbent; False if `nodes` did not suffice.
 
         Adding a job never lessens the excess, so a partial loss bounds what follows.
         """
-        nodes = _NODES
         seen: set[frozenset[tuple[str, int]]] = set()
 
         def extend(placed: dict[str, int]) -> None:
@@ -212,11 +211,12 @@ def rotate(
     start: Mapping[str, int] | None = None,
     slack: float = 0.0,
     seed: int = 0,
+    nodes: int = NODES,
 ) -> Rotation:
     """The shifts (ns) that lose least on `links` together; the first job's is 0.
 
-    `start` is a first guess. Exact up to EXACT_JOBS jobs (unless a work limit strikes), coordinate
-    descent from several starts beyond. Deterministic for a seed.
+    `start` is a first guess. Exact up to EXACT_JOBS jobs if `nodes` steps of the search suffice,
+    coordinate descent from several starts beyond. Deterministic for a seed.
     """
     search = Search(links, periods, slack)
     if not search.jobs:
@@ -229,7 +229,7 @@ def rotate(
             best, shifts = loss, other
     exact = best <= search.bound + _EPS
     if not exact and len(search.jobs) <= EXACT_JOBS:
-        best, shifts, exact = search.branch(best, shifts)
+        best, shifts, exact = search.branch(best, shifts, nodes)
     elif not exact:
         rng = random.Random(seed)
         for _ in range(_RESTARTS):

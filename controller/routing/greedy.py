@@ -39,6 +39,15 @@ class Congestion:
     squares: float
 
 
+def capacities(topology: Topology) -> Mapping[DirectedLink, int]:
+    """The bit/s of every directed link between switches; parallel cables count as one link."""
+    rates: dict[DirectedLink, int] = defaultdict(int)
+    for link in topology.links:
+        rates[link.a, link.b] += link.rate_bps
+        rates[link.b, link.a] += link.rate_bps
+    return rates
+
+
 class Loads:
     """The load of every directed fabric link, by owner.
 
@@ -47,10 +56,7 @@ class Loads:
     """
 
     def __init__(self, topology: Topology, overlap: Overlap | None = None) -> None:
-        self._capacity: dict[DirectedLink, float] = defaultdict(float)
-        for link in topology.links:
-            self._capacity[link.a, link.b] += link.rate_bps
-            self._capacity[link.b, link.a] += link.rate_bps
+        self._capacity = capacities(topology)
         self._load: dict[DirectedLink, dict[str, float]] = defaultdict(dict)
         self._overlap = overlap
 

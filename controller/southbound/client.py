@@ -278,6 +278,8 @@ class SwitchClient:
     async def _watch_ports(self, ports: PortStates) -> None:
         async for states in ports.updates():
             self._listener.port_states(self.name, states)
+        # With the session itself at its end this task is cancelled here; otherwise it is worth a word.
+        await asyncio.sleep(1.0)
         log.warning("%s ended its port states; they are known again after a new session", self.name)
 
     async def _receive(self) -> p4r.StreamMessageResponse:

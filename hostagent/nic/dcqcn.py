@@ -41,32 +41,34 @@ class DcqcnProfile:
         the emulated link (25 Mbit/s, 1,082-byte frames: 1/2000 of the rate, 0.346 ms a frame, round
         trips of 2 ms, 10 with queues) the same phase holds some 350 frames. Dividing the rate alone
         would leave fewer than one frame per CNP interval; multiplying every time by 2,000 would make
-        the search longer than the phase. So times are counted in frame times P of the emulated link
-        and shortened until the search is again a small part of a phase and two flows fill a shared
-        link to 95 %: CNP interval 8 P (2.8 ms), alpha timer 9 P, increase timer 4 P (faster than the
-        real one, for it has to find its rate in dozens of steps instead of hundreds), byte counter
-        96 frames, two steps of fast recovery, R_AI 1/50 and R_HAI 1/10 of the line, least rate 1/50,
-        g = 1/16 and first alpha 1 as in the real thing.
+        the search longer than the phase, and a rate found from a handful of random CNPs so unfair that
+        jobs drift apart by chance. So times are counted in frame times P of the emulated link and
+        shortened, and each step made smaller or more frequent, until the search is again a small part
+        of a phase, two flows fill a shared link to over 95 %, and their shares differ by a few per
+        cent: CNP interval 4 P (1.4 ms), alpha timer 5 P, increase timer 2 P (the real one is slower
+        than the CNPs; here it has to find its rate in dozens of steps instead of hundreds), byte counter
+        96 frames, one step of fast recovery, R_AI 1/25 and R_HAI 1/10 of the line, least rate 1/50,
+        g = 1/16 as in the real thing, first alpha 1/2 instead of 1.
 
         The transport: acknowledgement every 16 frames; time-out 160 P (a queue of 128 frames drained);
-        at most 48 frames in flight, for without PFC and without a bound (Mittal et al., SIGCOMM 2018,
+        at most 40 frames in flight, for without PFC and without a bound (Mittal et al., SIGCOMM 2018,
         "BDP-FC") a sender whose queue is starved by a higher priority gets no notification and would
         pour the whole message into a full buffer. A round trip without queues needs 25.
         """
         frame_ns = 8e9 * packet_bytes / rate_bps
         return DcqcnProfile(
-            cnp_interval_ns=int(8 * frame_ns),
+            cnp_interval_ns=int(4 * frame_ns),
             g=1 / 16,
-            initial_alpha=1.0,
-            alpha_timer_ns=int(9 * frame_ns),
-            increase_timer_ns=int(4 * frame_ns),
+            initial_alpha=0.5,
+            alpha_timer_ns=int(5 * frame_ns),
+            increase_timer_ns=int(2 * frame_ns),
             byte_counter=96 * packet_bytes,
-            fast_recovery_steps=2,
-            additive_bps=rate_bps / 50,
+            fast_recovery_steps=1,
+            additive_bps=rate_bps / 25,
             hyper_bps=rate_bps / 10,
             min_rate_bps=rate_bps / 50,
             retransmit_ns=int(160 * frame_ns),
-            window_packets=48,
+            window_packets=40,
             ack_every=16,
         )
 
@@ -75,7 +77,7 @@ class ReactionPoint:
     """The rate of one queue pair.
 
     `limited` is False at line rate: then nothing is computed per packet, as a NIC frees the rate
-    limiter of a flow that has recovered; the next CNP takes a new one, with alpha 1. Timers are
+    limiter of a flow that has recovered; the next CNP takes a new one, with the first alpha. Timers are
     evaluated when the rate is needed, so they go on through idle times at no cost: a queue pair that
     computes for long enough starts its next phase at line rate.
     """

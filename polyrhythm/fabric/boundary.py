@@ -58,7 +58,7 @@ class FabricBoundary:
         self._heap = heap
         self._control_delay_ns = control_delay_ns
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._departures: list[tuple[str, int, str, Callable[[], None]]] = []
+        self._departures: list[tuple[str, int, str, Callable[[], object]]] = []
         self._sent: dict[str, int] = defaultdict(int)
         self._announced: dict[str, int] = {}
         self._came: dict[str, int] = defaultdict(int)
@@ -101,7 +101,7 @@ class FabricBoundary:
 
     # On the heap's thread.
 
-    def depart(self, node: str, channel: str, send: Callable[[], None]) -> None:
+    def depart(self, node: str, channel: str, send: Callable[[], object]) -> None:
         """A message leaves at the present time: the heap will stop."""
         self._departures.append((node, len(self._departures), channel, send))
         self._heap.stop = True

@@ -25,7 +25,8 @@ class ClockStream:
         self._ticks: queue.SimpleQueue[agent_pb2.Tick | None] = queue.SimpleQueue()
         self._channel = grpc.insecure_channel(address)
         grpc.channel_ready_future(self._channel).result(timeout=CONNECT_TIMEOUT_S)
-        self._stream = agent_pb2_grpc.FabricTimeStub(self._channel).Follow(self._outgoing())
+        stub = agent_pb2_grpc.FabricTimeStub(self._channel)  # type: ignore[no-untyped-call]
+        self._stream = stub.Follow(self._outgoing())
         boundary.attach(self.tick)
         threading.Thread(target=self._read, name="clock", daemon=True).start()
 

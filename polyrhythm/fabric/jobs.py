@@ -157,8 +157,11 @@ def _spec(workload: Workload, measured: Mapping[str, Any] | None) -> JobSpec:
             for phase, (size, rate, compute) in zip(job.profile.phases, workload.steps, strict=True)
         ),
         flops_per_iteration=job.flops_per_iteration,
-        profile=measured
-        and MeasuredProfile(
-            measured["period_ns"], tuple(MeasuredPhase(*phase) for phase in measured["phases"])
-        ),
+        profile=None if measured is None else _profile(measured),
+    )
+
+
+def _profile(measured: Mapping[str, Any]) -> MeasuredProfile:
+    return MeasuredProfile(
+        measured["period_ns"], tuple(MeasuredPhase(*phase) for phase in measured["phases"])
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 import tempfile
 from importlib import metadata
@@ -19,10 +20,13 @@ from rich.progress import Progress as Bar
 from polyrhythm.run.experiment import Comparison, Experiment, Options, Progress, to_json
 from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
-from polyrhythm.run.report import table
+from polyrhythm.run.report import blocks, table
 from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
 
 DEFAULT_SCENARIOS = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
+# Columns that the table needs; a narrower terminal gets the same figures in blocks of lines.
+WIDE = 150
+
 POLICIES = ("polyrhythm", "routing", "crux", "cassini", "ecmp")
 
 
@@ -81,12 +85,11 @@ def run(args: argparse.Namespace) -> int:
         workdir = Path(args.keep or temporary)
         try:
             return asyncio.run(_run(args, scenarios, workdir, live, errors))
-        except RunError as error:
+        except (RunError, OSError) as error:
             errors.print(f"polyrhythm run: {error}", markup=False)
             return 1
-        except OSError as error:
-            errors.print(f"polyrhythm run: {error}", markup=False)
-            return 1
+        except asyncio.CancelledError:
+            return 130
 
 
 async def _run(
@@ -96,14 +99,17 @@ async def _run(
     live: Live | None,
     errors: Console,
 ) -> int:
-    console = Console(width=None if sys.stdout.isatty() else 180)
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         if live is not None:
             console.print(f"The live fabric: [bold]{await live.start(workdir / 'live')}[/bold]")
         outcomes = await _measure(args, scenarios, workdir)
         document = {c.scenario.name: to_json(c) for c in outcomes if isinstance(c, Comparison)}
         if document:
-            console.print(table(document))
+            console.print(table(document) if console.width >= WIDE else blocks(document))
         failures = _failures(outcomes, scenarios)
         for line in failures:
             errors.print(line, markup=False)

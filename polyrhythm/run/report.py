@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 
 def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -57,6 +58,32 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
             )
         built.add_section()
     return built
+
+
+def blocks(scenarios: Mapping[str, Mapping[str, Any]]) -> Text:
+    """The same figures for a narrow terminal: a few lines per job."""
+    text = Text()
+    for name, scenario in scenarios.items():
+        use = scenario["gpu_utilisation"]
+        text.append(f"{name}", style="bold")
+        text.append(
+            f"  {scenario['speedup_mean']:.2f}x mean, {scenario['speedup_p99']:.2f}x p99, "
+            f"GPU utilisation {use['ecmp']:.1%} > {use['polyrhythm']:.1%}\n"
+        )
+        if not scenario["deterministic"]:
+            text.append("  not deterministic\n", style="red")
+        for job in scenario["jobs"]:
+            _, alone, mean, p99, our_mean, our_p99, gain, marks, dscp, shift, paths = _job_row(job)
+            text.append(f"  {job['name']}\n", style="bold")
+            text.append(
+                f"    alone {alone} ms; ECMP {mean} (p99 {p99}); ours {our_mean} (p99 {our_p99}): {gain}\n"
+            )
+            text.append(f"    ECN marks per iteration {marks}; DSCP (level) {dscp}; shift {shift} ms\n")
+            text.append("".join(f"    {path}\n" for path in paths.splitlines()))
+        if "random_offsets" in scenario:
+            offsets = scenario["random_offsets"]
+            text.append(f"  {offsets['draws']} random offsets: {offsets['speedup_mean']:.2f}x mean\n")
+    return text
 
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:

@@ -63,8 +63,8 @@ class ExplicitConfig(Section):
 class EcnConfig(Section):
     """The marking ramp of each job queue, in packets: none below kmin, pmax at kmax, all above."""
 
-    kmin: Annotated[int, Field(ge=0, le=10_000)] = 5
-    kmax: Annotated[int, Field(ge=1, le=10_000)] = 40
+    kmin: Annotated[int, Field(ge=0, le=10_000)] = 20
+    kmax: Annotated[int, Field(ge=1, le=10_000)] = 60
     pmax: Annotated[float, Field(gt=0, le=1)] = 0.2
 
 

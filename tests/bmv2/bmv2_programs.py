@@ -94,7 +94,9 @@ class ProgramBuilder:
             "actions": [],
             "pipelines": [],
             "field_aliases": [
-                [f"{group}.{name}", ["standard_metadata", name]] for group, names in ALIASES.items() for name in names
+                [f"{group}.{name}", ["standard_metadata", name]]
+                for group, names in ALIASES.items()
+                for name in names
             ],
         }
         self.nodes: dict[str, dict[str, list[Json]]] = {
@@ -107,10 +109,13 @@ class ProgramBuilder:
     def add_header(self, name: str, fields: dict[str, Any], metadata: bool = False) -> None:
         """Fields map names to widths, or to (width, signed)."""
         layout = [
-            [field_name, *(width if isinstance(width, tuple) else (width, False))] for field_name, width in fields.items()
+            [field_name, *(width if isinstance(width, tuple) else (width, False))]
+            for field_name, width in fields.items()
         ]
         self.document["header_types"].append({"name": f"{name}_t", "id": 0, "fields": layout})
-        self.document["headers"].append({"name": name, "id": 0, "header_type": f"{name}_t", "metadata": metadata})
+        self.document["headers"].append(
+            {"name": name, "id": 0, "header_type": f"{name}_t", "metadata": metadata}
+        )
         if not metadata:
             self.document["deparsers"][0]["order"].append(name)
 
@@ -124,7 +129,8 @@ class ProgramBuilder:
     ) -> None:
         """Transitions are (value, mask, next state) in hexadecimal."""
         ways: list[Json] = [
-            {"type": "hexstr", "value": value, "mask": mask, "next_state": way} for value, mask, way in transitions or []
+            {"type": "hexstr", "value": value, "mask": mask, "next_state": way}
+            for value, mask, way in transitions or []
         ]
         ways.append({"value": "default", "mask": None, "next_state": default})
         self.document["parsers"][0]["parse_states"].append(
@@ -160,7 +166,9 @@ class ProgramBuilder:
             {
                 "name": name,
                 "id": 0,
-                "key": [{"match_type": k, "target": list(t), "mask": None, "name": ".".join(t)} for k, t in key],
+                "key": [
+                    {"match_type": k, "target": list(t), "mask": None, "name": ".".join(t)} for k, t in key
+                ],
                 "match_type": kind,
                 "type": "simple",
                 "max_size": 1024,
@@ -184,7 +192,9 @@ class ProgramBuilder:
         action = self.add_action(f"{name}_act", primitives)
         self.add_table(pipeline, name, [], [action], default=(action, []), next_node=next_node, const=True)
 
-    def branch(self, pipeline: str, name: str, condition: Json, if_true: str | None, if_false: str | None) -> None:
+    def branch(
+        self, pipeline: str, name: str, condition: Json, if_true: str | None, if_false: str | None
+    ) -> None:
         self.nodes[pipeline]["conditionals"].append(
             {"name": name, "id": 0, "expression": condition, "true_next": if_true, "false_next": if_false}
         )
@@ -232,16 +242,22 @@ class RandomProgram:
         for name in self.headers:
             self.b.add_header(name, self._layout(name, 8 * rng.randint(1, 12), metadata=False))
         self.b.add_header("twin", dict(self.layouts[self.headers[0]]))
-        self.fields += [("standard_metadata", n, STANDARD[n]) for n in ("ingress_port", "packet_length", "parser_error")]
+        self.fields += [
+            ("standard_metadata", n, STANDARD[n]) for n in ("ingress_port", "packet_length", "parser_error")
+        ]
+        # Fields that nothing reads are never decoded: leave some of them.
+        self.readable = [item for item in self.fields if rng.random() < 0.4] or self.fields[:1]
         self.b.document["counter_arrays"].append({"name": "hits", "id": 0, "size": 100, "is_direct": False})
         self.b.document["register_arrays"].append({"name": "cells", "id": 0, "size": 16, "bitwidth": 20})
         for i, algorithm in enumerate(("crc32", "crc16", "csum16", "xor16", "identity")):
             inputs: list[Json] = []
             for _ in range(rng.randint(1, 5)):
-                name, item, _ = rng.choice(self.fields)
+                name, item, _ = rng.choice(self.readable)
                 inputs.append(field(name, item))
             inputs.append(const(rng.getrandbits(12)) | {"bitwidth": 12})
-            self.b.document["calculations"].append({"name": f"c{i}", "id": i, "algo": algorithm, "input": inputs})
+            self.b.document["calculations"].append(
+                {"name": f"c{i}", "id": i, "algo": algorithm, "input": inputs}
+            )
         self._checksum()
         self._parser()
         for pipeline in ("ingress", "egress"):
@@ -267,7 +283,9 @@ class RandomProgram:
         name = self.headers[0]
         whole = [field(name, item) for item in self.layouts[name]]
         target, rest = whole[-1], whole[:-1]
-        self.b.document["calculations"].append({"name": "sum", "id": 9, "algo": "csum16", "input": rest or whole})
+        self.b.document["calculations"].append(
+            {"name": "sum", "id": 9, "algo": "csum16", "input": rest or whole}
+        )
         valid = op("d2b", None, field(name, "$valid$"))
         for verify in (True, False):
             self.b.document["checksums"].append(
@@ -318,14 +336,33 @@ class RandomProgram:
             if params and kind < 0.3:
                 return {"type": "local", "value": rng.randrange(len(params))}
             if kind < 0.8:
-                name, item, _ = rng.choice(self.fields)
+                name, item, _ = rng.choice(self.readable)
                 return field(name, item)
             return const(rng.choice((0, 1, 0xFF, 0xFFFF, rng.getrandbits(16))))
         choice = rng.choice(
-            ("+", "-", "*", "&", "|", "^", "~", "<<", ">>", "?", "b2d", "two_comp_mod", "usat_cast", "sat_cast", "%", "/")
+            (
+                "+",
+                "-",
+                "*",
+                "&",
+                "|",
+                "^",
+                "~",
+                "<<",
+                ">>",
+                "?",
+                "b2d",
+                "two_comp_mod",
+                "usat_cast",
+                "sat_cast",
+                "%",
+                "/",
+            )
         )
         if choice == "?":
-            return op("?", self.data(depth - 1, params), self.data(depth - 1, params), self.truth(depth - 1, params))
+            return op(
+                "?", self.data(depth - 1, params), self.data(depth - 1, params), self.truth(depth - 1, params)
+            )
         if choice == "b2d":
             return op("b2d", None, self.truth(depth - 1, params))
         if choice == "~":
@@ -348,7 +385,9 @@ class RandomProgram:
         if depth <= 0 or rng.random() < 0.3:
             if rng.random() < 0.5:
                 return op("d2b", None, field(rng.choice([*self.headers, "twin"]), "$valid$"))
-            return op(rng.choice(("==", "!=", "<", "<=", ">", ">=")), self.data(0, params), self.data(0, params))
+            return op(
+                rng.choice(("==", "!=", "<", "<=", ">", ">=")), self.data(0, params), self.data(0, params)
+            )
         choice = rng.choice(("and", "or", "not", "==", "<", "d2b", "?", "bool=="))
         if choice == "not":
             return op("not", None, self.truth(depth - 1, params))
@@ -383,9 +422,13 @@ class RandomProgram:
         if choice < 0.80:
             calculation = {"type": "calculation", "value": f"c{rng.randrange(5)}"}
             size = const(rng.choice((0, 1, 7, 1 << 16, 1 << 32)))
-            return call("modify_field_with_hash_based_offset", target, const(rng.randint(0, 3)), calculation, size)
+            return call(
+                "modify_field_with_hash_based_offset", target, const(rng.randint(0, 3)), calculation, size
+            )
         if choice < 0.85:
-            return call("modify_field_rng_uniform", target, const(rng.randint(0, 3)), const(rng.choice((2, 7, 65535))))
+            return call(
+                "modify_field_rng_uniform", target, const(rng.randint(0, 3)), const(rng.choice((2, 7, 65535)))
+            )
         register = {"type": "register_array", "value": "cells"}
         index = op("&", self.data(1, params), const(rng.choice((15, 31))))
         if choice < 0.90:
@@ -432,7 +475,9 @@ class RandomProgram:
         rng = self.rng
         key: list[tuple[str, tuple[str, str]]] = []
         widths: list[int] = []
-        kinds = rng.choice((["exact"], ["exact"], ["lpm", "exact"], ["ternary", "exact"], ["range", "ternary", "exact"]))
+        kinds = rng.choice(
+            (["exact"], ["exact"], ["lpm", "exact"], ["ternary", "exact"], ["range", "ternary", "exact"])
+        )
         for i in range(rng.randint(0, 3)):
             kind = kinds[0] if i == 0 else rng.choice([k for k in kinds if k != "lpm"])
             header_name, item, width = rng.choice(self.fields)

@@ -201,21 +201,28 @@ def test_packet_numbers_wrap() -> None:
     assert qp.retransmits == 0
 
 
-def test_a_cnp_halves_the_rate_and_timers_bring_it_back() -> None:
-    point = ReactionPoint(RATE, PROFILE)
+def test_a_cnp_cuts_the_rate_and_timers_bring_it_back() -> None:
+    profile = dataclasses.replace(PROFILE, initial_alpha=1.0, fast_recovery_steps=5)
+    tick = profile.increase_timer_ns
+    point = ReactionPoint(RATE, profile)
     assert not point.limited
     point.on_cnp(0)
     assert point.limited
     assert point.rate == RATE / 2
-    point.advance(PROFILE.increase_timer_ns)
+    point.advance(tick)
     assert point.rate == RATE * 0.75
-    point.advance(2 * PROFILE.increase_timer_ns)
+    point.advance(2 * tick)
     assert point.rate == RATE * 0.875
-    point.on_cnp(2 * PROFILE.increase_timer_ns)
-    quiet = 2 * PROFILE.increase_timer_ns // PROFILE.alpha_timer_ns
-    alpha = (1 - PROFILE.g) ** quiet
+    point.on_cnp(2 * tick)
+    alpha = (1 - profile.g) ** (2 * tick // profile.alpha_timer_ns)
     assert point.rate == pytest.approx(RATE * 0.875 * (1 - alpha / 2))
-    assert point.alpha == pytest.approx((1 - PROFILE.g) * alpha + PROFILE.g)
+    assert point.alpha == pytest.approx((1 - profile.g) * alpha + profile.g)
+    cut = point.rate
+    point.advance(7 * tick)
+    recovered = RATE * 0.875 - (RATE * 0.875 - cut) / 2**5
+    assert point.rate == pytest.approx(recovered)
+    point.advance(8 * tick)
+    assert point.rate == pytest.approx((recovered + RATE * 0.875 + profile.additive_bps) / 2)
     point.advance(140 * MS)
     assert not point.limited
     assert point.rate == RATE
@@ -239,8 +246,10 @@ def test_the_rate_never_falls_under_the_least_and_bytes_raise_it_too() -> None:
     assert targets == sorted(targets)
 
 
-def contend(flows: int, packets: int, red: tuple[int, int, float]) -> tuple[Bench, list[int], list[int]]:
-    bench = Bench(2 * flows, trunk_bps=RATE)
+def contend(
+    flows: int, packets: int, red: tuple[int, int, float], depth: int = 128
+) -> tuple[Bench, list[int], list[int]]:
+    bench = Bench(2 * flows, trunk_bps=RATE, depth=depth)
     bench.trunk.kmin, bench.trunk.kmax, bench.trunk.pmax = red
     ends: list[int] = []
     queues = []
@@ -267,12 +276,14 @@ def test_two_flows_share_a_bottleneck_fairly_and_fill_it(red: tuple[int, int, fl
     assert min(cuts) >= 5
 
 
-def test_four_flows_starve_nobody() -> None:
-    _, ends, halfway = contend(4, 347, (5, 25, 0.5))
+@pytest.mark.parametrize(("depth", "least"), [(256, 0.9), (128, 0.5)])
+def test_four_flows_starve_nobody_even_where_the_buffer_overflows(depth: int, least: float) -> None:
+    bench, ends, halfway = contend(4, 347, (5, 25, 0.5), depth)
     assert len(ends) == 4
     assert min(ends) / max(ends) >= 0.75
     assert min(halfway) >= 0.1 * sum(halfway)
-    assert 4 * 347 * WIRE_NS / max(ends) >= 0.7
+    assert 4 * 347 * WIRE_NS / max(ends) >= least
+    assert (bench.trunk.drops > 0) == (depth == 128)
 
 
 def test_a_phase_after_an_idle_time_starts_at_line_rate() -> None:
@@ -282,7 +293,8 @@ def test_a_phase_after_an_idle_time_starts_at_line_rate() -> None:
     bench.nics[2].listen("job/again", Bench.ip(0), lambda q, n: None)
     ends: list[int] = []
     qp.post(100 * 1024, lambda: ends.append(bench.heap.now))
-    qp.reaction.on_cnp(bench.heap.now)
+    for _ in range(5):
+        qp.reaction.on_cnp(bench.heap.now)
     bench.heap.run(start + 300 * MS)
     slowed = ends[0] - start
     again = bench.heap.now

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -42,12 +43,18 @@ class CountingLoop(HostLoop):
 
 @dataclass
 class Rig:
-    """A served switch with two ports, and what left by them."""
+    """A served switch with two ports, what left by them, and wires from a port to another."""
 
     switch: EmbeddedSwitch
     loop: CountingLoop
     server: SwitchServer
     sent: queue.SimpleQueue[tuple[int, bytes]] = field(default_factory=queue.SimpleQueue)
+    wires: dict[int, int] = field(default_factory=dict)
+
+    def transmit(self, port: int, frame: bytes) -> None:
+        if port in self.wires:
+            self.loop.call_at(self.loop.now, self.switch.receive, self.wires[port], frame)
+        self.sent.put((port, frame))
 
     def on_data_plane(self, function: Callable[[], object]) -> object:
         """Run on the data-plane thread and wait."""
@@ -163,9 +170,7 @@ def start_rig() -> Iterator[Callable[..., Rig]]:
         switch = EmbeddedSwitch("leaf1", loop)
         rig = Rig(switch, loop, serve(switch, loop, device_id=1, **options))
         for port in (1, 2):
-            switch.add_port(
-                port, rate_bps=None, transmit=lambda frame, port=port: rig.sent.put((port, frame))
-            )
+            switch.add_port(port, rate_bps=None, transmit=partial(rig.transmit, port))
         thread = threading.Thread(target=loop.run, daemon=True)
         thread.start()
         rigs.append((rig, thread))

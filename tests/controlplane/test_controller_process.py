@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller as a process, on the host's clock, with real switches and agents on real sockets."""
+
+import signal
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+from conftest import PATIENCE_S, eventually, job, join_message, spawn
+
+from controller.wire import agent_pb2 as wire
+
+
+def start_job(controller, connect, member):
+    """All workers of a job join; their agents."""
+    agents = [connect(controller.agents, host) for host in member.hosts]
+    for rank, agent in enumerate(agents):
+        agent.next("welcome")
+        agent.send(join_message(member, rank))
+    return agents
+
+
+def test_a_job_is_planned_told_and_its_paths_verified(fabric, start_controller, connect, tmp_path):
+    state = tmp_path / "state.sqlite"
+    controller = start_controller(fabric.description(scenario="here"), f"--state={state}", "--poll")
+    member = job("a", "h1", "h3")
+    first, second = start_job(controller, connect, member)
+    first.send(wire.AgentMessage(flow_request=wire.FlowRequest(flow="a/h1>h3")))
+    told = first.next("flow")
+    assert told.flow == "a/h1>h3"
+    assert told.source_port >= 0xC000
+    assert second.next("schedule").job == "a"
+    eventually(lambda: controller.says("2 paths verified, 0 not"), "paths verified")
+    # The probes ended at the sink leaves: no host has seen one.
+    assert fabric.to_hosts.empty()
+
+    first.send(wire.AgentMessage(probe_request=wire.ProbeRequest(flow="a/h1>h3")))
+    result = first.next("probe_result")
+    assert result.verified
+    assert list(result.path[:2]) == ["h1", "leaf1"]
+
+    for index in range(3):
+        for rank, agent in enumerate((first, second)):
+            report = wire.IterationReport(
+                job="a", rank=rank, index=index, start_ns=0, end_ns=(260 + rank) * 1_000_000
+            )
+            agent.send(wire.AgentMessage(iteration=report))
+    shown = eventually(
+        lambda: next((j for j in controller.api("jobs")["jobs"] if j["iterations"] == 3), None), "iterations"
+    )
+    assert shown["mean_ms"] == 261.0
+    counters = eventually(lambda: controller.api("counters")["counters"], "counters")
+    assert any(c["switch"] == "leaf1" and c["packets"] > 0 for c in counters)
+
+    for rank, agent in enumerate((first, second)):
+        agent.send(wire.AgentMessage(job_leave=wire.JobLeave(job="a", rank=rank)))
+    eventually(lambda: controller.says("job a has left"))
+    rows = eventually(lambda: jobs_in(state) == [("a", "arrived"), ("a", "left")], "history")
+    assert rows
+
+
+def jobs_in(state: Path) -> list[tuple[str, str]]:
+    with sqlite3.connect(state) as db:
+        return db.execute("SELECT job, event FROM jobs ORDER BY rowid").fetchall()
+
+
+def test_a_failed_link_and_a_dead_switch_move_the_flows(fabric, start_controller, connect):
+    controller = start_controller(fabric.description())
+    member = job("a", "h1", "h3")
+    start_job(controller, connect, member)
+
+    def spine():
+        plan = controller.api("plan")
+        return next(f["path"] for f in plan["flows"] if f["flow"] == "a/h1>h3")[2]
+
+    eventually(lambda: controller.says("2 paths verified"))
+    was = spine()
+    port = next(p for p, peer in fabric.topology.ports["leaf1"].items() if peer.node == was)
+    fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(port, False))
+    eventually(lambda: spine() != was, "the flow moved")
+    eventually(lambda: controller.says("plan 2: 2 paths verified, 0 not"), "verified again")
+
+    # The other spine dies instead: its session is lost, and the flow goes back.
+    fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(port, True))
+    other = spine()
+    eventually(lambda: controller.says(f"to {was}, is up"))
+    fabric.servers[other].stop()
+    eventually(lambda: controller.says(f"{other} is lost"))
+    eventually(lambda: spine() == was, "the flow moved back")
+    assert controller.process.poll() is None
+
+
+def test_strangers_garbage_and_second_sessions_are_refused_and_the_rest_goes_on(
+    fabric, start_controller, connect
+):
+    controller = start_controller(fabric.description(verify=False))
+    host, port = controller.agents.split(":")
+    with socket.create_connection((host, int(port))) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)) * 8)
+    good = connect(controller.agents, "h1")
+    good.next("welcome")
+    assert "already has a session" in connect(controller.agents, "h1").next("refusal").what
+    assert "nobody" in connect(controller.agents, "nobody").next("refusal").what
+    assert "not '10.9.9.9'" in connect(controller.agents, "h2", ip="10.9.9.9").next("refusal").what
+    silent = connect(controller.agents, "h2", hello=False)
+    silent.send(wire.AgentMessage(flow_request=wire.FlowRequest(flow="x")))
+    assert "begins with Hello" in silent.next("refusal").what
+
+    good.send(wire.AgentMessage())
+    assert "none" in good.next("refusal").what
+    liar = job("a", "h1", "h3")
+    good.send(join_message(liar, 1))
+    assert "rank 1 of job a does not live on h1" in good.next("refusal").what
+    good.send(wire.AgentMessage(flow_request=wire.FlowRequest(flow="no/such>flow")))
+    assert good.next("flow").source_port == 0
+    assert controller.says("refused")
+
+
+def test_an_agent_that_goes_is_said_and_can_come_back(fabric, start_controller, connect):
+    controller = start_controller(fabric.description(verify=False))
+    agents = start_job(controller, connect, job("a", "h1", "h3"))
+    agents[0].next("schedule")
+    agents[0].close()
+    eventually(lambda: controller.says("the agent of h1 is gone"))
+    again = connect(controller.agents, "h1")
+    again.next("welcome")
+    again.send(join_message(job("a", "h1", "h3"), 0))
+    assert again.next("schedule").job == "a"
+
+
+@pytest.mark.parametrize("how", ["signal", "input"])
+def test_it_ends_cleanly_and_leaves_no_process(fabric, start_controller, how):
+    controller = start_controller(fabric.description())
+    process = controller.process
+    children = eventually(lambda: children_of(process.pid), "the worker process")
+    if how == "signal":
+        process.send_signal(signal.SIGTERM)
+    else:
+        process.stdin.close()
+    assert process.wait(PATIENCE_S) == 0
+    eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "no child left")
+    assert "Traceback" not in controller.log.read_text()
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] + [
+        int(c)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        if task.name != str(pid)
+        for c in (task / "children").read_text().split()
+    ]
+
+
+def test_a_busy_web_port_gives_way_to_the_next(fabric, start_controller):
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        taken = busy.getsockname()[1]
+        controller = start_controller(fabric.description(), f"--web-port={taken}")
+        assert not controller.web.endswith(f":{taken}")
+        assert controller.says(f"port {taken} is busy")
+        assert eventually(lambda: controller.api("fabric"), "the API answers")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--fabric=/nowhere.json"], "/nowhere.json"),
+        (["--fabric=/etc/hostname"], "not JSON"),
+        (["--fabric=/etc/hostname", "--policy=best"], "legal: ecmp, polyrhythm"),
+        (["--fabric=/etc/hostname", "--web-port=70000"], "65535"),
+    ],
+)
+def test_bad_input_ends_with_one_line_and_code_2(tmp_path, arguments, words):
+    log = tmp_path / "log"
+    process = spawn(arguments, log)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 2
+    said = log.read_text().splitlines()
+    assert len(said) == 1
+    assert words in said[0]

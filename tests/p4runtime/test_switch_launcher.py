@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of a switch: the same for both switches where their options overlap, and legal for ours."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from bmv2.launcher import SwitchOptions, launch
+from bmv2.standalone import add_arguments
+
+OPTIONS = SwitchOptions(
+    device_id=3,
+    grpc_address="127.0.0.1:9559",
+    interfaces={2: "leaf1-eth2", 1: "leaf1-eth1"},
+    thrift_port=9090,
+    log_console=True,
+    port_rate_bps=1000,
+    queue_packets=64,
+    seed=5,
+)
+SHARED_HEAD = ["--device-id", "3", "-i", "1@leaf1-eth1", "-i", "2@leaf1-eth2", "--thrift-port", "9090"]
+SHARED_TAIL = ["--", "--grpc-server-addr", "127.0.0.1:9559", "--cpu-port", "255", "--drop-port", "511"]
+SHARED_TAIL += ["--priority-queues", "8"]
+
+
+def test_bmv2_is_taken_where_it_is_installed():
+    made = launch(OPTIONS, which=lambda name: f"/opt/bin/{name}")
+    assert not made.embedded
+    head, tail = ["/opt/bin/simple_switch_grpc", *SHARED_HEAD, "--log-console", "--no-p4"], SHARED_TAIL
+    assert list(made.argv) == head + tail
+
+
+def test_the_embedded_switch_is_taken_elsewhere_and_understands_its_command_line():
+    made = launch(OPTIONS, which=lambda name: None)
+    assert made.embedded
+    argv = list(made.argv)
+    assert argv[:4] == [sys.executable, "-m", "polyrhythm", "switch"]
+    assert argv[4:].index("--") > 0
+    assert argv[-len(SHARED_TAIL) :] == SHARED_TAIL
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    args = parser.parse_args(argv[4:])
+    assert args.interface == ["1@leaf1-eth1", "2@leaf1-eth2"]
+    assert (args.device_id, args.port_rate, args.queue_packets, args.seed) == (3, 1000, 64, 5)
+    assert args.no_p4
+
+
+def test_a_program_takes_the_place_of_no_p4():
+    made = launch(SwitchOptions(1, "h:1", program=Path("a.json")), which=lambda name: name)
+    assert list(made.argv) == ["simple_switch_grpc", "--device-id", "1", "a.json", "--", *launch_tail("h:1")]
+
+
+def launch_tail(address):
+    return ["--grpc-server-addr", address, *SHARED_TAIL[3:]]
