@@ -18,7 +18,7 @@ MISSES = 3
 
 _MAGIC = b"PLYR"
 # Magic, device id, port, sequence; padded to Ethernet's smallest payload.
-_PROBE = struct.Struct("!6s6sH4sIHI26x")
+_PROBE = struct.Struct("!6s6sH4sIHI32x")
 # The nearest-bridge group address: no switch between the two may pass a probe on.
 _GROUP_MAC = bytes.fromhex("0180c200000e")
 

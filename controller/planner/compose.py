@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planner: from fabric, jobs and policy to a plan, as one pure function.
+"""From fabric, jobs and policy to a plan, as one pure function.
 
 Order of work: paths (most intense job first), then who would meet whom on which link, then rhythms for
 those who gain by taking turns, then levels for those who still overlap in time.
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from controller.explain import diff, explain
 from controller.interleave.circle import SharedLink, overlapping, random_score
 from controller.interleave.hold import Holding, contended, hold
 from controller.interleave.period import quantise
@@ -36,8 +35,6 @@ from controller.routing.assign import Assignment, assign_ecmp, assign_greedy
 from controller.routing.forwarding import forwarding
 from controller.routing.greedy import Commodity, capacities, connection_order
 from topo.graph import Topology
-
-__all__ = ["POLICIES", "PlanInput", "diff", "explain", "plan"]
 
 POLICIES: Mapping[str, Policy] = {
     "ecmp": Policy("ecmp", "ecmp", "equal", "none"),
@@ -322,9 +319,8 @@ class _Planner:
         return Plan(version, x.policy, x.epoch_ns, flows, {j.name: jobs[j.name] for j in x.jobs}, links)
 
     def _score(self, link: SharedLink) -> float:
-        if not contended(link, SLACK):
-            return 1.0
-        return random_score(link, self.periods, self._groups(link), slack=SLACK)
+        full = contended(link, SLACK)
+        return random_score(link, self.periods, self._groups(link), slack=SLACK) if full else 1.0
 
     def _job_plan(self, ranked: Ranked) -> JobPlan:
         name = ranked.name
