@@ -33,7 +33,7 @@ setup: .venv/.run ## the virtual environment alone
 p4: .venv/.run ## recompile p4/ with the pinned p4c, where it is on PATH
 	@$(BIN)/python -m polyrhythm.p4tool build
 
-shell: .venv/.run ## p4runtime-shell on a switch of the live fabric (SWITCH=leaf1)
+shell: .venv/.run .venv-shell/.ready ## p4runtime-shell on a switch of the live fabric (SWITCH=leaf1)
 	@$(BIN)/polyrhythm shell $(or $(SWITCH),leaf1)
 
 wire: .venv/.dev ## regenerate the agent protocol's code
@@ -55,6 +55,12 @@ clean: ## remove the environments and what was built
 .venv/.run: .venv/bin/python pyproject.toml
 	@echo "setting up .venv ..." >&2
 	@$(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+# An environment of its own: p4runtime-shell pins an older protobuf than finsy needs.
+.venv-shell/.ready: pyproject.toml | .venv/.run
+	@$(PYTHON) -m venv --clear .venv-shell
+	@.venv-shell/bin/pip install -q --disable-pip-version-check $$($(BIN)/polyrhythm shell --requirements)
 	@touch $@
 
 .venv/.dev: .venv/.run

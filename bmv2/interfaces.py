@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import socket
 import struct
-from pathlib import Path
 
 _ETH_P_ALL = 0x0003
 _SOL_PACKET = 263
@@ -15,6 +15,8 @@ _PACKET_MR_PROMISC = 1
 _PACKET_OUTGOING = 4
 _RTMGRP_LINK = 1
 _MAX_FRAME = 65536
+_SIOCGIFFLAGS = 0x8913
+_IFF_UP_RUNNING = 0x1 | 0x40
 
 
 class InterfaceError(OSError):
@@ -72,12 +74,15 @@ class RawInterface:
             self.lost += 1
 
     def carrier(self) -> bool:
-        """Tell whether the link is up at both ends."""
+        """Tell whether the interface is up and its link has a carrier at both ends."""
+        # Asked of the socket: /sys may show another network namespace than the process is in.
+        request = struct.pack("16sh14x", self.name.encode(), 0)
         try:
-            return Path("/sys/class/net", self.name, "carrier").read_text().strip() == "1"
+            flags: int = struct.unpack("16xh14x", fcntl.ioctl(self.socket, _SIOCGIFFLAGS, request))[0]
         except OSError:
-            # How the kernel answers for an interface that is administratively down or gone.
+            # How the kernel answers for an interface that is gone.
             return False
+        return flags & _IFF_UP_RUNNING == _IFF_UP_RUNNING
 
     def close(self) -> None:
         """Give the interface back."""

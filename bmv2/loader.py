@@ -286,7 +286,7 @@ def _parser_op(reader: Reader, scope: Scope, state: str) -> ParserOp:
         return Advance(scope.expression(args[0]))
     if op == "primitive":
         call = scope.primitive(args[0], (), 1, f"parser state '{state}'")
-        if call.op not in ("assign", "assign_header", "add_header", "remove_header", "no_op"):
+        if call.op not in ("assign", "assign_header", "add_header", "remove_header"):
             raise reader.fail(f"primitive '{call.op}' is not supported in a parser")
         return call
     raise reader.fail(

@@ -73,6 +73,7 @@ class HeaderUse:
     extracted: bool = False
     added: bool = False
     removed: bool = False
+    set_in_parser: bool = False
     written: set[str] = field(default_factory=set)
 
     @property
@@ -156,6 +157,8 @@ class Layout:
             for op in state.ops:
                 if isinstance(op, Extract):
                     self.uses[op.header].extracted = True
+                elif isinstance(op, Primitive) and isinstance(op.args[0], FieldRef | HeaderArg):
+                    self.uses[op.args[0].header].set_in_parser = True
         for checksum in self.ir.checksums:
             self._read_inputs(checksum.calculation)
             self._read(checksum.target)

@@ -56,11 +56,13 @@ class Packing:
         codes = ""
         targets: list[str] = []
         derive: list[str] = []
+        if use.set_in_parser:
+            derive.append(f"{writer.store(layout.dirty(use.header.name))} = 0")
         for cell in use.cells:
             if cell.lazy or not (use.mutable or cell.read or cell.word_read):
                 codes += f"{cell.size}x"
-                if cell.lazy and use.mutable:
-                    writer.store(layout.cell_variable(cell))
+                if cell.lazy and use.set_in_parser:
+                    derive.append(f"{writer.store(layout.cell_variable(cell))} = None")
                 continue
             kept = len(cell.fields) == 1 or (cell.keeps_word and (use.mutable or cell.word_read))
             word = writer.store(layout.cell_variable(cell)) if kept else f"word{len(targets)}"

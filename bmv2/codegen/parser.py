@@ -190,7 +190,7 @@ class ParserWriter:
             self._writer.line(f"payload = {position.plus(0)}")
             self._writer.line("break")
         elif self._looping:
-            if position.constant or not position.variable:
+            if position.constant:
                 self._writer.line(f"offset = {position.plus(0)}")
             self._writer.line(f"state = {self._numbers[target]}")
             self._writer.line("continue")

@@ -71,10 +71,17 @@ class Process:
         )
 
     async def say(self, message: Mapping[str, Any]) -> None:
-        """Write one message to the child's input."""
+        """Write one message to the child's input.
+
+        Raises:
+            RunError: the child has ended.
+        """
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
-        await self._process.stdin.drain()
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            await self._process.stdin.drain()
+        except ConnectionError:
+            raise await self.failure() from None
 
     async def stop(self) -> None:
         """Close the child's input, which asks it to end; kill it if it does not."""

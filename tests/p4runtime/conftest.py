@@ -30,15 +30,24 @@ class CountingLoop(HostLoop):
     def __init__(self) -> None:
         super().__init__()
         self.departures: Counter[str] = Counter()
-        self.arrivals: Counter[str] = Counter()
+        self._arrivals: Counter[str] = Counter()
+        self._arrived = threading.Condition()
 
     def depart(self, node: str, channel: str, send: Callable[[], None]) -> None:
         self.departures[channel] += 1
         super().depart(node, channel, send)
 
     def arrived(self, channel: str) -> None:
-        self.arrivals[channel] += 1
         super().arrived(channel)
+        with self._arrived:
+            self._arrivals[channel] += 1
+            self._arrived.notify_all()
+
+    def arrivals(self, total: int) -> dict[str, int]:
+        """What has arrived by channel, once it is `total` in all (an effect may show before its arrival)."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._arrivals.total() >= total, PATIENCE_S)
+            return dict(self._arrivals)
 
 
 @dataclass

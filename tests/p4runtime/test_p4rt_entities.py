@@ -205,7 +205,9 @@ def test_a_full_table_says_so(controller, names, batch_errors):
     size = names.tables["next_hop"].size
     entries = [names.next_hop(value.to_bytes(2, "big").lstrip(b"\0") or b"\0") for value in range(size + 1)]
     with pytest.raises(grpc.RpcError) as caught:
-        controller.write(*(update("INSERT", entry) for entry in entries[size - 1 :]), update("DELETE", entries[0]))
+        controller.write(
+            *(update("INSERT", entry) for entry in entries[size - 1 :]), update("DELETE", entries[0])
+        )
     assert [code for code, _ in batch_errors(caught.value)] == ["OK", "OK", "NOT_FOUND"]
     with pytest.raises(grpc.RpcError) as caught:
         controller.write(*(update("INSERT", entry) for entry in entries[: size - 1]))

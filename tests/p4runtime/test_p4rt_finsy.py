@@ -36,4 +36,3 @@ def test_a_whole_session(rig):
         "packet": [2, 2, True],
         "left": 0,
     }
-    assert not rig.server.connected

@@ -28,7 +28,7 @@ def test_a_packet_out_leaves_by_its_port_and_is_counted(rig, controller):
     assert rig.next_frame() == (2, PROBE)
     controller.send(packet=packet_out(1, PROBE + b"more"))
     assert rig.next_frame() == (1, PROBE + b"more")
-    assert rig.loop.arrivals == {"packet_out:leaf1": 2}
+    assert rig.loop.arrivals(2) == {"packet_out:leaf1": 2}
 
 
 def test_a_packet_in_carries_its_port_and_reason_and_is_counted(rig, controller):
@@ -59,7 +59,11 @@ def test_packet_ins_go_to_the_primary_alone_and_are_lost_without_one(rig, contro
     [
         (lambda packet: packet.metadata.pop(), rpc_code.INVALID_ARGUMENT, "missing"),
         (lambda packet: packet.metadata.add(metadata_id=1, value=b"\1"), rpc_code.INVALID_ARGUMENT, "twice"),
-        (lambda packet: packet.metadata.add(metadata_id=9, value=b"\1"), rpc_code.INVALID_ARGUMENT, "unknown"),
+        (
+            lambda packet: packet.metadata.add(metadata_id=9, value=b"\1"),
+            rpc_code.INVALID_ARGUMENT,
+            "unknown",
+        ),
         (lambda packet: packet.metadata[0].ClearField("value"), rpc_code.INVALID_ARGUMENT, "empty"),
         (lambda packet: setattr(packet.metadata[1], "value", b"\2"), rpc_code.OUT_OF_RANGE, "1 bits"),
     ],
@@ -74,7 +78,7 @@ def test_a_bad_packet_out_is_answered_on_the_stream_and_still_counted(rig, contr
     assert error.packet_out.packet_out == packet
     controller.send(packet=packet_out(2))
     assert rig.next_frame() == (2, PROBE)
-    assert rig.loop.arrivals == {"packet_out:leaf1": 2}
+    assert rig.loop.arrivals(2) == {"packet_out:leaf1": 2}
 
 
 def test_a_backup_sends_no_packets_and_none_are_counted(rig, controller, connect):
@@ -82,7 +86,7 @@ def test_a_backup_sends_no_packets_and_none_are_counted(rig, controller, connect
     backup.arbitrate(5)
     backup.send(packet=packet_out(2))
     assert backup.next().error.canonical_code == rpc_code.PERMISSION_DENIED
-    assert rig.loop.arrivals == {}
+    assert rig.loop.arrivals(0) == {}
     assert rig.sent.empty()
 
 
@@ -103,5 +107,5 @@ def test_a_delay_of_every_message_changes_neither_content_nor_order(start_rig, c
     for payload in payloads:
         arrive(slow, 2, payload)
     assert [client.next().packet.payload for _ in payloads] == payloads
-    assert slow.loop.arrivals == {"packet_out:leaf1": 20}
+    assert slow.loop.arrivals(20) == {"packet_out:leaf1": 20}
     assert slow.loop.departures == {"packet_in:leaf1": 20}

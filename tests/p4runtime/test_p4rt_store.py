@@ -121,7 +121,9 @@ def test_direct_counters_are_read_alone_and_with_their_entries(store):
     write(store, "INSERT", entry(2, b"\x05"))
     write(store, "INSERT", entry(2, b"\x06"))
     wanted = p4r.DirectCounterEntry(table_entry=p4r.TableEntry(table_id=2))
-    answers = [item.direct_counter_entry for item in read(store, p4r.Entity(direct_counter_entry=wanted), Counts())]
+    answers = [
+        item.direct_counter_entry for item in read(store, p4r.Entity(direct_counter_entry=wanted), Counts())
+    ]
     # Its unit is packets: bytes are not told.
     assert [answer.data for answer in answers] == [p4r.CounterData(packet_count=count) for count in (5, 6)]
     assert answers[0].table_entry.match == entry(2, b"\x05").match
@@ -138,7 +140,9 @@ def test_a_direct_counter_is_set_on_an_entry_that_exists(store):
     write(store, "INSERT", entry(2, b"\x05"))
 
     def set_count(kind, key, table_id=2):
-        message = p4r.DirectCounterEntry(table_entry=entry(table_id, key), data=p4r.CounterData(packet_count=9))
+        message = p4r.DirectCounterEntry(
+            table_entry=entry(table_id, key), data=p4r.CounterData(packet_count=9)
+        )
         switch = Switch()
         update = p4r.Update(type=p4r.Update.Type.Value(kind), entity=p4r.Entity(direct_counter_entry=message))
         store.apply(update)(switch)

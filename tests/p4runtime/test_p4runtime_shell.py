@@ -2,10 +2,11 @@
 """`make shell`: finding the switch, and p4runtime-shell itself against our server from its own environment."""
 
 import argparse
+import fcntl
 import json
 import os
 import subprocess
-import sys
+import tempfile
 import venv
 from pathlib import Path
 
@@ -23,7 +24,12 @@ from polyrhythm.shell import (
 )
 
 ROOT = Path(__file__).parents[2]
-FABRIC = {"switches": {"leaf1": {"address": "127.0.0.1:4", "device_id": 1}, "leaf2": {"address": "h:5", "device_id": 2}}}
+FABRIC = {
+    "switches": {
+        "leaf1": {"address": "127.0.0.1:4", "device_id": 1},
+        "leaf2": {"address": "h:5", "device_id": 2},
+    }
+}
 
 
 def open_shell(*argv):
@@ -87,24 +93,27 @@ def test_requirements_come_from_the_project_file(monkeypatch, capsys):
     assert any(item.startswith("p4runtime-shell==") for item in requirements(ROOT / "pyproject.toml"))
 
 
+def usable(python):
+    if not python.exists():
+        return False
+    probe = subprocess.run([python, "-c", "import p4runtime_sh"], capture_output=True, check=False)
+    return probe.returncode == 0
+
+
 @pytest.fixture(scope="session")
 def shell_python():
     """The Python of the shell's environment, made where `make shell` makes it."""
     home = ROOT / ".venv-shell"
     python = home / "bin" / "python"
-
-    def usable():
-        return (
-            python.exists()
-            and subprocess.run([python, "-c", "import p4runtime_sh"], capture_output=True, check=False).returncode == 0
-        )
-
-    if not usable():
-        venv.create(home, with_pip=True, clear=True)
-        install = [python, "-m", "pip", "install", "--quiet", *requirements(ROOT / "pyproject.toml")]
-        done = subprocess.run(install, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"pip cannot install p4runtime-shell: {done.stderr.strip().splitlines()[-1]}")
+    # Several test processes may want it at once: one makes it, the others wait.
+    with (Path(tempfile.gettempdir()) / f"polyrhythm-shell-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not usable(python):
+            venv.create(home, with_pip=True, clear=True)
+            install = [python, "-m", "pip", "install", "--quiet", *requirements(ROOT / "pyproject.toml")]
+            done = subprocess.run(install, capture_output=True, text=True, timeout=300, check=False)
+            if done.returncode != 0:
+                pytest.skip(f"pip cannot install p4runtime-shell: {done.stderr.strip().splitlines()[-1]}")
     return python
 
 
@@ -131,7 +140,7 @@ def test_the_shell_reads_and_does_not_take_the_switch(rig, controller, shell_pyt
     assert seen["tables"] == sorted(table.preamble.name for table in p4info.tables)
     assert seen["hops"] == ["07"]
     assert seen["count"] == [42]
-    assert "PERMISSION_DENIED" in seen["refused"] or "primary" in seen["refused"]
+    assert seen["refused"] == "PERMISSION_DENIED"
     assert rig.server.connected
     assert controller.inbox.empty()
 
@@ -144,4 +153,3 @@ def test_the_real_shell_opens_on_the_switch(rig, controller, shell_python):
     assert "Welcome to the IPython shell for P4Runtime" in done.stdout, done.stderr
     assert "only have read access" in done.stdout
     assert done.returncode == 0
-    assert sys.executable != str(shell_python)

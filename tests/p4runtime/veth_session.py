@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by test_standalone_switch.py in a network namespace of its own: the switch as a process, on real veth pairs.
+"""Run by test_standalone_switch.py in a network namespace of its own: the switch on real veth pairs.
 
 Prints what it saw as JSON. Arguments: P4Info, device config.
 """
@@ -48,16 +48,16 @@ def next_packet(client):
 
 
 def start_switch():
-    process = subprocess.Popen(
-        [sys.executable, "-m", "polyrhythm", "switch", "--device-id", "1", "-i", "1@a0", "-i", "2@b0"]
-        + ["--thrift-port", "9090", "--log-console", "--port-rate", "100000000", "--no-p4"]
-        + ["--", "--grpc-server-addr", "127.0.0.1:0", "--cpu-port", "255", "--priority-queues", "8"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    ports = ["-i", "1@a0", "-i", "2@b0", "--port-rate", "100000000", "--thrift-port", "9090", "--log-console"]
+    target = ["--grpc-server-addr", "127.0.0.1:0", "--cpu-port", "255", "--priority-queues", "8"]
+    switch = [sys.executable, "-m", "polyrhythm", "switch", "--device-id", "1"]
+    return subprocess.Popen([*switch, *ports, "--no-p4", "--", *target], stdout=subprocess.PIPE, text=True)
+
+
+def address_of(process):
     for line in process.stdout:
         if found := re.search(r"serves .* on (\S+:\d+)", line):
-            return process, found[1]
+            return found[1]
     raise SystemExit(f"the switch ended with {process.wait()}")
 
 
@@ -67,9 +67,9 @@ def main(p4info, device_config):
         ip("link", "add", near, "type", "veth", "peer", "name", far)
         ip("link", "set", near, "up")
         ip("link", "set", far, "up")
-    process, address = start_switch()
+    process = start_switch()
     try:
-        seen = converse(Client(address), p4info, device_config)
+        seen = converse(Client(address_of(process)), p4info, device_config)
         process.send_signal(signal.SIGTERM)
         seen["exit"] = process.wait(PATIENCE_S)
     finally:
