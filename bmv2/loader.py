@@ -65,6 +65,8 @@ def load(source: bytes | str) -> Ir:
         document = json.loads(source)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ProgramError(f"not JSON: {error}") from None
+    except RecursionError:
+        raise ProgramError("not JSON that can be read: nested too deeply") from None
     root = Reader(document, "program")
     _check_version(root)
     for key, what in _UNSUPPORTED.items():
@@ -126,6 +128,8 @@ def _headers(root: Reader) -> Mapping[str, Header]:
                 raise item.fail("fields of variable width are not supported")
             signed = len(item.value) > 2 and item[2].flag()
             fields[name] = Field(name, item[1].integer(), signed, offset)
+            if fields[name].width < 1:
+                raise item.fail(f"a field has at least 1 bit, not {fields[name].width}")
             offset += fields[name].width
         types[header_type["name"].text()] = (MappingProxyType(fields), offset)
     headers: dict[str, Header] = {}

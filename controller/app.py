@@ -100,7 +100,8 @@ class Frame:
             log.error("a Ryu application does not end; it is left behind")
 
     def _close(self) -> None:
-        self._pump.join(STOP_TIMEOUT_S)
+        if self._pump.is_alive():
+            self._pump.join(STOP_TIMEOUT_S)
         self._manager.close()
 
     def _run(self) -> None:

@@ -49,7 +49,7 @@ from controller.model.traffic import TRAFFIC_CLASSES
 from controller.planner import PlanInput
 from controller.southbound.worker import Condition
 from controller.telemetry import Counters, IterationStats
-from controller.verify import Outcome, Verifier
+from controller.verify import TIMEOUT_NS, Outcome, Verifier
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -70,6 +70,7 @@ class Settings:
     seed: int
     verify: bool
     elephant_bytes: int
+    probe_timeout_ns: int = TIMEOUT_NS
 
 
 class Core:
@@ -88,7 +89,7 @@ class Core:
         self.verified: set[str] = set()
         self.condition = Condition()
         self.wants_plan = False
-        self._verifier = Verifier(settings.topology)
+        self._verifier = Verifier(settings.topology, settings.probe_timeout_ns)
         self._agents: dict[str, str] = {}
         self._asked: dict[str, str] = {}
         self._waiting: dict[str, str] = {}
@@ -208,10 +209,6 @@ class Core:
             sum(f.path is not None for f in plan.flows.values()),
             len(plan.links),
         )
-
-    def counters_read(self, notice: Notice) -> None:
-        """Tell of a poll."""
-        self._notices.append(notice)
 
     # Agents.
 

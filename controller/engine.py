@@ -245,15 +245,23 @@ class Engine:
         """Write tables and plan until the core asks for neither."""
         core = self._core
         try:
+            # Agents may be there before the switches are: they are told of no path that is not there yet.
+            if not self._all_ready.is_set():
+                await self._wait_for_switches()
             while core.wants_tables or core.wants_plan:
                 if core.wants_tables and self._fleet is not None:
                     for error in await self._fleet.want(core.take_condition()):
                         log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
                 if core.wants_plan:
+                    core.now_ns = self._clock.now_ns
                     try:
-                        core.adopt(await self._offload.run(plan, core.plan_input()))
+                        made = await self._offload.run(plan, core.plan_input())
                     except (ValueError, LookupError, ArithmeticError) as error:
                         log.error("no plan could be made, the last one stays in force: %s", error)
+                    else:
+                        # On the host's clock, planning has taken time.
+                        core.now_ns = self._clock.now_ns
+                        core.adopt(made)
                 await self._carry_out()
             self._show()
         finally:

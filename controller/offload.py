@@ -30,8 +30,13 @@ class Offload:
         self._pool = self._new_pool()
 
     async def warm_up(self) -> None:
-        """Have the process started and its imports done."""
-        await self.run(worker.changes, {}, worker.Condition())
+        """Have the process started, its imports done, and the P4 program tried on one switch.
+
+        Raises:
+            PipelineError: the program lacks something that the controller writes.
+        """
+        first = {s.name: None for s in self._start[0].switches[:1]}
+        await self.run(worker.changes, first, worker.Condition())
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `function(*args)`; a worker that died is replaced, and the call made again once."""

@@ -36,11 +36,12 @@ from controller.northbound.api import create_app
 from controller.northbound.web import AddressError, assets_dir, serve
 from controller.offload import Offload
 from controller.planner import POLICIES
-from controller.southbound.artefacts import ArtefactError, artefact_folder, load_artefacts
+from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
 from controller.southbound.codec import PipelineError
 from controller.southbound.fleet import Fleet
 from controller.store.history import History, HistoryError
 from controller.translate import Terms
+from controller.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ def _start(args: argparse.Namespace) -> _Start:
     return _Start(
         fabric=load_fabric(args.fabric),
         policy=policy,
-        artefacts=artefact_folder(),
+        artefacts=artefacts_dir(),
         agents_port=args.agents_port,
         web_port=args.web_port,
         seed=args.seed,
@@ -198,8 +199,16 @@ class _Service:
         history = History(start.state) if start.state is not None else None
         offload = Offload(fabric.topology, fabric.ecn, start.artefacts)
         warm = asyncio.create_task(offload.warm_up())
-        settings = Settings(fabric.topology, start.policy, start.seed, fabric.verify, fabric.elephant_bytes)
-        clock = EmbeddedClock() if fabric.clock == "embedded" else HostClock()
+        embedded = fabric.clock == "embedded"
+        settings = Settings(
+            topology=fabric.topology,
+            policy=start.policy,
+            seed=start.seed,
+            verify=fabric.verify,
+            elephant_bytes=fabric.elephant_bytes,
+            probe_timeout_ns=TIMEOUT_NS if embedded else HOST_TIMEOUT_NS,
+        )
+        clock = EmbeddedClock() if embedded else HostClock()
         engine = Engine(
             Core(settings),
             clock,
@@ -214,7 +223,7 @@ class _Service:
             Terms(start.policy.name, TRAFFIC_CLASSES, fabric.elephant_bytes),
             inbox=engine,
             channels=engine.channels,
-            ticks=engine if fabric.clock == "embedded" else None,
+            ticks=engine if embedded else None,
             delay_s=start.rpc_delay_s,
         )
         engine.connect(fleet, agents)

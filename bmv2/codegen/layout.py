@@ -136,7 +136,7 @@ class Layout:
         return use.added or use.removed or ref.field in use.written
 
     def _name_variables(self, header: Header, number: int) -> None:
-        stem = re.sub(r"\W", "_", header.name)
+        stem = "_" * header.name[:1].isdigit() + re.sub(r"[^A-Za-z0-9_]", "_", header.name)
         for index, name in enumerate(header.fields):
             self._declare(header.name, name, f"{stem}_{number}_{index}_{re.sub(r'[^A-Za-z0-9_]', '_', name)}")
         for role in ("valid", "dirty", "start"):

@@ -17,6 +17,7 @@ from .packing import Packing
 from .writer import Writer
 
 _TREE_LIMIT = 256
+_DEPTH_LIMIT = 60
 # A state machine that consumes nothing would turn for ever, as it does in BMv2.
 _STEP_LIMIT = 4096
 
@@ -83,7 +84,7 @@ class ParserWriter:
         """States written when every way has its own copy; beyond the limit where there is a loop."""
         if name is None:
             return 0
-        if name in path or len(path) > _TREE_LIMIT:
+        if name in path or len(path) > _DEPTH_LIMIT:
             return _TREE_LIMIT + 1
         state = self._ir.states[name]
         total = 1

@@ -16,6 +16,7 @@ crcCCITT = crc_ccitt  # noqa: N816 - the algorithm's name in BMv2
 cksum16 = csum16
 # Wider than any field; a value shifted by more leaves nothing in one.
 _WIDEST = 1 << 16
+_FINE = 1 << 32
 
 
 def packed(parts: Iterable[tuple[int, int, int]]) -> bytes:
@@ -50,12 +51,15 @@ def modulo(left: int, right: int) -> int:
 
 def uniform_of(rng: Random) -> Callable[[int, int], int]:
     """A function that draws an integer between two bounds, both included."""
-    bits, below = rng.getrandbits, rng.randrange
+    bits, fraction, below = rng.getrandbits, rng.random, rng.randrange
 
     def uniform(low: int, high: int) -> int:
         span = high - low
         if span & (span + 1) == 0:
             return low + bits(span.bit_length())
+        if span < _FINE:
+            # 53 random bits over at most 32: no value is favoured by more than 2^-21.
+            return low + int(fraction() * (span + 1))
         return below(low, high + 1)
 
     return uniform

@@ -9,9 +9,10 @@ from typing import Generic, TypeVar
 
 NodeT = TypeVar("NodeT", bound=Hashable)
 
-# A graph written as nested branches repeats what two branches share without joining; past this many
-# nodes it is written flat, with a variable that says which node comes next.
+# A graph written as nested branches repeats what two branches share without joining, and Python takes
+# 100 levels of indentation; past these it is written flat, with a variable that says which node is next.
 _NESTED_LIMIT = 2000
+_DEPTH_LIMIT = 40
 
 
 class Writer:
@@ -107,7 +108,8 @@ class Graph(Generic[NodeT]):
 
         A node with one way on need not call `follow`.
         """
-        if self._nested_size() <= _NESTED_LIMIT:
+        size, depth = self._nested_size()
+        if size <= _NESTED_LIMIT and depth <= _DEPTH_LIMIT:
             self._write_nested(emit, self._first, None)
         else:
             self._write_flat(writer, emit)
@@ -116,24 +118,28 @@ class Graph(Generic[NodeT]):
         """Whether the node has one way on only."""
         return len(set(self._successors(node))) == 1
 
-    def _nested_size(self) -> int:
-        sizes: dict[tuple[NodeT | None, NodeT | None], int] = {}
+    def _nested_size(self) -> tuple[int, int]:
+        """Nodes and levels of the graph as nested branches; more than the limits where it is too much."""
+        sizes: dict[tuple[NodeT | None, NodeT | None], tuple[int, int]] = {}
 
-        def size(node: NodeT | None, stop: NodeT | None) -> int:
-            total = 0
+        def measure(node: NodeT | None, stop: NodeT | None, level: int) -> tuple[int, int]:
+            total, deepest = 0, 0
             while node is not None and node != stop and total <= _NESTED_LIMIT:
+                if level > _DEPTH_LIMIT:
+                    return total, level
                 join = self._joins[node]
                 total += 1
                 ways = set(self._successors(node))
                 if len(ways) > 1:
                     for way in ways:
                         if (way, join) not in sizes:
-                            sizes[way, join] = size(way, join)
-                        total += sizes[way, join]
+                            sizes[way, join] = measure(way, join, level + 1)
+                        total += sizes[way, join][0]
+                        deepest = max(deepest, sizes[way, join][1] + 1)
                 node = join
-            return total
+            return total, deepest
 
-        return size(self._first, None)
+        return measure(self._first, None, 0)
 
     def _write_nested(
         self,

@@ -24,7 +24,7 @@ class Artefacts:
     cookie: int
 
 
-def artefact_folder() -> Path:
+def artefacts_dir() -> Path:
     """The folder that holds the artefacts.
 
     An installed wheel carries them as data of the top package; a source tree has them in `p4/build`.
@@ -40,12 +40,12 @@ def artefact_folder() -> Path:
 
 
 def load_artefacts(folder: Path | None = None) -> Artefacts:
-    """Read P4Info (text format) and the BMv2 JSON from `folder`, by default `artefact_folder()`.
+    """Read P4Info (text format) and the BMv2 JSON from `folder`, by default `artefacts_dir()`.
 
     Raises:
         ArtefactError: a file cannot be read.
     """
-    place = artefact_folder() if folder is None else folder
+    place = artefacts_dir() if folder is None else folder
     try:
         p4info = (place / f"{PROGRAM}.p4info.txtpb").read_bytes()
         config = (place / f"{PROGRAM}.json").read_bytes()

@@ -305,6 +305,8 @@ class SwitchClient:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {ANSWER_TIMEOUT_S:g} s"
     if isinstance(error, P4ClientError):
         return f"{error.code.name}: {error.message}"
     if isinstance(error, grpc.aio.AioRpcError):

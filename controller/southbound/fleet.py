@@ -93,9 +93,10 @@ class Fleet:
 
     def start(self) -> None:
         """Begin to connect to every switch."""
-        self._tasks = [
-            asyncio.create_task(client.run(), name=f"switch {name}") for name, client in self.clients.items()
-        ]
+        for name, client in self.clients.items():
+            task = asyncio.create_task(client.run(), name=name)
+            task.add_done_callback(self._ended)
+            self._tasks.append(task)
 
     async def stop(self) -> None:
         """End every session."""
@@ -165,6 +166,13 @@ class Fleet:
     def port_states(self, name: str, states: Mapping[int, bool]) -> None:
         """Pass it on."""
         self._observer.port_states(name, states)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A client runs until it is cancelled; one that ends by itself has met something unforeseen."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("%s: the session is given up", task.get_name(), exc_info=error)
+            self.switch_lost(task.get_name(), f"internal error: {error}")
 
     async def _catch_up(self, name: str) -> None:
         for error in await self._bring(name, self._wanted, None):

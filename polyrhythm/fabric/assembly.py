@@ -103,6 +103,7 @@ class EmbeddedFabric:
 
     def close(self) -> None:
         """End every session and server."""
+        self.boundary.close()
         for session in self._sessions.values():
             session.stop()
         for server in self.servers.values():

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 SETTLE_TIMEOUT_S = 5.0
 
+CLOSED_CHECK_S = 0.2
+
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
@@ -68,6 +70,7 @@ class FabricBoundary:
         self._settlement: Settlement | None = None
         self._timer_generation = 0
         self._timer_due = False
+        self._closed = False
         self.deterministic = True
         self.stops = 0
 
@@ -78,10 +81,16 @@ class FabricBoundary:
         self._inbox.put(lambda: self._effects.append((node, len(self._effects), effect)))
 
     def call(self, node: str, function: Callable[[], T]) -> T:
-        """Run `function` on the heap's thread now, and wait for its result."""
+        """Run `function` on the heap's thread now, and wait for its result.
+
+        Raises:
+            ConnectionAbortedError: the fabric ended meanwhile.
+        """
         call = _Call(function, threading.Event())
         self._inbox.put(lambda: _answer(call))
-        call.done.wait()
+        while not call.done.wait(CLOSED_CHECK_S):
+            if self._closed:
+                raise ConnectionAbortedError("the fabric has ended")
         if call.error is not None:
             raise call.error
         result: T = call.result
@@ -132,6 +141,10 @@ class FabricBoundary:
             self._wait()
         self._timer_due = False
         self._land()
+
+    def close(self) -> None:
+        """The heap will not run again: let go whoever waits for it."""
+        self._closed = True
 
     def service(self) -> None:
         """Do what server threads have asked for, without stopping (no controller is attached)."""

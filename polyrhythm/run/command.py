@@ -23,6 +23,7 @@ from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
 from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
 
+LIVE_SCENARIO = "cluster"
 DEFAULT_SCENARIOS = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
 # Columns that the table needs; a narrower terminal gets the same figures in blocks of lines.
 WIDE = 150
@@ -60,7 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=_whole(0), default=8080, help="of the live page (default 8080, or the next)"
     )
-    parser.add_argument("--live-scenario", metavar="SCENARIO", help="shown live (default: the first)")
+    parser.add_argument(
+        "--live-scenario",
+        metavar="SCENARIO",
+        help=f"shown live (default: {LIVE_SCENARIO}, or the one that is measured)",
+    )
     parser.add_argument("--rpc-delay-ms", type=float, default=0.0, help=argparse.SUPPRESS)
     parser.add_argument("--keep", metavar="DIR", help="keep the logs and intermediate files there")
 
@@ -71,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         chosen = [scenario_path(name) for name in args.scenario or DEFAULT_SCENARIOS]
         scenarios = [(path, load_scenario(path)) for path in chosen]
-        live_path = scenario_path(args.live_scenario) if args.live_scenario else chosen[0]
+        shown = args.live_scenario or (args.scenario[0] if args.scenario else LIVE_SCENARIO)
+        live_path = scenario_path(shown)
         load_scenario(live_path)
         _check_names(scenarios)
         _check_fail(args.fail, scenarios)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller as a process, on the host's clock, with real switches and agents on real sockets."""
 
+import os
 import signal
 import socket
 import sqlite3
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_S, eventually, job, join_message, spawn
+from control_rig import PATIENCE_S, eventually, job, join_message, silent_fabric, spawn
 
 from controller.wire import agent_pb2 as wire
 
@@ -152,6 +153,21 @@ def children_of(pid: int) -> list[int]:
     ]
 
 
+def test_a_worker_process_that_dies_is_replaced(fabric, start_controller, connect):
+    controller = start_controller(fabric.description())
+    eventually(lambda: controller.says("spine2 is in service"))
+    workers = [c for c in children_of(controller.process.pid) if b"spawn_main" in command_of(c)]
+    assert len(workers) == 1
+    os.kill(workers[0], signal.SIGKILL)
+    start_job(controller, connect, job("a", "h1", "h3"))
+    eventually(lambda: controller.says("2 paths verified"))
+    assert controller.says("a new one takes its place")
+
+
+def command_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 def test_a_busy_web_port_gives_way_to_the_next(fabric, start_controller):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         taken = busy.getsockname()[1]
@@ -178,3 +194,15 @@ def test_bad_input_ends_with_one_line_and_code_2(tmp_path, arguments, words):
     said = log.read_text().splitlines()
     assert len(said) == 1
     assert words in said[0]
+
+
+def test_where_a_target_tells_no_port_states_link_probes_do(topology, start_controller):
+    with silent_fabric(topology) as fabric:
+        controller = start_controller(fabric.description())
+        eventually(lambda: controller.says("spine2 is in service"))
+        assert controller.says("link probes watch its links")
+        fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(3, False))
+        eventually(lambda: controller.says("port 3 of leaf1, to spine1, is down"))
+        fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(3, True))
+        eventually(lambda: controller.says("port 3 of leaf1, to spine1, is up"))
+        assert not controller.says("leaf2, to")

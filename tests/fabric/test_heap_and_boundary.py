@@ -105,6 +105,23 @@ def test_a_lost_controller_counts_as_settled() -> None:
     assert boundary.deterministic
 
 
+def test_nobody_waits_for_a_fabric_that_has_ended() -> None:
+    boundary = FabricBoundary(Heap(), control_delay_ns=MS)
+    raised: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            boundary.call("leaf1", threading.get_ident)
+        except ConnectionAbortedError as error:
+            raised.append(error)
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    boundary.close()
+    asker.join(timeout=10)
+    assert len(raised) == 1
+
+
 def test_calls_run_on_the_heaps_thread_and_their_errors_come_back() -> None:
     heap = Heap()
     boundary = FabricBoundary(heap, control_delay_ns=MS)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading programs: what is refused, and with which words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bmv2_programs import ProgramBuilder, assign, call, const, extract, field, forwarder, op, std
+from bmv2_rig import Rig, ethernet
+
+from bmv2 import ProgramError, load_program
+
+OURS = Path(__file__).parents[2] / "p4" / "build" / "polyrhythm.v1model.json"
+
+
+def test_our_program_loads_and_is_compiled_once() -> None:
+    source = OURS.read_bytes()
+    program = load_program(source)
+    assert program is load_program(source.decode())
+    names = {table.name for table in program.tables()}
+    assert {"routing", "ecmp", "next_hop", "queue", "edge", "ecn", "switch_identity"} <= names
+    assert program.counters["egress_packets"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        ("[]", "not BMv2 JSON"),
+        ("{}", "'__meta__' is missing"),
+        ('{"__meta__": {"version": [3, 0]}}', r"version \[3, 0\] is not supported; supported: 2.x"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"__meta__": {"version": []}}', "at least 1 items"),
+        ('{"__meta__": {"version": [2, 0]}}', "no 'standard_metadata'"),
+    ],
+)
+def test_what_is_not_a_program_is_refused(source: bytes | str, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        load_program(source)
+
+
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [
+        ("header_stacks", "header stacks"),
+        ("header_unions", "header unions"),
+        ("parse_vsets", "parser value sets"),
+        ("meter_arrays", "meters"),
+        ("extern_instances", "extern instances"),
+    ],
+)
+def test_unsupported_objects_are_named_with_their_place(key: str, what: str) -> None:
+    b = forwarder()
+    b.document[key] = [{"name": "thing"}]
+    with pytest.raises(ProgramError, match=rf"program\.{key}\[thing\]: {what} are not supported"):
+        load_program(b.json())
+
+
+def test_an_unsupported_primitive_is_named_with_action_and_source() -> None:
+    b = forwarder()
+    step = call("clone_ingress_pkt_to_egress", const(1), const(1))
+    step["source_info"] = {"filename": "x.p4", "line": 42, "source_fragment": "clone(...)"}
+    b.add_action("mirror", [step])
+    with pytest.raises(ProgramError) as refusal:
+        load_program(b.json())
+    message = str(refusal.value)
+    assert "program.actions[mirror].primitives[0] (x.p4:42 `clone(...)`)" in message
+    assert "'clone_ingress_pkt_to_egress' in action 'mirror' is not supported" in message
+    assert "supported: _jump, _jump_if_zero, add_header, assign" in message
+
+
+def broken(change: str) -> ProgramBuilder:
+    b = forwarder()
+    port = std("egress_spec")
+    match change:
+        case "field":
+            b.add_action("a", [assign(port, field("eth", "colour"))])
+        case "header":
+            b.add_action("a", [assign(port, field("ipv9", "dst"))])
+        case "operator":
+            b.add_action("a", [assign(port, op("**", const(1), const(2)))])
+        case "kinds":
+            b.add_action("a", [assign(port, op("+", const(1), op("==", const(1), const(1))))])
+        case "truth":
+            b.add_action("a", [assign(port, op("==", const(1), const(1)))])
+        case "arity":
+            b.add_action("a", [call("assign", port)])
+        case "jump":
+            b.add_action("a", [call("_jump", const(9))])
+        case "param":
+            b.add_action("a", [assign(port, {"type": "runtime_data", "value": 2})], one=9)
+        case "digits":
+            b.add_action("a", [assign(port, {"type": "hexstr", "value": "0xfg"})])
+        case "counter":
+            b.add_action("a", [call("count", {"type": "counter_array", "value": "c"}, const(0))])
+        case "match":
+            b.add_table("ingress", "t", [("fuzzy", ("eth", "dst"))], [0])
+        case "two_lpm":
+            b.add_table("ingress", "t", [("lpm", ("eth", "dst")), ("lpm", ("eth", "src"))], [0])
+        case "profile":
+            b.add_table("ingress", "t", [], [0], type="indirect")
+        case "next":
+            b.add_table("ingress", "t", [], [0], next_tables={})
+        case "default":
+            b.add_table("ingress", "t", [], [0], default=(0, [7]))
+        case "cycle":
+            b.add_table("ingress", "t", [], [0], next_node="u")
+            b.add_table("ingress", "u", [], [0], next_node="t")
+            b.first["ingress"] = "t"
+        case "node":
+            b.add_table("ingress", "t", [], [0], next_node="nowhere")
+            b.first["ingress"] = "t"
+        case "state":
+            b.add_state("other", [], default="nowhere")
+        case "bytes":
+            b.add_header("odd", {"a": 7})
+        case "width":
+            b.add_header("odd", {"a": 0})
+        case "deep":
+            value = const(1)
+            for _ in range(300):
+                value = op("+", value, field("eth", "type"))
+            b.add_action("a", [assign(port, value)])
+            b.do("ingress", "deep", [assign(port, value)])
+            b.first["ingress"] = "deep"
+        case "varbit":
+            b.document["header_types"][-1]["fields"].append(["options", "*"])
+        case "algorithm":
+            b.document["calculations"].append({"name": "c", "id": 0, "algo": "sha1", "input": []})
+        case "payload":
+            part: dict[str, Any] = {"type": "payload", "value": None}
+            b.document["calculations"].append({"name": "c", "id": 0, "algo": "csum16", "input": [part]})
+    return b
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("field", "header 'eth' has no field 'colour'"),
+        ("header", "no header is called 'ipv9'"),
+        ("operator", r"operator '\*\*' is not supported; supported: \+"),
+        ("kinds", r"operator '\+' mixes integers and truth values"),
+        ("truth", "expected an integer, got a truth value"),
+        ("arity", "primitive 'assign' takes 2 arguments, got 1"),
+        ("jump", "must jump to one of the steps 0 to 1"),
+        ("param", "the action has 1 parameters"),
+        ("digits", "expected hexadecimal digits, got '0xfg'"),
+        ("counter", "no counter array is called 'c'"),
+        ("match", "match kind 'fuzzy' is not supported; supported: exact"),
+        ("two_lpm", "one LPM field only"),
+        ("profile", "tables of type 'indirect' are not supported; supported: simple"),
+        ("next", "no next node for action 'NoAction'"),
+        ("default", "action 'NoAction' takes 0 parameters, got 1"),
+        ("cycle", "'t' comes back to itself"),
+        ("node", "no table or conditional is called 'nowhere'"),
+        ("state", "state 'other' goes to an unknown state 'nowhere'"),
+        ("bytes", "a header must fill whole bytes, 'odd_t' has 7 bits"),
+        ("width", "a field has at least 1 bit, not 0"),
+        ("deep", "nested too deeply to be compiled"),
+        ("varbit", "fields of variable width are not supported"),
+        ("algorithm", "hash 'sha1' is not supported; supported: cksum16, crc16"),
+        ("payload", "hash input of type 'payload' is not supported"),
+    ],
+)
+def test_broken_programs_are_refused_where_they_break(change: str, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        load_program(broken(change).json())
+
+
+def test_missing_core_errors_get_numbers_after_the_programs_own() -> None:
+    b = forwarder()
+    b.document["errors"] = [["PacketTooShort", 4], ["Mine", 9]]
+    errors = load_program(b.json()).ir.errors
+    assert errors["PacketTooShort"] == 4
+    assert sorted(errors.values()) == [4, 9, 10, 11, 12, 13, 14, 15]
+
+
+def test_a_constant_table_has_its_entries_in_order_of_priority() -> None:
+    b = forwarder()
+    send = b.add_action("send", [assign(std("egress_spec"), {"type": "runtime_data", "value": 0})], port=9)
+    entries = [
+        {
+            "match_key": [{"match_type": "ternary", "key": key, "mask": "0xffff"}],
+            "action_entry": {"action_id": send, "action_data": [hex(port)]},
+            "priority": priority,
+        }
+        for key, port, priority in (("0x0800", 2, 1), ("0x86dd", 3, 2))
+    ]
+    b.add_table("ingress", "t", [("ternary", ("eth", "type"))], [0, send], entries=entries)
+    table = next(t for t in load_program(b.json()).tables() if t.name == "t")
+    assert [(e.priority, e.params) for e in table.const_entries or ()] == [(2, (2,)), (1, (3,))]
+
+
+def test_long_ladders_of_conditions_and_states_are_no_obstacle() -> None:
+    b = ProgramBuilder()
+    b.add_header("eth", {"dst": 48, "src": 48, "type": 16})
+    b.add_header("item", {"v": 8})
+    b.add_state("start", [extract("eth")], default="s0")
+    for i in range(150):
+        default = f"s{i + 1}" if i < 149 else None
+        b.add_state(f"s{i}", [extract("item")], [field("item", "v")], [("0x00", None, None)], default)
+        b.branch("ingress", f"n{i}", op("==", field("eth", "type"), const(i)), f"hit{i}", f"n{i + 1}")
+        b.do("ingress", f"hit{i}", [assign(std("egress_spec"), const(i))])
+    b.do("ingress", "n150", [])
+    b.first["ingress"] = "n0"
+    b.document["deparsers"][0]["order"] = ["eth"]
+    rig = Rig(b.json())
+    rig.switch.receive(1, ethernet(0, priority=3) + b"\x01" * 140 + b"\x00rest")
+    assert rig.sent == [(0, 3, ethernet(0, priority=3) + b"rest")]
+
+
+def test_the_source_needs_no_order_of_keys() -> None:
+    document = json.loads(forwarder().json())
+    shuffled = dict(reversed(document.items()))
+    assert len(list(load_program(json.dumps(shuffled)).tables())) == 1

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The core and its parts, without a socket."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from control_rig import RATE_BPS, job, on_loop
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.clock import Channels
+from controller.core import LEAD_NS, Core, Settings
+from controller.linkstate import INTERVAL_NS, MISSES, LinkState, build_link_probe, parse_link_probe
+from controller.members import JoinError, Members
+from controller.messages import (
+    AgentUp,
+    FlowAsked,
+    Iteration,
+    JobArrived,
+    JobLeft,
+    PacketSeen,
+    PlanApplied,
+    PortsSeen,
+    SendAssignment,
+    SendRefusal,
+    SendSchedule,
+    SwitchLost,
+    SwitchReady,
+    WorkerJoined,
+    WorkerLeft,
+)
+from controller.model.job import Phase, Profile
+from controller.planner import POLICIES, plan
+from controller.southbound.codec import CounterValue
+from controller.telemetry import Counters, IterationStats
+from topo.generate import leaf_spine
+
+TOPOLOGY = leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+
+
+def new_core(policy="polyrhythm", verify=False):
+    core = Core(Settings(TOPOLOGY, POLICIES[policy], 1, verify, 10_000))
+    for host in TOPOLOGY.host:
+        core.handle(AgentUp(host, "udp"))
+    core.take_effects()
+    return core
+
+
+def join(core, member):
+    for rank, host in enumerate(member.hosts):
+        core.handle(WorkerJoined(host, rank, member))
+
+
+def replan(core):
+    core.adopt(plan(core.plan_input()))
+    return core.take_effects()
+
+
+def test_jobs_of_one_moment_share_one_plan():
+    core = new_core()
+    a, b = job("a", "h1", "h3"), job("b", "h2", "h4")
+    core.now_ns = 5
+    join(core, a)
+    core.handle(WorkerJoined("h2", 0, b))
+    assert [n.job.name for n in core.take_notices() if isinstance(n, JobArrived)] == ["a"]
+    core.handle(WorkerJoined("h4", 1, b))
+    assert core.wants_plan
+    asked = core.plan_input()
+    assert [j.name for j in asked.jobs] == ["a", "b"]
+    assert asked.epoch_ns == 5 + LEAD_NS
+    assert not core.wants_plan
+
+
+def test_a_flow_is_answered_by_the_plan_at_once_or_as_soon_as_there_is_one():
+    core = new_core()
+    member = job("a", "h1", "h3")
+    core.handle(WorkerJoined("h1", 0, member))
+    core.handle(FlowAsked("h1", "a/h1>h3"))
+    assert core.take_effects() == ()
+    core.handle(WorkerJoined("h3", 1, member))
+    effects = replan(core)
+    (answer,) = [e for e in effects if isinstance(e, SendAssignment)]
+    assert (answer.host, answer.flow) == ("h1", "a/h1>h3")
+    assert {e.host for e in effects if isinstance(e, SendSchedule)} == {"h1", "h3"}
+    core.handle(FlowAsked("h1", "a/h1>h3"))
+    assert core.take_effects() == (answer,)
+    core.handle(FlowAsked("h1", "a/no>such"))
+    assert core.take_effects() == (SendAssignment("h1", "a/no>such", 0, 0),)
+
+
+def test_a_new_plan_tells_agents_only_what_has_changed():
+    core = new_core()
+    a = job("a", "h1", "h3")
+    join(core, a)
+    core.handle(FlowAsked("h1", "a/h1>h3"))
+    assert replan(core)
+    core.now_ns = 10_000_000
+    core.handle(WorkerJoined("h2", 0, job("b", "h2", "h4")))
+    core.wants_plan = True
+    assert replan(core) == ()
+
+
+def test_a_job_leaves_with_its_last_worker():
+    core = new_core()
+    join(core, job("a", "h1", "h3"))
+    replan(core)
+    core.handle(WorkerLeft("h1", 0, "a"))
+    assert not core.wants_plan
+    core.handle(WorkerLeft("h3", 1, "a"))
+    assert core.wants_plan
+    assert any(isinstance(n, JobLeft) for n in core.take_notices())
+    replan(core)
+    assert core.plan.flows == {}
+    core.handle(WorkerLeft("h3", 1, "a"))
+    assert not core.wants_plan
+
+
+def test_a_broken_link_asks_for_tables_and_a_plan():
+    core = new_core()
+    for name in TOPOLOGY.switch:
+        core.handle(SwitchReady(name, dict.fromkeys(TOPOLOGY.ports[name], True)))
+    assert not core.wants_tables
+    join(core, job("a", "h1", "h3"))
+    replan(core)
+    before = core.plan.flows["a/h1>h3"].path[2]
+    port = next(p for p, peer in TOPOLOGY.ports["leaf1"].items() if peer.node == before)
+    core.handle(PortsSeen("leaf1", {port: False}))
+    assert core.wants_tables
+    assert core.take_condition().down_links == {("leaf1", before)}
+    assert core.wants_plan
+    replan(core)
+    assert core.plan.flows["a/h1>h3"].path[2] != before
+    core.handle(PortsSeen("leaf1", {port: True}))
+    core.handle(SwitchLost("spine1", "gone"))
+    assert core.take_condition().down_switches == {"spine1"}
+
+
+def test_paths_not_probed_count_as_unverified():
+    core = new_core(verify=False)
+    join(core, job("a", "h1", "h3"))
+    replan(core)
+    (applied,) = [n for n in core.take_notices() if isinstance(n, PlanApplied)]
+    assert applied.verified == ()
+    assert applied.unverified == ("a/h1>h3", "a/h3>h1")
+
+
+def test_a_plan_is_announced_when_its_probes_are_over():
+    core = new_core(verify=True)
+    join(core, job("a", "h1", "h3"))
+    replan(core)
+    assert not any(isinstance(n, PlanApplied) for n in core.take_notices())
+    for _ in range(3):
+        core.now_ns = core.next_timer_ns
+        core.run_timers()
+    (applied,) = [n for n in core.take_notices() if isinstance(n, PlanApplied)]
+    assert len(applied.unverified) == 2
+    assert core.next_timer_ns is None
+
+
+def test_a_garbled_probe_is_a_packet_like_any_other():
+    core = new_core()
+    core.handle(PacketSeen("leaf1", 3, 1, 0, b"\0" * 80))
+    (notice,) = core.take_notices()
+    assert (notice.switch, notice.ingress_port) == ("leaf1", 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hosts": ("h1", "mars")},
+        {"profile": Profile(0, ())},
+        {"profile": Profile(100, (Phase(0, 200, 1),))},
+        {"profile": Profile(100, (Phase(50, 60, 1), Phase(0, 10, 1)))},
+        {"profile": Profile(100, (Phase(0, 10, 0),))},
+        {"flows": job("a", "h1", "h3").flows * 2},
+    ],
+)
+def test_a_job_that_makes_no_sense_is_refused(change):
+    core = new_core()
+    core.handle(WorkerJoined("h1", 0, replace(job("a", "h1", "h3"), **change)))
+    (refusal,) = core.take_effects()
+    assert isinstance(refusal, SendRefusal)
+    assert "job a" in refusal.what
+    assert core.members.jobs == ()
+
+
+def test_workers_must_agree_on_their_job_and_flows_belong_to_one():
+    members = Members(TOPOLOGY)
+    a = job("a", "h1", "h3")
+    members.join("h1", 0, a)
+    with pytest.raises(JoinError, match="otherwise"):
+        members.join("h3", 1, replace(a, gpus=99))
+    with pytest.raises(JoinError, match="does not live"):
+        members.join("h2", 7, a)
+    thief = replace(job("b", "h1", "h3"), flows=tuple(replace(f, job="b") for f in a.flows))
+    with pytest.raises(JoinError, match="another job"):
+        members.join("h1", 0, thief)
+    assert members.join("h3", 1, a)
+    assert not members.join("h3", 1, a)
+
+
+# Link probes.
+
+
+@given(st.integers(1, 2**32 - 1), st.integers(1, 511), st.integers(0, 2**32 - 1))
+def test_a_link_probe_survives_the_wire(device, port, sequence):
+    frame = build_link_probe(device, port, sequence, "02:01:00:00:00:01")
+    assert len(frame) == 60
+    assert parse_link_probe(frame) == (device, port, sequence)
+
+
+@given(st.binary(max_size=80))
+def test_other_frames_are_no_link_probes(frame):
+    assert parse_link_probe(frame) is None
+
+
+def test_three_missed_probes_take_a_link_down_and_one_brings_it_back():
+    links = LinkState(TOPOLOGY)
+    for name in TOPOLOGY.switch:
+        links.switch_ready(0, name, None)
+    broken = ("leaf1", 3)
+    now, downs = 0, []
+    for _ in range(MISSES + 2):
+        now = links.next_timer_ns
+        frames, moves = links.due(now)
+        downs += [(now, move) for move in moves]
+        assert len(frames) == 2 * len(TOPOLOGY.links)
+        for frame in frames:
+            if (frame.switch, frame.egress_port) != broken:
+                assert links.probe_seen("anyone", frame.payload) == ()
+    ((when, down),) = downs
+    assert (down.switch, down.port, down.up) == (*broken, False)
+    assert when == MISSES * INTERVAL_NS
+    assert links.condition.down_links == {("leaf1", "spine1")}
+    frames, _ = links.due(links.next_timer_ns)
+    (back,) = links.probe_seen(
+        "spine1", next(f for f in frames if (f.switch, f.egress_port) == broken).payload
+    )
+    assert back.up
+    assert links.condition.down_links == frozenset()
+
+
+def test_link_probes_go_only_where_a_target_is_silent():
+    links = LinkState(TOPOLOGY)
+    for name in TOPOLOGY.switch:
+        links.switch_ready(0, name, None if name == "spine2" else {})
+    frames, _ = links.due(0)
+    assert {(f.switch, f.egress_port) for f in frames} == {
+        ("leaf1", 4), ("leaf2", 4), ("spine2", 1), ("spine2", 2)
+    }  # fmt: skip
+    links.switch_ready(0, "spine2", {})
+    assert links.next_timer_ns is None
+
+
+# Figures.
+
+
+def report(index, rank, ms):
+    return Iteration("h1", "a", rank, index, 0, round(ms * 1e6), 0, 0, 0, 0, 0)
+
+
+def test_an_iteration_takes_as_long_as_its_slowest_worker():
+    stats = IterationStats(2)
+    assert stats.mean_ms is None
+    for index, (first, second) in enumerate([(10, 12), (14, 11)]):
+        stats.add(report(index, 0, first))
+        stats.add(report(index, 0, 99))
+        assert stats.count == index
+        stats.add(report(index, 1, second))
+    assert stats.recent_ms == (12, 14)
+    assert stats.mean_ms == 13
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=300))
+def test_the_p99_is_by_nearest_rank(times):
+    stats = IterationStats(1)
+    for index, ms in enumerate(times):
+        stats.add(report(index, 0, ms))
+    assert sum(t <= stats.p99_ms for t in times) >= 0.99 * len(times)
+    assert sum(t < stats.p99_ms for t in times) < 0.99 * len(times)
+    assert stats.recent_ms == tuple(times[-120:])
+
+
+def test_loads_come_from_differences_of_totals():
+    counters = Counters(TOPOLOGY)
+    up = {(s, p): True for s, ports in TOPOLOGY.ports.items() for p in ports}
+
+    def poll(now_ns, total_bytes, marks):
+        values = [
+            CounterValue("egress_packets", 3, 6, 10, total_bytes),
+            CounterValue("ecn_marks", 3, 6, marks, 0),
+        ]
+        counters.read(now_ns, {"leaf1": values})
+        return next(k for k in counters.links(up) if (k.src, k.dst) == ("leaf1", "spine1"))
+
+    assert poll(0, 1000, 5).load == 0
+    half = RATE_BPS // 8 // 20
+    busy = poll(100_000_000, 1000 + half, 9)
+    assert busy.load == pytest.approx(0.5)
+    assert busy.marks == 4
+    # A pushed pipeline starts from zero: no load can be told from that.
+    assert poll(200_000_000, 10, 0).load == pytest.approx(0.5)
+    assert counters.queues[0].bytes == 10
+
+
+# Channels.
+
+
+def test_what_is_announced_is_waited_for_and_a_lost_session_is_not():
+    async def scenario():
+        channels = Channels()
+        waiting = asyncio.create_task(channels.wait({"agent:h1": 2, "packet_in:s": 1}, 10))
+        channels.arrived("agent:h1", 2)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        channels.lost("packet_in:s")
+        assert await waiting == ()
+        # After the session is back the count goes on from what was announced.
+        channels.opened("packet_in:s")
+        assert await channels.wait({"packet_in:s": 2}, 0.01) == ("packet_in:s",)
+        channels.arrived("packet_in:s")
+        assert await channels.wait({"packet_in:s": 3}, 10) == ()
+
+    on_loop(scenario())

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fabric's description, the topology's JSON form, and the history file."""
+
+import copy
+import json
+
+import pytest
+from control_rig import job
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.config import ConfigError, load_fabric
+from controller.planner import POLICIES, PlanInput, plan
+from controller.store.history import History, HistoryError
+from topo.generate import leaf_spine
+from topo.jsonio import TopologyFormatError, topology_from_json, topology_to_json
+
+TOPOLOGY = leaf_spine(2, 1, 2, host_bps=10, fabric_bps=20)
+GOOD = {
+    "name": "x",
+    "clock": "embedded",
+    "control_delay_ns": 1,
+    "topology": topology_to_json(TOPOLOGY),
+    "switches": {s.name: {"address": "127.0.0.1:9559", "device_id": s.device_id} for s in TOPOLOGY.switches},
+    "ecn": {"kmin": 5, "kmax": 50, "pmax": 0.1},
+}
+
+
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(1, 4))
+def test_a_topology_survives_json(leaves, spines, hosts):
+    topology = leaf_spine(leaves, spines, hosts, host_bps=7, fabric_bps=9)
+    assert topology_from_json(json.loads(json.dumps(topology_to_json(topology)))) == topology
+
+
+def test_a_good_description_has_its_defaults(tmp_path):
+    file = tmp_path / "f.json"
+    file.write_text(json.dumps(GOOD))
+    fabric = load_fabric(file)
+    assert fabric.topology == TOPOLOGY
+    assert fabric.targets["leaf2"].device_id == 2
+    assert (fabric.verify, fabric.poll_ns) == (True, 100_000_000)
+
+
+def spoil(path, value):
+    data = copy.deepcopy(GOOD)
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("colour",), 1, "colour: unknown key; legal: clock"),
+        (("clock",), "sundial", "embedded, host"),
+        (("control_delay_ns",), -1, "control_delay_ns"),
+        (("poll_ms",), 0, "poll_ms"),
+        (("verify",), "yes", "true or false"),
+        (("switches",), {}, "leaf1"),
+        (("switches", "leaf1", "address"), "nowhere", "host:port"),
+        (("switches", "leaf1", "device_id"), 9, "not the topology's 1"),
+        (("ecn", "kmax"), 5, "kmin < kmax"),
+        (("ecn", "pmax"), "high", "from 0 to 1"),
+        (("topology", "hosts", 0, "leaf"), "mars", "topology.hosts[0].leaf: no switch is named 'mars'"),
+        (("topology", "hosts", 0, "ip"), "300.1.1.1", "topology.hosts[0].ip"),
+        (("topology", "hosts", 0, "leaf_port"), 2, "port 2 of leaf1 is wired twice"),
+        (("topology", "hosts", 0, "name"), "leaf1", "several nodes are named leaf1"),
+        (("topology", "switches", 0, "tier"), "attic", "leaf, spine, core"),
+        (("topology", "links", 0, "rate_bps"), 0, "topology.links[0].rate_bps"),
+        (("topology", "links"), 3, "topology.links: a list"),
+        (("topology", "prefixes"), {"leaf1": "10.0.0.0/99"}, "topology.prefixes.leaf1"),
+    ],
+)
+def test_a_bad_description_names_file_and_place(tmp_path, path, value, words):
+    file = tmp_path / "f.json"
+    file.write_text(json.dumps(spoil(path, value)))
+    with pytest.raises(ConfigError) as caught:
+        load_fabric(file)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_keys_are_named():
+    with pytest.raises(TopologyFormatError, match="links, prefixes"):
+        topology_from_json({"name": "x", "hosts": [], "switches": []})
+
+
+def test_the_history_outlives_its_process(tmp_path):
+    file = tmp_path / "state.sqlite"
+    made = plan(PlanInput(TOPOLOGY, (job("a", "h1", "h3"),), POLICIES["polyrhythm"], 0))
+    for run in (1, 2):
+        history = History(file)
+        history.record_job(run, "a", "arrived")
+        history.record_plan(run, made)
+        history.close()
+    history = History(file)
+    assert [(r.run, r.time_ns, r.job, r.event) for r in history.jobs()] == [
+        (1, 1, "a", "arrived"),
+        (2, 2, "a", "arrived"),
+    ]
+    first = history.plans()[0]
+    assert (first.version, first.policy) == (made.version, "polyrhythm")
+    assert first.body["flows"]["a/h1>h3"]["source_port"] == made.flows["a/h1>h3"].source_port
+    history.close()
+
+
+def test_a_file_that_is_no_history_is_refused(tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("not a database, but long enough to be taken for one\n" * 20)
+    with pytest.raises(HistoryError, match=r"notes\.txt"):
+        History(file)

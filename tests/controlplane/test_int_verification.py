@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""INT probes: on the wire, against the real pipeline's stack layout, and their bookkeeping."""
+
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.verify import TIMEOUT_NS, TRIES, Tuple5, Verifier, build_probe, parse_probe
+from topo.generate import leaf_spine
+
+TOPOLOGY = leaf_spine(2, 2, 2, host_bps=1, fabric_bps=1)
+PATH = ("h1", "leaf1", "spine1", "leaf2", "h3")
+FLOW = Tuple5("10.0.1.1", "10.0.2.1", 50000)
+
+
+def push(frame, node):
+    """What a switch does to a probe: 32 bytes right behind the MD header, and the shim's length."""
+    at = 14 + 20 + 8 + 4 + 12
+    hop = struct.pack("!IHHIIQQ", node, 1, 2, 30, (7 << 24) | 4, 0, 0)
+    shim = bytearray(frame[42:46])
+    shim[1] += 8
+    return frame[:42] + bytes(shim) + frame[46:at] + hop + frame[at:]
+
+
+def travel(frame, *names):
+    for name in names:
+        frame = push(frame, TOPOLOGY.switch[name].device_id)
+    return frame
+
+
+@given(
+    st.integers(0xC000, 0xFFFF), st.integers(0, 2**32 - 1), st.lists(st.integers(1, 2**32 - 1), max_size=8)
+)
+def test_a_probe_comes_back_with_its_hops_in_order(port, token, nodes):
+    flow = Tuple5("10.1.2.3", "10.4.5.6", port)
+    frame = build_probe(flow, "02:00:00:00:00:01", "02:00:00:00:00:02", token)
+    for node in nodes:
+        frame = push(frame, node)
+    probe = parse_probe(frame)
+    assert probe.flow == flow
+    assert probe.token == token
+    assert [hop.node_id for hop in probe.hops] == nodes
+    assert all((hop.queue_id, hop.occupancy) == (7, 4) for hop in probe.hops)
+
+
+@given(st.binary(max_size=120))
+def test_any_other_frame_is_none(data):
+    assert parse_probe(data) is None
+
+
+def test_a_probe_is_a_legal_packet_of_the_flow():
+    frame = build_probe(FLOW, "02:00:00:00:00:01", "02:00:00:00:00:02", 1)
+    header = struct.unpack("!10H", frame[14:34])
+    total = sum(header)
+    assert (total & 0xFFFF) + (total >> 16) == 0xFFFF
+    assert header[1] == len(frame) - 14
+    assert frame[15] >> 2 == 52
+    assert struct.unpack("!HH", frame[34:38]) == (50000, 4791)
+    assert struct.unpack("!H", frame[38:40])[0] == len(frame) - 34
+
+
+def test_the_planned_way_is_verified_and_another_is_reported():
+    verifier = Verifier(TOPOLOGY)
+    (right,) = verifier.begin(0, [("f", PATH, 50000)])
+    assert (right.switch, right.submit_to_ingress) == ("leaf1", True)
+    (outcome,) = verifier.received(travel(right.payload, "leaf1", "spine1", "leaf2"))
+    assert outcome.verified
+    (wrong,) = verifier.begin(0, [("f", PATH, 50000)])
+    (outcome,) = verifier.received(travel(wrong.payload, "leaf1", "spine2", "leaf2"))
+    assert not outcome.verified
+    assert outcome.seen == ("h1", "leaf1", "spine2", "leaf2", "h3")
+    assert verifier.pending == frozenset()
+
+
+def test_flows_of_one_five_tuple_share_a_probe():
+    verifier = Verifier(TOPOLOGY)
+    frames = verifier.begin(0, [("f", PATH, 50000), ("g", PATH, 50000), ("h", PATH, 50001)])
+    assert len(frames) == 2
+    outcomes = verifier.received(travel(frames[0].payload, "leaf1", "spine1", "leaf2"))
+    assert {o.flow for o in outcomes} == {"f", "g"}
+    assert verifier.pending == {"h"}
+
+
+def test_a_lost_probe_is_sent_again_and_then_given_up():
+    verifier = Verifier(TOPOLOGY)
+    verifier.begin(0, [("f", PATH, 50000)])
+    now = 0
+    for _ in range(TRIES - 1):
+        now = verifier.next_timer_ns
+        frames, outcomes = verifier.expire(now)
+        assert len(frames) == 1
+        assert outcomes == ()
+    assert verifier.expire(now + TIMEOUT_NS - 1) == ((), ())
+    frames, (outcome,) = verifier.expire(now + TIMEOUT_NS)
+    assert frames == ()
+    assert not outcome.verified
+    assert outcome.seen == ()
+    assert verifier.next_timer_ns is None
+
+
+def test_a_stale_probe_settles_nothing():
+    verifier = Verifier(TOPOLOGY)
+    (old,) = verifier.begin(0, [("f", PATH, 50000)])
+    verifier.begin(10, [("f", PATH, 50000)])
+    assert verifier.received(travel(old.payload, "leaf1", "spine1", "leaf2")) == ()
+    assert verifier.pending == {"f"}

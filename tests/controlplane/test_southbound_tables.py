@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Desired state, differences and encoding."""
+
+from itertools import pairwise
+
+import pytest
+from finsy.proto import p4r
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.model.traffic import TRAFFIC_CLASSES
+from controller.routing.forwarding import forwarding
+from controller.southbound.artefacts import ArtefactError, load_artefacts
+from controller.southbound.codec import Codec, PipelineError, canonical
+from controller.southbound.desired import ALWAYS_MARK, MAX_DEPTH, EcnProfile, Entry, desired_entries
+from controller.southbound.diff import Operation, difference
+from topo.generate import leaf_spine
+
+CODEC = Codec(load_artefacts())
+ECN = EcnProfile(5, 50, 0.1)
+
+
+def wanted(down=frozenset(), name="leaf1"):
+    topology = leaf_spine(3, 3, 2, host_bps=1, fabric_bps=1)
+    table = forwarding(topology, down, frozenset())
+    return desired_entries(topology.switch[name], table[name], TRAFFIC_CLASSES, ECN)
+
+
+@given(st.integers(0, 1000), st.integers(1, 1000), st.floats(0, 1))
+def test_the_ecn_ramp_is_a_rising_staircase_without_gaps(kmin, width, pmax):
+    ramp = EcnProfile(kmin, kmin + width, pmax).ramp()
+    assert ramp[0][0] == kmin + 1 or width == 1
+    assert ramp[-1] == (kmin + width, MAX_DEPTH, ALWAYS_MARK)
+    for (_, high, before), (low, _, after) in pairwise(ramp):
+        assert low == high + 1
+        assert before <= after
+    assert all(low <= high for low, high, _ in ramp)
+    # The mean of a step stays within a step of the line it stands for.
+    for low, high, probability in ramp[:-1]:
+        assert (low - kmin - 1) / width * pmax * ALWAYS_MARK - 1 <= probability
+        assert probability <= (high - kmin + 1) / width * pmax * ALWAYS_MARK + 1
+
+
+@pytest.mark.parametrize("profile", [(5, 5, 0.1), (-1, 5, 0.1), (1, 5, 1.5), (1, MAX_DEPTH + 1, 0.1)])
+def test_an_impossible_ecn_profile_is_refused(profile):
+    with pytest.raises(ValueError, match="kmin"):
+        EcnProfile(*profile)
+
+
+def test_every_queue_but_the_top_one_is_marked():
+    marked = {dict(e.match)["qid"] for e in wanted() if e.table == "ecn"}
+    assert marked == set(range(7))
+
+
+def test_the_desired_state_names_each_key_once_and_refers_to_nothing_missing():
+    entries = wanted()
+    assert len({e.key for e in entries}) == len(entries)
+    assert dangling(entries) == set()
+    assert sum(e.table == "ecmp" for e in entries) % 256 == 0
+
+
+def dangling(entries):
+    """References to next hops and groups that are not there."""
+    hops = {dict(e.match)["next_hop_id"] for e in entries if e.table == "next_hop"}
+    groups = {dict(e.match)["group_id"] for e in entries if e.table == "ecmp"}
+    missing = set()
+    for e in entries:
+        if e.action == "set_next_hop" and e.params[0] not in hops:
+            missing.add(("next_hop", e.params[0]))
+        if e.action.startswith("set_ecmp_group") and e.params[0] not in groups:
+            missing.add(("group", e.params[0]))
+    return missing
+
+
+def play(held, stages):
+    """Apply stage after stage; checks that each update is legal and nothing ever dangles."""
+    state = {e.key: e for e in held}
+    for stage in stages:
+        for change in stage:
+            key = change.entry.key
+            if change.operation == Operation.INSERT:
+                assert key not in state
+                state[key] = change.entry
+            elif change.operation == Operation.MODIFY:
+                assert key in state or change.entry.is_default
+                state[key] = change.entry
+            else:
+                del state[key]
+        yield state
+
+
+LINKS = [(f"leaf{i}", f"spine{k}") for i in (1, 2, 3) for k in (1, 2, 3)]
+DOWN = st.frozensets(st.sampled_from(LINKS), max_size=4)
+
+
+@given(DOWN, DOWN, st.sampled_from(["leaf1", "spine2"]))
+def test_a_difference_leads_there_and_never_dangles(before, after, name):
+    held, target = wanted(before, name), wanted(after, name)
+    state = {e.key: e for e in held}
+    for state in play(held, difference(held, target)):
+        assert dangling(state.values()) == set()
+    assert set(state.values()) == set(target)
+
+
+@given(
+    st.frozensets(st.sampled_from(wanted()), max_size=60),
+    st.frozensets(st.sampled_from(wanted()), max_size=60),
+)
+def test_a_difference_is_the_smallest(held, target):
+    stages = difference(held, target)
+    keys = [c.entry.key for stage in stages for c in stage]
+    assert len(keys) == len(set(keys))
+    moved = {e.key for e in held ^ target if not (e.is_default and e in held)}
+    assert set(keys) == moved
+
+
+def test_nothing_to_do_is_no_stage():
+    assert difference(wanted(), wanted()) == ()
+
+
+@given(st.sampled_from(wanted() + wanted(name="spine1")))
+def test_an_entry_survives_the_wire(entry):
+    assert CODEC.decode(p4r.TableEntry.FromString(CODEC.encode(entry).SerializeToString())) == entry
+
+
+@given(st.integers(0, 2**64))
+def test_canonical_bytes_are_the_shortest(value):
+    data = canonical(value)
+    assert int.from_bytes(data, "big") == value
+    assert len(data) == 1 or data[0] != 0
+
+
+def test_writes_come_in_chunks_that_keep_the_stages():
+    stages = difference((), wanted())
+    requests = CODEC.write_requests(7, stages, chunk=100)
+    assert len(requests) == len(stages)
+    for stage, chunks in zip(stages, requests, strict=True):
+        messages = [p4r.WriteRequest.FromString(data) for data in chunks]
+        assert all(len(m.updates) <= 100 and m.device_id == 7 for m in messages)
+        assert sum(len(m.updates) for m in messages) == len(stage)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry("no_table", (("x", 1),), "drop"),
+        Entry("queue", (("dscp", 1),), "no_action"),
+        Entry("queue", (("dscp", 1),), "set_queue", (1, 2)),
+        Entry("queue", (("depth", 1),), "set_queue", (1,)),
+        Entry("queue", (("dscp", (1, 2)),), "set_queue", (1,)),
+    ],
+)
+def test_what_the_program_lacks_is_named(entry):
+    with pytest.raises(PipelineError):
+        CODEC.encode(entry)
+
+
+def test_missing_artefacts_are_said(tmp_path):
+    with pytest.raises(ArtefactError, match="make p4"):
+        load_artefacts(tmp_path)

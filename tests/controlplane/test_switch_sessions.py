@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions with real switch servers: pipeline, tables, reconnects, refusals, packets, port states."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+
+from control_rig import PATIENCE_S, HostFabric, on_loop
+
+from bmv2.server import serve
+from controller.southbound import worker
+from controller.southbound.artefacts import artefacts_dir
+from controller.southbound.codec import Codec
+from controller.southbound.desired import EcnProfile, Entry
+from controller.southbound.diff import Change, Operation
+from controller.southbound.fleet import Fleet, Target
+from controller.southbound.worker import Condition
+
+
+class Here:
+    """Runs the worker's functions in this process."""
+
+    def __init__(self, topology):
+        worker.prepare(topology, EcnProfile(5, 50, 0.1), artefacts_dir())
+
+    async def run(self, function, *args, **kwargs):
+        return function(*args, **kwargs)
+
+
+class Witness:
+    """Remembers what the fleet reports."""
+
+    def __init__(self):
+        self.ready, self.lost, self.packets, self.ports = [], [], [], []
+
+    def switch_ready(self, name, ports):
+        self.ready.append((name, ports))
+
+    def switch_lost(self, name, why):
+        self.lost.append(name)
+
+    def packet_in(self, name, packet):
+        self.packets.append((name, packet))
+
+    def port_states(self, name, states):
+        self.ports.append((name, dict(states)))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def running(fabric: HostFabric, artefacts):
+    """A fleet with all its switches in service."""
+    targets = {
+        name: Target(server.address, fabric.topology.switch[name].device_id)
+        for name, server in fabric.servers.items()
+    }
+    witness = Witness()
+    fleet = Fleet(fabric.topology, targets, artefacts, Here(fabric.topology), witness)
+    fleet.start()
+    try:
+        await until(lambda: len(witness.ready) == len(targets))
+        yield fleet, witness
+    finally:
+        await fleet.stop()
+
+
+def in_service(fabric, artefacts, scenario):
+    async def body():
+        async with running(fabric, artefacts) as (fleet, witness):
+            await scenario(fleet, witness)
+
+    on_loop(body())
+
+
+async def held(fleet, name):
+    """What a switch says it holds."""
+    read = await fleet.clients[name].read_entries()
+    writes = worker.reconcile(name, read, fleet._wanted)
+    return len(read), writes.updates
+
+
+def test_every_switch_gets_its_pipeline_and_tables(fabric, artefacts):
+    async def scenario(fleet, witness):
+        for name in fabric.switches:
+            count, missing = await held(fleet, name)
+            assert missing == 0
+            assert count == fleet.entries(name) + 1  # the identity is a default action
+        assert all(set(ports) == set(fabric.topology.ports[name]) for name, ports in witness.ready)
+
+    in_service(fabric, artefacts, scenario)
+
+
+def test_a_second_controller_run_pushes_nothing_again(fabric, artefacts):
+    async def scenario(fleet, witness):
+        pass
+
+    in_service(fabric, artefacts, scenario)
+    pushed = []
+    for switch in fabric.switches.values():
+        switch.load = lambda program, name=switch.name: pushed.append(name)
+
+    async def again(fleet, witness):
+        assert [(await held(fleet, name))[1] for name in fabric.switches] == [0] * len(fabric.switches)
+
+    in_service(fabric, artefacts, again)
+    assert pushed == []
+
+
+def test_a_lost_session_is_reported_and_tables_are_put_right_on_return(fabric, artefacts):
+    async def scenario(fleet, witness):
+        codec = Codec(artefacts)
+        spine = fabric.topology.switch["spine1"]
+        spoiled = [
+            Change(Operation.DELETE, Entry("queue", (("dscp", 30),), "set_queue", (6,))),
+            Change(Operation.MODIFY, Entry("queue", (("dscp", 26),), "set_queue", (0,))),
+            Change(Operation.INSERT, Entry("queue", (("dscp", 63),), "set_queue", (3,))),
+        ]
+        assert await fleet.clients["spine1"].write(codec.write_requests(spine.device_id, [spoiled])) == ()
+        assert (await held(fleet, "spine1"))[1] == 3
+        await asyncio.to_thread(fabric.servers["spine1"].stop)
+        await until(lambda: witness.lost == ["spine1"])
+        # What is wanted changes while the switch is away.
+        assert await fleet.want(Condition(down_switches=frozenset({"spine1"}))) == ()
+        assert await fleet.want(Condition()) == ()
+        address = fabric.servers["spine1"].address
+        fabric.servers["spine1"] = await asyncio.to_thread(
+            partial(serve, fabric.switches["spine1"], fabric.loop, device_id=spine.device_id, address=address)
+        )
+        await until(lambda: len(witness.ready) == len(fabric.switches) + 1)
+        assert (await held(fleet, "spine1"))[1] == 0
+        assert await fleet.packet_out("spine1", b"\0" * 60, 1, False)
+
+    in_service(fabric, artefacts, scenario)
+
+
+def test_a_new_condition_writes_only_what_it_changes(fabric, artefacts):
+    async def scenario(fleet, witness):
+        before = {name: fleet.entries(name) for name in fabric.switches}
+        assert await fleet.want(Condition(frozenset({("leaf1", "spine1")}))) == ()
+        assert fleet.entries("leaf1") < before["leaf1"]
+        assert [(await held(fleet, name))[1] for name in fabric.switches] == [0] * len(fabric.switches)
+        assert await fleet.want(Condition()) == ()
+        assert {name: fleet.entries(name) for name in fabric.switches} == before
+
+    in_service(fabric, artefacts, scenario)
+
+
+def test_each_refused_entry_is_named(fabric, artefacts):
+    async def scenario(fleet, witness):
+        codec = Codec(artefacts)
+        device = fabric.topology.switch["leaf1"].device_id
+        changes = [
+            Change(Operation.INSERT, Entry("queue", (("dscp", 30),), "set_queue", (1,))),
+            Change(Operation.INSERT, Entry("queue", (("dscp", 62),), "set_queue", (1,))),
+            Change(Operation.DELETE, Entry("queue", (("dscp", 61),), "set_queue", (1,))),
+        ]
+        errors = await fleet.clients["leaf1"].write(codec.write_requests(device, [changes]))
+        assert [e.what for e in errors] == [
+            "insert queue[dscp=30] -> set_queue(1)",
+            "delete queue[dscp=61] -> set_queue(1)",
+        ]
+        assert errors[0].why.startswith("ALREADY_EXISTS")
+        assert errors[1].why.startswith("NOT_FOUND")
+
+    in_service(fabric, artefacts, scenario)
+
+
+def test_packets_go_out_and_come_in(fabric, artefacts):
+    async def scenario(fleet, witness):
+        probe = bytes(12) + b"\x88\xb5" + b"hello" * 10
+        port = next(p for p, peer in fabric.topology.ports["leaf1"].items() if peer.node == "spine1")
+        assert await fleet.packet_out("leaf1", probe, port, False)
+        await until(lambda: witness.packets)
+        ((name, packet),) = witness.packets
+        assert (name, packet.reason, packet.ingress_port) == ("spine1", 2, 1)
+        assert packet.payload[: len(probe)] == probe
+        assert await fleet.packet_out("leaf1", b"x" * 60, 1, False)
+        node, frame = await asyncio.to_thread(fabric.to_hosts.get, timeout=PATIENCE_S)
+        assert (node, frame) == ("h1", b"x" * 60)
+        values = (await fleet.read_counters())["leaf1"]
+        assert sum(v.packets for v in values if v.counter == "egress_packets") == 2
+
+    in_service(fabric, artefacts, scenario)
+
+
+def test_port_states_come_from_gnmi(fabric, artefacts):
+    async def scenario(fleet, witness):
+        await asyncio.to_thread(fabric.on_data_plane, lambda: fabric.switches["leaf2"].set_port_up(3, False))
+        await until(lambda: witness.ports)
+        assert witness.ports == [("leaf2", {3: False})]
+
+    in_service(fabric, artefacts, scenario)
