@@ -46,6 +46,7 @@ from controller.messages import (
 )
 from controller.model.plan import JobPlan, Plan, Policy
 from controller.model.traffic import TRAFFIC_CLASSES
+from controller.pace import Pace
 from controller.planner import PlanInput
 from controller.southbound.worker import Condition
 from controller.telemetry import Counters, IterationStats
@@ -84,6 +85,7 @@ class Core:
         self.links = LinkState(settings.topology)
         self.counters = Counters(settings.topology)
         self.stats: dict[str, IterationStats] = {}
+        self._paces: dict[str, Pace] = {}
         self.plan: Plan | None = None
         self.unverified: set[str] = set()
         self.verified: set[str] = set()
@@ -252,6 +254,7 @@ class Core:
         for key in [k for k in self._scheduled if k[1] == job.name]:
             del self._scheduled[key]
         self.stats.pop(job.name, None)
+        self._paces.pop(job.name, None)
         self._notices.append(JobLeft(self.now_ns, job))
         self.wants_plan = True
         log.info("job %s has left", job.name)
@@ -293,7 +296,21 @@ class Core:
         if stats is None:
             return
         stats.add(item)
+        self._check_pace(item)
         self._notices.append(IterationDone(self.now_ns, item))
+
+    def _check_pace(self, item: Iteration) -> None:
+        """Plan again when a job that is held to a period turns out to have another one."""
+        job = self.members.get(item.job)
+        planned = self.plan.jobs.get(item.job) if self.plan is not None else None
+        if job is None or planned is None or planned.period_ns is None:
+            return
+        told_ns = job.profile.period_ns
+        period_ns = self._paces.setdefault(item.job, Pace()).add(item, told_ns, planned.period_ns)
+        if period_ns is not None:
+            self.members.correct_period(item.job, period_ns)
+            self.wants_plan = True
+            log.info("job %s takes %.1f ms, not %.1f", item.job, period_ns / 1e6, told_ns / 1e6)
 
     # Paths.
 

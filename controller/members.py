@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller.model.job import Job
 from topo.graph import Topology
@@ -16,6 +16,7 @@ class JoinError(ValueError):
 
 @dataclass(slots=True)
 class _Member:
+    announced: Job
     job: Job
     ranks: set[int] = field(default_factory=set)
     arrived: bool = False
@@ -54,14 +55,22 @@ class Members:
         member = self._members.get(job.name)
         if member is None:
             self._check(job)
-            member = self._members[job.name] = _Member(job)
-        elif member.job != job:
+            member = self._members[job.name] = _Member(job, job)
+        elif member.announced != job:
             raise JoinError(f"rank {rank} of job {job.name} tells of the job otherwise than its peers")
         member.ranks.add(rank)
         if member.arrived or len(member.ranks) < len(job.hosts):
             return False
         member.arrived = True
         return True
+
+    def correct_period(self, name: str, period_ns: int) -> None:
+        """Take a job's measured period for the announced one; its Up phases stay where they are."""
+        member = self._members[name]
+        profile = member.job.profile
+        least = max((p.end_ns for p in profile.phases), default=0)
+        measured = replace(profile, period_ns=max(period_ns, least))
+        member.job = replace(member.job, profile=measured)
 
     def leave(self, name: str, rank: int) -> Job | None:
         """A worker leaves. The job, if it had arrived and this was its last worker."""

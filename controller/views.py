@@ -49,4 +49,5 @@ def _job(core: Core, job: Job) -> JobView:
         dscp=planned.dscp if planned is not None else None,
         shift_ms=planned.shift_ns / 1e6 if planned is not None and planned.period_ns else None,
         period_ms=planned.period_ns / 1e6 if planned is not None and planned.period_ns else None,
+        profile=job.profile,
     )

@@ -272,6 +272,49 @@ def test_an_iteration_takes_as_long_as_its_slowest_worker():
     assert stats.mean_ms == 13
 
 
+def iteration(name, index, own_ms, *, held_ms=0.0, marks=0):
+    start = index * 1_000_000_000
+    end = start + round((own_ms + held_ms) * 1e6)
+    return Iteration("h1", name, 0, index, start, end, 0, 0, marks, 0, round(held_ms * 1e6))
+
+
+def two_that_take_turns():
+    """A core with two jobs on one link whose plan holds both to a period."""
+    fabric = leaf_spine(2, 1, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+    core = Core(Settings(fabric, POLICIES["polyrhythm"], 1, False, 1))
+    join(core, job("a", "h1", "h3"))
+    join(core, job("b", "h2", "h4"))
+    replan(core)
+    return core
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "marks", "corrected"),
+    [(261.3, 0, True), (240.0, 0, True), (259.0, 0, False), (280.0, 12, False)],
+)
+def test_a_profile_that_is_off_is_corrected_by_what_the_job_takes(own_ms, marks, corrected):
+    core = two_that_take_turns()
+    planned = core.plan.jobs["a"].period_ns
+    assert planned is not None
+    for index in range(8):
+        held = max(0.0, planned / 1e6 - own_ms)
+        core.handle(iteration("a", index, own_ms, held_ms=held, marks=marks))
+    assert core.wants_plan is corrected
+    period = core.members.get("a").profile.period_ns
+    assert period == (round(own_ms * 1e6) if corrected else 260_000_000)
+    if own_ms > 260 and corrected:
+        replan(core)
+        # Together they are held to what the slower one takes.
+        assert core.plan.jobs["a"].period_ns == core.plan.jobs["b"].period_ns >= own_ms * 1e6
+
+
+def test_one_straggler_is_no_change_of_pace():
+    core = two_that_take_turns()
+    for index, own_ms in enumerate([260, 260, 300, 300, 300, 260, 300, 300, 300, 260]):
+        core.handle(iteration("a", index, own_ms))
+    assert not core.wants_plan
+
+
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=300))
 def test_the_p99_is_by_nearest_rank(times):
     stats = IterationStats(1)
