@@ -93,7 +93,7 @@ class Reference:
         self._give(packet, "standard_metadata.instance_type", 0)
         return [] if spec == self.drop_port else [(spec, priority, packet)]
 
-    def egress(  # noqa: PLR0917 - as the generated function
+    def egress(
         self, packet: Packet, port: int, qid: int, enqueued: int, found: int, now: int, depth: int
     ) -> bytes | None:
         """The frame that leaves, or None; times in microseconds, depths in packets."""
