@@ -83,7 +83,9 @@ def test_the_table_shows_every_job_with_its_path_and_port(measured: tuple[dict[s
 
 def test_routing_parts_what_ecmp_lets_collide(tmp_path: Path) -> None:
     # With this seed's source ports ECMP puts several of the four jobs on one spine.
-    document, _ = figures(tmp_path, shortened("collide", tmp_path, warmup=2, iterations=6), "--policy", "routing")
+    document, _ = figures(
+        tmp_path, shortened("collide", tmp_path, warmup=2, iterations=6), "--policy", "routing"
+    )
     scenario = document["scenarios"]["collide"]
     assert scenario["speedup_mean"] >= 1.1
     spines = {flow["path"][2] for job in scenario["jobs"] for flow in job["flows"]}
@@ -100,7 +102,9 @@ def test_slow_rpcs_change_no_figure(tmp_path: Path) -> None:
 
 def test_a_dead_spine_is_routed_around(tmp_path: Path) -> None:
     scenario = shortened("collide", tmp_path, warmup=2, iterations=8)
-    done = run(scenario, "--once", "--json", tmp_path / "f.json", "--fail", "spine2@900", "--keep", tmp_path / "k")
+    done = run(
+        scenario, "--once", "--json", tmp_path / "f.json", "--fail", "spine2@900", "--keep", tmp_path / "k"
+    )
     assert done.returncode == 0, done.stderr
     jobs = json.loads((tmp_path / "f.json").read_text())["scenarios"]["collide"]["jobs"]
     assert all("spine2" not in flow["path"] for job in jobs for flow in job["flows"])
@@ -134,7 +138,10 @@ def children(pid: int) -> dict[str, int]:
 def test_a_killed_fabric_is_told_in_one_line(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=5, iterations=500)
     process = subprocess.Popen(
-        [*POLYRHYTHM, "run", str(scenario), "--once"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*POLYRHYTHM, "run", str(scenario), "--once"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 60
     while "controller" not in (found := children(process.pid)) and time.monotonic() < deadline:
@@ -186,7 +193,10 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
     [
         (["no_such"], "no_such: no such scenario file; the ones that come along are: collide"),
         (["missing.yaml"], "missing.yaml: cannot be read: No such file or directory"),
-        (["two_vgg19", "--fail", "spine9@1"], "'spine9' is no switch of two_vgg19; legal: leaf1, leaf2, spine1"),
+        (
+            ["two_vgg19", "--fail", "spine9@1"],
+            "'spine9' is no switch of two_vgg19; legal: leaf1, leaf2, spine1",
+        ),
         (["two_vgg19", "--fail", "spine1"], "--fail spine1: say NODE@MS"),
         (["two_vgg19", "two_vgg19"], "names are unique"),
         (["two_vgg19", "--json", "/no/such/folder/f.json"], "its folder does not exist"),
