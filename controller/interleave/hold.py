@@ -13,7 +13,10 @@ from controller.interleave.period import quantise
 
 HOLD = 1.002
 TOLERANCE = 0.02
-GOOD_SCORE = 0.95
+# A held job that still meets others is lengthened past its slot now and then, and loses a whole
+# period to re-align: more than turn-taking gives. So only what fits is held.
+GOOD_SCORE = 0.999
+NEGLIGIBLE_SCORE = 0.95
 LEAST_GAIN = 0.01
 _KEEP = 0.01
 _FULL = 1 - 1e-6
@@ -64,11 +67,10 @@ def hold(
     """Decide who takes turns on the shared `links`, at which period and shift (ns).
 
     `periods` are measured, alone; held ones are between HOLD and 1 + TOLERANCE times as long. A group
-    is held if on each of its links the score reaches GOOD_SCORE or the overlap is at most half of
-    what random phases give, if the link can carry the group's demand at that pace, and if each
-    job gains LEAST_GAIN on some link. Otherwise the job that ranks last (`ranking`: highest first) on
-    the worst link is let go, and the rest tried again. Links that score GOOD_SCORE at random and would
-    gain less than LEAST_GAIN bind nobody. `previous` (period, shift) stay where they are as good.
+    is held if on each of its links the score reaches GOOD_SCORE, if the link can carry the group's
+    demand at that pace, and if each job gains LEAST_GAIN on some link. Otherwise the job that ranks
+    last (`ranking`: highest first) on the worst link is let go, and the rest tried again. Links that
+    score NEGLIGIBLE_SCORE at random and would gain less than LEAST_GAIN bind nobody. `previous` (period, shift) stay where they are as good.
     """
     place = {job: i for i, job in enumerate(ranking)}
     judge = _Judge(periods, slack, seed)
@@ -126,7 +128,7 @@ class _Judge:
             if not contended(link, self._slack):
                 continue
             chance = self._random(link)
-            if chance >= GOOD_SCORE:
+            if chance >= NEGLIGIBLE_SCORE:
                 alone = self._rhythm_alone(link)
                 if alone is None or alone.alignment.links[0].score - chance < LEAST_GAIN:
                     continue
@@ -190,7 +192,7 @@ class _Judge:
         )
         if sent > link.rate_bps * (1 + self._slack):
             return False
-        return fit.score >= GOOD_SCORE or 1 - fit.score <= (1 - self._random(link)) / 2
+        return fit.score >= GOOD_SCORE
 
 
 def _rhythm(

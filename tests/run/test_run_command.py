@@ -191,7 +191,7 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["no_such"], "no_such: no such scenario file; the ones that come along are: collide"),
+        (["no_such"], "no_such: no such scenario file; the ones that come along are: cluster, collide"),
         (["missing.yaml"], "missing.yaml: cannot be read: No such file or directory"),
         (
             ["two_vgg19", "--fail", "spine9@1"],
