@@ -18,6 +18,7 @@ COMMANDS = {
     "switch": ("bmv2.standalone", "the embedded switch as a process, with simple_switch_grpc's command line"),
     "controller": ("controller.server", "the controller of one fabric"),
     "fabric": ("polyrhythm.fabric.process", "the embedded fabric: switches, NICs and agents in one process"),
+    "pipeline": ("polyrhythm.pipeline", "what a target is given besides P4Info: device config, queueing"),
     "shell": ("polyrhythm.shell", "p4runtime-shell on a switch of the running fabric"),
 }
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compile the P4 program with p4c, and hold its committed artefacts to the sources they came from.
 
-`python -m polyrhythm.p4tool build` is what `make p4` runs; `check` needs no compiler. The compiler is
-`p4c-bm2-ss` on PATH, or the program that the environment variable P4C names; p4c itself reads
-P4C_16_INCLUDE_PATH where its `p4include` folder does not lie beside it.
+`python -m polyrhythm.p4tool build` is what `make p4` runs; `check` needs no compiler; `typecheck` holds the
+TNA program to TNA's types. The compiler is `p4c-bm2-ss` on PATH, or the program that the environment
+variable P4C names, the type checker `p4test` or what P4TEST names; both read P4C_16_INCLUDE_PATH where
+p4c's `p4include` folder does not lie beside them, and TNA_INCLUDE_PATH is the folder that holds `tna.p4`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from pathlib import Path
 
 P4C_VERSION = "1.2.5.16"
 COMPILER = "p4c-bm2-ss"
+TYPE_CHECKER = "p4test"
 PROGRAM = "p4/v1model/polyrhythm.p4"
-SOURCE_FOLDERS = ("p4/shared", "p4/v1model")
+TNA_PROGRAM = "p4/tna/polyrhythm.p4"
+SOURCE_FOLDERS = ("p4/shared", "p4/tna", "p4/v1model")
 JSON_OUTPUT = "p4/build/polyrhythm.v1model.json"
 P4INFO_OUTPUT = "p4/build/polyrhythm.v1model.p4info.txtpb"
 OUTPUTS = (JSON_OUTPUT, P4INFO_OUTPUT)
@@ -52,12 +55,7 @@ def sources(root: Path) -> list[str]:
 
 def find_compiler() -> str:
     """The path of p4c's BMv2 back end. Raises ToolError where there is none."""
-    named = os.environ.get("P4C")
-    found = shutil.which(named or COMPILER)
-    if found is None:
-        wanted = f"{named}, which P4C names, is not an executable" if named else f"{COMPILER} is not on PATH"
-        raise ToolError(f"{wanted}: install p4c {P4C_VERSION} or set P4C to its {COMPILER}")
-    return found
+    return _find("P4C", COMPILER)
 
 
 def compiler_version(compiler: str) -> str:
@@ -91,6 +89,25 @@ def compile_program(compiler: str, root: Path) -> dict[str, bytes]:
         if done.returncode != 0 or not all(path.is_file() for path in built.values()):
             raise ToolError(f"{PROGRAM} does not compile (see above)", STALE)
         return {output: normalise(path.read_text()).encode() for output, path in built.items()}
+
+
+def typecheck(root: Path) -> None:
+    """Hold the TNA program to the types and constraints that p4c's front and mid ends know; warnings count.
+
+    This is not a compilation for Tofino: nothing is said of stages, memories and PHV. Raises ToolError
+    when p4test refuses the program; its messages go to stderr.
+    """
+    command = [_find("P4TEST", TYPE_CHECKER), "-D__TARGET_TOFINO__=1", "--Werror"]
+    folder = os.environ.get("TNA_INCLUDE_PATH")
+    if folder is not None:
+        command += ["-I", folder]
+    done = subprocess.run([*command, TNA_PROGRAM], cwd=root, capture_output=True, text=True, check=False)
+    if re.search(r"\btna\.p4: No such file", done.stderr):
+        raise ToolError("tna.p4 is not found: set TNA_INCLUDE_PATH to its folder in p4c's Tofino back end")
+    sys.stderr.write(done.stderr)
+    if done.returncode != 0:
+        raise ToolError(f"{TNA_PROGRAM} does not pass {TYPE_CHECKER} (see above)", STALE)
+    print(f"{TNA_PROGRAM} passes {TYPE_CHECKER}")
 
 
 def digests(root: Path, paths: Iterable[str]) -> dict[str, str]:
@@ -155,16 +172,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     builder = commands.add_parser("build", help="compile p4/ into p4/build")
     builder.add_argument("--force", action="store_true", help=f"accept a p4c other than {P4C_VERSION}")
     commands.add_parser("check", help="compare p4/build with the sources")
+    commands.add_parser("typecheck", help=f"run {TYPE_CHECKER} on the TNA program")
     options = parser.parse_args(arguments)
     try:
         if options.command == "build":
             build(options.root, options.force)
-        else:
+        elif options.command == "check":
             check(options.root)
+        else:
+            typecheck(options.root)
     except ToolError as error:
         print(f"p4tool: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _find(variable: str, program: str) -> str:
+    named = os.environ.get(variable)
+    found = shutil.which(named or program)
+    if found is None:
+        wanted = f"{named}, which {variable} names, is not an executable"
+        missing = wanted if named else f"{program} is not on PATH"
+        raise ToolError(f"{missing}: install p4c {P4C_VERSION} or set {variable} to its {program}")
+    return found
 
 
 def _write_changed(path: Path, content: bytes) -> None:

@@ -22,6 +22,8 @@ STAGES: tuple[frozenset[str], ...] = (
     frozenset({"routing"}),
 )
 
+OWN_TABLES = frozenset[str]().union(*STAGES)
+
 # Steps of the staircase that stands for RED's ramp between Kmin and Kmax.
 ECN_STEPS = 16
 ALWAYS_MARK = 0xFFFF

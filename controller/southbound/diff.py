@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from controller.southbound.desired import STAGES, Entry
+from controller.southbound.desired import OWN_TABLES, STAGES, Entry
 
 
 class Operation(StrEnum):
@@ -31,9 +31,10 @@ def difference(held: Iterable[Entry], wanted: Iterable[Entry]) -> tuple[tuple[Ch
 
     P4Runtime promises no order within a batch, so changes that depend on one another stand in
     different stages: what is referred to is written before what refers to it, and deleted after.
-    A packet on its way never meets a reference to nothing.
+    A packet on its way never meets a reference to nothing. What is held in tables that the
+    controller does not write is another's, and stays.
     """
-    before = {entry.key: entry for entry in held}
+    before = {entry.key: entry for entry in held if entry.table in OWN_TABLES}
     after = {entry.key: entry for entry in wanted}
     writes: list[list[Change]] = [[] for _ in STAGES]
     deletes: list[list[Change]] = [[] for _ in STAGES]

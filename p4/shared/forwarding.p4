@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a packet goes: longest prefix -> next hop, or -> ECMP group -> hash bucket -> next hop.
+// Where a packet goes: longest prefix -> next hop, or -> ECMP group -> pinned flow or hash bucket -> next
+// hop, or -> its backup while the port it would leave by is down.
 //
-// The target defines FLOW_HASH(result, fields...): CRC-32 as in zlib over the fields, first field in the
-// most significant bits, result 32 bits wide. Every tier of the fabric reads a byte of its own: were two
+// The target defines HASH_IN_ROUTE or HASH_BEFORE_ROUTE(result, fields...), and leaves the other empty, and
+// with FLOW_HASH_UNIT declares what they need: CRC-32 as in zlib over the fields, first field in the most
+// significant bits, result 32 bits wide. Every tier of the fabric reads a byte of its own: were two
 // tiers to read the same bits, the second would see only the flows that the first sent its way, and
 // would spread them over a fraction of its links (a seed does not help, for CRC is affine).
 
@@ -14,11 +16,12 @@
 #include "metadata.p4"
 
 // 13 bytes; the controller computes the same to choose source ports.
-#define HASH_FLOW() \
-    FLOW_HASH(meta.flow_hash, hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, \
-              meta.l4_src_port, meta.l4_dst_port)
+#define FLOW_FIELDS \
+    hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, meta.l4_src_port, meta.l4_dst_port
 
 control Forwarding(inout headers_t hdr, inout metadata_t meta) {
+    FLOW_HASH_UNIT
+
     @name(".drop") @id(DROP_ACTION_ID)
     action drop() {
         meta.egress_port = NO_PORT;
@@ -30,10 +33,26 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
         meta.next_hop_id = next_hop_id;
     }
 
-    // The hash is worked out only for packets that need it, so each action asks for it.
+    // `port` is the one that next_hop_id leaves by; port_state decides which of the two it is.
+    @name(".set_next_hop_with_backup") @id(SET_NEXT_HOP_WITH_BACKUP_ACTION_ID)
+    action set_next_hop_with_backup(next_hop_id_t next_hop_id, port_t port,
+                                    next_hop_id_t backup_next_hop_id) {
+        meta.use_next_hop = 1;
+        meta.next_hop_id = next_hop_id;
+        meta.has_backup = 1;
+        meta.watched_port = port;
+        meta.backup_next_hop_id = backup_next_hop_id;
+    }
+
+    @name(".set_port_down") @id(SET_PORT_DOWN_ACTION_ID)
+    action set_port_down() {
+        meta.use_backup = 1;
+    }
+
+    // A software target works the hash out only for packets that need it, so each action asks for it.
     @name(".set_ecmp_group_tier0") @id(SET_ECMP_GROUP_TIER0_ACTION_ID)
     action set_ecmp_group_tier0(group_id_t group_id) {
-        HASH_FLOW();
+        HASH_IN_ROUTE(meta.flow_hash, FLOW_FIELDS)
         meta.use_group = 1;
         meta.group_id = group_id;
         meta.bucket = meta.flow_hash[7:0];
@@ -41,7 +60,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
 
     @name(".set_ecmp_group_tier1") @id(SET_ECMP_GROUP_TIER1_ACTION_ID)
     action set_ecmp_group_tier1(group_id_t group_id) {
-        HASH_FLOW();
+        HASH_IN_ROUTE(meta.flow_hash, FLOW_FIELDS)
         meta.use_group = 1;
         meta.group_id = group_id;
         meta.bucket = meta.flow_hash[15:8];
@@ -49,7 +68,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
 
     @name(".set_ecmp_group_tier2") @id(SET_ECMP_GROUP_TIER2_ACTION_ID)
     action set_ecmp_group_tier2(group_id_t group_id) {
-        HASH_FLOW();
+        HASH_IN_ROUTE(meta.flow_hash, FLOW_FIELDS)
         meta.use_group = 1;
         meta.group_id = group_id;
         meta.bucket = meta.flow_hash[23:16];
@@ -77,15 +96,39 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
         size = ROUTING_SIZE;
     }
 
+    // Flows that no source port would lead to their path; looked up only where there is a choice.
+    @name(".pinned_flow") @id(PINNED_FLOW_TABLE_ID)
+    table pinned_flow {
+        key = {
+            hdr.ipv4.src_addr : exact @name("ipv4_src");
+            hdr.ipv4.dst_addr : exact @name("ipv4_dst");
+            hdr.ipv4.protocol : exact @name("protocol");
+            meta.l4_src_port : exact @name("src_port");
+            meta.l4_dst_port : exact @name("dst_port");
+        }
+        actions = { set_next_hop; set_next_hop_with_backup; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PINNED_FLOW_SIZE;
+    }
+
     @name(".ecmp") @id(ECMP_TABLE_ID)
     table ecmp {
         key = {
             meta.group_id : exact @name("group_id");
             meta.bucket : exact @name("bucket");
         }
-        actions = { set_next_hop; @defaultonly drop; }
+        actions = { set_next_hop; set_next_hop_with_backup; @defaultonly drop; }
         const default_action = drop();
         size = ECMP_SIZE;
+    }
+
+    // The ports that are down: one entry turns every bucket and pinned flow of a port to its backup.
+    @name(".port_state") @id(PORT_STATE_TABLE_ID)
+    table port_state {
+        key = { meta.watched_port : exact @name("port"); }
+        actions = { set_port_down; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PORT_STATE_SIZE;
     }
 
     @name(".next_hop") @id(NEXT_HOP_TABLE_ID)
@@ -97,11 +140,20 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
+        HASH_BEFORE_ROUTE(meta.flow_hash, FLOW_FIELDS)
         routing.apply();
         if (meta.use_group == 1) {
-            ecmp.apply();
+            if (!pinned_flow.apply().hit) {
+                ecmp.apply();
+            }
         }
         if (meta.use_next_hop == 1) {
+            if (meta.has_backup == 1) {
+                port_state.apply();
+                if (meta.use_backup == 1) {
+                    meta.next_hop_id = meta.backup_next_hop_id;
+                }
+            }
             next_hop.apply();
         }
     }

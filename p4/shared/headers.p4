@@ -56,6 +56,12 @@ header udp_t {
     bit<16> checksum;
 }
 
+// Fields of the IPv4 header under its checksum.
+#define IPV4_CHECKSUM_FIELDS \
+    { hdr.ipv4.version_ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, \
+      hdr.ipv4.identification, hdr.ipv4.flags_fragment, hdr.ipv4.ttl, hdr.ipv4.protocol, \
+      hdr.ipv4.src_addr, hdr.ipv4.dst_addr }
+
 // InfiniBand base transport header, the first of RoCEv2's after UDP.
 header bth_t {
     bit<8>  opcode;
@@ -112,6 +118,7 @@ header int_hop_t {
 }
 
 struct headers_t {
+    TARGET_HEADERS
     packet_out_header_t packet_out;
     packet_in_header_t  packet_in;
     ethernet_t          ethernet;

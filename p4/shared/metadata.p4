@@ -10,14 +10,30 @@ struct metadata_t {
     // Set by the parser: the ports of the flow hash, 0 where the packet has none.
     bit<16> l4_src_port;
     bit<16> l4_dst_port;
+    bit<1>  is_cnp;                 // BTH's opcode is the CNP's, under the CNP's DSCP
+
+    // Set by the target in ingress; whoever splits the pipeline carries it to egress.
+    port_t ingress_port;
+
+    // Set by EdgeGuard.
+    bit<1>  is_stray;
+    bit<1>  stopped;                // 1: drop
+    stray_t stray;
+
+    // Set by Remarking: what a flow without an entry of its own gets.
+    dscp_t other_dscp;
 
     // Set by Forwarding.
     bit<32>       flow_hash;
     bit<1>        use_group;        // 1: next_hop_id comes from the ECMP group
     group_id_t    group_id;
     bucket_t      bucket;
-    bit<1>        use_next_hop;     // 1: a route or a group led to a next hop; 0 drops
+    bit<1>        use_next_hop;     // 1: route, pinned flow or group led to a next hop; 0 drops
     next_hop_id_t next_hop_id;
+    bit<1>        has_backup;       // 1: backup_next_hop_id stands by, should watched_port be down
+    port_t        watched_port;
+    next_hop_id_t backup_next_hop_id;
+    bit<1>        use_backup;
 
     // Set by Forwarding, by packet-out or on the way to the CPU; the target obeys them. NO_PORT drops.
     port_t egress_port;
@@ -27,7 +43,6 @@ struct metadata_t {
     port_t int_egress_port;
 
     // Set by the target in egress.
-    port_t  ingress_port;
     depth_t queue_depth;
     bit<48> ingress_time;
     bit<48> egress_time;
@@ -37,6 +52,8 @@ struct metadata_t {
 
     // Set by IntTransit.
     bit<32> switch_id;
+
+    TARGET_METADATA
 }
 
 #endif

@@ -8,6 +8,8 @@
 #include "metadata.p4"
 
 parser FrameParser(packet_in packet, inout headers_t hdr, inout metadata_t meta) {
+    PARSER_CHECKSUM_UNIT
+
     state start {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
@@ -19,6 +21,7 @@ parser FrameParser(packet_in packet, inout headers_t hdr, inout metadata_t meta)
     // All fragments of a datagram must hash alike, and only the first holds ports: none is read.
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
+        VERIFY_IPV4_CHECKSUM
         transition select(hdr.ipv4.flags_fragment, hdr.ipv4.protocol) {
             (0 &&& 0x3FFF, IP_PROTOCOL_UDP): parse_udp;
             (0 &&& 0x3FFF, IP_PROTOCOL_TCP): parse_tcp;
@@ -39,9 +42,23 @@ parser FrameParser(packet_in packet, inout headers_t hdr, inout metadata_t meta)
         meta.l4_dst_port = hdr.udp.dst_port;
         transition select(hdr.udp.dst_port, hdr.ipv4.dscp) {
             (UDP_PORT_ROCE, DSCP_INT_PROBE): parse_int;
+            (UDP_PORT_ROCE, DSCP_CNP): parse_under_cnp;
             (UDP_PORT_ROCE, _): parse_bth;
             default: accept;
         }
+    }
+
+    // Only here does anyone care for the opcode, so only here is it looked at.
+    state parse_under_cnp {
+        transition select(packet.lookahead<bit<8>>()) {
+            BTH_OPCODE_CNP: parse_cnp;
+            default: parse_bth;
+        }
+    }
+
+    state parse_cnp {
+        meta.is_cnp = 1;
+        transition parse_bth;
     }
 
     state parse_bth {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who goes first: DSCP -> queue in ingress, and the congestion mark's probability in egress.
+// Who goes first: DSCP -> other DSCP -> queue in ingress, and the congestion mark's probability in egress.
 
 #ifndef POLYRHYTHM_QUEUEING_P4
 #define POLYRHYTHM_QUEUEING_P4
@@ -7,6 +7,58 @@
 #include "headers.p4"
 #include "ids.p4"
 #include "metadata.p4"
+
+// So that a flow's priority can change while its sender's DSCP cannot: by ingress port and DSCP, or, where
+// those say so, by the flow as well. The new DSCP steers the queue here and at every later hop.
+control Remarking(inout headers_t hdr, inout metadata_t meta) {
+    @name(".set_dscp") @id(SET_DSCP_ACTION_ID)
+    action set_dscp(dscp_t dscp) {
+        hdr.ipv4.dscp = dscp;
+    }
+
+    // Ask remark_flow; `dscp` is for the flows it does not name.
+    @name(".set_dscp_by_flow") @id(SET_DSCP_BY_FLOW_ACTION_ID)
+    action set_dscp_by_flow(dscp_t dscp) {
+        meta.other_dscp = dscp;
+    }
+
+    @name(".remark") @id(REMARK_TABLE_ID)
+    table remark {
+        key = {
+            meta.ingress_port : exact @name("port");
+            hdr.ipv4.dscp : exact @name("dscp");
+        }
+        actions = { @defaultonly NoAction; set_dscp; set_dscp_by_flow; }
+        const default_action = NoAction();
+        size = REMARK_SIZE;
+    }
+
+    @name(".remark_flow") @id(REMARK_FLOW_TABLE_ID)
+    table remark_flow {
+        key = {
+            meta.ingress_port : exact @name("port");
+            hdr.ipv4.dscp : exact @name("dscp");
+            hdr.ipv4.src_addr : exact @name("ipv4_src");
+            hdr.ipv4.dst_addr : exact @name("ipv4_dst");
+            hdr.ipv4.protocol : exact @name("protocol");
+            meta.l4_src_port : exact @name("src_port");
+            meta.l4_dst_port : exact @name("dst_port");
+        }
+        actions = { set_dscp; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = REMARK_FLOW_SIZE;
+    }
+
+    apply {
+        switch (remark.apply().action_run) {
+            set_dscp_by_flow: {
+                if (!remark_flow.apply().hit) {
+                    hdr.ipv4.dscp = meta.other_dscp;
+                }
+            }
+        }
+    }
+}
 
 // The controller maps DSCP to queues: 7 for CNP, ACK and control, 6 to 1 for jobs, 0 for mice.
 control QueueSelection(in headers_t hdr, inout metadata_t meta) {

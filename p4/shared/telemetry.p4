@@ -9,9 +9,9 @@
 #include "metadata.p4"
 
 // Anything for the controller: `reason` is one of REASON_*.
-#define TO_CPU(in_port, why, out_port) \
+#define TO_CPU(why, out_port) \
     hdr.packet_in.setValid(); \
-    hdr.packet_in.ingress_port = in_port; \
+    hdr.packet_in.ingress_port = meta.ingress_port; \
     hdr.packet_in.reason = why; \
     hdr.packet_in.pad = 0; \
     hdr.packet_in.egress_port = out_port; \
@@ -19,10 +19,10 @@
     meta.qid = CONTROL_QID
 
 // Ingress, probes only, once a port is chosen: a port that faces a host ends the probe's way.
-control IntSink(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port) {
+control IntSink(inout headers_t hdr, inout metadata_t meta) {
     @name(".mark_edge") @id(MARK_EDGE_ACTION_ID)
     action mark_edge() {
-        TO_CPU(ingress_port, REASON_INT_SINK, (bit<16>) meta.int_egress_port);
+        TO_CPU(REASON_INT_SINK, (bit<16>) meta.int_egress_port);
     }
 
     @name(".edge") @id(EDGE_TABLE_ID)
@@ -65,7 +65,8 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
                 hdr.int_hop.node_id = meta.switch_id;
                 hdr.int_hop.ingress_port_id = (bit<16>) meta.ingress_port;
                 hdr.int_hop.egress_port_id = (bit<16>) meta.int_egress_port;
-                hdr.int_hop.hop_latency = (bit<32>) (meta.egress_time - meta.ingress_time);
+                // Modulo 2^32 either way, and 32 bits is the widest difference that hardware takes.
+                hdr.int_hop.hop_latency = (bit<32>) meta.egress_time - (bit<32>) meta.ingress_time;
                 hdr.int_hop.queue_id = (bit<8>) meta.qid;
                 hdr.int_hop.queue_occupancy = (bit<24>) meta.queue_depth;
                 hdr.int_hop.ingress_timestamp = (bit<64>) meta.ingress_time;

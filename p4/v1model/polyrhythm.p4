@@ -9,7 +9,9 @@
 //       |- link probe -----------------------------------------------------------> CPU, reason 2
 //       |- bad checksum, options, cut short, not IPv4 ---------------------------> drop
 //       |- TTL <= 1 -------------------------------------------------------------> CPU, reason 3
-//       |- Forwarding        routing -> ecmp -> next_hop
+//       |- EdgeGuard (suspects)  edge_ingress: count stray_packets, remark or -----> drop
+//       |- Remarking (others)    remark -> remark_flow
+//       |- Forwarding        routing -> pinned_flow or ecmp -> port_state -> next_hop
 //       |                    a miss ---------------------------------------------> drop
 //       |                    a next hop at the CPU's port -----------------------> CPU, reason 3
 //       |- QueueSelection    queue
@@ -34,8 +36,9 @@
 
 #include "target.p4"                // the hash, IPv4 checksums
 #include "../shared/parser.p4"      // frames to headers and back
-#include "../shared/forwarding.p4"  // routing, ecmp, next_hop
-#include "../shared/queueing.p4"    // queue, ecn
+#include "../shared/edge.p4"        // edge_ingress
+#include "../shared/forwarding.p4"  // routing, pinned_flow, ecmp, port_state, next_hop
+#include "../shared/queueing.p4"    // remark, remark_flow, queue, ecn
 #include "../shared/telemetry.p4"   // edge, switch_identity
 
 parser SwitchParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
@@ -67,6 +70,8 @@ parser SwitchParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 
 control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
                       inout standard_metadata_t standard_metadata) {
+    EdgeGuard() edge_guard;
+    Remarking() remarking;
     Forwarding() forwarding;
     QueueSelection() queue_selection;
     IntSink() int_sink;
@@ -75,23 +80,38 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     @name(".ingress_packets") @id(INGRESS_PACKETS_COUNTER_ID)
     counter<counter_index_t>(COUNTER_SIZE, CounterType.packets_and_bytes) ingress_packets;
 
+    // Strays stopped or remarked at the edge; index ingress port * 8 + STRAY_*.
+    @name(".stray_packets") @id(STRAY_PACKETS_COUNTER_ID)
+    counter<counter_index_t>(COUNTER_SIZE, CounterType.packets) stray_packets;
+
     apply {
         mark_to_drop(standard_metadata);   // egress_spec starts at 0, which is a port
+        meta.ingress_port = standard_metadata.ingress_port;
         if (hdr.ipv4.isValid()) {
             if (standard_metadata.checksum_error == 0 && standard_metadata.parser_error == error.NoError
                 && hdr.ipv4.version_ihl == IPV4_NO_OPTIONS) {
                 if (hdr.ipv4.ttl > 1) {
-                    forwarding.apply(hdr, meta);
-                    if (meta.egress_port == CPU_PORT) {
-                        TO_CPU(standard_metadata.ingress_port, REASON_TO_CPU, 0);
-                    } else if (meta.egress_port != NO_PORT) {
-                        queue_selection.apply(hdr, meta);
-                        if (hdr.int_shim.isValid()) {
-                            int_sink.apply(hdr, meta, standard_metadata.ingress_port);
+                    if (IS_SUSPECT) {
+                        edge_guard.apply(hdr, meta);
+                        if (meta.is_stray == 1) {
+                            stray_packets.count(meta.ingress_port ++ meta.stray);
+                        }
+                    } else {
+                        remarking.apply(hdr, meta);
+                    }
+                    if (meta.stopped == 0) {
+                        forwarding.apply(hdr, meta);
+                        if (meta.egress_port == CPU_PORT) {
+                            TO_CPU(REASON_TO_CPU, 0);
+                        } else if (meta.egress_port != NO_PORT) {
+                            queue_selection.apply(hdr, meta);
+                            if (hdr.int_shim.isValid() && meta.is_stray == 0) {
+                                int_sink.apply(hdr, meta);
+                            }
                         }
                     }
                 } else {
-                    TO_CPU(standard_metadata.ingress_port, REASON_TO_CPU, 0);
+                    TO_CPU(REASON_TO_CPU, 0);
                 }
             }
         } else if (hdr.packet_out.isValid()) {
@@ -100,7 +120,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
                 meta.qid = CONTROL_QID;
             }
         } else if (hdr.ethernet.isValid() && hdr.ethernet.ether_type == ETHERTYPE_LINK_PROBE) {
-            TO_CPU(standard_metadata.ingress_port, REASON_LINK_PROBE, 0);
+            TO_CPU(REASON_LINK_PROBE, 0);
         }
 
         if (meta.egress_port != NO_PORT) {
@@ -142,7 +162,6 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
                 }
             }
             if (meta.int_egress_port != NO_PORT) {
-                meta.ingress_port = standard_metadata.ingress_port;
                 meta.ingress_time = standard_metadata.ingress_global_timestamp;
                 meta.egress_time = standard_metadata.egress_global_timestamp;
                 int_transit.apply(hdr, meta);
@@ -151,4 +170,7 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
     }
 }
 
+@pkginfo(name="polyrhythm", version=POLYRHYTHM_VERSION)
+@depth_unit(DEPTH_UNIT)
+@time_unit(TIME_UNIT)
 V1Switch(SwitchParser(), VerifyIpv4(), SwitchIngress(), SwitchEgress(), UpdateIpv4(), FrameDeparser()) main;

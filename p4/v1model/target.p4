@@ -4,18 +4,30 @@
 #ifndef POLYRHYTHM_V1MODEL_TARGET_P4
 #define POLYRHYTHM_V1MODEL_TARGET_P4
 
-#include "../shared/headers.p4"
-#include "../shared/metadata.p4"
+#include "../shared/constants.p4"
+
+// Ports count from 1: P4Runtime front ends refuse port 0, so 0 can stand for "no port chosen".
+const port_t NO_PORT  = 0;
+const port_t CPU_PORT = 255;
+
+// What the controller has to know of the target's own units; they stand in P4Info's pkg_info.
+#define DEPTH_UNIT "packets"
+#define TIME_UNIT  "microseconds"
 
 // The result is base + hash % max, so the full 32 bits need a 33-bit max of 2^32.
-#define FLOW_HASH(result, ...) \
-    hash(result, HashAlgorithm.crc32, 32w0, { __VA_ARGS__ }, 33w0x100000000)
+#define FLOW_HASH_UNIT
+#define HASH_BEFORE_ROUTE(result, ...)
+#define HASH_IN_ROUTE(result, ...) \
+    hash(result, HashAlgorithm.crc32, 32w0, { __VA_ARGS__ }, 33w0x100000000);
 
-// Fields of the IPv4 header under its checksum.
-#define IPV4_CHECKSUM_FIELDS \
-    { hdr.ipv4.version_ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, \
-      hdr.ipv4.identification, hdr.ipv4.flags_fragment, hdr.ipv4.ttl, hdr.ipv4.protocol, \
-      hdr.ipv4.src_addr, hdr.ipv4.dst_addr }
+// Ingress and egress share one set of headers and metadata, and checksums are no business of the parser.
+#define TARGET_HEADERS
+#define TARGET_METADATA
+#define PARSER_CHECKSUM_UNIT
+#define VERIFY_IPV4_CHECKSUM
+
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
 
 // Sets standard_metadata.checksum_error.
 control VerifyIpv4(inout headers_t hdr, inout metadata_t meta) {

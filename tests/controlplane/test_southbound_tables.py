@@ -114,6 +114,11 @@ def test_a_difference_is_the_smallest(held, target):
     assert set(keys) == moved
 
 
+def test_entries_of_tables_that_are_not_ours_stay():
+    theirs = Entry("pinned_flow", (("ipv4_src", 1),), "set_next_hop", (3,))
+    assert difference((theirs, *wanted()), wanted()) == ()
+
+
 def test_nothing_to_do_is_no_stage():
     assert difference(wanted(), wanted()) == ()
 

@@ -55,6 +55,9 @@ class Bench:
     def insert(self, table, match, action, *params, priority=0):
         self.switch.insert(table, TableEntry(tuple(match), priority, action, params))
 
+    def delete(self, table, match):
+        self.switch.delete(table, TableEntry(tuple(match), 0, "", ()))
+
     def route(self, prefix, action, *params):
         address, length = prefix.split("/")
         self.insert("routing", [Lpm(int(IPv4Address(address)), int(length))], action, *params)
@@ -126,6 +129,24 @@ def packet_in(frame):
 
 def ecn_of(frame):
     return frame[15] & 3
+
+
+def dscp_of(frame):
+    return frame[15] >> 2
+
+
+def with_dscp(frame, dscp):
+    """The frame with another DSCP and its IPv4 checksum mended."""
+    header = bytearray(frame[14:34])
+    header[1] = dscp << 2 | header[1] & 3
+    header[10:12] = b"\0\0"
+    header[10:12] = internet_checksum(bytes(header)).to_bytes(2)
+    return frame[:14] + bytes(header) + frame[34:]
+
+
+def flow_key(src=A, dst=B, protocol=UDP, sport=0xC123, dport=ROCE):
+    """The 5-tuple as a match."""
+    return [Exact(v) for v in (int(IPv4Address(src)), int(IPv4Address(dst)), protocol, sport, dport)]
 
 
 def as_forwarded(frame, hops=1):

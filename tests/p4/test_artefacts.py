@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,14 @@ from polyrhythm import p4tool
 
 ROOT = Path(__file__).parents[2]
 EXACT, LPM, RANGE = p4i.MatchField.EXACT, p4i.MatchField.LPM, p4i.MatchField.RANGE
+
+FLOW = [
+    ("ipv4_src", 32, EXACT),
+    ("ipv4_dst", 32, EXACT),
+    ("protocol", 8, EXACT),
+    ("src_port", 16, EXACT),
+    ("dst_port", 16, EXACT),
+]
 
 # name: (id, key as (name, width, kind), actions that entries may have, default-only actions, size)
 TABLES = {
@@ -27,7 +36,7 @@ TABLES = {
     "ecmp": (
         0x02000002,
         [("group_id", 16, EXACT), ("bucket", 8, EXACT)],
-        {"set_next_hop"},
+        {"set_next_hop", "set_next_hop_with_backup"},
         {"drop"},
         65536,
     ),
@@ -42,6 +51,35 @@ TABLES = {
     ),
     "edge": (0x02000006, [("port", 9, EXACT)], {"mark_edge"}, {"NoAction"}, 512),
     "switch_identity": (0x02000007, [], {"set_switch_id"}, set(), 1),
+    "pinned_flow": (
+        0x02000008,
+        FLOW,
+        {"set_next_hop", "set_next_hop_with_backup"},
+        {"NoAction"},
+        4096,
+    ),
+    "port_state": (0x02000009, [("port", 9, EXACT)], {"set_port_down"}, {"NoAction"}, 512),
+    "remark": (
+        0x0200000A,
+        [("port", 9, EXACT), ("dscp", 6, EXACT)],
+        {"set_dscp", "set_dscp_by_flow"},
+        {"NoAction"},
+        4096,
+    ),
+    "remark_flow": (
+        0x0200000B,
+        [("port", 9, EXACT), ("dscp", 6, EXACT), *FLOW],
+        {"set_dscp"},
+        {"NoAction"},
+        4096,
+    ),
+    "edge_ingress": (
+        0x0200000C,
+        [("port", 9, EXACT)],
+        {"stop_strays", "remark_strays"},
+        {"NoAction"},
+        512,
+    ),
 }
 ACTIONS = {
     "set_next_hop": (0x01000101, [("next_hop_id", 16)]),
@@ -50,15 +88,25 @@ ACTIONS = {
     "set_ecmp_group_tier2": (0x01000104, [("group_id", 16)]),
     "forward": (0x01000105, [("port", 9), ("src_mac", 48), ("dst_mac", 48)]),
     "drop": (0x01000106, []),
+    "set_next_hop_with_backup": (
+        0x01000107,
+        [("next_hop_id", 16), ("port", 9), ("backup_next_hop_id", 16)],
+    ),
+    "set_port_down": (0x01000108, []),
     "set_queue": (0x01000201, [("qid", 3)]),
     "set_mark_probability": (0x01000202, [("probability", 16)]),
+    "set_dscp": (0x01000203, [("dscp", 6)]),
+    "set_dscp_by_flow": (0x01000204, [("dscp", 6)]),
     "mark_edge": (0x01000301, []),
     "set_switch_id": (0x01000302, [("switch_id", 32)]),
+    "stop_strays": (0x01000401, []),
+    "remark_strays": (0x01000402, [("dscp", 6)]),
 }
 COUNTERS = {
     "ingress_packets": (0x12000001, p4i.CounterSpec.BOTH),
     "egress_packets": (0x12000002, p4i.CounterSpec.BOTH),
     "ecn_marks": (0x12000003, p4i.CounterSpec.PACKETS),
+    "stray_packets": (0x12000004, p4i.CounterSpec.PACKETS),
 }
 PACKET_HEADERS = {
     "packet_out": [("egress_port", 9), ("submit_to_ingress", 1), ("pad", 6)],
@@ -106,6 +154,11 @@ def test_default_actions(p4info):
         "ecmp": "drop",
         "next_hop": "drop",
         "edge": "NoAction",
+        "pinned_flow": "NoAction",
+        "port_state": "NoAction",
+        "remark": "NoAction",
+        "remark_flow": "NoAction",
+        "edge_ingress": "NoAction",
         "queue": None,
         "ecn": None,
         "switch_identity": None,
@@ -136,6 +189,14 @@ def test_packet_headers(p4info):
     assert found == PACKET_HEADERS
 
 
+def test_version_and_units(p4info):
+    """The controller converts Kmin, Kmax and INT's times by what P4Info says, not by the target's name."""
+    package = p4info.pkg_info
+    assert (package.name, package.version) == ("polyrhythm", "1.1.0")
+    assert list(package.annotations) == ['@depth_unit("packets")', '@time_unit("microseconds")']
+    assert f": {package.version}. Its first number" in (ROOT / "docs/data-plane.md").read_text()
+
+
 def test_no_registers(p4info):
     """simple_switch_grpc answers UNIMPLEMENTED for them."""
     assert not p4info.registers
@@ -163,9 +224,10 @@ def test_the_documentation_names_all_of_it(p4info):
     for thing in (*p4info.tables, *p4info.counters):
         assert f"| `{thing.preamble.name}` | 0x{thing.preamble.id:08x} |" in text
     for action in p4info.actions:
-        assert (
-            action.preamble.name.removeprefix("set_ecmp_group") in text or action.preamble.name == "NoAction"
-        )
+        name = action.preamble.name
+        assert name == "NoAction" or re.search(rf"`[^`]*{name.removeprefix('set_ecmp_group')}\b[^`]*`", text)
+    for header in ("depth_unit", "time_unit"):
+        assert f"@{header}(" in text
     assert f"p4c {p4tool.P4C_VERSION}" in text
 
 
@@ -182,6 +244,7 @@ def checkout(tmp_path):
         (lambda p4: (p4 / "shared/queueing.p4").write_text("// other\n"), "shared/queueing.p4: changed"),
         (lambda p4: (p4 / "shared/new.p4").write_text("// new\n"), "shared/new.p4: not in the manifest"),
         (lambda p4: (p4 / "v1model/target.p4").unlink(), "v1model/target.p4: missing"),
+        (lambda p4: (p4 / "tna/polyrhythm.p4").write_text("// other\n"), "tna/polyrhythm.p4: changed"),
         (lambda p4: (p4 / "build/polyrhythm.v1model.json").write_text("{}"), "v1model.json: changed"),
     ],
 )

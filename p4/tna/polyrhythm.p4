@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Polyrhythm's data plane on TNA (Tofino 1).
+//
+//  wire
+//   |   SwitchIngressParser    packet_out, Ethernet, IPv4 with its checksum, TCP ports or UDP, BTH or INT
+//   v   SwitchIngress
+//       |- packet_out with submit_to_ingress 0 ----------------------------------> its port
+//       |- link probe -----------------------------------------------------------> CPU, reason 2
+//       |- bad checksum, options, cut short, not IPv4 ---------------------------> drop
+//       |- TTL <= 1 -------------------------------------------------------------> CPU, reason 3
+//       |- EdgeGuard (suspects)  edge_ingress: count stray_packets, remark or -----> drop
+//       |- Remarking (others)    remark -> remark_flow
+//       |- Forwarding        routing -> pinned_flow or ecmp -> port_state -> next_hop
+//       |                    a miss ---------------------------------------------> drop
+//       |                    a next hop at the CPU's port -----------------------> CPU, reason 3
+//       |- QueueSelection    queue
+//       |- IntSink (probes)  edge: a port that faces a host ---------------------> CPU, reason 1
+//       |- count ingress_packets
+//   |   SwitchIngressDeparser  bridge header, frame
+//   |
+//   v   traffic manager: 8 strict-priority queues per port (`polyrhythm pipeline traffic-manager`)
+//   |
+//   |   SwitchEgressParser     bridge header, then as above
+//   v   SwitchEgress
+//       |- count egress_packets
+//       |- EcnProfile (ECT)     ecn: CE by the depth at dequeue, count ecn_marks
+//       |- IntTransit (probes)  switch_identity: push 32 bytes
+//   |   SwitchEgressDeparser   IPv4 checksum, frame
+//  wire
+//
+// Tables, actions, keys and ids are the same on every target; docs/data-plane.md describes them,
+// docs/tofino.md says how the program fits Tofino's constraints and how to run it.
+
+#include <core.p4>
+#include <tna.p4>
+
+#include "target.p4"                // the hash, checksums, the bridge header
+#include "../shared/parser.p4"      // frames to headers and back
+#include "../shared/edge.p4"        // edge_ingress
+#include "../shared/forwarding.p4"  // routing, pinned_flow, ecmp, port_state, next_hop
+#include "../shared/queueing.p4"    // remark, remark_flow, queue, ecn
+#include "../shared/telemetry.p4"   // edge, switch_identity
+
+parser SwitchIngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
+                           out ingress_intrinsic_metadata_t ig_intr_md) {
+    FrameParser() frame;
+
+    state start {
+        packet.extract(ig_intr_md);
+        packet.advance(PORT_METADATA_SIZE);
+        meta = { ... };
+        meta.egress_port = NO_PORT;
+        meta.int_egress_port = NO_PORT;
+        meta.ingress_port = ig_intr_md.ingress_port;
+        transition select(ig_intr_md.ingress_port) {
+            CPU_PORT: parse_packet_out;
+            default: parse_frame;
+        }
+    }
+
+    // What the controller sends straight to a port goes out as it is, so it is not looked into.
+    state parse_packet_out {
+        packet.extract(hdr.packet_out);
+        transition select(hdr.packet_out.submit_to_ingress) {
+            1: parse_frame;
+            default: accept;
+        }
+    }
+
+    @noWarn("uninitialized-use")
+    state parse_frame {
+        frame.apply(packet, hdr, meta);
+        transition accept;
+    }
+}
+
+control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
+                      in ingress_intrinsic_metadata_t ig_intr_md,
+                      in ingress_intrinsic_metadata_from_parser_t ig_prsr_md,
+                      inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md,
+                      inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {
+    EdgeGuard() edge_guard;
+    Remarking() remarking;
+    Forwarding() forwarding;
+    QueueSelection() queue_selection;
+    IntSink() int_sink;
+
+    // Packets admitted to a port and queue, bytes as received; index port * 8 + queue.
+    @name(".ingress_packets") @id(INGRESS_PACKETS_COUNTER_ID)
+    Counter<bit<64>, counter_index_t>(COUNTER_SIZE, CounterType_t.PACKETS_AND_BYTES) ingress_packets;
+
+    // Strays stopped or remarked at the edge; index ingress port * 8 + STRAY_*.
+    @name(".stray_packets") @id(STRAY_PACKETS_COUNTER_ID)
+    Counter<bit<64>, counter_index_t>(COUNTER_SIZE, CounterType_t.PACKETS) stray_packets;
+
+    apply {
+        if (hdr.ipv4.isValid()) {
+            if (!meta.checksum_error && ig_prsr_md.parser_err == PARSER_ERROR_OK
+                && hdr.ipv4.version_ihl == IPV4_NO_OPTIONS) {
+                if (hdr.ipv4.ttl > 1) {
+                    if (IS_SUSPECT) {
+                        edge_guard.apply(hdr, meta);
+                        if (meta.is_stray == 1) {
+                            meta.counter_cell = meta.ingress_port ++ meta.stray;
+                            stray_packets.count(meta.counter_cell);
+                        }
+                    } else {
+                        remarking.apply(hdr, meta);
+                    }
+                    if (meta.stopped == 0) {
+                        forwarding.apply(hdr, meta);
+                        if (meta.egress_port == CPU_PORT) {
+                            TO_CPU(REASON_TO_CPU, 0);
+                        } else if (meta.egress_port != NO_PORT) {
+                            queue_selection.apply(hdr, meta);
+                            if (hdr.int_shim.isValid() && meta.is_stray == 0) {
+                                int_sink.apply(hdr, meta);
+                            }
+                        }
+                    }
+                } else {
+                    TO_CPU(REASON_TO_CPU, 0);
+                }
+            }
+        } else if (hdr.packet_out.isValid()) {
+            if (hdr.packet_out.submit_to_ingress == 0 && hdr.packet_out.egress_port != CPU_PORT) {
+                meta.egress_port = hdr.packet_out.egress_port;
+                meta.qid = CONTROL_QID;
+            }
+        } else if (hdr.ethernet.isValid() && hdr.ethernet.ether_type == ETHERTYPE_LINK_PROBE) {
+            TO_CPU(REASON_LINK_PROBE, 0);
+        }
+
+        if (meta.egress_port != NO_PORT) {
+            ig_tm_md.ucast_egress_port = meta.egress_port;
+            ig_tm_md.qid = (QueueId_t) meta.qid;
+            meta.counter_cell = meta.egress_port ++ meta.qid;
+            ingress_packets.count(meta.counter_cell);
+
+            hdr.bridge.setValid();
+            hdr.bridge.pad = 0;
+            hdr.bridge.is_raw = 0;
+            if (hdr.packet_out.isValid() && hdr.packet_out.submit_to_ingress == 0) {
+                hdr.bridge.is_raw = 1;
+            }
+            hdr.bridge.has_packet_in = 0;
+            if (hdr.packet_in.isValid()) {
+                hdr.bridge.has_packet_in = 1;
+            }
+            hdr.bridge.qid = meta.qid;
+            hdr.bridge.pad2 = 0;
+            hdr.bridge.ingress_port = meta.ingress_port;
+            hdr.bridge.pad3 = 0;
+            hdr.bridge.int_egress_port = meta.int_egress_port;
+            hdr.bridge.ingress_time = ig_prsr_md.global_tstamp;
+        } else {
+            ig_dprsr_md.drop_ctl = 1;
+        }
+    }
+}
+
+control SwitchIngressDeparser(packet_out packet, inout headers_t hdr, in metadata_t meta,
+                              in ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
+    FrameDeparser() frame;
+
+    apply {
+        packet.emit(hdr.bridge);
+        frame.apply(packet, hdr);
+    }
+}
+
+parser SwitchEgressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
+                          out egress_intrinsic_metadata_t eg_intr_md) {
+    FrameParser() frame;
+
+    state start {
+        packet.extract(eg_intr_md);
+        packet.extract(hdr.bridge);
+        meta = { ... };
+        meta.qid = hdr.bridge.qid;
+        meta.ingress_port = hdr.bridge.ingress_port;
+        meta.int_egress_port = hdr.bridge.int_egress_port;
+        meta.ingress_time = hdr.bridge.ingress_time;
+        transition select(hdr.bridge.is_raw, hdr.bridge.has_packet_in) {
+            (1, _): accept;
+            (0, 1): parse_packet_in;
+            default: parse_frame;
+        }
+    }
+
+    state parse_packet_in {
+        packet.extract(hdr.packet_in);
+        transition parse_frame;
+    }
+
+    @noWarn("uninitialized-use")
+    state parse_frame {
+        frame.apply(packet, hdr, meta);
+        transition accept;
+    }
+}
+
+control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
+                     in egress_intrinsic_metadata_t eg_intr_md,
+                     in egress_intrinsic_metadata_from_parser_t eg_prsr_md,
+                     inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,
+                     inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {
+    EcnProfile() ecn_profile;
+    IntTransit() int_transit;
+    Random<bit<16>>() draw;
+
+    // Packets that left their queue for the port, bytes as received; index port * 8 + queue.
+    @name(".egress_packets") @id(EGRESS_PACKETS_COUNTER_ID)
+    Counter<bit<64>, counter_index_t>(COUNTER_SIZE, CounterType_t.PACKETS_AND_BYTES) egress_packets;
+
+    // Packets this switch turned from ECT to CE; index port * 8 + queue.
+    @name(".ecn_marks") @id(ECN_MARKS_COUNTER_ID)
+    Counter<bit<64>, counter_index_t>(COUNTER_SIZE, CounterType_t.PACKETS) ecn_marks;
+
+    apply {
+        meta.counter_cell = eg_intr_md.egress_port ++ meta.qid;
+        egress_packets.count(meta.counter_cell, sizeInBytes(hdr.bridge));
+        if (hdr.ipv4.isValid()) {
+            // At dequeue, as on the other targets, but in cells and with the packet itself.
+            meta.queue_depth = eg_intr_md.deq_qdepth;
+            if (hdr.ipv4.ecn != ECN_NOT_ECT && hdr.ipv4.ecn != ECN_CE) {
+                ecn_profile.apply(meta);
+                // Fields cannot be compared here, but their saturated difference can be with zero; the
+                // draw reaches 0xFFFF, so the probability that means "always" is named.
+                meta.mark_draw = draw.get();
+                meta.mark_margin = meta.mark_probability |-| meta.mark_draw;
+                if (meta.mark_margin != 0 || meta.mark_probability == 0xFFFF) {
+                    hdr.ipv4.ecn = ECN_CE;
+                    ecn_marks.count(meta.counter_cell);
+                }
+            }
+            if (meta.int_egress_port != NO_PORT) {
+                meta.egress_time = eg_prsr_md.global_tstamp;
+                int_transit.apply(hdr, meta);
+            }
+        }
+    }
+}
+
+control SwitchEgressDeparser(packet_out packet, inout headers_t hdr, in metadata_t meta,
+                             in egress_intrinsic_metadata_for_deparser_t eg_dprsr_md) {
+    FrameDeparser() frame;
+    Checksum() ipv4_checksum;
+
+    apply {
+        if (hdr.ipv4.isValid()) {
+            hdr.ipv4.header_checksum = ipv4_checksum.update(IPV4_CHECKSUM_FIELDS);
+        }
+        frame.apply(packet, hdr);
+    }
+}
+
+Pipeline(SwitchIngressParser(), SwitchIngress(), SwitchIngressDeparser(),
+         SwitchEgressParser(), SwitchEgress(), SwitchEgressDeparser()) pipe;
+
+@pkginfo(name="polyrhythm", version=POLYRHYTHM_VERSION)
+@depth_unit(DEPTH_UNIT)
+@time_unit(TIME_UNIT)
+Switch(pipe) main;

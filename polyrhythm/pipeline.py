@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm pipeline`: what a target is given besides its P4Info.
+
+`pack` makes the bytes of P4Runtime's `p4_device_config`: for BMv2 (and the embedded switch, and Stratum on
+BMv2) p4c's JSON as it is; for Stratum on Tofino a BfPipelineConfig, assembled from the folder that the
+Tofino back end of p4c writes. `traffic-manager` writes Tofino's queueing, which no P4 program holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
+from polyrhythm.traffic_manager import TRAFFIC_MANAGER_TARGETS, Settings, SettingsError, parse_ports
+
+PACK_TARGETS = ("bmv2", "stratum")
+COMPILED_FOLDER = "tofino"
+
+# Field numbers of BfPipelineConfig and its Profile (stratum/hal/lib/barefoot/bf.proto).
+_P4_NAME, _BFRUNTIME_INFO, _PROFILES = 1, 2, 3
+_PROFILE_NAME, _CONTEXT, _BINARY, _PIPE_SCOPE = 1, 2, 3, 4
+
+
+class PackError(ValueError):
+    """The pipeline cannot be packed; the text says what is missing or wrong, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One compiled pipeline and the hardware pipes that it runs on (none: all)."""
+
+    name: str
+    context: bytes
+    binary: bytes
+    pipes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TofinoProgram:
+    """What the Tofino back end made of one P4 program."""
+
+    name: str
+    bfrt: bytes
+    profiles: tuple[Profile, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm pipeline`."""
+    commands = parser.add_subparsers(dest="pipeline_command", metavar="COMMAND", required=True)
+    text = "write the bytes of P4Runtime's p4_device_config"
+    pack = commands.add_parser("pack", help=text, description=text[0].upper() + text[1:] + ".")
+    pack.add_argument("--target", choices=PACK_TARGETS, required=True)
+    pack.add_argument(
+        "--compiled",
+        type=Path,
+        metavar="DIR",
+        help="for stratum: the folder with the back end's .conf file (default: p4/build/tofino)",
+    )
+    pack.add_argument(
+        "--output", "-o", type=Path, metavar="FILE", help="default: polyrhythm.TARGET.bin, in this folder"
+    )
+    text = "write Tofino's strict-priority queues and port shaping for deployment"
+    manager = commands.add_parser("traffic-manager", help=text, description=text[0].upper() + text[1:] + ".")
+    manager.add_argument("--target", choices=sorted(TRAFFIC_MANAGER_TARGETS), required=True)
+    manager.add_argument("--ports", default="1-32", help="front-panel ports, as in 1-30,32 (default 1-32)")
+    manager.add_argument(
+        "--speed", type=int, default=100, metavar="GBPS", help="of each port (default 100, not split)"
+    )
+    manager.add_argument("--shape", type=float, metavar="GBPS", help="shape ports to this rate")
+    manager.add_argument(
+        "--queue-cells",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="depth at which a queue drops, in cells of 80 bytes (default 20000)",
+    )
+    manager.add_argument("--output", "-o", type=Path, metavar="FILE", help="default: standard output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one subcommand; 0 done, 2 something is missing or wrong."""
+    try:
+        if args.pipeline_command == "pack":
+            _pack(args.target, args.compiled, args.output)
+        else:
+            settings = Settings(parse_ports(args.ports), args.speed, args.shape, args.queue_cells)
+            text = TRAFFIC_MANAGER_TARGETS[args.target](settings)
+            if args.output is None:
+                sys.stdout.write(text)
+            else:
+                _write(args.output, text.encode())
+    except (PackError, SettingsError, ArtefactError) as error:
+        print(f"polyrhythm pipeline: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def bf_pipeline_config(program: TofinoProgram) -> bytes:
+    """The serialised BfPipelineConfig that Stratum takes in `p4_device_config`, fields in ascending order."""
+    profiles = b"".join(_field(_PROFILES, _profile(profile)) for profile in program.profiles)
+    return _field(_P4_NAME, program.name.encode()) + _field(_BFRUNTIME_INFO, program.bfrt) + profiles
+
+
+def read_compiled(folder: Path) -> TofinoProgram:
+    """The program whose .conf file lies in `folder`.
+
+    The file's paths are tried from the folder and from above it; if nothing is there, by their last parts,
+    since the compiler may have written where they were to be installed. Raises PackError.
+    """
+    found = sorted(folder.glob("*.conf")) if folder.is_dir() else []
+    if len(found) != 1:
+        what = f"{len(found)} .conf files" if found else "no .conf file"
+        raise PackError(
+            f"{what} in {folder}: pack needs a compiled Tofino program (its .conf, bfrt.json and, for each "
+            "pipe, context.json and tofino.bin). Compile p4/tna/polyrhythm.p4 with p4c's Tofino back end "
+            "and name its output by --compiled; docs/tofino.md says how"
+        )
+    [conf] = found
+    try:
+        [device] = json.loads(conf.read_bytes())["p4_devices"]
+        [program] = device["p4_programs"]
+        name = program["program-name"]
+        bfrt = _read(conf, program["bfrt-config"])
+        profiles = tuple(
+            Profile(
+                pipeline["p4_pipeline_name"],
+                _read(conf, pipeline["context"]),
+                _read(conf, pipeline["config"], is_json=False),
+                tuple(int(pipe) for pipe in pipeline.get("pipe_scope", ())),
+            )
+            for pipeline in program["p4_pipelines"]
+        )
+    except OSError as error:
+        raise PackError(f"{error.filename}: {error.strerror}") from None
+    except PackError:
+        raise
+    except KeyError as error:
+        raise PackError(f"{conf}: has no {error}; is it the Tofino back end's?") from None
+    except (ValueError, TypeError, AttributeError):
+        raise PackError(
+            f"{conf}: is not the Tofino back end's description of one device with one P4 program"
+        ) from None
+    if not profiles:
+        raise PackError(f"{conf}: the program {name} has no pipeline")
+    return TofinoProgram(name, bfrt, profiles)
+
+
+def _pack(target: str, compiled: Path | None, output: Path | None) -> None:
+    if target == "bmv2":
+        if compiled is not None:
+            raise PackError("--compiled is for --target stratum; BMv2's program is p4/build's own")
+        config = load_artefacts().device_config
+        what = "BMv2 JSON"
+    else:
+        program = read_compiled(compiled if compiled is not None else artefacts_dir() / COMPILED_FOLDER)
+        config = bf_pipeline_config(program)
+        what = f"BfPipelineConfig of {program.name}, profiles {', '.join(p.name for p in program.profiles)}"
+    _write(output if output is not None else Path(f"polyrhythm.{target}.bin"), config, what)
+
+
+def _write(path: Path, content: bytes, what: str | None = None) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise PackError(f"{path}: {error.strerror}") from None
+    digest = hashlib.sha256(content).hexdigest()
+    print(f"{path}: {len(content)} bytes{f', {what}' if what else ''}, SHA-256 {digest}")
+
+
+def _read(conf: Path, named: str, is_json: bool = True) -> bytes:
+    place = next((path for path in _places(conf, Path(named)) if path.is_file()), None)
+    if place is None:
+        raise PackError(f"{conf}: names {named}, which is not there")
+    content = place.read_bytes()
+    if not content:
+        raise PackError(f"{place}: is empty")
+    if is_json:
+        try:
+            _any: Any = json.loads(content)
+        except ValueError:
+            raise PackError(f"{place}: is not JSON") from None
+    return content
+
+
+def _places(conf: Path, named: Path) -> Iterator[Path]:
+    # Joined to a folder an absolute path stays what it is.
+    yield conf.parent / named
+    yield conf.parent.parent / named
+    for start in range(1, len(named.parts)):
+        yield conf.parent.joinpath(*named.parts[start:])
+
+
+def _profile(profile: Profile) -> bytes:
+    # proto3 packs repeated numbers, and leaves out what is empty.
+    pipes = b"".join(map(_varint, profile.pipes))
+    return (
+        _field(_PROFILE_NAME, profile.name.encode())
+        + _field(_CONTEXT, profile.context)
+        + _field(_BINARY, profile.binary)
+        + (_field(_PIPE_SCOPE, pipes) if pipes else b"")
+    )
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A length-delimited protobuf field."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
