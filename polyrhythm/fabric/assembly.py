@@ -94,7 +94,7 @@ class EmbeddedFabric:
 
     def power_off(self, name: str) -> None:
         """A switch dies: its server ends, its ports and those that face it go down."""
-        log.warning("%s is powered off at %.3f s", name, self.heap.now / 1e9)
+        self.boundary.note(f"{name} was powered off")
         self.servers[name].stop()
         for port, peer in self.scenario.topology.ports[name].items():
             self.switches[name].set_port_up(port, False)

@@ -72,6 +72,7 @@ class FabricBoundary:
         self._timer_due = False
         self._closed = False
         self.deterministic = True
+        self.notes: list[str] = []
         self.stops = 0
 
     # From server threads.
@@ -172,11 +173,7 @@ class FabricBoundary:
     def _wait(self) -> None:
         if not self.wait_for(self._complete, SETTLE_TIMEOUT_S):
             if self.deterministic:
-                log.warning(
-                    "the controller did not settle tick %d within %g s; the run goes on, not deterministic",
-                    self._sequence,
-                    SETTLE_TIMEOUT_S,
-                )
+                self.note(f"the controller did not settle within {SETTLE_TIMEOUT_S:g} s; the run went on")
             self.deterministic = False
 
     def _complete(self) -> bool:
@@ -209,8 +206,14 @@ class FabricBoundary:
 
     def _lose(self) -> None:
         if self._tick is not None:
-            log.warning("the controller is gone; the fabric goes on without it")
+            self.note("the controller was lost; the fabric went on without it")
+            self.deterministic = False
         self._tick = None
+
+    def note(self, what: str) -> None:
+        """Something the reader of the figures has to know."""
+        self.notes.append(f"at {self._heap.now / 1e9:.1f} s {what}")
+        log.warning("%s", self.notes[-1])
 
 
 def _answer(call: _Call) -> None:

@@ -17,14 +17,24 @@ CONNECT_TIMEOUT_S = 20.0
 
 
 class ClockStream:
-    """Dials the controller's `FabricTime.Follow` and attaches the boundary to it."""
+    """Dials the controller's `FabricTime.Follow` and attaches the boundary to it.
+
+    Raises:
+        ConnectionError: nobody answers there; the message is for a person.
+    """
 
     def __init__(self, address: str, boundary: FabricBoundary, rpc_delay_s: float = 0.0) -> None:
         self._boundary = boundary
         self._delay = rpc_delay_s
         self._ticks: queue.SimpleQueue[agent_pb2.Tick | None] = queue.SimpleQueue()
         self._channel = grpc.insecure_channel(address)
-        grpc.channel_ready_future(self._channel).result(timeout=CONNECT_TIMEOUT_S)
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=CONNECT_TIMEOUT_S)
+        except grpc.FutureTimeoutError:
+            self._channel.close()
+            raise ConnectionError(
+                f"no controller answered at {address} within {CONNECT_TIMEOUT_S:g} s"
+            ) from None
         stub = agent_pb2_grpc.FabricTimeStub(self._channel)  # type: ignore[no-untyped-call]
         self._stream = stub.Follow(self._outgoing())
         boundary.attach(self.tick)

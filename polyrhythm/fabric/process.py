@@ -58,7 +58,12 @@ def run(args: argparse.Namespace) -> int:
         fabric.close()
         return 0
     address = json.loads(introduction)["controller"]
-    clock = ClockStream(address, fabric.boundary, rpc_delay_s)
+    try:
+        clock = ClockStream(address, fabric.boundary, rpc_delay_s)
+    except ConnectionError as error:
+        _say({"error": str(error)})
+        fabric.close()
+        return 1
     fabric.connect_agents(address)
     runner = JobRunner(
         fabric,
@@ -124,6 +129,7 @@ def _result(fabric: EmbeddedFabric, runner: JobRunner) -> dict[str, Any]:
         "iterations": runner.iterations(),
         "profiles": runner.profiles(),
         "deterministic": fabric.boundary.deterministic,
+        "notes": fabric.boundary.notes,
         "stops": fabric.boundary.stops,
         "time_ms": fabric.heap.now / 1e6,
     }

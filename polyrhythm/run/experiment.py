@@ -36,6 +36,7 @@ class Measured:
     jobs: Mapping[str, JobFigures]
     plan: Mapping[str, Any] | None
     deterministic: bool
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ class Experiment:
             jobs={job: pooled([f[job] for f in figures]) for job in figures[0]},
             plan=draws[-1].plan,
             deterministic=all(draw.deterministic for draw in draws),
+            notes=tuple(dict.fromkeys(note for draw in draws for note in draw.notes)),
         )
 
 
@@ -185,6 +187,7 @@ def to_json(comparison: Comparison) -> Mapping[str, Any]:
     document: dict[str, Any] = {
         "about": scenario.about,
         "deterministic": base.deterministic and ours.deterministic,
+        "notes": {"ecmp": list(base.notes), "polyrhythm": list(ours.notes)},
         "speedup_mean": speedup(base.jobs, ours.jobs, "mean_ms"),
         "speedup_p99": speedup(base.jobs, ours.jobs, "p99_ms"),
         "gpu_utilisation": {

@@ -35,9 +35,8 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
         built.add_column(heading, justify="left" if left else "right", no_wrap=left and "job" in heading)
     for name, scenario in scenarios.items():
         use = scenario["gpu_utilisation"]
-        note = "" if scenario["deterministic"] else " [red](not deterministic)[/red]"
         built.add_row(
-            f"[bold]{name}[/bold]{note}",
+            f"[bold]{name}[/bold]",
             *[""] * 5,
             f"[bold]{scenario['speedup_mean']:.2f}x[/bold]",
             "",
@@ -46,6 +45,8 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
             f"GPU utilisation {use['ecmp']:.1%} > {use['polyrhythm']:.1%}, "
             f"p99 {scenario['speedup_p99']:.2f}x",
         )
+        for line in _notes(scenario):
+            built.add_row(*[""] * 10, f"[red]{line}[/red]")
         for job in scenario["jobs"]:
             built.add_row(*_job_row(job))
         if "random_offsets" in scenario:
@@ -70,8 +71,8 @@ def blocks(scenarios: Mapping[str, Mapping[str, Any]]) -> Text:
             f"  {scenario['speedup_mean']:.2f}x mean, {scenario['speedup_p99']:.2f}x p99, "
             f"GPU utilisation {use['ecmp']:.1%} > {use['polyrhythm']:.1%}\n"
         )
-        if not scenario["deterministic"]:
-            text.append("  not deterministic\n", style="red")
+        for line in _notes(scenario):
+            text.append(f"  {line}\n", style="red")
         for job in scenario["jobs"]:
             _, alone, mean, p99, our_mean, our_p99, gain, marks, dscp, shift, paths = _job_row(job)
             text.append(f"  {job['name']}\n", style="bold")
@@ -84,6 +85,12 @@ def blocks(scenarios: Mapping[str, Mapping[str, Any]]) -> Text:
             offsets = scenario["random_offsets"]
             text.append(f"  {offsets['draws']} random offsets: {offsets['speedup_mean']:.2f}x mean\n")
     return text
+
+
+def _notes(scenario: Mapping[str, Any]) -> list[str]:
+    """What the reader has to know besides the figures."""
+    lines = [f"{policy}: {note}" for policy, notes in scenario["notes"].items() for note in notes]
+    return lines if scenario["deterministic"] else [*lines, "not deterministic"]
 
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:

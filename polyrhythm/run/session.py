@@ -42,6 +42,7 @@ class SessionResult:
     profiles: Mapping[str, Any]
     plan: Mapping[str, Any] | None
     deterministic: bool
+    notes: tuple[str, ...]
     stops: int
 
 
@@ -104,6 +105,7 @@ class Session:
                     profiles=raw["profiles"],
                     plan=await self._plan(),
                     deterministic=raw["deterministic"],
+                    notes=tuple(raw["notes"]),
                     stops=raw["stops"],
                 )
         raise await self._fabric.failure()

@@ -102,7 +102,8 @@ def test_a_lost_controller_counts_as_settled() -> None:
     boundary.attach(lambda *_: boundary.controller_lost())
     boundary.stop()
     assert not boundary.attached
-    assert boundary.deterministic
+    assert not boundary.deterministic
+    assert boundary.notes == ["at 0.0 s the controller was lost; the fabric went on without it"]
 
 
 def test_nobody_waits_for_a_fabric_that_has_ended() -> None:

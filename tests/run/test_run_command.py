@@ -106,8 +106,9 @@ def test_a_dead_spine_is_routed_around(tmp_path: Path) -> None:
         scenario, "--once", "--json", tmp_path / "f.json", "--fail", "spine2@900", "--keep", tmp_path / "k"
     )
     assert done.returncode == 0, done.stderr
-    jobs = json.loads((tmp_path / "f.json").read_text())["scenarios"]["collide"]["jobs"]
-    assert all("spine2" not in flow["path"] for job in jobs for flow in job["flows"])
+    collide = json.loads((tmp_path / "f.json").read_text())["scenarios"]["collide"]
+    assert all("spine2" not in flow["path"] for job in collide["jobs"] for flow in job["flows"])
+    assert collide["notes"]["polyrhythm"] == ["at 0.9 s spine2 was powered off"]
     log = (tmp_path / "k" / "collide" / "polyrhythm" / "controller.log").read_text()
     assert "spine2 is lost" in log
 
@@ -151,6 +152,33 @@ def test_a_killed_fabric_is_told_in_one_line(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert "the fabric was killed by signal 9" in errors
     assert "Traceback" not in errors
+
+
+def test_without_its_controller_the_fabric_goes_on(tmp_path: Path) -> None:
+    scenario = shortened("two_vgg19", tmp_path, warmup=2, iterations=60)
+    figures_file, kept = tmp_path / "f.json", tmp_path / "k"
+    process = subprocess.Popen(
+        [*POLYRHYTHM, "run", str(scenario), "--once", "--lanes", "1", "--json", figures_file, "--keep", kept],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # With one lane the sessions follow one another; ours is the last.
+    log = kept / "two_vgg19" / "polyrhythm" / "controller.log"
+    deadline = time.monotonic() + 120
+    while not (log.exists() and "paths verified" in log.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(children(process.pid)["controller"], signal.SIGKILL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    scenario_figures = json.loads(figures_file.read_text())["scenarios"]["two_vgg19"]
+    assert (
+        "the controller was lost; the fabric went on without it" in scenario_figures["notes"]["polyrhythm"][0]
+    )
+    assert scenario_figures["deterministic"] is False
+    for job in scenario_figures["jobs"]:
+        # The agents go on by what they were told last: the jobs still take turns.
+        assert job["polyrhythm"]["mean_iteration_ms"] <= 1.05 * job["ideal_iteration_ms"]
 
 
 def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Path) -> None:
