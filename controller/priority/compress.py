@@ -3,13 +3,25 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+
+from controller.kernel import KernelsUnavailableError
+from controller.priority import reference
+from controller.priority.graph import Graph, graph_of_edges
+
+ORDERS = 10
+"""The paper's m: how many topological orders are tried."""
+STAY = 0.05
+"""What a job must gain to leave its previous level, as a part of the contention that it is in."""
+KERNELS = Path(__file__).with_name("kernels.py")
+"""The source whose machine code the first call of the kernel compiles or loads."""
+_PLAIN_JOBS = 128
+"""Up to here plain Python is quicker than importing Numba."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +39,10 @@ def compress(
     edges: Mapping[tuple[str, str], float],
     levels: int,
     *,
-    orders: int = 10,
+    orders: int = ORDERS,
     seed: int = 0,
+    previous: Mapping[str, int] | None = None,
+    stay: float = STAY,
 ) -> Compression:
     """Algorithm 1: the best K-cut of the contention DAG over a sample of its topological orders.
 
@@ -36,100 +50,75 @@ def compress(
     sampled ones the first is `order` itself. Parts of the DAG that do not touch are cut
     independently, each on as few levels as its best cut needs, counted from 0: a job without
     contention gets level 0.
+
+    With `previous`, the levels that some of the jobs are on, a job leaves its level only where that
+    gains more than `stay` of all the contention it is in (hysteresis): others' arrivals do not
+    reshuffle it. Levels are then what they were, not counted from 0 in each part.
+
+    Raises ValueError for levels or orders below 1, an edge against `order`, or a `stay` outside [0, 1].
+    """
+    graph = graph_of_edges(order, edges)
+    found = compress_graph(
+        graph,
+        levels,
+        orders=orders,
+        seed=seed,
+        previous=None if previous is None else [previous.get(name, -1) for name in order],
+        stay=stay,
+    )
+    level = dict(zip(order, found.tolist(), strict=True))
+    cut = sum(w for (a, b), w in edges.items() if level[a] < level[b])
+    return Compression(level, cut, sum(edges.values()) - cut)
+
+
+def compress_graph(
+    graph: Graph,
+    levels: int,
+    *,
+    orders: int = ORDERS,
+    seed: int = 0,
+    previous: Sequence[int] | None = None,
+    stay: float = STAY,
+    plain: bool | None = None,
+) -> NDArray[np.int64]:
+    """`compress` on arrays: the level of each job, shape (jobs,). `previous`: -1 for a new job.
+
+    `plain` asks for the reference or the kernel; by default the number of jobs decides, and the
+    reference runs where there is no Numba. Both give the same levels: the sums are of whole numbers.
     """
     if levels < 1:
         raise ValueError(f"levels must be at least 1, not {levels}")
-    place = {name: i for i, name in enumerate(order)}
-    for high, low in edges:
-        if place[high] >= place[low]:
-            raise ValueError(f"edge {high} -> {low} goes against the priority order")
-    rng = random.Random(seed)
-    level: dict[str, int] = {}
-    for part in _parts(order, edges):
-        inside = {e: w for e, w in edges.items() if e[0] in part}
-        best, cuts = -1.0, [0]
-        for sample in range(orders if len(part) > 2 else 1):
-            names = list(part) if sample == 0 else _topological(part, inside, rng)
-            value, blocks = _cut(names, inside, levels)
-            if value > best * (1 + 1e-12) or best < 0:
-                best, cuts = value, blocks
-                level |= {name: cuts[i] for i, name in enumerate(names)}
-    cut = sum(w for (a, b), w in edges.items() if level[a] < level[b])
-    return Compression({name: level[name] for name in order}, cut, sum(edges.values()) - cut)
+    if orders < 1:
+        raise ValueError(f"orders must be at least 1, not {orders}")
+    if not 0 <= stay <= 1:
+        raise ValueError(f"stay must be in [0, 1], not {stay}")
+    n = graph.size
+    whole = _whole(graph.weight)
+    was = np.full(n, -1, dtype=np.int64) if previous is None else np.array(previous, dtype=np.int64)
+    bonus = np.zeros(n, dtype=np.int64)
+    if previous is not None:
+        around = np.bincount(graph.inferior, weights=whole, minlength=n)
+        around += np.bincount(graph.superior, weights=whole, minlength=n)
+        # One more than nothing: what costs nothing to keep is kept.
+        bonus = 1 + (stay * around).astype(np.int64)
+    draws = np.random.default_rng(seed).random((orders, n))
+    solve = reference.best_levels
+    if not (n <= _PLAIN_JOBS if plain is None else plain):
+        try:
+            from controller.priority import kernels
+
+            solve = kernels.best_levels
+        except KernelsUnavailableError:
+            if plain is not None:
+                raise
+    return solve(graph.at, graph.superior, whole, levels, draws, was, bonus)
 
 
-def _parts(order: Sequence[str], edges: Mapping[tuple[str, str], float]) -> list[tuple[str, ...]]:
-    """Connected components, each in the order given."""
-    neighbours: dict[str, set[str]] = defaultdict(set)
-    for a, b in edges:
-        neighbours[a].add(b)
-        neighbours[b].add(a)
-    seen: set[str] = set()
-    parts = []
-    for name in order:
-        if name in seen:
-            continue
-        part, todo = {name}, [name]
-        while todo:
-            fresh = neighbours[todo.pop()] - part
-            part |= fresh
-            todo.extend(fresh)
-        seen |= part
-        parts.append(tuple(n for n in order if n in part))
-    return parts
-
-
-def _topological(
-    part: Sequence[str], edges: Mapping[tuple[str, str], float], rng: random.Random
-) -> list[str]:
-    """A random topological order: breadth first over the jobs whose superiors are all out."""
-    waiting = dict.fromkeys(part, 0)
-    below: dict[str, list[str]] = defaultdict(list)
-    for high, low in edges:
-        below[high].append(low)
-        waiting[low] += 1
-    ready = [n for n in part if waiting[n] == 0]
-    result = []
-    while ready:
-        name = ready.pop(rng.randrange(len(ready)))
-        result.append(name)
-        for low in below[name]:
-            waiting[low] -= 1
-            if waiting[low] == 0:
-                ready.append(low)
-    return result
-
-
-def _cut(
-    names: Sequence[str], edges: Mapping[tuple[str, str], float], levels: int
-) -> tuple[float, list[int]]:
-    """The best cut of a sequence into at most `levels` blocks: its value and each position's block.
-
-    f(i, k) = max over j <= i of f(j, k-1) + C(j, i), where C(j, i), the weight from the first j jobs
-    to jobs j+1..i, is S(j, i) - S(j, j) for the 2-D prefix sums S of the weights. (The printed
-    algorithm fills S only up to column K; it needs all n.)
-    """
-    n = len(names)
-    place = {name: i + 1 for i, name in enumerate(names)}
-    prefix = np.zeros((n + 1, n + 1))
-    for (a, b), w in edges.items():
-        prefix[place[a], place[b]] += w
-    prefix = prefix.cumsum(axis=0).cumsum(axis=1)
-    gain = prefix - np.diagonal(prefix)[:, None]
-    gain[np.tril_indices(n + 1, -1)] = -np.inf
-    value = np.zeros(n + 1)
-    choices = []
-    for _ in range(1, min(levels, n)):
-        options = value[:, None] + gain
-        choice = options.argmax(axis=0)
-        better = options[choice, np.arange(n + 1)]
-        if better[n] <= value[n] * (1 + 1e-12):
-            break
-        choices.append(choice)
-        value = better
-    ends = [n]
-    for choice in reversed(choices):
-        ends.append(int(choice[ends[-1]]))
-    bounds = [0, *reversed(ends)]
-    sizes = [b - a for a, b in pairwise(bounds) if b > a]
-    return float(value[n]), [k for k, size in enumerate(sizes) for _ in range(size)]
+def _whole(weight: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Weights as whole numbers, all sums of which (bonuses too) stay below 2^62: sums are exact, so that
+    ties are ties whatever the order of adding."""
+    top = float(weight.max(initial=0.0))
+    if top == 0:
+        return np.zeros(len(weight), dtype=np.int64)
+    bits = 58 - len(weight).bit_length()
+    return np.rint(weight / top * 2.0**bits).astype(np.int64)

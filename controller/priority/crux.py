@@ -9,7 +9,6 @@ from functools import lru_cache
 
 _NS = 1_000_000_000
 _LONGER_ITERATIONS = 1_000
-_MOST_ITERATIONS = 20_000
 _NEGLIGIBLE = 0.005
 _CLAMP = 8.0
 
@@ -54,6 +53,11 @@ class Ranked:
     priority: float
 
 
+def rounded(priority: float) -> float:
+    """Twelve digits: equal priorities must not be told apart by rounding."""
+    return float(f"{priority:.12g}")
+
+
 def traffic_time(bytes_on: Mapping[tuple[str, str], float], rate_bps: Mapping[tuple[str, str], int]) -> float:
     """t_j = max over links of 8 * bytes / rate, in seconds; 0 without traffic."""
     return max((8 * b / rate_bps[link] for link, b in bytes_on.items()), default=0.0)
@@ -71,7 +75,9 @@ class _Timing:
     def of(cls, job: Contender) -> _Timing:
         compute = round(job.compute_s * _NS)
         before = round(compute * job.overlap_start)
-        return cls(before, compute - before, round(job.traffic_s * _NS))
+        traffic = round(job.traffic_s * _NS)
+        # Traffic of less than a nanosecond is still traffic.
+        return cls(before, compute - before, max(traffic, 1) if job.traffic_s > 0 else 0)
 
     @property
     def period(self) -> int:
@@ -97,13 +103,11 @@ def _preempt(high: _Timing, low: _Timing, horizon: int) -> tuple[tuple[int, int]
     """Traffic and compute time of each, all in ns."""
     if high.period <= 0 or low.period <= 0:
         raise ValueError("a job needs compute or traffic: an iteration cannot take no time")
+    high_alone, low_alone = _alone(high, horizon), _alone(low, horizon)
+    if not high.traffic or not low.traffic:
+        return high_alone, low_alone
     period, busy = high.period, high.traffic
     gap = period - busy
-    whole, rest = divmod(horizon, period)
-    high_traffic = whole * busy + min(rest, busy)
-    edge = {0, max(whole - 1, 0), whole, whole + 1}
-    high_compute = max(0, whole - 2) * (high.before + high.after)
-    high_compute += sum(high.computed(n * period, horizon) for n in edge)
 
     def free(t: int) -> int:
         n, r = divmod(t, period)
@@ -111,24 +115,41 @@ def _preempt(high: _Timing, low: _Timing, horizon: int) -> tuple[tuple[int, int]
 
     start = traffic = compute = 0
     while start - low.before < horizon:
+        n, r = divmod(start, period)
+        if r >= busy and start >= low.before:
+            # Iterations that are over, or at least through with the link, before it is taken again.
+            room = min(period - r - low.traffic, horizon - start - max(low.after, low.traffic))
+            fit = room // low.period + 1
+            if fit > 0:
+                traffic += fit * low.traffic
+                compute += fit * (low.before + low.after)
+                start += fit * low.period
+                continue
         # The low job is through when the link has been free for as long as its traffic takes.
-        end = start
-        if low.traffic:
-            n, r = divmod(free(start) + low.traffic, gap) if gap else (horizon, 1)
-            end = n * period + (busy + r if r else 0)
+        n, r = divmod(free(start) + low.traffic, gap) if gap else (horizon, 1)
+        end = n * period + (busy + r if r else 0)
         if start < horizon:
             traffic += low.traffic if end <= horizon else free(horizon) - free(start)
         compute += low.computed(start, horizon)
         start = max(start + low.after, end) + low.before
-    return (high_traffic, high_compute), (traffic, compute)
+    return high_alone, (traffic, compute)
+
+
+def _alone(job: _Timing, horizon: int) -> tuple[int, int]:
+    """Traffic and compute time in ns of a job that nobody disturbs."""
+    whole, rest = divmod(horizon, job.period)
+    traffic = whole * job.traffic + min(rest, job.traffic)
+    edge = {0, max(whole - 1, 0), whole, whole + 1}
+    compute = max(0, whole - 2) * (job.before + job.after)
+    return traffic, compute + sum(job.computed(n * job.period, horizon) for n in edge)
 
 
 def correction(job: Contender, reference: Contender) -> float:
     """k_j of a job against the reference job (CRUX, section 4.2, made precise).
 
     d = traffic seconds of a job when it goes first minus when it goes second, over 1,000 iterations of
-    the longer job (fewer if the shorter would then make more than 20,000); k = d_job / d_reference,
-    clamped to [1/8, 8]. 1 if both d are below 0.5 % of the horizon.
+    the longer job; k = d_job / d_reference, clamped to [1/8, 8]. 1 if both d are below 0.5 % of the
+    horizon.
     """
     return _correction(_Timing.of(job), _Timing.of(reference))
 
@@ -137,8 +158,7 @@ def correction(job: Contender, reference: Contender) -> float:
 def _correction(job: _Timing, reference: _Timing) -> float:
     if job == reference:
         return 1.0
-    periods = job.period, reference.period
-    horizon = min(_LONGER_ITERATIONS * max(periods), _MOST_ITERATIONS * min(periods))
+    horizon = _LONGER_ITERATIONS * max(job.period, reference.period)
     (job_first, _), (reference_second, _) = _preempt(job, reference, horizon)
     (reference_first, _), (job_second, _) = _preempt(reference, job, horizon)
     d_job, d_reference = job_first - job_second, reference_first - reference_second
@@ -149,14 +169,19 @@ def _correction(job: _Timing, reference: _Timing) -> float:
     return min(_CLAMP, max(1 / _CLAMP, d_job / d_reference))
 
 
+def reference_job(jobs: Sequence[Contender]) -> Contender | None:
+    """The job that the others are compared with: most total bytes, then name; None if none sends."""
+    senders = [j for j in jobs if j.traffic_s > 0]
+    return min(senders, key=lambda j: (-j.total_bytes, j.name), default=None)
+
+
 def rank(jobs: Sequence[Contender]) -> tuple[Ranked, ...]:
     """The jobs by priority, highest first: P_j = k_j I_j against the job with most total bytes.
 
     Ties: the job with less compute left to overlap its communication first, then by name. Jobs
     without traffic come last, with no intensity and priority 0.
     """
-    senders = [j for j in jobs if j.traffic_s > 0]
-    reference = min(senders, key=lambda j: (-j.total_bytes, j.name), default=None)
+    reference = reference_job(jobs)
     ranked: list[tuple[tuple[bool, float, float, str], Ranked]] = []
     for job in jobs:
         intensity = job.intensity
@@ -165,8 +190,7 @@ def rank(jobs: Sequence[Contender]) -> tuple[Ranked, ...]:
             factor = correction(job, reference)
         priority = factor * (intensity or 0.0)
         slack = (1 - job.overlap_start) * job.compute_s
-        # Twelve digits: equal priorities must not be told apart by rounding.
-        key = (intensity is None, -float(f"{priority:.12g}"), slack, job.name)
+        key = (intensity is None, -rounded(priority), slack, job.name)
         ranked.append((key, Ranked(job.name, intensity, factor, priority)))
     return tuple(r for _, r in sorted(ranked, key=lambda item: item[0]))
 

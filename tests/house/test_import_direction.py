@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 # Longest prefix wins. Rooms of one floor do not import one another, except inside `controller`.
 FLOORS = {
     "topo": 0,
+    "controller.kernel": 1,
     "controller.model": 1,
     "controller.routing": 2,
     "controller.priority": 2,

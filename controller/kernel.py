@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one place that knows Numba: its decorator, with the machine code kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_decorating = Lock()
+
+
+class KernelsUnavailableError(ImportError):
+    """Numba cannot be imported: whoever asked for kernels takes the plain reference."""
+
+
+def available() -> bool:
+    """Whether Numba is installed; looking does not import it."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def version() -> str | None:
+    """Numba's version; None without Numba. Imports it."""
+    if not available():
+        return None
+    return str(import_module("numba").__version__)
+
+
+@cache
+def cache_folder(*sources: str | Path) -> Path:
+    """Where the machine code of these sources is kept between processes; does not import Numba.
+
+    Each of `sources` is a Python file, or a folder whose Python files all count. Each state of them has
+    a folder of its own: Numba looks only at the file of the function that is called, not at those of
+    the functions it calls. NUMBA_CACHE_DIR or XDG_CACHE_HOME say where else the folders should be.
+    """
+    digest = hashlib.sha256()
+    for source in map(Path, sources):
+        for file in sorted(source.glob("*.py")) if source.is_dir() else [source]:
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    base = os.environ.get("NUMBA_CACHE_DIR")
+    if not base:
+        base = os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.join(Path.home(), ".cache"), "polyrhythm", "numba"
+        )
+    return Path(base) / digest.hexdigest()[:16]
+
+
+def cold(*sources: str | Path) -> bool:
+    """Whether the first use of the kernels in these sources will have to compile; False without Numba."""
+    return available() and next(cache_folder(*sources).glob("**/*.nbi"), None) is None
+
+
+def compiler(*sources: str | Path, inline: bool = False) -> Callable[[_F], _F]:
+    """A decorator that compiles a function at its first call and keeps the machine code.
+
+    `sources` are all files (or folders of files) whose functions the kernels call: see `cache_folder`.
+    `inline` puts every kernel into its callers, for tight loops made of small functions. Divisions by
+    zero follow NumPy (inf, nan), and the GIL is released. Raises KernelsUnavailableError without Numba.
+    """
+    try:
+        numba: Any = import_module("numba")
+    except ImportError as error:
+        raise KernelsUnavailableError(f"no compiled kernels: {error}") from error
+    options = {"forceinline": True} if inline else {}
+    folder = str(cache_folder(*sources))
+
+    def kernel(function: _F) -> _F:
+        # Numba takes the folder from its one global setting when a function is decorated; other rooms'
+        # kernels, and other people's, have folders of their own.
+        with _decorating:
+            before = numba.config.CACHE_DIR
+            numba.config.CACHE_DIR = folder
+            try:
+                compiled: _F = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+            finally:
+                numba.config.CACHE_DIR = before
+        return compiled
+
+    return kernel

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs with what they put on each link: what every priority method starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from controller.priority.crux import Contender
+
+Rates = Mapping[str, float]
+"""Link -> bit/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkJob:
+    """A job per iteration: `work` is W_j in flop, all GPUs together; `compute_s` its computing time, after
+    the part `overlap_start` of which communication starts; `bytes_on` what it sends on each link.
+    `distance` is the longest way that its traffic takes, in hops.
+    """
+
+    name: str
+    gpus: int
+    work: float
+    compute_s: float
+    bytes_on: Mapping[str, float]
+    overlap_start: float = 1.0
+    distance: int = 0
+
+    def seconds_on(self, rate_bps: Rates) -> Mapping[str, float]:
+        """Seconds that each link takes for an iteration's bytes; links without any are left out."""
+        return {link: 8 * sent / rate_bps[link] for link, sent in self.bytes_on.items() if sent > 0}
+
+    def contender(self, rate_bps: Rates) -> Contender:
+        """The job as CRUX sees it: t_j is the time of its slowest link."""
+        return Contender(
+            name=self.name,
+            work=self.work,
+            compute_s=self.compute_s,
+            traffic_s=max(self.seconds_on(rate_bps).values(), default=0.0),
+            total_bytes=sum(self.bytes_on.values()),
+            overlap_start=self.overlap_start,
+        )
+
+
+def shared_links(jobs: Sequence[LinkJob]) -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """The pairs of jobs that both send on some link, in the order given, and which links these are."""
+    on: dict[str, list[str]] = {}
+    for job in jobs:
+        for link, sent in job.bytes_on.items():
+            if sent > 0:
+                on.setdefault(link, []).append(job.name)
+    pairs: dict[tuple[str, str], list[str]] = {}
+    for link, names in on.items():
+        for pair in combinations(names, 2):
+            pairs.setdefault(pair, []).append(link)
+    return {pair: tuple(links) for pair, links in pairs.items()}

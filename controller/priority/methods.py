@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every way to give jobs priorities behind one interface: jobs on links in, order and levels out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.priority import rivals
+from controller.priority.compress import ORDERS, STAY, compress
+from controller.priority.crux import Contender, Ranked, contention, rank
+from controller.priority.jobs import LinkJob, Rates, shared_links
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`ranked` holds the jobs, highest first; `level` 0 is the highest. `edges` is the contention DAG,
+    (higher, lower) -> the higher job's intensity; `cut` of its weight levels keep apart, `lost` not."""
+
+    ranked: tuple[Ranked, ...]
+    level: Mapping[str, int]
+    edges: Mapping[tuple[str, str], float]
+    cut: float
+    lost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a method may use besides the jobs: `levels` K (None: each job a level of its own), the `seed`
+    of its random choices, and for CRUX's hysteresis the `previous` levels and what leaving them must
+    gain (see `compress`)."""
+
+    levels: int | None = None
+    seed: int = 0
+    orders: int = ORDERS
+    previous: Mapping[str, int] | None = None
+    stay: float = STAY
+
+
+Order = Callable[[Sequence[LinkJob], Rates, Setting], Sequence[Ranked]]
+Levels = Callable[[Sequence[Ranked], Mapping[tuple[str, str], float], Setting], Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """An order of jobs that send, and how it is cut into levels.
+
+    A ranked job's priority is in the method's own unit, higher first. Jobs that send nothing are no
+    concern of methods: they come last, on the lowest level.
+    """
+
+    name: str
+    order: Order
+    compress: Levels
+
+    def assign(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting | None = None) -> Assignment:
+        """Order and levels of the jobs. Raises ValueError for two jobs of one name or levels below 1."""
+        setting = setting or Setting()
+        if setting.levels is not None and setting.levels < 1:
+            raise ValueError(f"levels must be at least 1, not {setting.levels}")
+        if len({j.name for j in jobs}) < len(jobs):
+            raise ValueError("two jobs have the same name")
+        senders = [j for j in jobs if any(sent > 0 for sent in j.bytes_on.values())]
+        ranked = list(self.order(senders, rate_bps, setting))
+        edges = contention(ranked, shared_links(senders))
+        if setting.levels is None:
+            levels: Sequence[int] = range(len(ranked))
+        else:
+            levels = self.compress(ranked, edges, setting)
+        level = {r.name: k for r, k in zip(ranked, levels, strict=True)}
+        silent = sorted(j.name for j in jobs if j.name not in level)
+        for place, name in enumerate(silent, len(ranked)):
+            level[name] = place if setting.levels is None else setting.levels - 1
+        ranked += [Ranked(name, None, 1.0, 0.0) for name in silent]
+        cut = sum(w for (a, b), w in edges.items() if level[a] != level[b])
+        return Assignment(tuple(ranked), level, edges, cut, sum(edges.values()) - cut)
+
+
+def _seconds(jobs: Sequence[LinkJob], rate_bps: Rates) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Seconds that each job needs of each link, shape (jobs, links)."""
+    times = [job.seconds_on(rate_bps) for job in jobs]
+    links = sorted({link for on in times for link in on})
+    return np.array([[on.get(link, 0.0) for link in links] for on in times]).reshape(len(jobs), len(links))
+
+
+def _with_places(contenders: Sequence[Contender]) -> list[Ranked]:
+    """In the order given, each with its intensity; the priority counts down to 1."""
+    count = len(contenders)
+    return [Ranked(c.name, c.intensity, 1.0, float(count - i)) for i, c in enumerate(contenders)]
+
+
+def _crux(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+    del setting
+    return rank([j.contender(rate_bps) for j in jobs])
+
+
+def _intensity(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+    del setting
+    plain = [Ranked(j.name, i, 1.0, i or 0.0) for j in jobs for i in [j.contender(rate_bps).intensity]]
+    return sorted(plain, key=lambda r: (-r.priority, r.name))
+
+
+def _sincronia(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+    del setting
+    jobs = sorted(jobs, key=lambda j: j.name)
+    return _with_places([jobs[i].contender(rate_bps) for i in rivals.bssi(_seconds(jobs, rate_bps))])
+
+
+def _varys(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+    del setting
+    jobs = sorted(jobs, key=lambda j: j.name)
+    return _with_places([jobs[i].contender(rate_bps) for i in rivals.sebf(_seconds(jobs, rate_bps))])
+
+
+def _taccl(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+    del setting
+    ordered = sorted(jobs, key=lambda j: (-j.distance, j.name))
+    return [Ranked(j.name, j.contender(rate_bps).intensity, 1.0, float(j.distance)) for j in ordered]
+
+
+def _random(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+    ordered = sorted(jobs, key=lambda j: j.name)
+    random.Random(setting.seed).shuffle(ordered)
+    return _with_places([j.contender(rate_bps) for j in ordered])
+
+
+def _cut(ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting) -> Sequence[int]:
+    found = compress(
+        [r.name for r in ranked],
+        edges,
+        setting.levels or 1,
+        orders=setting.orders,
+        seed=setting.seed,
+        previous=setting.previous,
+        stay=setting.stay,
+    )
+    return [found.level[r.name] for r in ranked]
+
+
+def _top(ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting) -> Sequence[int]:
+    del edges
+    return rivals.top_levels(len(ranked), setting.levels or 1)
+
+
+def _balanced(
+    ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting
+) -> Sequence[int]:
+    del edges
+    return rivals.balanced(len(ranked), setting.levels or 1)
+
+
+def _classes(
+    ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting
+) -> Sequence[int]:
+    """One level for each distance, the farthest highest; what is left over shares the lowest."""
+    del edges
+    distances = sorted({r.priority for r in ranked}, reverse=True)
+    return [min(distances.index(r.priority), (setting.levels or 1) - 1) for r in ranked]
+
+
+def _draws(
+    ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting
+) -> Sequence[int]:
+    """A random cut into runs: each job draws its level, and the order hands them out ascending."""
+    del edges
+    rng = random.Random(setting.seed + 1)
+    return sorted(rng.randrange(setting.levels or 1) for _ in ranked)
+
+
+METHODS: Mapping[str, Method] = {
+    method.name: method
+    for method in (
+        Method("crux", _crux, _cut),
+        Method("intensity", _intensity, _cut),
+        Method("sincronia", _sincronia, _top),
+        Method("varys", _varys, _balanced),
+        Method("taccl", _taccl, _classes),
+        Method("random", _random, _draws),
+    )
+}

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The orders and compressions that CRUX is compared with: Sincronia, Varys, TACCL* (CRUX, section 4.4)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def bssi(seconds: NDArray[np.float64], weight: NDArray[np.float64] | None = None) -> list[int]:
+    """Sincronia's order, first to last: bottleneck, select, scale, iterate (Sincronia, algorithm 1).
+
+    `seconds` is the time that each coflow needs of each port, shape (coflows, ports); `weight` the
+    coflows' weights, 1 by default. From the last place to the first: take the port with the most left
+    to do; the coflow with the least weight per time on it goes last; the others' weights fall by what
+    they did on that port at its price. Ties: the later coflow goes last.
+    """
+    count = len(seconds)
+    left = np.ones(count) if weight is None else np.array(weight, dtype=np.float64)
+    waiting = np.ones(count, dtype=np.bool_)
+    order: list[int] = []
+    for _ in range(count):
+        demand = seconds[waiting].sum(axis=0)
+        on = seconds[:, int(demand.argmax())] if demand.size else np.zeros(count)
+        users = np.flatnonzero(waiting & (on > 0))
+        if not len(users):
+            order += np.flatnonzero(waiting)[::-1].tolist()
+            break
+        price = left[users] / on[users]
+        last = int(users[np.flatnonzero(price == price.min())[-1]])
+        waiting[last] = False
+        order.append(last)
+        others = users[users != last]
+        left[others] = np.maximum(0.0, left[others] - left[last] * on[others] / on[last])
+    return order[::-1]
+
+
+def sebf(seconds: NDArray[np.float64]) -> list[int]:
+    """Varys' order: the smallest effective bottleneck first; ties as given (Varys, section 5.3)."""
+    return [int(i) for i in np.argsort(seconds.max(axis=1, initial=0.0), kind="stable")]
+
+
+def top_levels(count: int, levels: int) -> list[int]:
+    """Sincronia's compression: the first levels - 1 places get one each, all the others the lowest."""
+    return [min(place, levels - 1) for place in range(count)]
+
+
+def balanced(count: int, levels: int) -> list[int]:
+    """Varys' compression: the places cut into `levels` runs of equal length, as far as they go."""
+    return [place * levels // max(count, levels) for place in range(count)]
+
+
+def madd(seconds: NDArray[np.float64], order: list[int]) -> NDArray[np.float64]:
+    """Varys' rates: each coflow as slowly as its bottleneck lets it end, in `order` (Varys, section 5.3).
+
+    The result is the part of its own bottleneck speed at which each coflow runs, shape (coflows,): every
+    one of its flows then ends with the last. What a coflow leaves of a port, the next ones share.
+    """
+    alone = seconds.max(axis=1, initial=0.0)
+    room = np.ones(seconds.shape[1])
+    speed = np.zeros(len(seconds))
+    for i in order:
+        used = seconds[i] > 0
+        if not used.any():
+            continue
+        share = seconds[i, used] / alone[i]
+        speed[i] = min(1.0, float((room[used] / share).min()))
+        room[used] = np.maximum(0.0, room[used] - speed[i] * share)
+    return speed

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm paper EXPERIMENT`: the papers' experiments."""
+
+from __future__ import annotations
+
+import argparse
+
+from polyrhythm.commands import add_commands, run_command
+
+EXPERIMENTS = {
+    "routing": (
+        "polyrhythm.paper.routing",
+        "path assignment for large models under all algorithms and with failed spines (the routing paper)",
+    ),
+    "mltcp": (
+        "polyrhythm.paper.mltcp",
+        "jobs that come to take turns by themselves, as a fluid and on packets (CASSINI/MLTCP thesis, 1.2)",
+    ),
+    "crux-microbench": (
+        "polyrhythm.paper.crux_microbench",
+        "paths, priorities and levels against the optimum of 1,500 small cases (CRUX, section 4.4)",
+    ),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The experiments, as words after `polyrhythm paper`."""
+    add_commands(parser, EXPERIMENTS, "experiment")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the chosen experiment."""
+    return run_command(EXPERIMENTS, "experiment", args)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm paper crux-microbench`: each part of CRUX against the optimum of small cases (CRUX, 4.4)."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from controller.kernel import available
+from polyrhythm.paper.cdf import draw_cdf
+from polyrhythm.paper.crux_cases import measure
+
+CASES = 1_500
+_CHUNK = 20
+_MOST_TRIED = 20
+_FIGURES = {
+    "path_selection": ("a", "paths"),
+    "priority_assignment": ("b", "priorities"),
+    "compression": ("c", "levels"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm paper crux-microbench`."""
+    parser.add_argument("--cases", type=int, default=CASES, help=f"how many (default {CASES})")
+    parser.add_argument("--seed", type=int, default=1, help="of the cases (default 1)")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="write report.json, cases.csv and the figures there")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, write and print; 1 without Numba, 2 for bad options."""
+    for name, value, least in (
+        ("cases", args.cases, 1),
+        ("workers", args.workers, 1),
+        ("seed", args.seed, 0),
+    ):
+        if value < least:
+            print(f"--{name}: {value}; legal: a whole number from {least}", file=sys.stderr)
+            return 2
+    if not available():
+        print("crux-microbench: needs Numba, which is not installed", file=sys.stderr)
+        return 1
+    out = Path(args.out) if args.out else None
+    try:
+        if out:
+            out.mkdir(parents=True, exist_ok=True)
+        begin = time.perf_counter()
+        rows, tried = collect(args.cases, args.seed, args.workers)
+        report = summary(rows, tried)
+        report["seconds"] = round(time.perf_counter() - begin, 1)
+        if out:
+            report["figures"] = write(out, rows)
+            (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        print(f"--out: {error.filename}: {error.strerror}; legal: a folder to write to", file=sys.stderr)
+        return 2
+    print(json.dumps(report, indent=2) if args.json else to_text(report))
+    return 0
+
+
+def collect(cases: int, seed: int, workers: int) -> tuple[list[dict[str, float]], int]:
+    """The first `cases` cases that are hard enough, by number, and how many were tried for them.
+
+    What they are depends on the seed alone, not on how many processes share the work.
+    """
+    rows: list[dict[str, float]] = []
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        # Some more at hand than are worked on; chunks are counted in order whatever is done first.
+        waiting = [pool.submit(_chunk, seed, i * _CHUNK, _CHUNK) for i in range(2 * workers)]
+        for first in range(0, _MOST_TRIED * max(cases, _CHUNK), _CHUNK):
+            found = waiting.pop(0).result()
+            waiting.append(pool.submit(_chunk, seed, first + 2 * workers * _CHUNK, _CHUNK))
+            for number, row in enumerate(found, first):
+                if row is not None:
+                    rows.append({"case": number, **row})
+                if len(rows) == cases:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    return rows, number + 1
+            _show(len(rows), cases)
+    raise RuntimeError(f"only {len(rows)} of {_MOST_TRIED * cases} cases are hard enough")
+
+
+def _chunk(seed: int, first: int, count: int) -> list[dict[str, float] | None]:
+    return [measure(seed, number) for number in range(first, first + count)]
+
+
+def _show(done: int, cases: int) -> None:
+    """How far it is, on a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r{done} of {cases} cases", end="" if done < cases else "\n", file=sys.stderr, flush=True)
+
+
+def summary(rows: list[dict[str, float]], tried: int) -> dict[str, Any]:
+    """Means over the cases in percent of the optimum."""
+    names = [name for name in rows[0] if name != "case"]
+    means = {f"{n}_pct": round(100 * sum(r[n] for r in rows) / len(rows), 3) for n in names}
+    return {"cases": len(rows), "tried": tried, **dict(sorted(means.items()))}
+
+
+def write(out: Path, rows: list[dict[str, float]]) -> list[str]:
+    """cases.csv and Figure 16 as SVG; returns the figures' names."""
+    with (out / "cases.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows({k: v if k == "case" else f"{v:.6f}" for k, v in row.items()} for row in rows)
+    names = []
+    for part, (letter, what) in _FIGURES.items():
+        curves = {
+            name.removeprefix(part).lstrip("_") or "crux": [100 * (1 - row[name]) for row in rows]
+            for name in rows[0]
+            if name.startswith(part)
+        }
+        names.append(f"figure-16{letter}-{what}.svg")
+        figure = draw_cdf(f"CRUX Figure 16: {what}", "below the optimum [%]", curves)
+        (out / names[-1]).write_text(figure, encoding="utf-8")
+    return names
+
+
+def to_text(report: dict[str, Any]) -> str:
+    """The report for reading."""
+    lines = [f"{report['cases']} cases ({report['tried']} tried), {report['seconds']} s; % of the optimum"]
+    lines += [
+        f"  {name.removesuffix('_pct'):32} {value:7.2f}"
+        for name, value in report.items()
+        if name.endswith("_pct")
+    ]
+    return "\n".join(lines)

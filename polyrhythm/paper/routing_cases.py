@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases of the routing paper's evaluation: mixes of jobs, failed spines, and all schemes on each."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from controller.kernel import available
+from controller.routing.algorithms import Options, solve
+from controller.routing.algorithms.ilp import installed
+from controller.routing.fabric import Demand, TwoTier
+from controller.routing.instance import Failures
+from polyrhythm.paper.routing_epochs import Experiment, Outcome, Scheme
+from sim.generators import LARGE_MODELS, PAPER_BPS, PlacedModel, paper_fabric, paper_jobs
+
+RINGS, JOBS, FAILED = (2, 4, 8), (1, 2, 3, 4, 5), (0, 1, 4, 8)
+SPINES, LEAVES, NICS = 32, 64, 2048
+MAX_QPS = 8
+_ECMP_SEEDS = 3
+_FCT_KEPT = 200
+# 2,016 of the 2,048 NICs.
+FULL = (("LLaMA2", 8), ("GPT-3", 8), ("BLOOM", 8), ("BLOOM", 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Jobs as (model, ring size), how many of `spines` are down, and the seed of placement and starts."""
+
+    mix: tuple[tuple[str, int], ...]
+    failed: int
+    seed: int
+    spines: int = SPINES
+
+    @property
+    def nics(self) -> int:
+        """How many NICs the jobs want."""
+        return sum(LARGE_MODELS[model].copy_gpus * ring for model, ring in self.mix)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fabric has that many."""
+        return self.nics <= NICS
+
+
+def cases(seeds: int, quick: bool) -> Iterator[Case]:
+    """Every ring size and number of jobs with models drawn at random, under every number of failed spines;
+    the fabric nearly full; and 2:1 oversubscribed. `quick`: rings of 2, two jobs at most, one seed."""
+    for seed in range(1, 2 if quick else seeds + 1):
+        for ring in RINGS[:1] if quick else RINGS:
+            for jobs in JOBS[:2] if quick else JOBS:
+                random = Random(f"{seed}/{ring}/{jobs}/mix")
+                mix = tuple((random.choice(list(LARGE_MODELS)), ring) for _ in range(jobs))
+                for failed in FAILED[::3] if quick else FAILED:
+                    yield Case(mix, failed, seed)
+                yield Case(mix, 0, seed, SPINES // 2)
+        for failed in (0,) if quick else FAILED:
+            yield Case(FULL, failed, seed)
+
+
+def schemes(case: Case, jobs: Sequence[PlacedModel], ilp_s: float) -> list[Scheme]:
+    """ECMP with several seeds, the algorithms, and the optimum with flows split over QPs."""
+    found = [Scheme(f"ecmp{s}", "ecmp", Options(seed=100 * case.seed + s)) for s in range(_ECMP_SEEDS)]
+    found += [
+        Scheme("greedy", "greedy", Options(order="connections")),
+        Scheme("annealing", "annealing", Options(seed=case.seed)),
+        Scheme("optimal", "optimal", Options()),
+    ]
+    if ilp_s > 0 and installed():
+        found.append(Scheme("ilp", "ilp", Options(limit_s=ilp_s)))
+    qps = best_split(case.spines - case.failed, max(map(_out_of_a_leaf, jobs)))
+    if qps > 1:
+        found.append(Scheme("optimal_split", "optimal", Options(), qps))
+    return found
+
+
+def _out_of_a_leaf(job: PlacedModel) -> int:
+    """At most as many flows as a leaf has NICs leave it, for every NIC sends one."""
+    return min(NICS // LEAVES, len(job.ranks))
+
+
+def best_split(ways: int, flows: int) -> int:
+    """The fewest QPs a flow, up to MAX_QPS, at which `flows` of a leaf load each of its `ways` least."""
+    return min(range(1, MAX_QPS + 1), key=lambda q: (-(-flows * q // ways) / q, q))
+
+
+def measure(case: Case, iterations: int, ilp_s: float) -> dict[str, Any]:
+    """All schemes on one case, as JSON values; `fits` false and nothing more where the jobs do not fit."""
+    row: dict[str, Any] = {**asdict(case), "nics": case.nics, "fits": case.fits}
+    if not case.fits or not available():
+        return row
+    topology = paper_fabric(LEAVES, case.spines, NICS // LEAVES)
+    jobs = paper_jobs(topology, case.mix, case.seed)
+    _warm()
+    failures = Failures(switches=frozenset(f"spine{i + 1}" for i in range(case.failed)))
+    row["schemes"] = {
+        scheme.name: _figures(scheme, jobs, Experiment(topology, failures, jobs, scheme).run(iterations))
+        for scheme in schemes(case, jobs, ilp_s)
+    }
+    return row
+
+
+@cache
+def _warm() -> None:
+    """Load the kernels once a process: compiling is no part of any algorithm's time."""
+    two = Demand(np.array([0, 1], dtype=np.int32), np.array([1, 0], dtype=np.int32))
+    fabric = TwoTier(("a", "b"), ("s", "t"), np.ones((2, 2)))
+    for algorithm in ("greedy", "optimal", "annealing"):
+        solve(algorithm, fabric, two)
+
+
+def _figures(scheme: Scheme, jobs: Sequence[PlacedModel], outcome: Outcome) -> dict[str, Any]:
+    ideal = {j.name: j.model.ideal_s(j.ring) for j in jobs}
+    slowdown = [t / ideal[name] for name, times in outcome.all_reduce_s.items() for t in times]
+    fct = np.sort(outcome.fct_s)
+    picks = np.linspace(0, len(fct) - 1, min(len(fct), _FCT_KEPT)).astype(int)
+    return {
+        "all_reduce_s": {name: statistics.mean(times) for name, times in outcome.all_reduce_s.items()},
+        "slowdown": statistics.mean(slowdown),
+        "slowdown_max": max(slowdown),
+        "throughput_gbps": statistics.mean(PAPER_BPS / 1e9 / s for s in slowdown),
+        "run_s": statistics.mean(outcome.run_s.values()),
+        "fct_mean_s": float(fct.mean()),
+        "fct_p99_s": float(np.quantile(fct, 0.99)),
+        "fct_s": fct[picks].round(6).tolist(),
+        "qps": scheme.qps,
+        # Per flow: with several QPs each carries its share.
+        "max_load": max(load for load, _ in outcome.loads) / scheme.qps,
+        "excess": max(load - bound for load, bound in outcome.loads),
+        "assign_ms": statistics.median(outcome.assign_ms),
+        "epochs": outcome.epochs,
+    }
