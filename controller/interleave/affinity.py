@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.interleave.circle import SharedLink, score
+from controller.interleave.packed import merge
 from controller.interleave.rotate import NODES, rotate
 
 LinkName = tuple[str, str]
@@ -15,12 +16,16 @@ LinkName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LinkFit:
-    """A link's compatibility score under the final shifts, and the best it could have on its own."""
+    """A link's compatibility score under the final shifts, and the best it could have on its own.
+
+    `exact`: that best is proven.
+    """
 
     link: LinkName
     jobs: tuple[str, ...]
     score: float
     best_score: float
+    exact: bool = False
 
     @property
     def loss(self) -> float:
@@ -96,36 +101,34 @@ def align(
     slack: float = 0.0,
     seed: int = 0,
     nodes: int = NODES,
+    fast: bool = False,
 ) -> Alignment:
     """The shifts for all jobs on `links`, whose `periods` (ns) must have a small common multiple.
 
-    Links with the same set of jobs are one vertex and are optimised together. Where the graph is a
-    tree, each vertex gets its best rotation and Algorithm 1 joins them. Where it has loops, the thesis
-    discards the placement; here the shifts that lose least over all its links are taken instead.
-    `nodes` limits each exact search.
+    Links with equal capacity, jobs and demands are one vertex. Where the graph is a tree, each vertex
+    gets its best rotation and Algorithm 1 joins them. Where it has loops, the thesis discards the
+    placement; here the shifts that lose least over all its links are taken instead. `nodes` limits each
+    exact search, `fast` takes the kernels.
     """
     shifts: dict[str, int] = {}
-    fits: list[LinkFit] = []
+    fits: dict[LinkName, LinkFit] = {}
     loops: list[Loop] = []
     for part in components(links):
-        vertices: dict[frozenset[str], list[SharedLink]] = defaultdict(list)
-        for link in part:
-            vertices[frozenset(link.demands)].append(link)
-        rotations = [
-            rotate(group, periods, slack=slack, seed=seed, nodes=nodes) for group in vertices.values()
+        vertices = merge(part)
+        alone = [
+            rotate(alike[:1], periods, slack=slack, seed=seed, nodes=nodes, fast=fast) for alike in vertices
         ]
-        joined = traverse([r.shifts for r in rotations], periods)
-        edges = sum(len(jobs) for jobs in vertices)
+        joined = traverse([r.shifts for r in alone], periods)
+        edges = sum(len(alike[0].demands) for alike in vertices)
         if edges >= len(joined) + len(vertices):
             loops.append(Loop(tuple(link.name for link in part), tuple(joined)))
-            joined = rotate(part, periods, start=joined, slack=slack, seed=seed, nodes=nodes).shifts
+            joined = rotate(
+                part, periods, start=joined, slack=slack, seed=seed, nodes=nodes, fast=fast
+            ).shifts
         shifts |= joined
-        for group, rotation in zip(vertices.values(), rotations, strict=True):
-            alike = all((k.rate_bps, k.demands) == (group[0].rate_bps, group[0].demands) for k in group)
-            for link in group:
-                got = score(link, periods, joined, slack=slack)
-                loss = rotation.loss / len(group)
-                if not alike:
-                    loss = rotate([link], periods, start=joined, slack=slack, seed=seed, nodes=nodes).loss
-                fits.append(LinkFit(link.name, tuple(link.demands), got, max(got, 1 - loss)))
-    return Alignment(shifts, tuple(fits), tuple(loops))
+        for alike, rotation in zip(vertices, alone, strict=True):
+            got = score(alike[0], periods, joined, slack=slack)
+            for link in alike:
+                best = max(got, 1 - rotation.loss)
+                fits[link.name] = LinkFit(link.name, tuple(link.demands), got, best, rotation.exact)
+    return Alignment(shifts, tuple(fits[link.name] for link in links), tuple(loops))

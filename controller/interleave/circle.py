@@ -21,6 +21,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 _MOST_RATES = 20_000
 _RATE_STEPS = 1_000
+_MANY_LAPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def overlay(
 
     Every period must divide `length`. `edges` adds break points.
     """
+    if sum(length // period * len(phases) for phases, period, _ in jobs) > _MANY_LAPS:
+        return _overlay_long(jobs, length, edges)
     step: dict[int, int] = dict.fromkeys((0, *edges), 0)
     base = 0
     for phases, period, shift in jobs:
@@ -76,6 +79,27 @@ def overlay(
     rate = accumulate((step[t] for t in cuts), initial=base)
     next(rate)
     return Demand(np.array([*cuts, length], dtype=np.int64), np.array(list(rate), dtype=np.float64))
+
+
+def _overlay_long(
+    jobs: Sequence[tuple[Sequence[Phase], int, int]], length: int, edges: Sequence[int]
+) -> Demand:
+    """What `overlay` returns, by arrays: the shorter way where there are hundreds of edges."""
+    at: list[Ints] = [np.array((0, *edges), dtype=np.int64)]
+    step: list[Floats] = [np.zeros(len(at[0]))]
+    base = 0
+    for phases, period, shift in jobs:
+        laps = np.arange(0, length, period, dtype=np.int64)
+        for p in phases:
+            start, end = (p.start_ns + shift) % period, (p.end_ns + shift) % period
+            if start >= end:
+                base += p.rate_bps
+            if start != end:
+                at += [laps + start, laps + end]
+                step += [np.full(len(laps), float(p.rate_bps)), np.full(len(laps), -float(p.rate_bps))]
+    cuts, where = np.unique(np.concatenate(at), return_inverse=True)
+    change = np.bincount(where, weights=np.concatenate(step)).astype(np.float64)
+    return Demand(np.append(cuts, length), base + np.cumsum(change))
 
 
 def excess_rate(rate: Floats, rate_bps: int, slack: float = 0.0) -> Floats:

@@ -70,7 +70,8 @@ def hold(
     is held if on each of its links the score reaches GOOD_SCORE, if the link can carry the group's
     demand at that pace, and if each job gains LEAST_GAIN on some link. Otherwise the job that ranks
     last (`ranking`: highest first) on the worst link is let go, and the rest tried again. Links that
-    score NEGLIGIBLE_SCORE at random and would gain less than LEAST_GAIN bind nobody. `previous` (period, shift) stay where they are as good.
+    score NEGLIGIBLE_SCORE at random and would gain less than LEAST_GAIN bind nobody. `previous` (period,
+    shift) stay where they are as good.
     """
     place = {job: i for i, job in enumerate(ranking)}
     judge = _Judge(periods, slack, seed)

@@ -79,7 +79,8 @@ class ReactionPoint:
     `limited` is False at line rate: then nothing is computed per packet, as a NIC frees the rate
     limiter of a flow that has recovered; the next CNP takes a new one, with the first alpha. Timers are
     evaluated when the rate is needed, so they go on through idle times at no cost: a queue pair that
-    computes for long enough starts its next phase at line rate.
+    computes for long enough starts its next phase at line rate. `weight` scales the steps of the increase,
+    of the target and towards it (MLTCP); 1 is plain DCQCN.
     """
 
     __slots__ = (
@@ -94,6 +95,7 @@ class ReactionPoint:
         "alpha",
         "limited",
         "rate",
+        "weight",
     )
 
     def __init__(self, line_bps: int, profile: DcqcnProfile) -> None:
@@ -101,6 +103,7 @@ class ReactionPoint:
         self._profile = profile
         self.rate = self._line
         self.limited = False
+        self.weight = 1.0
         self.alpha = profile.initial_alpha
         self._target = self._line
         self._alpha_base = 0
@@ -148,11 +151,15 @@ class ReactionPoint:
         profile = self._profile
         steps = profile.fast_recovery_steps
         if self._timer_stage > steps and self._byte_stage > steps:
-            self._target += profile.hyper_bps
+            self._target += self.weight * profile.hyper_bps
         elif self._timer_stage > steps or self._byte_stage > steps:
-            self._target += profile.additive_bps
+            self._target += self.weight * profile.additive_bps
         self._target = min(self._line, self._target)
-        self.rate = (self._target + self.rate) / 2.0
+        if self.weight == 1.0:
+            self.rate = (self._target + self.rate) / 2.0
+        else:
+            # Half the way to the target is the step of every increase: it is what is weighed above all.
+            self.rate += min(1.0, self.weight / 2.0) * (self._target - self.rate)
         if self.rate >= 0.99 * self._line:
             self.rate = self._line
             self.limited = False

@@ -11,6 +11,7 @@ from zlib import crc32
 from hostagent.clock import Clock
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.driver import NicCounters, ReceiveQueue
+from hostagent.nic.mltcp import Mltcp
 from hostagent.nic.requester import Requester, check_pin
 from hostagent.nic.responder import Responder
 from hostagent.nic.roce import (
@@ -93,6 +94,7 @@ class EmulatedNic:
         self._requesters: dict[int, Requester] = {}
         self._responders: dict[int, Responder] = {}
         self._known: dict[bytes, _Known] = {}
+        self._mltcp: dict[str, Mltcp] = {}
         self._control: deque[bytes] = deque()
         self._ring: deque[Requester] = deque()
         self._busy = False
@@ -112,7 +114,21 @@ class EmulatedNic:
         qp = Requester(self, flow, number, psn, ip_bytes(dst_ip), source_port=source_port, dscp=dscp)
         self._requesters[number] = qp
         self._known.clear()
+        qp.set_mltcp(self._mltcp.get(flow.partition("/")[0]))
         return qp
+
+    def set_mltcp(self, job: str, settings: Mltcp | None) -> None:
+        """Let a job's queue pairs (flows named "job/..."), now and later, weigh their increase by MLTCP.
+
+        None turns it off, which is how every job begins. It needs no controller.
+        """
+        if settings is None:
+            self._mltcp.pop(job, None)
+        else:
+            self._mltcp[job] = settings
+        for qp in self._requesters.values():
+            if qp.flow.partition("/")[0] == job:
+                qp.set_mltcp(settings)
 
     def listen(self, flow: str, src_ip: str, on_receive: Callable[[ReceiveQueue, int], None]) -> Responder:
         """Accept a flow; see NicDriver."""

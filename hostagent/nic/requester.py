@@ -9,6 +9,7 @@ from zlib import crc32
 
 from hostagent.nic.dcqcn import ReactionPoint
 from hostagent.nic.driver import FIRST_SOURCE_PORT
+from hostagent.nic.mltcp import Mltcp, Progress
 from hostagent.nic.port import Port
 from hostagent.nic.roce import (
     ACK_REQUEST,
@@ -69,6 +70,7 @@ class Requester:
         "_port",
         "_posted",
         "_profile",
+        "_progress",
         "_rate_cap",
         "_una",
         "_window",
@@ -106,6 +108,7 @@ class Requester:
         self._rate_cap = 0
         self._cap_bps = float(port.rate_bps)
         self.reaction = ReactionPoint(port.rate_bps, port.profile)
+        self._progress: Progress | None = None
         self.next_ns = 0
         self.active = False
         self._armed = False
@@ -121,6 +124,9 @@ class Requester:
                 f"flow {self.flow}: a message needs bytes > 0 and rate >= 0, not {size}, {rate_bps}"
             )
         self._port.settle()
+        if self._progress is not None and self._una == self._posted:
+            self._progress.on_send(self._clock.now)
+            self.reaction.weight = self._progress.weight
         message = _Message(self._posted, size, self._port.payload, on_complete, rate_bps)
         self._posted = message.end
         self._messages.append(message)
@@ -142,6 +148,11 @@ class Requester:
         """Never send faster than `rate_bps` on the wire (0: no cap), from the next packet on."""
         self._rate_cap = rate_bps
         self._set_cap()
+
+    def set_mltcp(self, settings: Mltcp | None) -> None:
+        """Weigh the rate's increase by the progress of the iteration (MLTCP); None: plain DCQCN."""
+        self._progress = Progress(settings) if settings is not None else None
+        self.reaction.weight = 1.0
 
     def close(self) -> None:
         """Forget the connection; messages not yet complete are dropped without a call."""
@@ -238,6 +249,9 @@ class Requester:
         if acked:
             self._una = una = una + acked
             self._activity = self._clock.now
+            if self._progress is not None:
+                self._progress.on_ack(self._clock.now, acked * self._port.mtu)
+                self.reaction.weight = self._progress.weight
             if self._window == 1 and acked > 1:
                 # After a time-out, more than the one packet sent again was there: slow, not lost.
                 self._next = self._high

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rotation search in plain numpy: the kernels' reference, and what runs where they do not pay."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.interleave.circle import Floats, Ints, SharedLink, score, sweep
+from controller.interleave.packed import merge
+from controller.interleave.slots import best_turn
+
+EPS = 1e-9
+SWEEPS = 30
+EXACT_JOBS = 4
+_RESTARTS = 3
+
+
+class Search:
+    """Rotations of one set of jobs against a set of links."""
+
+    def __init__(self, links: Sequence[SharedLink], periods: Mapping[str, int], slack: float) -> None:
+        # Links that ask the same question are asked once, with a weight.
+        alike = merge(links)
+        self._links = tuple(same[0] for same in alike)
+        self._weight = {same[0].name: len(same) for same in alike}
+        self._periods = periods
+        self._slack = slack
+        self.jobs = tuple(dict.fromkeys(job for link in links for job in link.demands))
+        self._of = {job: [link for link in self._links if job in link.demands] for job in self.jobs}
+        self.bound = sum(self._weight[link.name] * self._unavoidable(link) for link in self._links)
+
+    def _mean(self, link: SharedLink, job: str) -> float:
+        sent = sum(p.rate_bps * (p.end_ns - p.start_ns) for p in link.demands[job])
+        return sent / self._periods[job] / link.rate_bps
+
+    def _unavoidable(self, link: SharedLink) -> float:
+        """Demand that no rotation can fit, as a part of the capacity (0 if the slack may absorb it)."""
+        total = sum(self._mean(link, job) for job in link.demands)
+        return total - 1 if total > 1 + self._slack else 0.0
+
+    def solve(
+        self, start: Mapping[str, int] | None, seed: int, nodes: int
+    ) -> tuple[float, Mapping[str, int], bool]:
+        """The least loss found, its shifts, and whether it is proven to be the least possible.
+
+        Two jobs in fine slots go by FFT. Exact up to EXACT_JOBS jobs if `nodes` sweeps suffice,
+        coordinate descent from several starts beyond; one descent alone where `nodes` is 0.
+        """
+        pair = self.pair()
+        if pair is not None:
+            return self.loss(pair), pair, True
+        order = self.by_demand()
+        best, shifts = self.descend(self.insert(order))
+        if start is not None:
+            loss, other = self.descend({j: start[j] for j in self.jobs})
+            if loss < best - EPS:
+                best, shifts = loss, other
+        exact = best <= self.bound + EPS
+        if exact or not nodes:
+            return best, shifts, exact
+        if len(self.jobs) <= EXACT_JOBS:
+            return self.branch(best, shifts, nodes)
+        rng = random.Random(seed)
+        for _ in range(_RESTARTS):
+            loss, other = self.descend(self.insert(rng.sample(order, len(order))))
+            if loss < best - EPS:
+                best, shifts = loss, other
+        return best, shifts, exact
+
+    def pair(self) -> Mapping[str, int] | None:
+        """The best shifts of two jobs in fine slots on one link; None for anything else."""
+        if len(self.jobs) != 2 or len(self._links) != 1:
+            return None
+        found = best_turn(self._links[0], self._periods, self._slack)
+        return None if found is None else {self.jobs[0]: 0, self.jobs[1]: found[1]}
+
+    def loss(self, shifts: Mapping[str, int]) -> float:
+        """Sum over the links of 1 - score."""
+        return sum(self._link_loss(link, shifts) for link in self._links)
+
+    def _link_loss(self, link: SharedLink, shifts: Mapping[str, int]) -> float:
+        return self._weight[link.name] * (1 - score(link, self._periods, shifts, slack=self._slack))
+
+    def _sweep(self, job: str, shifts: Mapping[str, int], tight: bool = False) -> tuple[Ints, Floats]:
+        """The loss on the job's links at every corner of its shift, others fixed.
+
+        With `tight` the threshold is the highest single demand: any overlap counts.
+        """
+        results = []
+        for link in self._of[job]:
+            rates = [p.rate_bps for phases in link.demands.values() for p in phases]
+            peak = max(rates, default=1) if tight else None
+            slack = 0.0 if tight else self._slack
+            at, value = sweep(link, job, self._periods, shifts, slack=slack, capacity=peak)
+            results.append((at, value * self._weight[link.name]))
+        if len(results) == 1:
+            return results[0]
+        corners = np.unique(np.concatenate([c for c, _ in results]))
+        period = self._periods[job]
+        total = np.zeros(len(corners))
+        for at, value in results:
+            total += np.interp(corners, at, value, period=period)
+        return corners, total
+
+    def descend(self, shifts: Mapping[str, int]) -> tuple[float, dict[str, int]]:
+        """Coordinate descent from complete shifts; each step is exact, the first job stays."""
+        current = dict(shifts)
+        best = self.loss(current)
+        for _ in range(SWEEPS):
+            before = best
+            for job in self.jobs[1:]:
+                corners, value = self._sweep(job, current)
+                i = int(np.argmin(value))
+                moved = current | {job: int(corners[i])}
+                loss = self.loss(moved)
+                if loss < best - EPS:
+                    current, best = moved, loss
+            if best >= before - EPS or best <= self.bound + EPS:
+                break
+        return best, current
+
+    def insert(self, order: Sequence[str]) -> dict[str, int]:
+        """Shifts by adding one job after another where it hurts least."""
+        shifts = {self.jobs[0]: 0}
+        for job in order:
+            corners, value = self._sweep(job, shifts)
+            shifts[job] = int(corners[int(np.argmin(value))])
+        return shifts
+
+    def by_demand(self) -> list[str]:
+        """All jobs but the first, the one with the largest demand first."""
+        weight = {j: max((self._mean(link, j) for link in self._of[j]), default=0.0) for j in self.jobs}
+        return sorted(self.jobs[1:], key=lambda j: -weight[j])
+
+    def branch(self, best: float, shifts: dict[str, int], nodes: int) -> tuple[float, dict[str, int], bool]:
+        """Branch and bound over alignment trees from an incumbent; False if `nodes` did not suffice.
+
+        Adding a job never lessens the excess, so a partial loss bounds what follows. Without slack excess
+        is convex in demand, and each job left adds at least the least that it would add now.
+        """
+        convex = self._slack == 0.0
+        seen: set[frozenset[tuple[str, int]]] = set()
+
+        def extend(placed: dict[str, int]) -> None:
+            nonlocal best, shifts, nodes
+            state = frozenset(placed.items())
+            if state in seen or best <= self.bound + EPS:
+                return
+            seen.add(state)
+            left = [j for j in self.jobs if j not in placed]
+            swept = {job: self._sweep(job, placed) for job in left}
+            apart = {job: self._apart(job, placed) for job in left}
+            so_far = self._apart("", placed) if convex else 0.0
+            least = {
+                j: max(0.0, float(swept[j][1].min()) + apart[j] - so_far) if convex else 0.0 for j in left
+            }
+            for job in left:
+                nodes -= 1
+                if nodes < 0:
+                    return
+                corners, value = swept[job]
+                others = sum(least[j] for j in left if j != job)
+                for i in np.argsort(value, kind="stable"):
+                    loss = float(value[i]) + apart[job]
+                    if loss + others >= best - EPS:
+                        break
+                    following = placed | {job: int(corners[i])}
+                    if len(left) == 1:
+                        best, shifts = loss, following
+                        break
+                    extend(following)
+
+        extend({self.jobs[0]: 0})
+        return best, shifts, nodes >= 0
+
+    def _apart(self, job: str, placed: Mapping[str, int]) -> float:
+        """The loss of the placed jobs on the links that `job` does not use."""
+        return sum(
+            self._link_loss(self._only(link, placed), placed)
+            for link in self._links
+            if job not in link.demands and any(j in placed for j in link.demands)
+        )
+
+    @staticmethod
+    def _only(link: SharedLink, placed: Mapping[str, int]) -> SharedLink:
+        demands = {j: p for j, p in link.demands.items() if j in placed}
+        return SharedLink(link.name, link.rate_bps, demands)
+
+    def centre(self, shifts: Mapping[str, int]) -> dict[str, int]:
+        """Move every job to the middle of its widest interval of equally good shifts, until all are at rest.
+
+        Where a job fits everywhere, the places where it overlaps least come first.
+        """
+        current = dict(shifts)
+        settled = min(self._periods[j] for j in self.jobs) // 500
+        for _ in range(SWEEPS):
+            moved = 0
+            for job in self.jobs[1:]:
+                corners, value = self._sweep(job, current)
+                tight_corners, tight = self._sweep(job, current, tight=True)
+                period = self._periods[job]
+                grid = np.union1d(corners, tight_corners)
+                first = np.interp(grid, corners, value, period=period)
+                second = np.interp(grid, tight_corners, tight, period=period)
+                good = first <= first.min() + EPS
+                good &= second <= second[good].min() + EPS
+                middle = _widest(grid, good, period, current[job])
+                gap = abs(middle - current[job])
+                moved = max(moved, min(gap, period - gap))
+                current[job] = middle
+            if moved <= settled:
+                break
+        return current
+
+
+def _widest(corners: Ints, good: NDArray[np.bool_], period: int, current: int) -> int:
+    """The middle of the widest run of good corners around a circle; `current` if all are good."""
+    if good.all():
+        return current
+    n = len(corners)
+    best, middle = -1, current
+    for i in np.flatnonzero(good & ~np.roll(good, 1)):
+        k = int(i)
+        while good[(k + 1) % n]:
+            k += 1
+        width = int(corners[k % n] - corners[i]) % period
+        if width > best + 1:
+            best, middle = width, int(corners[i] + width // 2) % period
+    return middle

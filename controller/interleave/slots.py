@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two jobs in fine time slots: the excess of every rotation at once, by FFT.
+
+Excess is no product, but for each level that one job's demand takes it is a cross-correlation: of where
+that level is, with what the other job's demand would exceed the link by at that level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.interleave.circle import Floats, Ints, SharedLink, overlay
+
+MOST_SLOTS = 1 << 20
+_LEVELS = 64
+_FEW = 2_000
+_ROUNDING = 1e-9
+
+
+def excess_by_turn(still: Ints, turned: Ints, limit: int, capacity: int) -> Floats:
+    """The mean excess for each turn k of `turned`: of still[t] + turned[t - k] over t, in bit/s.
+
+    Demands in bit/s by slot, of equal number; what is at most `limit` counts as no excess. O(n log n)
+    for each level of the job that has fewer.
+    """
+    count = len(still)
+    levels, others = np.unique(still), np.unique(turned)
+    if len(others) < len(levels):
+        # Turning one by k is turning the other by -k.
+        back = excess_by_turn(turned, still, limit, capacity)
+        return np.roll(back[::-1], 1)
+    total: NDArray[np.complex128] = np.zeros(count // 2 + 1, dtype=np.complex128)
+    for level in levels:
+        sums = turned + level
+        over = np.where(sums > limit, sums - capacity, 0).astype(np.float64) / capacity
+        if over.any():
+            total += np.fft.rfft((still == level).astype(np.float64)) * np.conj(np.fft.rfft(over))
+    found: Floats = np.fft.irfft(total, count) * (capacity / count)
+    return found
+
+
+def best_turn(link: SharedLink, periods: Mapping[str, int], slack: float) -> tuple[float, int] | None:
+    """The least loss of a link of two jobs and the second's shift in ns, by FFT.
+
+    None where it would not pay: phases so few that trying all their edges is cheaper, or edges on no
+    common grid of at most MOST_SLOTS. All edges lie on the grid, so the optimum does, too.
+    """
+    (first, still), (second, turned) = link.demands.items()
+    around = math.lcm(periods[first], periods[second])
+    edges = [t for phases in link.demands.values() for p in phases for t in (p.start_ns, p.end_ns)]
+    slot = math.gcd(periods[first], periods[second], *edges)
+    count = around // slot
+    pairs = around // periods[first] * len(still) * len(turned)
+    levels = min(len({p.rate_bps for p in still}), len({p.rate_bps for p in turned})) + 1
+    if count > MOST_SLOTS or levels > _LEVELS or 4 * pairs < max(_FEW, levels * count):
+        return None
+    slots = []
+    for job, phases in link.demands.items():
+        demand = overlay([(phases, periods[job], 0)], around)
+        slots.append(np.repeat(demand.rate.astype(np.int64), demand.widths // slot))
+    limit = math.floor(link.rate_bps * (1 + slack))
+    mean = excess_by_turn(slots[0], slots[1], limit, link.rate_bps)[: periods[second] // slot]
+    # Of turns that are equal but for rounding, the first.
+    turn = int(np.argmax(mean <= mean.min() + _ROUNDING * link.rate_bps))
+    return max(0.0, float(mean[turn])) / link.rate_bps, turn * slot

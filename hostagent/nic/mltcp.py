@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MLTCP (CASSINI thesis, 1.2): a sender grows the faster, the more of its iteration it has sent.
+
+Two jobs in step on a link then no longer stay so: the one a little ahead gets more, ends earlier, starts its
+next iteration earlier, until they take turns. Nobody coordinates them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+Shape = Callable[[float], float]
+"""F: from the part of an iteration's bytes that are sent (0 to 1) to the weight of the increase."""
+
+SLOPE, INTERCEPT = 1.75, 0.25
+
+
+def linear(ratio: float) -> float:
+    """The thesis' F: SLOPE * r + INTERCEPT."""
+    return SLOPE * ratio + INTERCEPT
+
+
+def _square(ratio: float) -> float:
+    return 1.75 * ratio * ratio + 0.25
+
+
+def _inverse(ratio: float) -> float:
+    return 1.0 / (4.0 - 3.5 * ratio)
+
+
+def _concave(ratio: float) -> float:
+    return -1.75 * ratio * ratio + 3.5 * ratio + 0.25
+
+
+def _falling(ratio: float) -> float:
+    return 2.0 - 1.75 * ratio
+
+
+def _falling_square(ratio: float) -> float:
+    return 2.0 - 1.75 * ratio * ratio
+
+
+SHAPES: Mapping[str, Shape] = MappingProxyType(
+    {
+        "1.75r+0.25": linear,
+        "1.75r^2+0.25": _square,
+        "1/(4-3.5r)": _inverse,
+        "-1.75r^2+3.5r+0.25": _concave,
+        "2-1.75r": _falling,
+        "2-1.75r^2": _falling_square,
+    }
+)
+"""Six shapes from 0.25 to 2 or back: those that rise make jobs take turns, those that fall do not."""
+
+
+# -- one step of each congestion control, windows in segments, with F(r) as `weight`
+
+
+def reno_increase(window: float, acked: float, weight: float) -> float:
+    """Congestion avoidance (RFC 5681): one segment a round trip, times the weight."""
+    return window + weight * acked / window
+
+
+def cubic_increase(
+    window: float, acked: float, weight: float, since_cut_s: float, before_cut: float
+) -> float:
+    """CUBIC (RFC 9438): towards 0.4 (t - K)^3 + W_max, by a weighted part of the way per segment acked."""
+    k = float((before_cut * 0.3 / 0.4) ** (1 / 3))
+    target = 0.4 * (since_cut_s - k) ** 3 + before_cut
+    return window + weight * acked * max(0.0, min(target, 1.5 * window) - window) / window
+
+
+def dctcp_cut(window: float, alpha: float) -> float:
+    """DCTCP (RFC 8257) cuts by half its estimate of marks; it increases as Reno does. MLTCP cuts alike."""
+    return max(2.0, window * (1.0 - alpha / 2.0))
+
+
+def dctcp_alpha(alpha: float, marked: float, gain: float = 1 / 16) -> float:
+    """DCTCP's estimate of the part of segments that are marked, once a window."""
+    return (1.0 - gain) * alpha + gain * marked
+
+
+def dcqcn_target(target_bps: float, step_bps: float, weight: float, line_bps: float) -> float:
+    """DCQCN's additive or hyper increase of the target rate, times the weight."""
+    return min(line_bps, target_bps + weight * step_bps)
+
+
+@dataclass(frozen=True, slots=True)
+class Mltcp:
+    """How a sender weighs its increase.
+
+    `bytes_per_iteration` and `compute_ns` of 0 are learnt from the traffic. Acknowledgements that come
+    `least_gap_ns` apart may be an iteration apart; closer ones never are.
+    """
+
+    shape: Shape = linear
+    bytes_per_iteration: int = 0
+    compute_ns: int = 0
+    least_gap_ns: int = 20_000_000
+
+
+class Progress:
+    """Where a sender is in its iteration, from acknowledgements alone.
+
+    A gap above 0.9 times the compute time ends an iteration (thesis 1.2). What is not given is learnt: the
+    compute time as the longest gap of the last eight, the bytes of an iteration as the median of the
+    last eight. Until an iteration has been seen whole, the ratio is 0.
+    """
+
+    __slots__ = ("_gaps", "_last", "_settings", "_totals", "iterations", "sent")
+
+    def __init__(self, settings: Mltcp) -> None:
+        self._settings = settings
+        self._last = -1
+        self._gaps: deque[int] = deque(maxlen=8)
+        self._totals: deque[int] = deque(maxlen=8)
+        self.sent = 0
+        self.iterations = 0
+
+    def on_send(self, now: int) -> bool:
+        """Something is sent at `now` (ns) and nothing was in flight; True if it begins an iteration."""
+        settings = self._settings
+        gap = now - self._last if self._last >= 0 else 0
+        if gap < settings.least_gap_ns:
+            return False
+        compute = settings.compute_ns or max(self._gaps, default=0)
+        self._gaps.append(gap)
+        total = self.bytes_per_iteration
+        # A shorter gap ends the iteration too if all of its bytes are through: compute time varies.
+        if gap <= 0.9 * compute and not (total and self.sent >= 0.95 * total):
+            return False
+        self._totals.append(self.sent)
+        self.sent = 0
+        self.iterations += 1
+        return True
+
+    def on_ack(self, now: int, acked_bytes: int) -> None:
+        """Bytes were acknowledged at `now` (ns)."""
+        self._last = now
+        self.sent += acked_bytes
+
+    @property
+    def bytes_per_iteration(self) -> int:
+        """Given, or learnt; 0 while nothing is known."""
+        if self._settings.bytes_per_iteration:
+            return self._settings.bytes_per_iteration
+        totals = sorted(self._totals)
+        return totals[len(totals) // 2] if totals else 0
+
+    @property
+    def ratio(self) -> float:
+        """The part of the iteration's bytes that are acknowledged, at most 1."""
+        total = self.bytes_per_iteration
+        return min(1.0, self.sent / total) if total else 0.0
+
+    @property
+    def weight(self) -> float:
+        """F of the ratio; 1, the plain congestion control, until an iteration's bytes are known."""
+        return self._settings.shape(self.ratio) if self.bytes_per_iteration else 1.0
