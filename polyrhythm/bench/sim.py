@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm bench sim`: the simulator's speed.
+
+An event is a flow that begins, a flow that ends, or a timer that fires. Events per second are per second of
+processor time, of one core. Engines are compiled before any clock runs. Repeats are not skipped, except in
+the two weeks, whose seconds are of the clock on the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from controller.kernel import available, version
+from controller.routing.ecmp import draw_port
+from controller.routing.forwarding import forwarding
+from controller.routing.paths import path_of
+from sim.cluster import machines
+from sim.engine import Engine, KernelEngine
+from sim.generators import paper_fabric, paper_jobs, poisson
+from sim.jobrun import JobRun
+from sim.network import Network
+from sim.program import ProgramBuilder
+from sim.reference import ReferenceEngine
+from sim.scheduler import scheduler_named
+from sim.shape import program
+from sim.simulation import Settings, Simulation
+from sim.units import CLASSES, NEVER, PS_PER_MS, PS_PER_S
+from topo.generate import leaf_spine
+
+PAPER_JOBS = (("BLOOM", 8), ("GPT-3", 8), ("LLaMA2", 4), ("BLOOM", 4), ("GPT-3", 4))
+ACTIVE_FLOWS = 50_000
+OVERLOADED_EVENTS = 10_000
+PLAIN_S = 5.0
+WEEKS_GPUS, WEEKS_JOBS, WEEKS_S = 2_000, 5_000, 14 * 86_400.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm bench sim`."""
+    parser.add_argument("--full", action="store_true", help="also two weeks of 2,000 GPUs and 5,000 jobs")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print; 1 without Numba, for the plain engine's speed is no figure."""
+    if not available():
+        print("bench sim: Numba is not installed, only the plain engine runs", file=sys.stderr)
+        return 1
+    report = {"numba": version(), **_paper(args.seed), **_overloaded(args.seed)}
+    if args.full:
+        report |= _two_weeks(args.seed)
+    if args.json:
+        print(json.dumps(report, indent=2))
+    else:
+        print("\n".join(f"{key:>34}: {value}" for key, value in report.items()))
+    return 0
+
+
+def paper_runs(seed: int, iterations: int) -> tuple[Network, list[JobRun]]:
+    """The routing paper's full workload under ECMP: 64 leaves, 32 spines, 5 jobs."""
+    network = Network(paper_fabric())
+    table = forwarding(network.topology)
+    runs = []
+    for job in paper_jobs(network.topology, PAPER_JOBS, seed):
+        built = program(job.model.shape(job.ring), job.name, job.ranks)
+        paths = tuple(
+            network.links(path_of(network.topology, table, c.src, c.dst, draw_port(c.flow, seed)))
+            for c in built.channels
+        )
+        runs.append(JobRun(job.name, built, paths, CLASSES // 2, iterations, round(job.start_s * PS_PER_S)))
+    return network, runs
+
+
+def _finish(engine: Engine) -> float:
+    """Run to the end of all jobs; the processor's seconds it took."""
+    begin = time.process_time()
+    while engine.advance(NEVER):
+        pass
+    return time.process_time() - begin
+
+
+def _paper(seed: int) -> dict[str, Any]:
+    rates: dict[str, float] = {}
+    for name, iterations, full in (("compile", 1, False), ("local", 20, False), ("full", 2, True)):
+        network, runs = paper_runs(seed, iterations)
+        engine = KernelEngine(network.capacity, network.marks, runs, 0, skip=False, full=full)
+        rates[name] = _finish(engine) / engine.events
+    network, runs = paper_runs(seed, 1)
+    plain = ReferenceEngine(network.capacity, network.marks, runs, 0)
+    begin = time.process_time()
+    # The plain engine takes seconds for what the others do in a millisecond: the first all-reduces do.
+    while time.process_time() - begin < PLAIN_S and plain.next_event() < NEVER:
+        plain.advance(plain.next_event())
+    plain_s = (time.process_time() - begin) / plain.events
+    return {
+        "events_per_second": round(1 / rates["local"]),
+        "events_per_second_full_compiled": round(1 / rates["full"]),
+        "events_per_second_full_plain": round(1 / plain_s),
+        "speedup_full_resolve": round(plain_s / rates["local"], 1),
+        "speedup_full_compiled": round(rates["full"] / rates["local"], 1),
+    }
+
+
+def overloaded_runs(network: Network, seed: int, flows: int) -> list[JobRun]:
+    """`flows` chains of two random flows, spread evenly over the classes and over random pairs of NICs."""
+    random = np.random.default_rng(seed)
+    hosts, spines = network.topology.hosts, [s.name for s in network.topology.switches if s.tier == "spine"]
+    runs = []
+    for klass in range(CLASSES):
+        builder, paths = ProgramBuilder(), []
+        for i in range(flows // CLASSES):
+            src, dst = (hosts[k] for k in random.choice(len(hosts), 2, replace=False))
+            middle = (src.leaf, spines[random.integers(len(spines))], dst.leaf)
+            paths.append(
+                network.links((src.name, *(middle if src.leaf != dst.leaf else middle[:1]), dst.name))
+            )
+            channel = builder.channel(src.name, dst.name, f"c{klass}/{i}")
+            first = builder.flow([], channel, float(random.uniform(1e7, 8e8)))
+            builder.flow([first], channel, float(random.uniform(1e7, 8e8)))
+        runs.append(JobRun(f"c{klass}", builder.build(), tuple(paths), klass, 1, 0))
+    return runs
+
+
+def _overloaded(seed: int) -> dict[str, Any]:
+    network = Network(paper_fabric())
+    engine = KernelEngine(
+        network.capacity, network.marks, overloaded_runs(network, seed, ACTIVE_FLOWS), 0, skip=False
+    )
+    engine.advance(0)
+    before, begin, now = engine.events, time.process_time(), 0
+    while engine.events - before < OVERLOADED_EVENTS:
+        now += PS_PER_MS // 10
+        engine.advance(now)
+    took = time.process_time() - begin
+    return {
+        "events_per_second_overloaded": round((engine.events - before) / took),
+        "active_flows_overloaded": len(engine.rates()),
+    }
+
+
+def _two_weeks(seed: int) -> dict[str, Any]:
+    topology = leaf_spine(25, 8, 10, host_bps=10**11, fabric_bps=10**11)
+    cluster = machines(Network(topology), WEEKS_GPUS // len(topology.hosts))
+    requests = poisson(WEEKS_JOBS, seed, gpus=cluster.gpus, horizon_s=WEEKS_S)
+    simulation = Simulation(
+        cluster,
+        requests,
+        Settings(until_ns=round(WEEKS_S * 1e9), seed=seed, log=False),
+        scheduler=scheduler_named("fifo"),
+    )
+    begin = time.perf_counter()
+    simulation.run()
+    memory = simulation.memory
+    return {
+        "two_weeks_s": round(time.perf_counter() - begin, 1),
+        "two_weeks_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "two_weeks_events": memory.events,
+        "two_weeks_iterations": sum(o.iterations for o in memory.outcomes.values()),
+        "two_weeks_iterations_skipped": memory.skipped,
+        "two_weeks_finished": sum(o.ended >= 0 for o in memory.outcomes.values()),
+    }

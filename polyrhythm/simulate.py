@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm sim`: a workload on a cluster under one or several policies, flow by flow."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from controller.kernel import cold
+from controller.planner import POLICIES
+from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
+from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
+from sim import figures
+from sim.checkpoint import fingerprint, load, save
+from sim.cluster import Cluster, JobRequest, WorkloadError, check, machines
+from sim.kernels import SOURCES
+from sim.network import Inside, Network
+from sim.output import Marking, parquet_available, replace_file, summary, versions, write_tables
+from sim.readers import read_lingjun_topology
+from sim.scheduler import SCHEDULERS, scheduler_named
+from sim.shape import PhaseShape, Shape
+from sim.simulation import Failure, Settings, Simulation
+from sim.workload import check_connected, read_trace
+from topo.files import load_topology
+
+CHECKPOINT_EVERY_S = 30.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm sim`."""
+    add = parser.add_argument
+    add(
+        "--trace",
+        required=True,
+        metavar="FILE",
+        help="a scenario (file or shipped name), a trace (Philly/Muri CSV, Lingjun CSV, SenseTime JSON), or "
+        "poisson:JOBS, batch:JOBS, snapshot:JOBS, paper:BLOOM/8,GPT-3/4",
+    )
+    add("--topology", type=Path, metavar="FILE", help="JSON, or Lingjun's topo.csv; a scenario has its own")
+    add("--policy", default="ecmp", metavar="NAME,NAME", help=f"of: {', '.join(sorted(POLICIES))}")
+    add("--scheduler", default="fifo", choices=SCHEDULERS)
+    add("--seed", type=int, default=1)
+    add("--gpus-per-server", type=int, default=8, metavar="N")
+    add("--pcie-gbps", type=float, default=0.0, metavar="G", help="between GPUs and NIC; 0: no limit")
+    add("--nvlink-gbps", type=float, default=0.0, metavar="G", help="between a host's GPUs; 0: no limit")
+    add("--host-gbps", type=float, default=200.0, metavar="G", help="of Lingjun's hosts")
+    add("--fabric-gbps", type=float, default=400.0, metavar="G", help="of Lingjun's links between switches")
+    add("--hours", type=float, default=24.0, help="the span of generated arrivals")
+    add("--until-s", type=float, default=0.0, metavar="S", help="stop at this time; 0: when all is done")
+    add("--replan-delay-ms", type=float, default=0.0, metavar="MS", help="from an event to the plan's effect")
+    add("--samples-s", type=float, default=0.0, metavar="S", help="between samples of the cluster; 0: none")
+    add("--fail", action="append", default=[], metavar="NAME@MS", help="spine2 or leaf1-spine2 goes down")
+    add("--heal", action="append", default=[], metavar="NAME@MS", help="and comes back")
+    add("--out", type=Path, metavar="DIR", help="tables, figures, and the checkpoint to go on from")
+    add("--fresh", action="store_true", help="ignore a checkpoint in DIR")
+    add("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulate each policy in turn and print a summary; 2 for bad input."""
+    try:
+        cluster, requests, mice_bytes, marking = _inputs(args)
+        check(cluster, requests)
+        settings = _settings(args, mice_bytes)
+        failures = _failures(args)
+        if cold(*SOURCES):
+            print("compiling the simulator's kernels, once for this version ...", file=sys.stderr)
+        simulations = {
+            name: _simulate(args, cluster, requests, replace(settings, policy=name), failures)
+            for name in dict.fromkeys(args.policy.split(","))
+        }
+        documents = [summary(s) for s in simulations.values()]
+        files = _write(args, simulations, documents, marking) if args.out else []
+    except (ValueError, ScenarioError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    if args.json:
+        print(json.dumps({"policies": documents, "files": [str(f) for f in files]}, indent=2))
+    else:
+        Console().print(_table(documents))
+    return 0
+
+
+def requests_of(scenario: Scenario, iterations: int | None = None) -> list[JobRequest]:
+    """A scenario's jobs for the simulator: the same bytes on the wire, caps, compute and hosts. All start
+    together; `iterations` defaults to the scenario's, warm-up and measured."""
+    overhead = (scenario.packet_bytes + ROCE_OVERHEAD_BYTES) / scenario.packet_bytes
+    count = iterations or scenario.warmup + scenario.iterations
+    requests = []
+    for workload in scenario.workloads:
+        job, n = workload.job, len(workload.job.hosts)
+        phases = tuple(
+            # A fused ring of this size makes every flow carry `size` bytes.
+            PhaseShape("fused_ring", size * n / (2 * (n - 1)), after_ns=compute, limit_bps=rate)
+            for size, rate, compute in workload.steps
+        )
+        requests.append(
+            JobRequest(
+                name=job.name,
+                model=job.model,
+                arrival_ns=0,
+                gpus=job.gpus,
+                iterations=count,
+                shape=Shape(phases, overhead=overhead, flops=job.flops_per_iteration),
+                ranks=job.hosts,
+            )
+        )
+    return requests
+
+
+def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, Marking]:
+    inside = Inside(round(args.pcie_gbps * 1e9), round(args.nvlink_gbps * 1e9))
+    if args.gpus_per_server < 1:
+        raise WorkloadError(f"--gpus-per-server {args.gpus_per_server}: legal: 1 or more")
+    if args.topology is None:
+        if ":" in args.trace or Path(args.trace).suffix in {".csv", ".json"}:
+            raise WorkloadError("--topology is needed; only a scenario brings its own")
+        scenario = load_scenario(scenario_path(args.trace))
+        largest = max(w.job.gpus for w in scenario.workloads)
+        cluster = machines(Network(scenario.topology, inside), max(args.gpus_per_server, largest))
+        marking = Marking(8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES), scenario.ecn.pmax / 2)
+        return cluster, requests_of(scenario), scenario.elephant_bytes, marking
+    if args.topology.suffix == ".csv":
+        topology = read_lingjun_topology(
+            args.topology, host_gbps=args.host_gbps, fabric_gbps=args.fabric_gbps
+        )
+    else:
+        topology = load_topology(args.topology)
+    check_connected(topology)
+    cluster = machines(Network(topology, inside), args.gpus_per_server)
+    return cluster, read_trace(args.trace, cluster, args.seed, args.hours), 1024, Marking()
+
+
+def _settings(args: argparse.Namespace, mice_bytes: int) -> Settings:
+    for name in ("until_s", "replan_delay_ms", "samples_s", "hours"):
+        value = getattr(args, name)
+        if not 0 <= value <= 9e6:
+            raise WorkloadError(f"--{name.replace('_', '-')} {value:g}: legal: 0 to 9000000")
+    return Settings(
+        seed=args.seed,
+        replan_delay_ns=round(args.replan_delay_ms * 1e6),
+        until_ns=round(args.until_s * 1e9),
+        samples_ns=round(args.samples_s * 1e9),
+        mice_bytes=mice_bytes,
+    )
+
+
+def _failures(args: argparse.Namespace) -> list[Failure]:
+    found = []
+    for up, words in ((False, args.fail), (True, args.heal)):
+        for word in words:
+            matched = re.fullmatch(r"(.+)@(\d+(?:\.\d+)?)", word)
+            if matched is None:
+                raise WorkloadError(f"{word!r}: NAME@MS is needed, as in spine2@3000")
+            found.append(Failure(round(float(matched[2]) * 1e6), matched[1], up))
+    return found
+
+
+def _simulate(
+    args: argparse.Namespace,
+    cluster: Cluster,
+    requests: Sequence[JobRequest],
+    settings: Settings,
+    failures: Sequence[Failure],
+) -> Simulation:
+    """One policy, from its checkpoint if there is one, with a progress bar on a terminal."""
+    mark = fingerprint(
+        cluster.network.topology, cluster.network.inside, cluster.servers, requests, settings, failures,
+        args.scheduler, versions(),
+    )  # fmt: skip
+    path = args.out / f"{settings.policy}.checkpoint" if args.out else None
+    memory = None
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        memory = None if args.fresh else load(path, mark)
+    if memory is not None:
+        print(f"{settings.policy}: going on from {memory.now / 1e12:.0f} s of {path}", file=sys.stderr)
+    simulation = Simulation(
+        cluster,
+        requests,
+        settings,
+        scheduler=scheduler_named(args.scheduler),
+        failures=failures,
+        memory=memory,
+    )
+    with _Bar(settings.policy, len(requests)) as bar:
+        saved = time.monotonic()
+
+        def tidied(simulation: Simulation) -> None:
+            nonlocal saved
+            if path is not None and time.monotonic() - saved >= CHECKPOINT_EVERY_S:
+                save(simulation.memory, path, mark)
+                saved = time.monotonic()
+
+        simulation.run(tidied, bar.step)
+    if path is not None:
+        path.unlink(missing_ok=True)
+    return simulation
+
+
+class _Bar:
+    """Jobs done, of all, with the time that is left; silent where standard error is no terminal."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self._progress = Progress(
+            TextColumn(title),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} jobs"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._progress.add_task(title, total=total)
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def step(self, done: int) -> None:
+        """So many jobs are done."""
+        self._progress.update(self._task, completed=done)
+
+
+def _write(
+    args: argparse.Namespace,
+    simulations: dict[str, Simulation],
+    documents: Sequence[dict[str, Any]],
+    marking: Marking,
+) -> list[Path]:
+    files: list[Path] = []
+    for name, simulation in simulations.items():
+        folder = args.out / name
+        folder.mkdir(parents=True, exist_ok=True)
+        files += write_tables(simulation, folder, marking)
+    if figures.available():
+        files += figures.draw(simulations, args.out)
+    if not parquet_available():
+        print("pyarrow is not installed: tables as CSV only", file=sys.stderr)
+    if not figures.available():
+        print("matplotlib is not installed: no figures", file=sys.stderr)
+    files.append(args.out / "summary.json")
+    replace_file(files[-1], (json.dumps({"policies": documents}, indent=2) + "\n").encode())
+    return files
+
+
+def _table(documents: Sequence[dict[str, Any]]) -> Table:
+    table = Table(
+        title="Job completion, iteration time over the ideal, and GPUs busy while allocated",
+        header_style="bold",
+    )
+    shown: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+        ("policy", "policy", str),
+        ("finished", "done", str),
+        ("mean_completion_s", "mean s", lambda v: "-" if v is None else f"{v:,.0f}"),
+        ("p99_completion_s", "p99 s", lambda v: "-" if v is None else f"{v:,.0f}"),
+        ("mean_slowdown", "slow-down", lambda v: "-" if v is None else f"{v:.3f}"),
+        ("gpu_utilisation", "GPUs busy", lambda v: "-" if v is None else f"{v:.1%}"),
+        ("iterations", "iterations", lambda v: f"{v:,}"),
+    )
+    for _, heading, _ in shown:
+        table.add_column(heading, justify="right", overflow="fold")
+    for document in documents:
+        table.add_row(*(form(document[key]) for key, _, form in shown))
+    return table

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPU servers on a fabric, the jobs that are asked for, and where a job lands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from sim.network import Network
+from sim.shape import Shape
+
+Placement = tuple[tuple[str, int], ...]
+"""(server, GPUs of it) in rank order."""
+
+
+class WorkloadError(ValueError):
+    """A workload that this cluster cannot run; the message says which job and what would be legal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A machine: its GPUs, the hosts of the topology that are its NICs, and its leaf."""
+
+    name: str
+    gpus: int
+    nics: tuple[str, ...]
+    leaf: str
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A network and the servers on it."""
+
+    network: Network
+    servers: tuple[Server, ...]
+
+    @cached_property
+    def server(self) -> Mapping[str, Server]:
+        """Servers by name."""
+        return {s.name: s for s in self.servers}
+
+    @cached_property
+    def gpus(self) -> int:
+        """All GPUs."""
+        return sum(s.gpus for s in self.servers)
+
+
+def machines(network: Network, gpus_per_server: int) -> Cluster:
+    """Each machine of the topology is a server with so many GPUs."""
+    return Cluster(
+        network,
+        tuple(
+            Server(name, gpus_per_server, tuple(h.name for h in nics), nics[0].leaf)
+            for name, nics in network.topology.machines.items()
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """A job as it is submitted. `iterations` run once it has its GPUs.
+
+    `ranks` places it by hand, a host per rank; None leaves that to the scheduler, and the shape's
+    collectives then run over the job's servers (split over the NICs that its GPUs use).
+    """
+
+    name: str
+    model: str
+    arrival_ns: int
+    gpus: int
+    iterations: int
+    shape: Shape
+    ranks: tuple[str, ...] | None = None
+
+
+def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
+    """Refuse what the cluster can never run.
+
+    Raises:
+        WorkloadError: names the job.
+    """
+    seen: set[str] = set()
+    for request in requests:
+        if request.name in seen:
+            raise WorkloadError(f"job {request.name}: there are two of this name")
+        seen.add(request.name)
+        if request.arrival_ns < 0:
+            raise WorkloadError(
+                f"job {request.name}: it arrives at {request.arrival_ns} ns; legal: 0 or later"
+            )
+        if request.iterations < 1:
+            raise WorkloadError(f"job {request.name}: {request.iterations} iterations; legal: 1 or more")
+        if not 1 <= request.gpus <= cluster.gpus:
+            raise WorkloadError(
+                f"job {request.name}: it wants {request.gpus} GPUs; legal: 1 to the cluster's {cluster.gpus}"
+            )
+        for host in request.ranks or ():
+            if host not in cluster.network.topology.host:
+                raise WorkloadError(f"job {request.name}: the fabric has no host {host!r}")
+
+
+def ranks_of(cluster: Cluster, request: JobRequest, placement: Placement) -> tuple[tuple[str, ...], Shape]:
+    """The hosts of the job's ranks, and the shape over them.
+
+    On servers with several NICs the collective runs once per rail, over the NICs of the same place in
+    every server, each with its part of the bytes.
+    """
+    if request.ranks is not None:
+        return request.ranks, request.shape
+    used = []
+    for name, gpus in placement:
+        server = cluster.server[name]
+        used.append(server.nics[: max(1, math.ceil(gpus * len(server.nics) / server.gpus))])
+    rails = min(map(len, used))
+    if rails == 1:
+        return tuple(nics[0] for nics in used), request.shape
+    ranks = tuple(nics[rail] for rail in range(rails) for nics in used)
+    groups = tuple(tuple(range(r * len(used), (r + 1) * len(used))) for r in range(rails))
+    phases = tuple(replace(p, size=p.size / rails, groups=groups) for p in request.shape.phases)
+    return ranks, replace(request.shape, phases=phases)
+
+
+class Free:
+    """The free GPUs, and the rule by which jobs are packed.
+
+    A job that fits one server goes to the fullest that has room; else it takes whole-as-possible servers
+    of one leaf if some leaf has enough, else of the leaves with most free GPUs first.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._free = {s.name: s.gpus for s in cluster.servers}
+        self._leaves: dict[str, list[str]] = {}
+        for server in cluster.servers:
+            self._leaves.setdefault(server.leaf, []).append(server.name)
+        self.total = cluster.gpus
+
+    def place(self, gpus: int) -> Placement | None:
+        """A placement of `gpus` GPUs, taken; None if there are not that many free."""
+        if gpus > self.total:
+            return None
+        fitting = [s for s, n in self._free.items() if n >= gpus]
+        if fitting:
+            best = min(fitting, key=lambda s: self._free[s])
+            return self._take(((best, gpus),))
+        room = {leaf: sum(self._free[s] for s in names) for leaf, names in self._leaves.items()}
+        enough = [leaf for leaf, n in room.items() if n >= gpus]
+        leaves = (
+            [min(enough, key=lambda leaf: room[leaf])] if enough else sorted(room, key=lambda k: -room[k])
+        )
+        parts: list[tuple[str, int]] = []
+        for leaf in leaves:
+            for server in sorted(self._leaves[leaf], key=lambda s: -self._free[s]):
+                take = min(self._free[server], gpus)
+                if take:
+                    parts.append((server, take))
+                    gpus -= take
+        return self._take(tuple(parts))
+
+    def give_back(self, placement: Placement) -> None:
+        """A job's GPUs are free again."""
+        for server, gpus in placement:
+            self._free[server] += gpus
+            self.total += gpus
+
+    def _take(self, placement: Placement) -> Placement:
+        for server, gpus in placement:
+            self._free[server] -= gpus
+            self.total -= gpus
+        return placement

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller's own planner, asked by name: who goes where, in which class, in which rhythm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from controller.model import TRAFFIC_CLASSES, Job, Plan, Policy
+from controller.planner import POLICIES, PlanInput, plan
+from controller.routing.ecmp import draw_port
+from controller.routing.forwarding import forwarding, pair
+from controller.routing.paths import Forwarding, Path, path_of
+from sim.jobrun import FREE, Rhythm
+from sim.units import CLASSES, PS_PER_NS
+from topo.graph import Topology
+
+
+def policy_named(name: str, policies: Mapping[str, Policy] = POLICIES) -> Policy:
+    """A policy of the controller, or of `policies`.
+
+    Raises:
+        ValueError: there is none of this name; the message lists those there are.
+    """
+    if name not in policies:
+        raise ValueError(f"{name!r} is no policy; legal: {', '.join(sorted(policies))}")
+    return policies[name]
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A topology with what is down now; `down_links` are sorted name pairs."""
+
+    topology: Topology
+    down_links: frozenset[tuple[str, str]] = frozenset()
+    down_switches: frozenset[str] = frozenset()
+
+    @cached_property
+    def forwarding(self) -> Forwarding:
+        """What the switches forward by."""
+        return forwarding(self.topology, self.down_links, self.down_switches)
+
+    def alive(self, path: Path) -> bool:
+        """Whether every cable and switch of a path is up."""
+        return self.down_switches.isdisjoint(path) and all(
+            pair(a, b) not in self.down_links for a, b in pairwise(path)
+        )
+
+
+class Decider:
+    """Asks the planner, remembers its last plan, and answers for every flow and job.
+
+    `seed` draws ECMP's source ports as the agents do: by flow name. `mice_bytes`: flows below are left
+    to ECMP in the lowest class.
+    """
+
+    def __init__(self, policy: Policy, seed: int, mice_bytes: int) -> None:
+        self.policy = policy
+        self._seed = seed
+        self._mice_bytes = mice_bytes
+        self._previous: Plan | None = None
+        self._ports: dict[str, int] = {}
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a job's plan does not depend on the others: then only new jobs need one."""
+        p = self.policy
+        return (p.routing, p.priority, p.interleave) == ("ecmp", "equal", "none")
+
+    def plan(self, fabric: Fabric, jobs: Sequence[Job], now_ps: int) -> Plan:
+        """The plan for these jobs from now on. Pure but for the memory of the plan before."""
+        decided = plan(
+            PlanInput(
+                topology=fabric.topology,
+                jobs=tuple(jobs),
+                policy=self.policy,
+                epoch_ns=now_ps // PS_PER_NS,
+                down_links=fabric.down_links,
+                down_switches=fabric.down_switches,
+                previous=None if self.one_by_one else self._previous,
+                seed=self._seed,
+                mice_bytes=self._mice_bytes,
+            )
+        )
+        self._previous = decided
+        return decided
+
+    def ecmp_path(self, fabric: Fabric, flow: str, src: str, dst: str) -> Path | None:
+        """Where the fabric's hash leads a flow with a port drawn for it; None if nowhere."""
+        if src == dst:
+            return (src,)
+        if flow not in self._ports:
+            self._ports[flow] = draw_port(flow, self._seed)
+        path = path_of(fabric.topology, fabric.forwarding, src, dst, self._ports[flow])
+        return path if path and fabric.alive(path) else None
+
+    def forget(self, flows: Sequence[str]) -> None:
+        """The flows are gone."""
+        for flow in flows:
+            self._ports.pop(flow, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a plan says to one job: `paths` by flow (missing: by ECMP), its class and rhythm."""
+
+    paths: Mapping[str, Path]
+    klass: int
+    rhythm: Rhythm
+
+
+def orders(plan: Plan, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
+    """A plan's word for one job. The planner's shift is of the first flow, `lead_ps` into an iteration."""
+    decided = plan.jobs[job]
+    paths = {f: plan.flows[f].path for f in flows if f in plan.flows}
+    if decided.period_ns is None:
+        rhythm = FREE
+    else:
+        rhythm = Rhythm(
+            plan.epoch_ns * PS_PER_NS, decided.shift_ns * PS_PER_NS - lead_ps, decided.period_ns * PS_PER_NS
+        )
+    return Orders(
+        paths={f: p for f, p in paths.items() if p is not None},
+        klass=CLASSES - 1 - TRAFFIC_CLASSES.queues[decided.dscp],
+        rhythm=rhythm,
+    )
+
+
+EQUAL_CLASS = CLASSES - 1 - TRAFFIC_CLASSES.queues[TRAFFIC_CLASSES.equal]
+"""Where flows are before any plan has reached them."""

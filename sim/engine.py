@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines: what lets jobs run on links between two decisions. The compiled one, and how one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.kernel import available
+from sim.jobrun import JobRun, slot_delay
+from sim.program import FLOW
+from sim.reference import ReferenceEngine
+from sim.units import CLASSES, NEVER
+
+if TYPE_CHECKING:
+    from sim.kernels.state import State
+
+_LOG_ENTRIES = 4096
+
+
+class Engine(Protocol):
+    """Jobs on links from `now` on; nothing but time acts on them."""
+
+    runs: list[JobRun]
+
+    @property
+    def now(self) -> int:
+        """The engine's time in ps."""
+
+    @property
+    def events(self) -> int:
+        """Flows begun and ended, and timers fired, since the engine was made."""
+
+    @property
+    def skipped(self) -> int:
+        """Iterations that were skipped as repeats."""
+
+    def next_event(self) -> int:
+        """The time of the next event, in ps; NEVER if there is none."""
+
+    def advance(self, until: int) -> list[str]:
+        """Let time pass up to `until` (ps), inclusive, or to the first end of a job; returns who ended."""
+
+    def earliest_end(self, shortest: Sequence[int]) -> int:
+        """No job ends before this time, in ps; `shortest` bounds each one's iterations from below."""
+
+    def export(self) -> list[JobRun]:
+        """Write the progress of every job back to its JobRun and return them."""
+
+
+EngineFactory = Callable[..., Engine]
+
+
+@cache
+def best_engine() -> EngineFactory:
+    """The compiled engine where Numba can be had, else the plain one (same results, slower)."""
+    return KernelEngine if available() else ReferenceEngine
+
+
+class KernelEngine:
+    """The compiled engine (see `sim/kernels`). It keeps only links that can be short, under numbers of
+    its own: a link that could carry all its channels at their best rates at once binds nobody.
+
+    `capacity` (bit/s) and `marks` (1: a switch's port) are of all links, by number. `log` keeps how often
+    each length of an iteration occurred. `skip` lets it skip repeats; `full` makes it re-solve everything
+    at every event (to measure what local repair is worth).
+    """
+
+    def __init__(
+        self,
+        capacity: NDArray[np.float64],
+        marks: NDArray[np.int8],
+        runs: Sequence[JobRun],
+        now: int,
+        *,
+        log: bool = False,
+        skip: bool = True,
+        full: bool = False,
+    ) -> None:
+        from sim.kernels import state as k
+        from sim.kernels.flows import join, settle
+        from sim.kernels.heap import put
+        from sim.kernels.loop import run as run_kernel
+
+        self.runs = list(runs)
+        self._k, self._settle, self._run = k, settle, run_kernel
+        links, paths, best = _binding(capacity, self.runs)
+        self._state = s = _allocate(capacity, marks, self.runs, links, paths, best, log)
+        s.reg[k.NOW], s.reg[k.FULL], s.reg[k.PERIODIC] = now, full, skip
+        self._first_channel = np.cumsum([0, *(len(r.paths) for r in self.runs)])
+        for j, run in enumerate(self.runs):
+            if run.ended >= 0:
+                continue
+            root, progress = int(s.jobs[j, k.ROOT]), run.progress
+            assert progress is not None
+            if run.ready >= 0:
+                at = max(now, run.ready)
+                put(s, root, at + slot_delay(at, run.rhythm))
+            for task in np.flatnonzero(progress.active):
+                if run.program.kind[task] == FLOW:
+                    join(s, root + int(task), progress.left[task])
+                else:
+                    s.tasks["active"][root + task] = k.ACTIVE
+                    put(s, root + int(task), int(progress.key[task]))
+
+    @property
+    def now(self) -> int:
+        """The engine's time in ps."""
+        return int(self._state.reg[self._k.NOW])
+
+    @property
+    def events(self) -> int:
+        """Flows begun and ended, and timers fired, since the engine was made."""
+        k = self._k
+        return int(self._state.reg[[k.STARTS, k.FINISHES, k.TIMERS]].sum())
+
+    @property
+    def skipped(self) -> int:
+        """Iterations that were skipped as repeats."""
+        return int(self._state.reg[self._k.SKIPPED])
+
+    @property
+    def state(self) -> State:
+        """The kernel's arrays, to look at."""
+        return self._state
+
+    def next_event(self) -> int:
+        """The time of the next event, in ps; NEVER if there is none."""
+        s, k = self._state, self._k
+        if s.reg[k.DIRTY]:
+            # Rates are not known before the first step; whatever comes, it is not before now.
+            return self.now
+        return int(s.heap["key"][0]) if s.reg[k.HEAP] else NEVER
+
+    def advance(self, until: int) -> list[str]:
+        """Let time pass up to `until` (ps), inclusive, or to the first end of a job; returns who ended."""
+        s, k = self._state, self._k
+        s.reg[k.DONE] = 0
+        before = s.jobs[:, k.ENDED].copy()
+        # The statuses of `loop.run`: 2 asks to empty the log and go on.
+        while self._run(s, until) == 2:
+            self._empty_log()
+        if not s.reg[k.DONE]:
+            return []
+        return [self.runs[j].name for j in np.flatnonzero(s.jobs[:, k.ENDED] != before)]
+
+    def earliest_end(self, shortest: Sequence[int]) -> int:
+        """No job ends before this time, in ps; `shortest` bounds each one's iterations from below."""
+        s, k = self._state, self._k
+        alive = s.jobs[:, k.ENDED] < 0
+        if not alive.any():
+            return NEVER
+        whole = np.maximum(s.jobs[:, k.TARGET] - s.jobs[:, k.COUNT] - 1, 0) * np.asarray(shortest, np.int64)
+        return max(self.now + int(whole[alive].min()), self.next_event())
+
+    def export(self) -> list[JobRun]:
+        """Write the progress of every job back to its JobRun and return them."""
+        s, k = self._state, self._k
+        self._empty_log()
+        for task in np.flatnonzero(s.tasks["active"]):
+            if s.tasks["kind"][task] == FLOW:
+                self._settle(s, int(task))
+        for j, run in enumerate(self.runs):
+            row: dict[str, int] = {
+                name: int(s.jobs[j, column])
+                for name, column in (
+                    ("count", k.COUNT),
+                    ("begin", k.BEGIN),
+                    ("total", k.TOTAL),
+                    ("held", k.HELD),
+                    ("ready", k.READY),
+                    ("longest", k.LONGEST),
+                    ("ended", k.ENDED),
+                )
+            }
+            for name, value in row.items():
+                setattr(run, name, value)
+            tasks = slice(int(s.jobs[j, k.ROOT]), int(s.jobs[j, k.SINK]) + 1)
+            progress = run.progress
+            assert progress is not None
+            progress.waiting[:] = s.tasks["waiting"][tasks]
+            progress.active[:] = s.tasks["active"][tasks]
+            progress.left[:] = s.tasks["left"][tasks]
+            place = s.tasks["place"][tasks]
+            progress.key[:] = np.where(place >= 0, s.heap["key"][np.maximum(place, 0)], NEVER)
+            channels = slice(*self._first_channel[j : j + 2])
+            run.sent[:] = s.channels["sent"][channels]
+            run.congested[:] = s.channels["congested"][channels]
+        return self.runs
+
+    def rates(self) -> dict[tuple[str, int], float]:
+        """Each active flow's rate in bit/s, by (job, task)."""
+        s, k = self._state, self._k
+        job = s.tasks["job"]
+        return {
+            (self.runs[job[t]].name, int(t - s.jobs[job[t], k.ROOT])): float(s.tasks["rate"][t])
+            for t in np.flatnonzero(s.tasks["active"])
+            if s.tasks["kind"][t] == FLOW
+        }
+
+    def _empty_log(self) -> None:
+        s, k = self._state, self._k
+        for job, length, times in s.log[: s.reg[k.LOGGED]].tolist():
+            lengths = self.runs[job].lengths
+            lengths[length] = lengths.get(length, 0) + times
+        s.reg[k.LOGGED] = s.reg[k.SAVED] = s.reg[k.SAVED_LOG] = 0
+        s.last_log[:] = -1
+
+
+def _binding(
+    capacity: NDArray[np.float64], runs: Sequence[JobRun]
+) -> tuple[NDArray[np.int64], list[tuple[int, ...]], NDArray[np.float64]]:
+    """The links that can be short, each channel's path over them, and its best rate in bit/s."""
+    limits = np.concatenate([np.zeros(0), *(r.program.channel_limit for r in runs)])
+    all_paths = [path for run in runs for path in run.paths]
+    best = np.array(
+        [
+            0.0 if path is None else min([limit, *(capacity[link] for link in path)])
+            for path, limit in zip(all_paths, limits, strict=True)
+        ]
+    ).reshape(len(all_paths))
+    load: dict[int, float] = {}
+    for path, rate in zip(all_paths, best, strict=True):
+        for link in path or ():
+            load[link] = load.get(link, 0.0) + rate
+    binding = [link for link, rate in load.items() if rate > capacity[link] * (1 + 1e-9)]
+    number = {link: i for i, link in enumerate(sorted(binding))}
+    paths = [tuple(number[k] for k in path or () if k in number) for path in all_paths]
+    return np.array(sorted(binding), dtype=np.int64), paths, best
+
+
+def _allocate(
+    capacity: NDArray[np.float64],
+    marks: NDArray[np.int8],
+    runs: Sequence[JobRun],
+    links: NDArray[np.int64],
+    paths: Sequence[tuple[int, ...]],
+    best: NDArray[np.float64],
+    log: bool,
+) -> State:
+    """The kernel's arrays for these jobs."""
+    from sim.kernels import state as k
+
+    programs = [r.program for r in runs]
+    sizes = np.array([len(p.kind) for p in programs], dtype=np.int64)
+    first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    first_channel = np.cumsum([0, *(len(r.paths) for r in runs)])
+    t, n, j, m = int(first[-1]), len(paths), len(runs), len(links)
+    hops = max([1, *map(len, paths)])
+    path = np.full((n, hops), -1, dtype=np.int32)
+    for i, p in enumerate(paths):
+        path[i, : len(p)] = p
+    jobs = np.zeros((j, k.JOB_COLUMNS), dtype=np.int64)
+    for i, run in enumerate(runs):
+        jobs[i, k.ROOT], jobs[i, k.SINK] = first[i], first[i + 1] - 1
+        for column, value in (
+            (k.COUNT, run.count),
+            (k.TARGET, run.iterations),
+            (k.BEGIN, run.begin),
+            (k.TOTAL, run.total),
+            (k.EPOCH, run.rhythm.epoch),
+            (k.SHIFT, run.rhythm.shift),
+            (k.PERIOD, run.rhythm.period),
+            (k.READY, run.ready),
+            (k.HELD, run.held),
+            (k.KLASS, run.klass),
+            (k.LONGEST, run.longest),
+            (k.ENDED, run.ended),
+        ):
+            jobs[i, column] = value
+
+    def joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+        return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype)
+
+    channel = joined([p.channel + c for p, c in zip(programs, first_channel, strict=False)], np.int32)
+    kind = joined([p.kind for p in programs], np.int8)
+    limit = joined([p.limit for p in programs], np.float64)
+    flows = kind == FLOW
+    limit[flows] = np.minimum(limit[flows], best[channel[flows]])
+    edges = np.cumsum([0, *(len(p.succ) for p in programs)])
+    succ_at = joined([p.succ_at[:-1] + e for p, e in zip(programs, edges, strict=False)], np.int64)
+
+    reg = np.zeros(k.REGISTERS, dtype=np.int64)
+    reg[k.HOPS] = hops
+    reg[k.REFERENCE] = _reference(runs)
+    tasks = np.zeros(t, dtype=k.TASK)
+    tasks["kind"], tasks["limit"], tasks["channel"] = kind, limit, channel
+    tasks["job"] = np.repeat(np.arange(j, dtype=np.int32), sizes)
+    tasks["bits"] = joined([p.bits for p in programs], np.float64)
+    tasks["span"] = joined([p.span for p in programs], np.int64)
+    tasks["indegree"] = joined([p.indegree for p in programs], np.int32)
+    tasks["waiting"] = joined([r.progress.waiting for r in runs if r.progress], np.int32)
+    tasks["bottleneck"], tasks["place"] = -2, -1
+    table = np.zeros(m, dtype=k.LINK)
+    table["cap"], table["marks"] = capacity[links], marks[links]
+    table["full_at"] = CLASSES
+    cells = np.zeros(m * CLASSES, dtype=k.CELL)
+    cells["head"], cells["solved"] = -1, -1.0
+    channels = np.zeros(n, dtype=k.CHANNEL)
+    channels["sent"] = joined([r.sent for r in runs], np.float64)
+    channels["congested"] = joined([r.congested for r in runs], np.float64)
+    nodes = np.zeros(t * hops, dtype=k.NODE)
+    nodes["flow"] = np.repeat(np.arange(t, dtype=np.int32), hops)
+    return k.State(
+        reg=reg,
+        links=table,
+        cells=cells,
+        tasks=tasks,
+        nodes=nodes,
+        channels=channels,
+        heap=np.zeros(t, dtype=k.TIMED),
+        shares=np.zeros(m + t + 1, dtype=k.LEVEL),
+        jobs=jobs,
+        log=np.zeros((max(_LOG_ENTRIES, 8 * j) if log else 0, 3), dtype=np.int64),
+        last_log=np.full(j, -1, dtype=np.int32),
+        succ_at=np.append(succ_at, edges[-1]),
+        succ=joined([p.succ + f for p, f in zip(programs, first, strict=False)], np.int32),
+        path=path.reshape(-1),
+        saved=np.zeros(3 * j + 4 * t, dtype=np.int64),
+        saved_counts=np.zeros((j, 3), dtype=np.int64),
+    )
+
+
+def _reference(runs: Sequence[JobRun]) -> int:
+    """Whose iterations mark where to look for repeats: the job's that computes longest."""
+    alive = [i for i, run in enumerate(runs) if run.ended < 0]
+    return max(alive, key=lambda i: int(runs[i].program.span.sum()), default=0)

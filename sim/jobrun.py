@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job in an engine: what it runs, on which links, in which class and rhythm, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.program import Program
+from sim.units import NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """When iterations begin: at t with (t - epoch) mod period == shift; period 0: freely. In ps."""
+
+    epoch: int = 0
+    shift: int = 0
+    period: int = 0
+
+
+FREE = Rhythm()
+LATE = 0.05
+"""Part of a period by which an iteration may begin late before it waits for its next slot: the agents'
+rule on the hosts (CASSINI thesis 4.4.2, step 3)."""
+
+
+def slot_delay(now: int, rhythm: Rhythm) -> int:
+    """How long (ps) an iteration that is ready at `now` waits for its slot."""
+    if rhythm.period <= 0:
+        return 0
+    offset = now - rhythm.epoch - rhythm.shift
+    if offset < 0:
+        return -offset
+    offset %= rhythm.period
+    return 0 if offset <= LATE * rhythm.period else rhythm.period - offset
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where an iteration stands. `key` is when a compute ends (NEVER: not running); `left` the bits a
+    running flow has to send; `waiting` the predecessors still to come."""
+
+    waiting: NDArray[np.int32]
+    active: NDArray[np.int8]
+    left: NDArray[np.float64]
+    key: NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class JobRun:
+    """A job and its progress. An engine reads it when it is made and writes it back by `export`.
+
+    `paths` holds the link numbers of each channel (empty: it meets no link; None: no way is alive).
+    `ready` is since when it waits for its first or next slot, -1 if an iteration runs. All in ps.
+    """
+
+    name: str
+    program: Program
+    paths: tuple[tuple[int, ...] | None, ...]
+    klass: int
+    iterations: int
+    ready: int
+    rhythm: Rhythm = FREE
+    count: int = 0
+    begin: int = -1
+    total: int = 0
+    held: int = 0
+    longest: int = 0
+    ended: int = -1
+    progress: Progress | None = None
+    sent: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    congested: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    lengths: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.paths) != len(self.program.channels):
+            raise ValueError(f"job {self.name}: {len(self.paths)} paths for {len(self.program.channels)}")
+        if self.progress is None:
+            size = len(self.program.kind)
+            self.progress = Progress(
+                waiting=self.program.indegree.copy(),
+                active=np.zeros(size, dtype=np.int8),
+                left=np.zeros(size),
+                key=np.full(size, NEVER, dtype=np.int64),
+            )
+            self.sent = np.zeros(len(self.paths))
+            self.congested = np.zeros(len(self.paths))

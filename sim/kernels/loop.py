@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The event loop: tasks end, their successors begin, rates are repaired, iterations are counted."""
+
+from __future__ import annotations
+
+from sim.kernels.allocate import repair
+from sim.kernels.compiler import kernel
+from sim.kernels.flows import join, leave
+from sim.kernels.heap import pop, put
+from sim.kernels.repeat import skip_repeats
+from sim.kernels.state import (
+    ACTIVE,
+    BEGIN,
+    BOUNDARY,
+    COMPUTE,
+    COUNT,
+    DIRTY,
+    DONE,
+    ENDED,
+    EPOCH,
+    FINISHES,
+    FLOW,
+    HEAP,
+    HELD,
+    IDLE,
+    LOGGED,
+    LONGEST,
+    NOW,
+    PERIOD,
+    PERIODIC,
+    READY,
+    REFERENCE,
+    ROOT,
+    SHIFT,
+    SINK,
+    STARTS,
+    TARGET,
+    TIMERS,
+    TOTAL,
+    State,
+)
+
+REACHED, JOB_DONE, LOG_FULL = 0, 1, 2
+
+# Part of the period that an iteration may start late before it waits for its next slot; the agents on
+# the hosts use the same (CASSINI thesis 4.4.2, step 3).
+_LATE = 0.05
+
+
+@kernel
+def run(s: State, until: int) -> int:
+    """Let time pass up to `until`, inclusive, or until a job is done or the log is full."""
+    if s.reg[DIRTY]:
+        repair(s)
+    while True:
+        if not s.reg[HEAP] or s.heap[0].key > until:
+            s.reg[NOW] = until
+            return REACHED
+        s.reg[NOW] = s.heap[0].key
+        s.reg[BOUNDARY] = 0
+        while s.reg[HEAP] and s.heap[0].key == s.reg[NOW]:
+            task = pop(s)
+            if task == s.jobs[s.tasks[task].job, ROOT]:
+                s.reg[TIMERS] += 1
+                _begin(s, s.tasks[task].job)
+            elif s.tasks[task].kind == FLOW:
+                s.reg[FINISHES] += 1
+                leave(s, task)
+            else:
+                s.reg[TIMERS] += 1
+                s.tasks[task].active = IDLE
+            _complete(s, task)
+        if s.reg[DIRTY]:
+            repair(s)
+        if s.reg[DONE]:
+            return JOB_DONE
+        if s.reg[BOUNDARY] and s.reg[PERIODIC]:
+            skip_repeats(s, until)
+        if len(s.log) and s.reg[LOGGED] > len(s.log) - 2 * len(s.jobs):
+            return LOG_FULL
+
+
+@kernel
+def _complete(s: State, task: int) -> None:
+    """A task is over: begin those that waited only for it, and theirs where they take no time."""
+    size = 1
+    s.tasks[0].stack = task
+    while size:
+        size -= 1
+        over = s.tasks[size].stack
+        for i in range(s.succ_at[over], s.succ_at[over + 1]):
+            following = s.succ[i]
+            s.tasks[following].waiting -= 1
+            if s.tasks[following].waiting:
+                continue
+            job = s.tasks[following].job
+            if s.tasks[following].kind == FLOW and s.tasks[following].bits > 0.0:
+                s.reg[STARTS] += 1
+                join(s, following, s.tasks[following].bits)
+            elif s.tasks[following].kind == COMPUTE and s.tasks[following].span > 0:
+                s.tasks[following].active = ACTIVE
+                put(s, following, s.reg[NOW] + s.tasks[following].span)
+            elif following == s.jobs[job, SINK]:
+                if _end(s, job):
+                    s.tasks[size].stack = s.jobs[job, ROOT]
+                    size += 1
+            else:
+                s.tasks[size].stack = following
+                size += 1
+
+
+@kernel
+def slot_delay(s: State, job: int) -> int:
+    """How long (ps) an iteration that is ready now has to wait for its slot: none if it is at most
+    5 % of the period late, else until the next."""
+    period = s.jobs[job, PERIOD]
+    if period <= 0:
+        return 0
+    offset = s.reg[NOW] - s.jobs[job, EPOCH] - s.jobs[job, SHIFT]
+    if offset < 0:
+        return int(-offset)
+    offset %= period
+    if offset <= _LATE * period:
+        return 0
+    return int(period - offset)
+
+
+@kernel
+def _end(s: State, job: int) -> bool:
+    """An iteration is over. True if the next begins at once."""
+    now = s.reg[NOW]
+    s.jobs[job, COUNT] += 1
+    if s.jobs[job, COUNT] == s.jobs[job, TARGET]:
+        _record(s, job)
+        s.jobs[job, ENDED] = now
+        s.reg[DONE] += 1
+        return False
+    s.jobs[job, READY] = now
+    delay = slot_delay(s, job)
+    if delay:
+        put(s, s.jobs[job, ROOT], now + delay)
+        return False
+    _begin(s, job)
+    return True
+
+
+@kernel
+def _begin(s: State, job: int) -> None:
+    """An iteration begins (and the one before ends, with what it waited for its slot)."""
+    now = s.reg[NOW]
+    if s.jobs[job, COUNT]:
+        _record(s, job)
+        s.jobs[job, HELD] += now - s.jobs[job, READY]
+    s.jobs[job, BEGIN] = now
+    s.jobs[job, READY] = -1
+    for task in range(s.jobs[job, ROOT], s.jobs[job, SINK] + 1):
+        s.tasks[task].waiting = s.tasks[task].indegree
+    if job == s.reg[REFERENCE]:
+        s.reg[BOUNDARY] = 1
+
+
+@kernel
+def _record(s: State, job: int) -> None:
+    length = s.reg[NOW] - s.jobs[job, BEGIN]
+    s.jobs[job, TOTAL] += length
+    s.jobs[job, LONGEST] = max(s.jobs[job, LONGEST], length)
+    if not len(s.log):
+        return
+    last = s.last_log[job]
+    if last >= 0 and s.log[last, 1] == length:
+        s.log[last, 2] += 1
+        return
+    entry = s.reg[LOGGED]
+    s.log[entry, 0], s.log[entry, 1], s.log[entry, 2] = job, length, 1
+    s.last_log[job] = entry
+    s.reg[LOGGED] += 1

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a simulation knows, as values: what was asked for, what is under way, what became of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.model import Job, Plan
+from sim.cluster import Free, JobRequest, Placement
+from sim.decide import Decider, Fabric, Orders
+from sim.jobrun import JobRun
+from sim.scheduler import Scheduler, Waiting
+
+Bits = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """At `at_ns` a switch ("spine2") or a cable ("leaf1-spine2") goes down, or comes back (`up`)."""
+
+    at_ns: int
+    what: str
+    up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to simulate. `replan_delay_ns`: from an event to the new plan's effect. `until_ns`: stop then,
+    0: when all jobs are done. `samples_ns`: between two samples of the cluster's state, 0: none. `log`
+    keeps every length of an iteration. `tidy`: after so many events all engines are made anew, which is
+    where a checkpoint may be taken."""
+
+    policy: str = "ecmp"
+    seed: int = 1
+    replan_delay_ns: int = 0
+    until_ns: int = 0
+    samples_ns: int = 0
+    mice_bytes: int = 1024
+    log: bool = True
+    tidy: int = 500
+
+
+@dataclass(slots=True)
+class Running:
+    """A job on its GPUs."""
+
+    request: JobRequest
+    placement: Placement
+    run: JobRun
+    job: Job
+    lead_ps: int
+    shortest_ps: int
+    flows: tuple[str, ...]
+    orders: Orders | None = None
+    load: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a job; times in ps, -1 for what did not happen."""
+
+    request: JobRequest
+    started: int
+    ended: int
+    iterations: int
+    total: int
+    held: int
+    longest: int
+    preempted: int
+    ideal: int
+    lengths: dict[int, int]
+    flows: tuple[tuple[str, str, str, float, float], ...]
+    hosts: tuple[str, ...]
+    waited: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster at a moment: GPUs given out, GPUs that compute on average since the last sample, jobs
+    that run and wait, and since the last sample the bits that each link has carried, plain and times the
+    GPU intensity (flop per second of communication, CRUX) of the job they were of."""
+
+    at: int
+    gpus: int
+    computing: float
+    running: int
+    waiting: int
+    bits: Bits
+    intensity: Bits
+
+
+@dataclass(slots=True)
+class Memory:
+    """All of a simulation that a checkpoint holds."""
+
+    now: int
+    arrivals: deque[JobRequest]
+    failures: deque[Failure]
+    plans: deque[tuple[int, Plan]]
+    waiting: list[Waiting]
+    running: dict[str, Running]
+    outcomes: dict[str, Outcome]
+    samples: list[Sample]
+    free: Free
+    fabric: Fabric
+    decider: Decider
+    scheduler: Scheduler
+    started: dict[str, int]
+    preempted: dict[str, int]
+    kept: dict[str, JobRun]
+    waited: dict[str, int]
+    next_sample: int
+    sampled: dict[str, tuple[float, Bits]]
+    bits: Bits
+    intensity: Bits
+    computed: float = 0.0
+    events: int = 0
+    skipped: int = 0
+    steps: int = 0

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directed links that flows share: cables of the fabric, NICs, and inside a host PCIe and NVLink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topo.graph import Topology
+
+NodePath = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """A host's inside, in bit/s, 0 where it never limits: `pcie_bps` each way between its GPUs and its
+    NIC, `nvlink_bps` between its GPUs, all together."""
+
+    pcie_bps: int = 0
+    nvlink_bps: int = 0
+
+
+@dataclass(frozen=True)
+class Network:
+    """A topology as numbered directed links. Parallel cables of two switches are one link of their sum."""
+
+    topology: Topology
+    inside: Inside = field(default_factory=Inside)
+
+    @cached_property
+    def number(self) -> Mapping[tuple[str, str], int]:
+        """(from, to) -> link number. A host's PCIe is ("h", "h.nic") and back, its NVLink ("h", "h")."""
+        return {name: i for i, name in enumerate(self._rates)}
+
+    @cached_property
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """The links by number."""
+        return tuple(self._rates)
+
+    @cached_property
+    def capacity(self) -> NDArray[np.float64]:
+        """bit/s by number, all alive."""
+        return np.array(list(self._rates.values()), dtype=np.float64)
+
+    @cached_property
+    def marks(self) -> NDArray[np.int8]:
+        """1 where a switch sends, and so may mark ECN, by number."""
+        switches = self.topology.switch
+        return np.array([a in switches for a, _ in self._rates], dtype=np.int8)
+
+    @cached_property
+    def fabric(self) -> NDArray[np.int64]:
+        """The numbers of the links between switches."""
+        switches = self.topology.switch
+        return np.array([i for i, (a, b) in enumerate(self._rates) if a in switches and b in switches])
+
+    def links(self, path: NodePath) -> tuple[int, ...]:
+        """The links of a path from host to host; NVLink's, if any, for a flow that stays in its host."""
+        src, dst = path[0], path[-1]
+        if src == dst:
+            return (self.number[src, src],) if self.inside.nvlink_bps else ()
+        hops = list(pairwise(path))
+        if self.inside.pcie_bps:
+            hops = [(src, f"{src}.nic"), *hops, (f"{dst}.nic", dst)]
+        return tuple(self.number[hop] for hop in hops)
+
+    def without(
+        self, down_links: frozenset[tuple[str, str]], down_switches: frozenset[str]
+    ) -> NDArray[np.float64]:
+        """Capacities by number with what is down at 0. `down_links` are sorted name pairs."""
+        capacity = self.capacity.copy()
+        for (a, b), i in self.number.items():
+            if tuple(sorted((a, b))) in down_links or a in down_switches or b in down_switches:
+                capacity[i] = 0.0
+        return capacity
+
+    @cached_property
+    def _rates(self) -> dict[tuple[str, str], int]:
+        rates: dict[tuple[str, str], int] = {}
+        for link in self.topology.links:
+            for name in ((link.a, link.b), (link.b, link.a)):
+                rates[name] = rates.get(name, 0) + link.rate_bps
+        for host in self.topology.hosts:
+            rates[host.name, host.leaf] = rates[host.leaf, host.name] = host.rate_bps
+            if self.inside.pcie_bps:
+                rates[host.name, f"{host.name}.nic"] = rates[f"{host.name}.nic", host.name] = (
+                    self.inside.pcie_bps
+                )
+            if self.inside.nvlink_bps:
+                rates[host.name, host.name] = self.inside.nvlink_bps
+        return rates

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One iteration of a job as a graph of tasks: compute spans, flows and barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.units import PS_PER_S
+
+COMPUTE, FLOW, BARRIER = 0, 1, 2
+
+
+class ProgramError(ValueError):
+    """A graph that no job can run; the message says which part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A queue pair in one collective: its tasks are one after another. `flow` names it for the planner
+    (several channels may be one flow: the same QP in another phase)."""
+
+    src: str
+    dst: str
+    flow: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """Tasks in topological order; task 0 is the root, the last the sink that all lead to.
+
+    `bits` are on the wire, `limit` is a flow's rate cap in bit/s (inf: none), `span` a compute's ps.
+    `succ[succ_at[i]:succ_at[i + 1]]` wait for task i. `busy_ps` is the GPUs' compute per iteration.
+    """
+
+    channels: tuple[Channel, ...]
+    kind: NDArray[np.int8]
+    bits: NDArray[np.float64]
+    limit: NDArray[np.float64]
+    span: NDArray[np.int64]
+    channel: NDArray[np.int32]
+    indegree: NDArray[np.int32]
+    succ_at: NDArray[np.int64]
+    succ: NDArray[np.int32]
+    busy_ps: int
+
+    @cached_property
+    def channel_limit(self) -> NDArray[np.float64]:
+        """The highest cap of each channel's tasks, bit/s, shape (channels,)."""
+        limits = np.zeros(len(self.channels))
+        flows = self.kind == FLOW
+        np.maximum.at(limits, self.channel[flows], self.limit[flows])
+        return limits
+
+    @cached_property
+    def channel_bits(self) -> NDArray[np.float64]:
+        """The bits of each channel in an iteration, shape (channels,)."""
+        total = np.zeros(len(self.channels))
+        flows = self.kind == FLOW
+        np.add.at(total, self.channel[flows], self.bits[flows])
+        return total
+
+    def timeline(self, channel_bps: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Each task's earliest begin and end in ps, if every flow got the best rate of its channel
+        (`channel_bps`, shape (channels,)) or its cap: no allocation can be faster. Shapes (tasks,)."""
+        cost = self.span.astype(np.float64)
+        flows = np.flatnonzero(self.kind == FLOW)
+        best = np.minimum(channel_bps[self.channel[flows]], self.limit[flows])
+        cost[flows] = self.bits[flows] / best * PS_PER_S
+        begin = np.zeros(len(cost))
+        costs, at, succ, begins = cost.tolist(), self.succ_at.tolist(), self.succ.tolist(), begin.tolist()
+        for task, own in enumerate(costs):
+            end = begins[task] + own
+            for other in succ[at[task] : at[task + 1]]:
+                begins[other] = max(begins[other], end)
+        begin = np.array(begins)
+        return begin, begin + cost
+
+
+class ProgramBuilder:
+    """Makes a Program task by task. Each method takes the tasks to wait for (none: the root) and
+    returns the new task's number."""
+
+    def __init__(self) -> None:
+        self._kind: list[int] = [BARRIER]
+        self._bits: list[float] = [0.0]
+        self._limit: list[float] = [np.inf]
+        self._span: list[int] = [0]
+        self._channel: list[int] = [0]
+        self._after: list[Sequence[int]] = [()]
+        self._channels: list[Channel] = []
+
+    def compute(self, after: Iterable[int], span_ps: int) -> int:
+        """A span of compute."""
+        if span_ps < 0:
+            raise ProgramError(f"a compute of {span_ps} ps: it cannot be negative")
+        return self._add(COMPUTE, after, span=span_ps)
+
+    def barrier(self, after: Iterable[int]) -> int:
+        """Waits for several tasks and takes no time."""
+        return self._add(BARRIER, after)
+
+    def channel(self, src: str, dst: str, flow: str) -> int:
+        """A new channel; returns its number."""
+        self._channels.append(Channel(src, dst, flow))
+        return len(self._channels) - 1
+
+    def flow(self, after: Iterable[int], channel: int, bits: float, limit: float = np.inf) -> int:
+        """`bits` over a channel at `limit` bit/s or less. Flows of a channel must follow one another."""
+        if not 0 <= bits < np.inf or not limit > 0:
+            raise ProgramError(f"a flow of {bits} bits at {limit} bit/s: both must be positive")
+        return self._add(FLOW, after, bits=bits, limit=limit, channel=channel)
+
+    def build(self, busy_ps: int | None = None) -> Program:
+        """The program, with a sink behind all that nothing waits for. `busy_ps` defaults to the sum of
+        the compute spans."""
+        waited_for = {task for after in self._after for task in after}
+        self._add(BARRIER, [t for t in range(len(self._kind)) if t not in waited_for])
+        size = len(self._kind)
+        succ: list[list[int]] = [[] for _ in range(size)]
+        for task, after in enumerate(self._after):
+            for before in after:
+                succ[before].append(task)
+        counts = np.array([0, *(len(s) for s in succ)], dtype=np.int64)
+        return Program(
+            channels=tuple(self._channels),
+            kind=np.array(self._kind, dtype=np.int8),
+            bits=np.array(self._bits),
+            limit=np.array(self._limit),
+            span=np.array(self._span, dtype=np.int64),
+            channel=np.array(self._channel, dtype=np.int32),
+            indegree=np.array([len(a) for a in self._after], dtype=np.int32),
+            succ_at=np.cumsum(counts),
+            succ=np.array([t for s in succ for t in s], dtype=np.int32),
+            busy_ps=sum(self._span) if busy_ps is None else busy_ps,
+        )
+
+    def _add(
+        self,
+        kind: int,
+        after: Iterable[int],
+        *,
+        bits: float = 0.0,
+        limit: float = np.inf,
+        span: int = 0,
+        channel: int = 0,
+    ) -> int:
+        before = tuple(dict.fromkeys(after)) or (0,)
+        task = len(self._kind)
+        if not all(0 <= b < task for b in before):
+            raise ProgramError(f"task {task} waits for {before}, which are not all there yet")
+        self._kind.append(kind)
+        self._bits.append(float(bits))
+        self._limit.append(float(limit))
+        self._span.append(span)
+        self._channel.append(channel)
+        self._after.append(before)
+        return task

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables read strictly: what is wrong is said by file, row and column."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+MAX_FILE_BYTES = 512 << 20
+_TIME_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y-%m-%d %H:%M")
+
+
+class TraceError(ValueError):
+    """One line for a person: file, row, column, what is wrong and what is legal."""
+
+
+class Row:
+    """A row of a table, by column name. Every reading may raise TraceError."""
+
+    def __init__(self, path: Path, number: int, values: Mapping[str, str | None]) -> None:
+        self._where = f"{path}: row {number}"
+        self._values = values
+
+    def text(self, column: str) -> str:
+        """A cell that is not empty."""
+        value = (self._values.get(column) or "").strip()
+        if not value:
+            raise self.error(column, "is empty")
+        return value
+
+    def number(self, column: str, least: float = 0.0, most: float = 1e15) -> float:
+        """A finite number in [least, most]."""
+        text = self.text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.error(column, f"{text!r} is no number") from None
+        if not math.isfinite(value) or not least <= value <= most:
+            raise self.error(column, f"{text} is out of range; legal: {least:g} to {most:g}")
+        return value
+
+    def whole(self, column: str, least: int = 0, most: int = 10**15) -> int:
+        """A whole number in [least, most]."""
+        value = self.number(column, least, most)
+        if value != int(value):
+            raise self.error(column, f"{value:g} is no whole number")
+        return int(value)
+
+    def moment(self, column: str) -> float:
+        """A time of day, or a number of seconds, as seconds."""
+        text = self.text(column)
+        for form in _TIME_FORMATS:
+            try:
+                return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+            except ValueError:
+                continue
+        return self.number(column)
+
+    def error(self, column: str, what: str) -> TraceError:
+        """An error at a column of this row."""
+        return TraceError(f"{self._where}, column {column}: {what}")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of a sane size."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise TraceError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB; cut the trace")
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path}: not UTF-8 text (byte {error.start})") from error
+
+
+def rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
+    """The rows of a CSV file that must have these columns; row 1 is the header."""
+    try:
+        reader = csv.DictReader(read_text(path).splitlines(), strict=True)
+        header = reader.fieldnames or ()
+        missing = [c for c in columns if c not in header]
+        if missing:
+            raise TraceError(
+                f"{path}: row 1: no column {', '.join(missing)}; needed: {', '.join(columns)}; "
+                f"there are: {', '.join(header) or 'none'}"
+            )
+        for number, values in enumerate(reader, start=2):
+            yield Row(path, number, values)
+    except csv.Error as error:
+        raise TraceError(f"{path}: not CSV: {error}") from error

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plain engine: a full re-solve at every event, in a few lines. Oracle of the compiled one, and what
+runs where Numba is missing."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.jobrun import JobRun, Progress, slot_delay
+from sim.program import BARRIER, FLOW
+from sim.units import NEVER, PS_PER_S
+
+_SAME = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A flow as the allocator sees it: its links, its class (0 first), its cap in bit/s."""
+
+    links: tuple[int, ...]
+    klass: int
+    limit: float
+
+
+def max_min(capacity: Sequence[float], demands: Mapping[int, Demand]) -> dict[int, float]:
+    """Strict-priority max-min fair rates in bit/s: class by class, raise all together until a link is
+    full or a cap is met, freeze who is stopped there, and go on with the rest."""
+    room = dict(enumerate(capacity))
+    rates: dict[int, float] = {}
+    for klass in sorted({d.klass for d in demands.values()}):
+        rising = {f: d for f, d in demands.items() if d.klass == klass}
+        while rising:
+            users: dict[int, list[int]] = {}
+            for f, d in rising.items():
+                for link in d.links:
+                    users.setdefault(link, []).append(f)
+            shares = {link: max(room[link], 0.0) / len(fs) for link, fs in users.items()}
+            level = min([*shares.values(), *(d.limit for d in rising.values())])
+            bound = level * (1 + _SAME)
+            stopped = {f for link, share in shares.items() if share <= bound for f in users[link]}
+            stopped |= {f for f, d in rising.items() if d.limit <= bound}
+            for f in stopped:
+                rates[f] = level
+                for link in rising.pop(f).links:
+                    room[link] -= level
+    return rates
+
+
+class ReferenceEngine:
+    """An engine in plain Python; see `sim.engine.KernelEngine` for what the methods promise."""
+
+    def __init__(
+        self,
+        capacity: NDArray[np.float64],
+        marks: NDArray[np.int8],
+        runs: Sequence[JobRun],
+        now: int,
+        *,
+        log: bool = False,
+    ) -> None:
+        self.now = now
+        self.runs = list(runs)
+        self.events = 0
+        self.skipped = 0
+        self._capacity = [float(c) for c in capacity]
+        self._marks = marks
+        self._log = log
+        self._timers: list[tuple[int, int, int]] = []
+        self._flows: dict[tuple[int, int], float] = {}
+        self._rates: dict[tuple[int, int], float] = {}
+        self._held_back: set[tuple[int, int]] = set()
+        self._since = now
+        self._done: list[str] = []
+        for j, run in enumerate(self.runs):
+            progress = _of(run)
+            if run.ended >= 0:
+                continue
+            if run.ready >= 0:
+                at = max(now, run.ready)
+                heapq.heappush(self._timers, (at + slot_delay(at, run.rhythm), j, 0))
+            for task in np.flatnonzero(progress.active):
+                if run.program.kind[task] == FLOW:
+                    self._flows[j, int(task)] = float(progress.left[task])
+                else:
+                    heapq.heappush(self._timers, (int(progress.key[task]), j, int(task)))
+        self._solve()
+
+    def next_event(self) -> int:
+        """The time of the next event, in ps; NEVER if there is none."""
+        return min(self._timers[0][0] if self._timers else NEVER, *self._ends().values(), NEVER)
+
+    def advance(self, until: int) -> list[str]:
+        """Let time pass up to `until` (ps) or to the first end of a job; returns who ended."""
+        self._done = []
+        while not self._done:
+            ends = self._ends()
+            at = min([NEVER, *ends.values(), *(t[0] for t in self._timers[:1])])
+            if at > until or at == NEVER:
+                self._settle(until)
+                return []
+            self._settle(at)
+            over = [key for key, end in ends.items() if end == at]
+            for j, task in over:
+                run = self.runs[j]
+                left = self._flows.pop((j, task))
+                self._account((j, task), left)
+                _of(run).active[task] = 0
+            while self._timers and self._timers[0][0] == at:
+                _, j, task = heapq.heappop(self._timers)
+                if task == 0:
+                    self._begin(j)
+                else:
+                    _of(self.runs[j]).active[task] = 0
+                over.append((j, task))
+            self.events += len(over)
+            for j, task in over:
+                self._complete(j, task)
+            self._solve()
+        return self._done
+
+    def earliest_end(self, shortest: Sequence[int]) -> int:
+        """No job ends before this time, in ps; `shortest` bounds each one's iterations from below."""
+        alive = [(r, d) for r, d in zip(self.runs, shortest, strict=True) if r.ended < 0]
+        whole = min((max(r.iterations - r.count - 1, 0) * d for r, d in alive), default=NEVER)
+        return max(self.now + whole, self.next_event()) if alive else NEVER
+
+    def export(self) -> list[JobRun]:
+        """Write the progress of every job back to its JobRun."""
+        for (j, task), left in self._flows.items():
+            _of(self.runs[j]).left[task] = left
+        return self.runs
+
+    def rates(self) -> dict[tuple[str, int], float]:
+        """Each active flow's rate in bit/s, by (job, task)."""
+        return {(self.runs[j].name, task): rate for (j, task), rate in self._rates.items()}
+
+    def _ends(self) -> dict[tuple[int, int], int]:
+        ends = {}
+        for key, left in self._flows.items():
+            rate = self._rates[key]
+            needs = left / rate * PS_PER_S if rate > 0 else 4e18
+            ends[key] = self._since + int(needs + 0.5) if needs < 4e18 else NEVER
+        return ends
+
+    def _settle(self, at: int) -> None:
+        if at > self._since:
+            for key, rate in self._rates.items():
+                moved = min(self._flows[key], rate * ((at - self._since) / PS_PER_S))
+                self._flows[key] -= moved
+                self._account(key, moved)
+        self.now = self._since = at
+
+    def _account(self, key: tuple[int, int], moved: float) -> None:
+        run = self.runs[key[0]]
+        channel = run.program.channel[key[1]]
+        run.sent[channel] += moved
+        if key in self._held_back:
+            run.congested[channel] += moved
+
+    def _solve(self) -> None:
+        demands = {}
+        for j, task in self._flows:
+            run = self.runs[j]
+            links = run.paths[run.program.channel[task]]
+            # A flow without a way stands still.
+            limit = float(run.program.limit[task]) if links is not None else 0.0
+            demands[j, task] = Demand(links or (), run.klass, limit)
+        index = dict(enumerate(demands))
+        solved = max_min(self._capacity, {n: demands[key] for n, key in index.items()})
+        self._rates = {index[n]: rate for n, rate in solved.items()}
+        load: dict[int, float] = {}
+        users: dict[int, int] = {}
+        for key, rate in self._rates.items():
+            for link in demands[key].links:
+                load[link] = load.get(link, 0.0) + rate
+                users[link] = users.get(link, 0) + 1
+        self._held_back = {
+            key
+            for key, rate in self._rates.items()
+            if rate < demands[key].limit * (1 - 1e-9)
+            and any(
+                self._marks[k] and users[k] > 1 and load[k] >= self._capacity[k] * (1 - 1e-9)
+                for k in demands[key].links
+            )
+        }
+
+    def _complete(self, j: int, task: int) -> None:
+        run = self.runs[j]
+        program, progress = run.program, _of(run)
+        stack = [task]
+        while stack:
+            over = stack.pop()
+            for following in program.succ[program.succ_at[over] : program.succ_at[over + 1]]:
+                progress.waiting[following] -= 1
+                if progress.waiting[following]:
+                    continue
+                if following == len(program.kind) - 1:
+                    if self._end(j):
+                        stack.append(0)
+                elif program.kind[following] == FLOW and program.bits[following] > 0:
+                    progress.active[following] = 1
+                    self._flows[j, int(following)] = float(program.bits[following])
+                elif program.kind[following] != BARRIER and program.span[following] > 0:
+                    progress.active[following] = 1
+                    progress.key[following] = self.now + int(program.span[following])
+                    heapq.heappush(self._timers, (int(progress.key[following]), j, int(following)))
+                else:
+                    stack.append(int(following))
+
+    def _end(self, j: int) -> bool:
+        run = self.runs[j]
+        run.count += 1
+        if run.count == run.iterations:
+            self._record(run)
+            run.ended = self.now
+            self._done.append(run.name)
+            return False
+        run.ready = self.now
+        delay = slot_delay(self.now, run.rhythm)
+        if delay:
+            heapq.heappush(self._timers, (self.now + delay, j, 0))
+            return False
+        self._begin(j)
+        return True
+
+    def _begin(self, j: int) -> None:
+        run = self.runs[j]
+        if run.count:
+            self._record(run)
+            run.held += self.now - run.ready
+        run.begin, run.ready = self.now, -1
+        _of(run).waiting[:] = run.program.indegree
+
+    def _record(self, run: JobRun) -> None:
+        length = self.now - run.begin
+        run.total += length
+        run.longest = max(run.longest, length)
+        if self._log:
+            run.lengths[length] = run.lengths.get(length, 0) + 1
+
+
+def _of(run: JobRun) -> Progress:
+    assert run.progress is not None
+    return run.progress

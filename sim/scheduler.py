@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who gets GPUs next: first come first served, or least attained service with preemption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sim.cluster import Free, JobRequest, Placement
+from sim.units import NEVER, PS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job without GPUs, `since` when (ps); `first` is when it first ran, -1 for never."""
+
+    request: JobRequest
+    since: int
+    first: int = -1
+
+
+class Scheduler(Protocol):
+    """Decides at every event. `preempts`: whether it wants to know what jobs have been served."""
+
+    preempts: bool
+
+    def next_look(self, now: int) -> int:
+        """When it wants to be asked again if nothing happens before (ps)."""
+
+    def decide(
+        self,
+        now: int,
+        waiting: Sequence[Waiting],
+        running: Mapping[str, object],
+        served: Mapping[str, float],
+        free: Free,
+    ) -> tuple[list[tuple[Waiting, Placement]], list[str]]:
+        """Who begins, on which GPUs (already taken from `free`), and who is stopped."""
+
+
+class Fifo:
+    """First come, first served; nobody overtakes unless `backfill`."""
+
+    preempts = False
+
+    def __init__(self, backfill: bool = False) -> None:
+        self._backfill = backfill
+
+    def next_look(self, now: int) -> int:
+        """Never by itself."""
+        return NEVER
+
+    def decide(
+        self,
+        now: int,
+        waiting: Sequence[Waiting],
+        running: Mapping[str, object],
+        served: Mapping[str, float],
+        free: Free,
+    ) -> tuple[list[tuple[Waiting, Placement]], list[str]]:
+        """Begin from the head of the queue while there is room."""
+        begun = []
+        for job in sorted(waiting, key=lambda w: (w.request.arrival_ns, w.request.name)):
+            placement = placed(job.request, free)
+            if placement is not None:
+                begun.append((job, placement))
+            elif not self._backfill:
+                break
+        return begun, []
+
+
+class LeastAttained:
+    """Two queues by GPU seconds served, as Tiresias' 2DAS: jobs below `threshold_s` go first, and stop
+    others when they need room. Looks every `every_s`."""
+
+    preempts = True
+
+    def __init__(self, threshold_s: float = 3_600.0, every_s: float = 60.0) -> None:
+        self._threshold = threshold_s
+        self._every = round(every_s * PS_PER_S)
+        self._served: dict[str, float] = {}
+
+    def next_look(self, now: int) -> int:
+        """The next round."""
+        return (now // self._every + 1) * self._every
+
+    def decide(
+        self,
+        now: int,
+        waiting: Sequence[Waiting],
+        running: Mapping[str, object],
+        served: Mapping[str, float],
+        free: Free,
+    ) -> tuple[list[tuple[Waiting, Placement]], list[str]]:
+        """Begin the young in order of arrival, then the old; stop the old, most served first, for the
+        young that find no room. The room they leave is given out at the next event."""
+        self._served |= served
+        begun, stopped = [], []
+
+        def age(job: Waiting) -> tuple[bool, int, str]:
+            old = self._served.get(job.request.name, 0.0) >= self._threshold
+            return old, job.request.arrival_ns, job.request.name
+
+        victims = sorted((n for n, s in served.items() if s >= self._threshold), key=lambda n: -served[n])
+        for job in sorted(waiting, key=age):
+            placement = placed(job.request, free)
+            if placement is not None:
+                begun.append((job, placement))
+                continue
+            if age(job)[0] or job.request.ranks is not None:
+                continue
+            room = free.total
+            chosen = []
+            for name in victims:
+                if room >= job.request.gpus:
+                    break
+                chosen.append(name)
+                room += running[name].request.gpus  # type: ignore[attr-defined]
+            if room >= job.request.gpus:
+                stopped = chosen
+            break
+        return begun, stopped
+
+
+def placed(request: JobRequest, free: Free) -> Placement | None:
+    """Where a job would run, taken; a job placed by hand takes no GPUs from the pool."""
+    return () if request.ranks is not None else free.place(request.gpus)
+
+
+SCHEDULERS = ("fifo", "backfill", "least-attained")
+
+
+def scheduler_named(name: str) -> Scheduler:
+    """A fresh scheduler. Raises ValueError with the legal names for another."""
+    if name == "fifo":
+        return Fifo()
+    if name == "backfill":
+        return Fifo(backfill=True)
+    if name == "least-attained":
+        return LeastAttained()
+    raise ValueError(f"{name!r} is no scheduler; legal: {', '.join(SCHEDULERS)}")

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job does in an iteration, as values: phases of compute and one collective each.
+
+A shape knows no hosts; with the hosts it has been given it becomes a Program and, for the planner, a Job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.model import Flow, Job, Phase, Profile
+from sim.collectives import Collectives, Transport
+from sim.program import FLOW, Program, ProgramBuilder, ProgramError
+from sim.units import PS_PER_NS
+
+COLLECTIVES = ("ring", "fused_ring", "tree", "all_to_all", "none")
+
+# What one A100 does in a second at the 40 % that large training reaches: the stand-in for a job's
+# flops where nobody says.
+FLOPS_PER_GPU_SECOND = 312e12 * 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseShape:
+    """`before_ns` of compute, then the collective beside `beside_ns` of compute, then `after_ns`.
+
+    `size` is the collective's bytes (a ring's: what is reduced). `groups` are ranks that each run a
+    collective of their own at the same time; empty: one group of all ranks. `limit_bps` caps each pair of
+    endpoints, 0: no cap.
+    """
+
+    collective: str
+    size: float
+    before_ns: int = 0
+    beside_ns: int = 0
+    after_ns: int = 0
+    limit_bps: float = 0.0
+    groups: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.collective not in COLLECTIVES:
+            raise ProgramError(f"{self.collective!r} is no collective; legal: {', '.join(COLLECTIVES)}")
+        if min(self.size, self.before_ns, self.beside_ns, self.after_ns, self.limit_bps) < 0:
+            raise ProgramError("a phase's bytes, times and cap cannot be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One iteration. `qps` queue pairs share each pair of endpoints; `overhead` is bits on the wire per
+    bit of payload; `flops` of the whole job per iteration (0: by its compute and GPUs)."""
+
+    phases: tuple[PhaseShape, ...]
+    qps: int = 1
+    overhead: float = 1.0
+    flops: float = 0.0
+
+    @property
+    def compute_ns(self) -> int:
+        """The GPUs' compute in an iteration."""
+        return sum(p.before_ns + p.beside_ns + p.after_ns for p in self.phases)
+
+
+def program(shape: Shape, job: str, ranks: Sequence[str]) -> Program:
+    """The shape on these hosts, one per rank (several ranks may be of one host)."""
+    builder = ProgramBuilder()
+    last: list[int] = []
+    for phase in shape.phases:
+        transport = Transport(shape.qps, phase.limit_bps or np.inf, shape.overhead)
+        collectives = Collectives(builder, job, transport)
+        if phase.before_ns:
+            last = [builder.compute(last, phase.before_ns * PS_PER_NS)]
+        ends: list[int] = []
+        for group in phase.groups or (tuple(range(len(ranks))),):
+            members = [ranks[r] for r in group]
+            if phase.collective == "ring":
+                ends.append(collectives.ring(last, members, phase.size))
+            elif phase.collective == "fused_ring":
+                ends.append(collectives.ring(last, members, phase.size, fused=True))
+            elif phase.collective == "tree":
+                ends.append(collectives.tree(last, members, phase.size))
+            elif phase.collective == "all_to_all":
+                ends.append(collectives.all_to_all(last, members, phase.size))
+        if phase.beside_ns:
+            ends.append(builder.compute(last, phase.beside_ns * PS_PER_NS))
+        last = [builder.barrier(ends or last)]
+        if phase.after_ns:
+            last = [builder.compute(last, phase.after_ns * PS_PER_NS)]
+    built = builder.build(busy_ps=shape.compute_ns * PS_PER_NS)
+    if not built.span.any() and not built.bits.any():
+        raise ProgramError(f"job {job}: an iteration needs time")
+    return built
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A job with the network to itself: its iteration and when in it the first flow begins, in ps, and
+    its profile as the planner knows jobs."""
+
+    iteration_ps: int
+    lead_ps: int
+    profile: Profile
+
+
+def alone(built: Program, channel_bps: NDArray[np.float64]) -> Alone:
+    """How the program runs undisturbed, each channel at `channel_bps` (shape (channels,)).
+
+    Up phases are the spans with a flow under way; gaps below 1 % of the iteration are closed. A phase's
+    rate is that of the busiest channel over the phase.
+    """
+    begin, end = built.timeline(channel_bps)
+    length = max(int(end[-1]), 1)
+    flows = np.flatnonzero((built.kind == FLOW) & (built.bits > 0))
+    if not len(flows):
+        return Alone(length, 0, Profile(max(1, length // PS_PER_NS), ()))
+    order = flows[np.argsort(begin[flows], kind="stable")]
+    spans: list[list[float]] = []
+    members: list[list[int]] = []
+    for task in order:
+        if spans and begin[task] - spans[-1][1] <= 0.01 * length:
+            spans[-1][1] = max(spans[-1][1], end[task])
+            members[-1].append(task)
+        else:
+            spans.append([begin[task], end[task]])
+            members.append([task])
+    lead = spans[0][0]
+    period = max(1, length // PS_PER_NS)
+    phases = []
+    for (start, stop), tasks in zip(spans, members, strict=True):
+        carried = np.zeros(len(built.channels))
+        np.add.at(carried, built.channel[tasks], built.bits[tasks])
+        rate = max(1, round(float(carried.max()) / max(stop - start, 1.0) * 1e12))
+        first, after = int((start - lead) / PS_PER_NS), int(np.ceil((stop - lead) / PS_PER_NS))
+        phases.append(Phase(first, min(max(after, first + 1), period), rate))
+    return Alone(length, int(lead), Profile(period, tuple(phases)))
+
+
+def planner_job(shape: Shape, name: str, model: str, gpus: int, built: Program, profile: Profile) -> Job:
+    """The job as the planner knows it: one Flow per queue pair between different hosts."""
+    size: dict[str, float] = {}
+    ends: dict[str, tuple[str, str]] = {}
+    for channel, bits in zip(built.channels, built.channel_bits, strict=True):
+        if channel.src != channel.dst:
+            size[channel.flow] = size.get(channel.flow, 0.0) + bits / 8
+            ends[channel.flow] = (channel.src, channel.dst)
+    return Job(
+        name=name,
+        model=model,
+        gpus=gpus,
+        hosts=tuple(dict.fromkeys(h for c in built.channels for h in (c.src, c.dst))),
+        profile=profile,
+        flops_per_iteration=shape.flops or gpus * max(shape.compute_ns / 1e9, 1e-9) * FLOPS_PER_GPU_SECOND,
+        flows=tuple(Flow(flow, name, *ends[flow], round(total)) for flow, total in size.items()),
+    )

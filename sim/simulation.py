@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster in time: jobs arrive, are placed, planned, run, are preempted and end; links fail and heal.
+
+Between two such events jobs touch each other only within a component (`sim.components`), so each
+component has an engine and a clock of its own (`sim.pool`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.model import Plan, Policy
+from controller.planner import POLICIES
+from controller.routing.forwarding import pair
+from sim.cluster import Cluster, Free, JobRequest, Placement, check, ranks_of
+from sim.decide import EQUAL_CLASS, Decider, Fabric, orders, policy_named
+from sim.engine import EngineFactory, best_engine
+from sim.jobrun import JobRun
+from sim.memory import Failure, Memory, Outcome, Running, Sample, Settings
+from sim.pool import Pool
+from sim.program import Channel
+from sim.scheduler import Scheduler, Waiting
+from sim.shape import alone, planner_job, program
+from sim.units import NEVER, PS_PER_NS
+
+__all__ = ["Failure", "Settings", "Simulation"]
+
+
+class Simulation:
+    """A workload on a cluster under a policy."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        requests: Sequence[JobRequest],
+        settings: Settings,
+        *,
+        scheduler: Scheduler,
+        failures: Sequence[Failure] = (),
+        engine: EngineFactory | None = None,
+        memory: Memory | None = None,
+        policies: Mapping[str, Policy] = POLICIES,
+    ) -> None:
+        """Raises WorkloadError for jobs that can never run, ValueError for an unknown policy or failure."""
+        check(cluster, requests)
+        for failure in failures:
+            _parts(cluster, failure)
+        self.cluster = cluster
+        self.settings = settings
+        self.requests = requests
+        self._network = cluster.network
+        topology = self._network.topology
+        self.memory = memory or Memory(
+            now=0,
+            arrivals=deque(sorted(requests, key=lambda r: r.arrival_ns)),
+            failures=deque(sorted(failures, key=lambda f: f.at_ns)),
+            plans=deque(),
+            waiting=[],
+            running={},
+            outcomes={},
+            samples=[],
+            free=Free(cluster),
+            fabric=Fabric(topology),
+            decider=Decider(policy_named(settings.policy, policies), settings.seed, settings.mice_bytes),
+            scheduler=scheduler,
+            started={},
+            preempted={},
+            kept={},
+            waited={},
+            next_sample=settings.samples_ns * PS_PER_NS or NEVER,
+            sampled={},
+            bits=np.zeros(len(self._network.names)),
+            intensity=np.zeros(len(self._network.names)),
+        )
+        self._pool = Pool(self.memory, engine or best_engine(), self._network.marks, log=settings.log)
+        self._set_capacity()
+
+    def run(
+        self,
+        tidied: Callable[[Simulation], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Simulate to the end. `tidied` is called whenever a checkpoint may be taken, `progress` with the
+        number of jobs that are done."""
+        m = self.memory
+        limit = self.settings.until_ns * PS_PER_NS or NEVER
+        while True:
+            at = min(self._next_known(), limit)
+            ended = self._pool.advance(at)
+            for name in ended:
+                self._finish(name)
+            if ended and progress is not None:
+                progress(len(m.outcomes))
+            if not ended:
+                if at == NEVER:
+                    break
+                m.now = at
+                if at == limit:
+                    break
+                self._happen()
+            self._schedule()
+            m.steps += 1
+            if m.steps % self.settings.tidy == 0:
+                self._pool.tidy()
+                if tidied is not None:
+                    tidied(self)
+        self._pool.tidy()
+        for name in list(m.running):
+            self._settle_account(m.running[name])
+            self._record(name, -1)
+
+    def _next_known(self) -> int:
+        """The time of the next event that does not come out of an engine."""
+        m = self.memory
+        times = [NEVER]
+        if m.arrivals:
+            times.append(m.arrivals[0].arrival_ns * PS_PER_NS)
+        if m.failures:
+            times.append(m.failures[0].at_ns * PS_PER_NS)
+        if m.plans:
+            times.append(m.plans[0][0])
+        if m.next_sample < NEVER and (m.running or m.waiting or m.arrivals):
+            times.append(m.next_sample)
+        if m.running or m.waiting:
+            times.append(m.scheduler.next_look(m.now))
+        return min(times)
+
+    def _happen(self) -> None:
+        """Let happen what is due now."""
+        m = self.memory
+        while m.arrivals and m.arrivals[0].arrival_ns * PS_PER_NS <= m.now:
+            request = m.arrivals.popleft()
+            m.waiting.append(Waiting(request, m.now))
+        changed = False
+        while m.failures and m.failures[0].at_ns * PS_PER_NS <= m.now:
+            self._fail(m.failures.popleft())
+            changed = True
+        if changed:
+            self._set_capacity()
+            self._plan()
+        while m.plans and m.plans[0][0] <= m.now:
+            self._obey(m.plans.popleft()[1])
+        if m.next_sample <= m.now:
+            self._sample()
+
+    def _schedule(self) -> None:
+        """Ask the scheduler whom to stop and whom to start."""
+        m = self.memory
+        stopped = [""]
+        while stopped:
+            served = {n: self._served(r) for n, r in m.running.items()} if m.scheduler.preempts else {}
+            begun, stopped = m.scheduler.decide(m.now, m.waiting, m.running, served, m.free)
+            for name in stopped:
+                self._preempt(name)
+            for waiting, placement in begun:
+                m.waiting.remove(waiting)
+                self._start(waiting, placement)
+            if begun:
+                self._plan([waiting.request.name for waiting, _ in begun])
+
+    def _served(self, running: Running) -> float:
+        """GPU seconds a job has had."""
+        return (self.memory.now - self.memory.started[running.request.name]) / 1e12 * running.request.gpus
+
+    def _start(self, waiting: Waiting, placement: Placement) -> None:
+        m, request = self.memory, waiting.request
+        ranks, shape = ranks_of(self.cluster, request, placement)
+        built = program(shape, request.name, ranks)
+        best = self._best_rates(built.channels, built.channel_limit)
+        lone = alone(built, best)
+        job = planner_job(shape, request.name, request.model, request.gpus, built, lone.profile)
+        run = JobRun(
+            name=request.name,
+            program=built,
+            paths=tuple(None for _ in built.channels),
+            klass=EQUAL_CLASS,
+            iterations=request.iterations,
+            ready=m.now,
+        )
+        before = m.kept.pop(request.name, None)
+        if before is not None:
+            # Iterations that were finished count; the one that was interrupted is run again.
+            run.count, run.total, run.held = before.count, before.total, before.held
+            run.longest, run.lengths = before.longest, before.lengths
+        m.started.setdefault(request.name, m.now)
+        m.waited[request.name] = m.waited.get(request.name, 0) + m.now - waiting.since
+        # Each end is rounded to the clock: a tick of slack for every task keeps the bound a bound.
+        shortest = max(0, lone.iteration_ps - len(built.kind))
+        running = Running(
+            request,
+            placement,
+            run,
+            job,
+            lone.lead_ps,
+            shortest,
+            tuple(dict.fromkeys(c.flow for c in built.channels)),
+        )
+        m.running[request.name] = running
+        m.sampled[request.name] = (float(run.count), run.sent.copy())
+        self._route(running)
+
+    def _finish(self, name: str) -> None:
+        m = self.memory
+        running = m.running[name]
+        self._settle_account(running)
+        self._record(name, m.now)
+        m.free.give_back(running.placement)
+        m.decider.forget(running.flows)
+        del m.running[name]
+        self._pool.changed([name])
+        if not m.decider.one_by_one and m.running:
+            self._plan()
+
+    def _preempt(self, name: str) -> None:
+        m = self.memory
+        self._pool.dissolve([name])
+        running = m.running.pop(name)
+        self._settle_account(running, forget=True)
+        m.free.give_back(running.placement)
+        m.preempted[name] = m.preempted.get(name, 0) + 1
+        m.kept[name] = running.run
+        m.waiting.append(Waiting(running.request, m.now, m.started[name]))
+
+    def _fail(self, failure: Failure) -> None:
+        m = self.memory
+        link, switch = _parts(self.cluster, failure)
+        links, switches = set(m.fabric.down_links), set(m.fabric.down_switches)
+        change = set.discard if failure.up else set.add
+        if link:
+            change(links, link)
+        if switch:
+            change(switches, switch)
+        m.fabric = Fabric(m.fabric.topology, frozenset(links), frozenset(switches))
+
+    def _plan(self, started: Sequence[str] = ()) -> None:
+        """Have a plan made; it takes effect after the re-planning delay."""
+        m = self.memory
+        wanted = started if m.decider.one_by_one and started else list(m.running)
+        jobs = [m.running[name].job for name in wanted]
+        if not jobs:
+            return
+        decided = m.decider.plan(m.fabric, jobs, m.now)
+        if self.settings.replan_delay_ns:
+            m.plans.append((m.now + self.settings.replan_delay_ns * PS_PER_NS, decided))
+        else:
+            self._obey(decided)
+
+    def _obey(self, decided: Plan) -> None:
+        m = self.memory
+        for name in decided.jobs:
+            if name in m.running:
+                running = m.running[name]
+                running.orders = orders(decided, name, running.flows, running.lead_ps)
+                self._route(running)
+
+    def _route(self, running: Running) -> None:
+        """Put a job's orders in force: paths (by ECMP where there is no order or it is dead), class and
+        rhythm. Its engine is made anew if that changed anything."""
+        m, run, told = self.memory, running.run, running.orders
+        paths: list[tuple[int, ...] | None] = []
+        for channel in run.program.channels:
+            nodes = told.paths.get(channel.flow) if told else None
+            if nodes is None or not m.fabric.alive(nodes):
+                nodes = m.decider.ecmp_path(m.fabric, channel.flow, channel.src, channel.dst)
+            paths.append(self._network.links(nodes) if nodes else None)
+        klass = told.klass if told else EQUAL_CLASS
+        rhythm = told.rhythm if told else run.rhythm
+        if (tuple(paths), klass, rhythm) == (run.paths, run.klass, run.rhythm) and running.load:
+            return
+        self._pool.dissolve([run.name])
+        if run.paths != tuple(paths):
+            # What was sent went over the old links.
+            self._settle_account(running)
+        run.paths, run.klass, run.rhythm = tuple(paths), klass, rhythm
+        running.load = self._load(run)
+        self._pool.changed([run.name])
+
+    def _best_rates(self, channels: Sequence[Channel], limits: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The most each channel can ever get: its cap, its NICs, PCIe or NVLink."""
+        topology, inside = self._network.topology, self._network.inside
+        best = []
+        for channel, limit in zip(channels, limits, strict=True):
+            src, dst = channel.src, channel.dst
+            if src == dst:
+                rate = float(inside.nvlink_bps or 4e12)
+            else:
+                rate = float(min(topology.host[src].rate_bps, topology.host[dst].rate_bps))
+                rate = min(rate, inside.pcie_bps or rate)
+            best.append(min(limit, rate))
+        return np.array(best)
+
+    def _load(self, run: JobRun) -> dict[int, float]:
+        load: dict[int, float] = {}
+        for path, limit in zip(run.paths, run.program.channel_limit, strict=True):
+            rate = min([limit, *(self._pool.capacity[k] for k in path or ())])
+            for link in path or ():
+                load[link] = load.get(link, 0.0) + float(rate)
+        return load
+
+    def _set_capacity(self) -> None:
+        fabric = self.memory.fabric
+        self._pool.tidy()
+        self._pool.capacity = self._network.without(fabric.down_links, fabric.down_switches)
+        for running in self.memory.running.values():
+            running.load = self._load(running.run)
+
+    def _sample(self) -> None:
+        m = self.memory
+        self._pool.tidy()
+        for running in m.running.values():
+            self._settle_account(running)
+        step = self.settings.samples_ns * PS_PER_NS
+        m.samples.append(
+            Sample(
+                at=m.now,
+                gpus=sum(r.request.gpus for r in m.running.values()),
+                computing=m.computed / step,
+                running=len(m.running),
+                waiting=len(m.waiting),
+                bits=m.bits,
+                intensity=m.intensity,
+            )
+        )
+        m.bits, m.intensity = np.zeros_like(m.bits), np.zeros_like(m.bits)
+        m.computed = 0.0
+        m.next_sample += step
+
+    def _settle_account(self, running: Running, *, forget: bool = False) -> None:
+        """Book what a job has sent and computed since this was last done. `forget`: its run ends here."""
+        m, run = self.memory, running.run
+        iterations, sent = m.sampled.get(run.name, (0.0, np.zeros(len(run.paths))))
+        job = running.job
+        intensity = job.flops_per_iteration / max(job.profile.up_ns / 1e9, 1e-9)
+        for path, bits in zip(run.paths, run.sent - sent, strict=True):
+            if path:
+                m.bits[list(path)] += bits
+                m.intensity[list(path)] += bits * intensity
+        done = run.count + (
+            0.0
+            if run.begin < 0 or run.ready >= 0 or run.ended >= 0
+            else min(1.0, (m.now - run.begin) / max(1, running.shortest_ps))
+        )
+        m.computed += (done - iterations) * run.program.busy_ps * running.request.gpus
+        m.sampled[run.name] = (done, run.sent.copy())
+
+    def _record(self, name: str, ended: int) -> None:
+        m = self.memory
+        running = m.running[name]
+        run = running.run
+        flows: dict[str, list[float]] = {}
+        ends: dict[str, tuple[str, str]] = {}
+        for channel, sent, congested in zip(run.program.channels, run.sent, run.congested, strict=True):
+            ends[channel.flow] = (channel.src, channel.dst)
+            row = flows.setdefault(channel.flow, [0.0, 0.0])
+            row[0] += float(sent)
+            row[1] += float(congested)
+        m.outcomes[name] = Outcome(
+            request=running.request,
+            started=m.started[name],
+            ended=ended,
+            iterations=run.count,
+            total=run.total,
+            held=run.held,
+            longest=run.longest,
+            preempted=m.preempted.get(name, 0),
+            ideal=running.shortest_ps + len(run.program.kind),
+            lengths=dict(sorted(run.lengths.items())),
+            flows=tuple((f, *ends[f], sent, held) for f, (sent, held) in sorted(flows.items())),
+            hosts=running.job.hosts or tuple(s for s, _ in running.placement),
+            waited=m.waited[name],
+        )
+        m.sampled.pop(name, None)
+
+
+def _parts(cluster: Cluster, failure: Failure) -> tuple[tuple[str, str] | None, str | None]:
+    """The cable or the switch that a failure names."""
+    topology = cluster.network.topology
+    if failure.what in topology.switch:
+        return None, failure.what
+    cables = {pair(a, b) for a, b in cluster.network.names}
+    for i, letter in enumerate(failure.what):
+        cable = pair(failure.what[:i], failure.what[i + 1 :])
+        if letter == "-" and cable in cables:
+            return cable, None
+    raise ValueError(
+        f"failure of {failure.what!r}: it is no switch and no cable (leaf1-spine2) of the fabric"
+    )

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm sim`, `bench` and `paper` as commands."""
+
+import argparse
+import csv
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from polyrhythm import bench, paper, simulate
+from polyrhythm.scenario import load_scenario, scenario_path
+from sim import figures
+from sim.output import parquet_available
+from sim.shape import program
+
+TOPOLOGY = {
+    "kind": "leaf_spine", "leaves": 4, "spines": 2, "hosts_per_leaf": 2, "host_gbps": 100, "fabric_gbps": 50,
+}  # fmt: skip
+
+
+def command(module: ModuleType, *words: str) -> int:
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    code: int = module.run(parser.parse_args(words))
+    return code
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> str:
+    path = tmp_path / "fabric.json"
+    path.write_text(json.dumps(TOPOLOGY))
+    return str(path)
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_scenario_under_two_policies(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(simulate, "--trace", "two_vgg19", "--policy", "ecmp,polyrhythm", "--json") == 0
+    fair, ours = printed(capsys)["policies"]
+    assert (fair["policy"], ours["policy"]) == ("ecmp", "polyrhythm")
+    assert fair["finished"] == ours["finished"] == 2
+    # Always together: 240 ms for both, then 140 of compute.
+    assert fair["mean_slowdown"] == pytest.approx(380 / 260, rel=0.01)
+    assert ours["mean_slowdown"] < 1.05
+    assert fair["versions"]["polyrhythm"]
+
+
+def test_a_trace_makes_tables(fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--trace", "poisson:30", "--topology", fabric, "--hours", "2", "--samples-s", "600", "--json")
+    for name in ("a", "b"):
+        assert command(simulate, *words, "--out", str(tmp_path / name)) == 0
+    capsys.readouterr()
+    for table in ("jobs", "flows", "links", "samples"):
+        first, second = ((tmp_path / name / "ecmp" / f"{table}.csv").read_bytes() for name in ("a", "b"))
+        assert first == second
+        assert (tmp_path / "a" / "ecmp" / f"{table}.parquet").exists() == parquet_available()
+    with (tmp_path / "a" / "ecmp" / "jobs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 30
+    assert all(float(r["ended_s"]) > float(r["started_s"]) >= float(r["arrival_s"]) for r in rows)
+    assert all(float(r["mean_iteration_ms"]) >= float(r["ideal_iteration_ms"]) * 0.999999 for r in rows)
+    assert (tmp_path / "a" / "summary.json").read_bytes() == (tmp_path / "b" / "summary.json").read_bytes()
+    assert not list(tmp_path.rglob("*.checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--trace", "nowhere"], "no such scenario"),
+        (["--trace", "t.csv"], "--topology is needed"),
+        (["--trace", "two_vgg19", "--policy", "best"], "'best' is no policy; legal"),
+        (["--trace", "two_vgg19", "--fail", "spine2"], "NAME@MS is needed"),
+        (["--trace", "two_vgg19", "--fail", "spine2@5"], "no switch and no cable"),
+        (["--trace", "two_vgg19", "--until-s", "-1"], "--until-s -1: legal"),
+        (["--trace", "two_vgg19", "--gpus-per-server", "0"], "legal: 1 or more"),
+        (["--trace", "poisson:3", "--topology", "nowhere.json"], "nowhere.json: No such file"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(simulate, *words) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_a_scenario_keeps_its_bytes_on_the_wire() -> None:
+    scenario = load_scenario(scenario_path("two_vgg19"))
+    for request, workload in zip(simulate.requests_of(scenario), scenario.workloads, strict=True):
+        built = program(request.shape, request.name, request.ranks or ())
+        frames = workload.job.flows[0].bytes_per_iteration / scenario.packet_bytes
+        assert built.channel_bits == pytest.approx([frames * (scenario.packet_bytes + 58) * 8] * 2)
+
+
+@pytest.mark.parametrize("door", [bench, paper])
+def test_a_door_names_what_is_behind_it(door: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        command(door, "nothing")
+    assert stopped.value.code == 2
+    assert "routing" in capsys.readouterr().err
+
+
+def test_the_researchers_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "policies.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0]
+    assert len(code.splitlines()) <= 30
+    exec(compile(code, "docs/policies.md", "exec"), {})
+    fair, mine = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
+    assert mine < fair
+
+
+def test_figures_and_parquet_where_their_extras_are(
+    fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--trace", "snapshot:8", "--topology", fabric, "--samples-s", "10", "--policy", "ecmp,routing")
+    assert command(simulate, *words, "--out", str(tmp_path)) == 0
+    said = capsys.readouterr().err
+    for there, pattern, word in (
+        (figures.available(), "*.png", "matplotlib is not installed"),
+        (parquet_available(), "*/*.parquet", "pyarrow is not installed"),
+    ):
+        assert bool(list(tmp_path.glob(pattern))) == there
+        assert (word in said) != there
+
+
+def test_the_bench_prints_its_keys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("numba")
+    small = {"PAPER_JOBS": (("BLOOM", 2),), "ACTIVE_FLOWS": 800, "OVERLOADED_EVENTS": 100, "PLAIN_S": 0.1}
+    for name, value in small.items():
+        monkeypatch.setattr(f"polyrhythm.bench.sim.{name}", value)
+    assert command(bench, "sim", "--json") == 0
+    report = printed(capsys)
+    wanted = {"events_per_second", "events_per_second_overloaded", "speedup_full_resolve"}
+    assert wanted <= set(report)
+    assert all(report[key] > 0 for key in wanted)

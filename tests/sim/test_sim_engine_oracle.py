@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled engine against the plain one: random fabrics, jobs, classes, rhythms and failures."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from polyrhythm.bench.sim import overloaded_runs
+from sim.engine import KernelEngine, best_engine
+from sim.jobrun import JobRun, Rhythm
+from sim.network import Network
+from sim.program import Program, ProgramBuilder
+from sim.reference import Demand, ReferenceEngine, max_min
+from sim.shape import PhaseShape, Shape, program
+from sim.units import NEVER, PS_PER_MS
+from topo.generate import leaf_spine
+
+pytest.importorskip("numba")
+FABRIC = Network(leaf_spine(3, 2, 3, host_bps=10**9, fabric_bps=15 * 10**8))
+HOSTS = [h.name for h in FABRIC.topology.hosts]
+
+
+def path(src: str, dst: str, spine: int) -> tuple[int, ...]:
+    a, b = FABRIC.topology.host[src].leaf, FABRIC.topology.host[dst].leaf
+    middle = (a,) if a == b else (a, f"spine{spine}", b)
+    return FABRIC.links((src, *middle, dst))
+
+
+phases = st.builds(
+    PhaseShape,
+    st.sampled_from(["ring", "fused_ring", "tree", "all_to_all"]),
+    st.integers(1, 4_000_000).map(float),
+    before_ns=st.integers(0, 5_000_000),
+    beside_ns=st.integers(0, 20_000_000),
+    after_ns=st.integers(1, 20_000_000),
+    limit_bps=st.sampled_from([0.0, 0.0, 4e8]),
+)
+shapes = st.builds(Shape, st.lists(phases, min_size=1, max_size=2).map(tuple), qps=st.integers(1, 2))
+rhythms = st.one_of(
+    st.just(Rhythm()),
+    st.builds(Rhythm, st.just(0), st.integers(0, 50 * PS_PER_MS), st.integers(PS_PER_MS, 90 * PS_PER_MS)),
+)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> list[JobRun]:
+    runs = []
+    for i in range(draw(st.integers(1, 5))):
+        members = draw(st.lists(st.sampled_from(HOSTS), min_size=1, max_size=5, unique=True))
+        built = program(draw(shapes), f"j{i}", members)
+        paths = tuple(path(c.src, c.dst, draw(st.integers(1, 2))) for c in built.channels)
+        start, rhythm = draw(st.integers(0, 60 * PS_PER_MS)), draw(rhythms)
+        klass, iterations = draw(st.integers(0, 7)), draw(st.integers(1, 8))
+        runs.append(JobRun(f"j{i}", built, paths, klass, iterations, start, rhythm))
+    return runs
+
+
+def finish(engine_type: type, runs: list[JobRun], cut: int, dead: tuple[int, ...]) -> list[JobRun]:
+    """Run to the end; at `cut` the links `dead` go down, and come back 40 ms later."""
+    now = 0
+    alive = FABRIC.capacity
+    broken = alive.copy()
+    broken[list(dead)] = 0.0
+    for until, capacity in ((cut, alive), (cut + 40 * PS_PER_MS, broken), (NEVER, alive)):
+        engine = engine_type(capacity, FABRIC.marks, runs, now, log=True)
+        while engine.now < until and engine.advance(until):
+            pass
+        runs, now = engine.export(), engine.now
+    return runs
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(jobs(), st.integers(0, 200 * PS_PER_MS), st.sets(st.integers(0, 11), max_size=4))
+def test_completion_times_equal_the_full_resolves(runs: list[JobRun], cut: int, dead: set[int]) -> None:
+    plain = finish(ReferenceEngine, copy.deepcopy(runs), cut, tuple(dead))
+    local = finish(KernelEngine, copy.deepcopy(runs), cut, tuple(dead))
+    for a, b in zip(plain, local, strict=True):
+        assert a.ended >= 0
+        assert (a.count, b.count) == (a.iterations, a.iterations)
+        assert b.ended == pytest.approx(a.ended, rel=1e-6)
+        assert b.total == pytest.approx(a.total, rel=1e-6)
+        assert b.longest == pytest.approx(a.longest, rel=1e-6)
+        assert b.sent == pytest.approx(a.sent, rel=1e-6)
+        assert sum(b.lengths.values()) == b.count
+        assert sum(k * n for k, n in b.lengths.items()) == b.total
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_rates_equal_the_full_resolves_while_flows_come_and_go(data: st.DataObject) -> None:
+    runs = []
+    for i in range(data.draw(st.integers(2, 25))):
+        src, dst = data.draw(st.permutations(HOSTS))[:2]
+        builder = ProgramBuilder()
+        builder.flow([], builder.channel(src, dst, "f"), data.draw(st.floats(1e5, 1e7)))
+        limit = data.draw(st.sampled_from([np.inf, 3e8]))
+        builder.flow([], builder.channel(src, dst, "g"), data.draw(st.floats(1e5, 1e7)), limit)
+        ways = tuple(path(src, dst, data.draw(st.integers(1, 2))) for _ in range(2))
+        start = data.draw(st.integers(0, 20 * PS_PER_MS))
+        runs.append(JobRun(f"j{i}", builder.build(), ways, data.draw(st.integers(0, 7)), 1, start))
+    engine = KernelEngine(FABRIC.capacity, FABRIC.marks, runs, 0)
+    looked = 0
+    while engine.next_event() < NEVER:
+        engine.advance(engine.next_event())
+        rates = engine.rates()
+        demands = {}
+        for n, (name, task) in enumerate(rates):
+            run = runs[int(name[1:])]
+            channel = run.program.channel[task]
+            demands[n] = Demand(run.paths[channel] or (), run.klass, float(run.program.limit[task]))
+        wanted = max_min(list(FABRIC.capacity), demands)
+        assert list(rates.values()) == pytest.approx([wanted[n] for n in demands], rel=1e-8, abs=1)
+        looked += 1
+    assert looked
+
+
+def lone(size: float, limit: float = np.inf) -> Program:
+    builder = ProgramBuilder()
+    builder.flow([], builder.channel("h1", "h4", "f"), size, limit)
+    return builder.build()
+
+
+def test_two_fair_and_one_served_first_by_hand() -> None:
+    # One 1 Gbit/s NIC, 10 Mbit each: the first class takes 10 ms, the other two then share.
+    way = path("h1", "h4", 1)
+    runs = [JobRun(n, lone(1e7), (way,), k, 1, 0) for n, k in (("a", 0), ("b", 3), ("c", 3))]
+    for engine_type in (ReferenceEngine, KernelEngine):
+        fresh = copy.deepcopy(runs)
+        engine = engine_type(FABRIC.capacity, FABRIC.marks, fresh, 0)
+        while engine.advance(NEVER):
+            pass
+        assert [r.ended // PS_PER_MS for r in engine.export()] == [10, 30, 30]
+
+
+def test_three_flows_two_links_by_hand() -> None:
+    # The parking lot: A crosses both links, B the first, C the second, whose rates are 10 and 4.
+    rates = max_min([10.0, 4.0], {0: Demand((0, 1), 1, 99), 1: Demand((0,), 1, 99), 2: Demand((1,), 1, 99)})
+    assert rates == {0: 2.0, 1: 8.0, 2: 2.0}
+    # Served first, A takes the whole second link.
+    rates = max_min([10.0, 4.0], {0: Demand((0, 1), 0, 99), 1: Demand((0,), 1, 99), 2: Demand((1,), 1, 99)})
+    assert rates == {0: 4.0, 1: 6.0, 2: 0.0}
+    # Its cap leaves room for the others.
+    rates = max_min([10.0, 4.0], {0: Demand((0, 1), 0, 1), 1: Demand((0,), 1, 99), 2: Demand((1,), 1, 99)})
+    assert rates == {0: 1.0, 1: 9.0, 2: 3.0}
+
+
+def test_repeats_are_skipped_exactly() -> None:
+    shape = Shape((PhaseShape("ring", 1e6, after_ns=11_000_000),))
+    built = program(shape, "j", ["h1", "h4"])
+    ways = (path("h1", "h4", 1), path("h4", "h1", 1))
+    runs = [JobRun(n, built, ways, 4, 5_000, s * PS_PER_MS) for n, s in (("a", 0), ("b", 3))]
+    ended, events = [], []
+    for skip in (False, True):
+        engine = KernelEngine(FABRIC.capacity, FABRIC.marks, copy.deepcopy(runs), 0, log=True, skip=skip)
+        while engine.advance(NEVER):
+            pass
+        ended.append([(r.ended, r.total, r.lengths, r.sent.tolist()) for r in engine.export()])
+        events.append(engine.events)
+    assert ended[1][0][:3] == ended[0][0][:3]
+    assert ended[1][1][:3] == ended[0][1][:3]
+    assert ended[1][0][3] == pytest.approx(ended[0][0][3])
+    assert events[1] < events[0] / 100
+
+
+def test_an_overloaded_fabric_is_right_to_the_last_class() -> None:
+    network = Network(leaf_spine(6, 3, 6, host_bps=10**11, fabric_bps=10**11))
+    runs = overloaded_runs(network, 4, 400)
+    engine = KernelEngine(network.capacity, network.marks, runs, 0, skip=False)
+    index = {run.name: run for run in runs}
+    for _ in range(40):
+        engine.advance(engine.next_event())
+        rates = engine.rates()
+        demands = {}
+        for n, (name, task) in enumerate(rates):
+            run = index[name]
+            demands[n] = Demand(run.paths[run.program.channel[task]] or (), run.klass, np.inf)
+        wanted = max_min(list(network.capacity), demands)
+        assert len(rates) > 300
+        assert list(rates.values()) == pytest.approx([wanted[n] for n in demands], rel=1e-7, abs=200)
+
+
+def test_full_re_solves_give_the_same_ends() -> None:
+    network = Network(leaf_spine(3, 2, 3, host_bps=10**11, fabric_bps=10**11))
+    ended = []
+    for full in (False, True):
+        engine = KernelEngine(
+            network.capacity, network.marks, overloaded_runs(network, 4, 64), 0, skip=False, full=full
+        )
+        while engine.advance(NEVER):
+            pass
+        ended.append([run.ended for run in engine.export()])
+    assert ended[0] == pytest.approx(ended[1], rel=1e-9)
+    assert min(ended[0]) > 0
+
+
+def test_without_numba_the_plain_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    best_engine.cache_clear()
+    assert best_engine() is KernelEngine
+    best_engine.cache_clear()
+    monkeypatch.setattr("sim.engine.available", lambda: False)
+    assert best_engine() is ReferenceEngine
+    best_engine.cache_clear()
