@@ -25,7 +25,8 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A GPU host with one NIC: addresses, and the leaf port it hangs on."""
+    """A GPU host's NIC: addresses, and the leaf port it hangs on. `server` is the machine where that has
+    several NICs, one on each rail; empty where the host is the machine."""
 
     name: str
     ip: str
@@ -33,6 +34,12 @@ class Host:
     leaf: str
     leaf_port: int
     rate_bps: int
+    server: str = ""
+
+    @property
+    def machine(self) -> str:
+        """The machine that the NIC is in."""
+        return self.server or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,14 @@ class Topology:
         return MappingProxyType({h.name: h for h in self.hosts})
 
     @cached_property
+    def machines(self) -> Mapping[str, tuple[Host, ...]]:
+        """The NICs of every machine, in the order of the hosts."""
+        nics: dict[str, list[Host]] = {}
+        for h in self.hosts:
+            nics.setdefault(h.machine, []).append(h)
+        return MappingProxyType({name: tuple(found) for name, found in nics.items()})
+
+    @cached_property
     def switch(self) -> Mapping[str, Switch]:
         """Switches by name."""
         return MappingProxyType({s.name: s for s in self.switches})
@@ -95,6 +110,17 @@ class Topology:
             table[link.a][link.a_port] = Peer(link.b, link.b_port, link.rate_bps)
             table[link.b][link.b_port] = Peer(link.a, link.a_port, link.rate_bps)
         return MappingProxyType({n: MappingProxyType(dict(sorted(p.items()))) for n, p in table.items()})
+
+    @cached_property
+    def upward(self) -> Mapping[str, tuple[str, ...]]:
+        """Per switch, the higher switches on its ports in the order of the ports; parallel cables repeat."""
+        level = {s.name: s.tier.level for s in self.switches}
+        found: dict[str, list[tuple[int, str]]] = {s.name: [] for s in self.switches}
+        for k in self.links:
+            for low, port, high in ((k.a, k.a_port, k.b), (k.b, k.b_port, k.a)):
+                if level[low] < level[high]:
+                    found[low].append((port, high))
+        return MappingProxyType({low: tuple(s for _, s in sorted(ways)) for low, ways in found.items()})
 
     def __getstate__(self) -> dict[str, object]:
         """Pickle the fields only: the cached look-ups are read-only proxies and are rebuilt."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
                 "leaf_port": h.leaf_port,
                 "rate_bps": h.rate_bps,
             }
+            | ({"server": h.server} if h.server else {})
             for h in topology.hosts
         ],
         "switches": [
@@ -86,7 +88,7 @@ def _switch(data: object, where: str) -> Switch:
 
 
 def _host(data: object, where: str, switches: set[str]) -> Host:
-    item = _object(data, where, ("name", "ip", "mac", "leaf", "leaf_port", "rate_bps"))
+    item = _object(data, where, ("name", "ip", "mac", "leaf", "leaf_port", "rate_bps"), ("server",))
     try:
         ip = str(ipaddress.IPv4Address(_text(item, "ip", where)))
     except ValueError as error:
@@ -98,6 +100,7 @@ def _host(data: object, where: str, switches: set[str]) -> Host:
         leaf=_known(item, "leaf", where, switches),
         leaf_port=_number(item, "leaf_port", where),
         rate_bps=_number(item, "rate_bps", where),
+        server=_text(item, "server", where) if "server" in item else "",
     )
 
 
@@ -112,10 +115,10 @@ def _link(data: object, where: str, switches: set[str]) -> Link:
     )
 
 
-def _object(data: object, where: str, keys: Sequence[str]) -> Mapping[str, Any]:
+def _object(data: object, where: str, keys: Sequence[str], optional: Sequence[str] = ()) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise TopologyFormatError(f"{where}: an object with the keys {', '.join(keys)} is needed")
-    wrong = sorted(set(map(str, data)) ^ set(keys))
+    wrong = sorted((set(map(str, data)) - set(optional)) ^ set(keys))
     if wrong:
         raise TopologyFormatError(
             f"{where}: unknown or missing: {', '.join(wrong)}; the keys are {', '.join(keys)}"
@@ -152,7 +155,7 @@ def _known(item: Mapping[str, Any], key: str, where: str, switches: set[str]) ->
 
 
 def _unique(names: Sequence[str], where: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise TopologyFormatError(f"{where}: several nodes are named {', '.join(twice)}")
 

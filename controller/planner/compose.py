@@ -32,14 +32,16 @@ from controller.model import (
 from controller.priority.compress import Compression, compress
 from controller.priority.crux import Contender, Ranked, contention, rank, traffic_time
 from controller.routing.assign import Assignment, assign_ecmp, assign_greedy
+from controller.routing.fabric import capacities
 from controller.routing.forwarding import forwarding
-from controller.routing.greedy import Commodity, capacities, connection_order
+from controller.routing.greedy import Commodity, connection_order
+from controller.routing.instance import Failures
 from topo.graph import Topology
 
 POLICIES: Mapping[str, Policy] = {
     "ecmp": Policy("ecmp", "ecmp", "equal", "none"),
-    "polyrhythm": Policy("polyrhythm", "greedy", "crux", "cassini"),
-    "routing": Policy("routing", "greedy", "equal", "none"),
+    "polyrhythm": Policy("polyrhythm", "auto", "crux", "cassini"),
+    "routing": Policy("routing", "auto", "equal", "none"),
     "crux": Policy("crux", "ecmp", "crux", "none"),
     "cassini": Policy("cassini", "ecmp", "equal", "cassini"),
 }
@@ -84,7 +86,7 @@ def _only(link: SharedLink, jobs: Iterable[str]) -> SharedLink:
 def _check(inputs: PlanInput) -> None:
     policy = inputs.policy
     for value, legal in (
-        (policy.routing, ("ecmp", "greedy")),
+        (policy.routing, ("ecmp", "greedy", "auto")),
         (policy.priority, ("equal", "crux")),
         (policy.interleave, ("none", "cassini")),
     ):
@@ -207,6 +209,7 @@ class _Planner:
             down_links=x.down_links,
             previous={f.flow: (f.path, f.source_port) for f in before if f.path and f.source_port},
             overlap=self._turns if policy.interleave == "cassini" else None,
+            failures=Failures(x.down_links, x.down_switches) if policy.routing == "auto" else None,
         )
 
     @cached_property

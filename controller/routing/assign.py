@@ -7,11 +7,19 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from controller.routing.algorithms import Options, solve
 from controller.routing.ecmp import draw_port
+from controller.routing.fabric import UnsuitableError
 from controller.routing.forwarding import pair
-from controller.routing.greedy import Commodity, Overlap, route
+from controller.routing.greedy import Commodity, Loads, Overlap, route
+from controller.routing.instance import Failures, demand_of, fabric_of
 from controller.routing.paths import Forwarding, Path, path_of, paths, port_for_path
 from topo.graph import Topology
+
+# Fewer flows than this are done by the plain loops before Numba would be imported.
+SMALL = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,12 @@ def assign_greedy(
     down_links: frozenset[tuple[str, str]] = frozenset(),
     previous: Mapping[str, tuple[Path, int]] | None = None,
     overlap: Overlap | None = None,
+    failures: Failures | None = None,
 ) -> Mapping[str, Assignment]:
     """Greedy paths with a port for each, in the order of the commodities.
+
+    With `failures` (what is down) the optimum of the uniform Clos is tried too, and taken where it is less
+    congested than what greedy finds.
 
     `previous` holds the path and port a flow has now. Where these still stand, flows stay on them and
     only the others are routed around; a fresh assignment of everything wins only if it is less
@@ -61,7 +73,11 @@ def assign_greedy(
         held = {name: path for name, (path, _) in standing.items()}
         stable, with_held = route(topology, forwarding, alive, kept=held, overlap=overlap, spread=True)
         if with_held <= congestion:
-            chosen = stable
+            chosen, congestion = stable, with_held
+    if failures is not None:
+        best = optimal_paths(topology, alive, failures)
+        if best is not None and congested(topology, alive, best, overlap) < congestion.max_load:
+            chosen = best
     used: dict[tuple[str, str], set[int]] = defaultdict(set)
     ports: dict[str, int] = {}
     for c in alive:
@@ -86,6 +102,39 @@ def assign_greedy(
         used[c.src, c.dst].add(found)
         result[c.name] = Assignment(path, found, kept, "")
     return result
+
+
+def optimal_paths(
+    topology: Topology, commodities: Sequence[Commodity], failures: Failures
+) -> Mapping[str, Path] | None:
+    """The paths of `optimal` by commodity name; None where its conditions do not hold."""
+    fabric = fabric_of(topology, failures)
+    ends = [(topology.host[c.src], topology.host[c.dst]) for c in commodities]
+    demand = demand_of(fabric, ends, np.array([c.weight for c in commodities], dtype=np.float64))
+    try:
+        choice = solve("optimal", fabric, demand, Options(plain=len(commodities) < SMALL))
+    except UnsuitableError:
+        return None
+    rows = zip(demand.src.tolist(), demand.dst.tolist(), choice.tolist(), strict=True)
+    return {
+        c.name: (c.src, *fabric.nodes(u, v, w), c.dst)
+        for c, (u, v, w) in zip(commodities, rows, strict=True)
+        if w >= 0
+    }
+
+
+def congested(
+    topology: Topology,
+    commodities: Sequence[Commodity],
+    chosen: Mapping[str, Path],
+    overlap: Overlap | None,
+) -> float:
+    """The largest load that paths make, as `Congestion` counts it."""
+    loads = Loads(topology, overlap)
+    for c in commodities:
+        if c.name in chosen:
+            loads.add(chosen[c.name], c)
+    return loads.congestion().max_load
 
 
 def assign_ecmp(

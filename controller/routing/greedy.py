@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from controller.routing.fabric import capacities
 from controller.routing.paths import Forwarding, Path, paths
 from topo.graph import Topology
 
@@ -37,15 +38,6 @@ class Congestion:
 
     max_load: float
     squares: float
-
-
-def capacities(topology: Topology) -> Mapping[DirectedLink, int]:
-    """The bit/s of every directed link between switches; parallel cables count as one link."""
-    rates: dict[DirectedLink, int] = defaultdict(int)
-    for link in topology.links:
-        rates[link.a, link.b] += link.rate_bps
-        rates[link.b, link.a] += link.rate_bps
-    return rates
 
 
 class Loads:

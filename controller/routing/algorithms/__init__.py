@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The routing algorithms behind one interface: fabric, demand and options in, a choice per flow out."""
+
+from controller.routing.algorithms.base import ORDERS, Options, congestion
+from controller.routing.algorithms.registry import ALGORITHMS, solve
+
+__all__ = ["ALGORITHMS", "ORDERS", "Options", "congestion", "solve"]

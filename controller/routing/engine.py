@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the hot loops come from: compiled kernels, or the plain reference where Numba is missing."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from controller.kernel import available
+from controller.kernel import cold as _cold
+
+REFERENCE = "controller.routing.reference"
+KERNELS = "controller.routing.kernels"
+
+
+@cache
+def engine(plain: bool = False) -> ModuleType:
+    """The module of the kernels, imported at the first call; `plain` asks for the reference.
+
+    Both have the same functions with the same signatures.
+    """
+    return import_module(REFERENCE if plain or not available() else KERNELS)
+
+
+def cold() -> bool:
+    """Whether the first use of the kernels will have to compile them."""
+    return _cold(Path(__file__).parent / "kernels")

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fabrics and demands as arrays: what the routing algorithms see.
+
+A flow goes from leaf to leaf, and a choice is a number that says which of the pair's paths it takes. Each
+kind of fabric has its own meaning for that number and turns it into links and nodes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topo.graph import Tier, Topology
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+Cable = tuple[str, str]
+
+
+class UnsuitableError(ValueError):
+    """An algorithm's conditions do not hold; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Flows from leaf `src` to leaf `dst` (flows,). `weight` in bit/s, or None where all weigh the same."""
+
+    src: Ints
+    dst: Ints
+    weight: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    @property
+    def weights(self) -> Floats:
+        """The weights, 1 each where none are given."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Demand:
+        """Some of the flows."""
+        return Demand(self.src[index], self.dst[index], None if self.weight is None else self.weight[index])
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Paths per pair of leaves: pair p has rows first[p]..first[p + 1] of `links` (paths, hops), -1 pads;
+    `choice` (paths,) is the fabric's number for each; `pair` (flows,) says which pair a flow belongs to."""
+
+    pair: Ints
+    first: Ints
+    links: Ints
+    choice: Ints
+
+
+class Fabric(Protocol):
+    """What every kind of fabric can do; arrays of links are directed, capacities in bit/s, 0 where dead."""
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Names of the leaves, by index."""
+
+    @property
+    def capacity(self) -> Floats:
+        """Bit/s of every directed link, (links,)."""
+
+    def links(self, demand: Demand, choice: Ints) -> Ints:
+        """The links of each flow, (flows, hops); -1 pads, and fills rows of choice -1 or inside a leaf."""
+
+    def nodes(self, src: int, dst: int, choice: int) -> tuple[str, ...]:
+        """The switches on a path, from leaf to leaf."""
+
+    def candidates(self, demand: Demand) -> Candidates:
+        """The live paths of every pair of leaves in the demand."""
+
+    def bound(self, demand: Demand) -> int:
+        """No assignment's largest number of flows on a link is below this."""
+
+
+def capacities(
+    topology: Topology,
+    down_links: frozenset[Cable] = frozenset(),
+    down_switches: frozenset[str] = frozenset(),
+) -> Mapping[Cable, int]:
+    """Bit/s of every live directed switch-to-switch link; parallel cables are one link.
+
+    `down_links` are sorted pairs of names.
+    """
+    rates: dict[Cable, int] = defaultdict(int)
+    for k in topology.links:
+        dead = (min(k.a, k.b), max(k.a, k.b)) in down_links or k.a in down_switches or k.b in down_switches
+        if not dead:
+            rates[k.a, k.b] += k.rate_bps
+            rates[k.b, k.a] += k.rate_bps
+    return rates
+
+
+def grouped(demand: Demand, leaves: int) -> tuple[Ints, Ints, Ints]:
+    """(pair of each flow, and the source and destination leaf of each pair)."""
+    key = demand.src.astype(np.int64) * leaves + demand.dst
+    pairs, pair = np.unique(key, return_inverse=True)
+    return (
+        pair.astype(np.int32),
+        (pairs // leaves).astype(np.int32),
+        (pairs % leaves).astype(np.int32),
+    )
+
+
+def ceil_share(counts: NDArray[np.intp], ways: NDArray[np.intp]) -> int:
+    """The largest ceil(count / ways) where there are ways at all."""
+    some = ways > 0
+    return int(np.max(-(-counts[some] // ways[some]), initial=0))
+
+
+@dataclass(frozen=True)
+class TwoTier:
+    """A leaf-spine fabric. `up` (leaves, spines) is the bit/s of the link each way, 0 where dead; a choice
+    is the index of a spine."""
+
+    leaves: tuple[str, ...]
+    spines: tuple[str, ...]
+    up: Floats
+
+    @cached_property
+    def live(self) -> NDArray[np.bool_]:
+        """Which links are alive, (leaves, spines)."""
+        return self.up > 0
+
+    @cached_property
+    def equal(self) -> bool:
+        """Whether all live links have the same rate."""
+        some = self.up[self.live]
+        return bool(some.size == 0 or some.min() == some.max())
+
+    @cached_property
+    def capacity(self) -> Floats:
+        """Links leaf -> spine by (leaf, spine), then spine -> leaf by (leaf, spine)."""
+        return np.concatenate((self.up.ravel(), self.up.ravel()))
+
+    def links(self, demand: Demand, choice: Ints) -> Ints:
+        """Two links a flow: up to the spine and down from it."""
+        size = self.up.shape[1]
+        result = np.empty((len(demand), 2), dtype=np.int32)
+        result[:, 0] = demand.src * size + choice
+        result[:, 1] = self.up.size + demand.dst * size + choice
+        result[(choice < 0) | (demand.src == demand.dst)] = -1
+        return result
+
+    def nodes(self, src: int, dst: int, choice: int) -> tuple[str, ...]:
+        """Leaf, spine, leaf; the leaf alone for a flow inside it."""
+        if src == dst:
+            return (self.leaves[src],)
+        return self.leaves[src], self.spines[choice], self.leaves[dst]
+
+    def candidates(self, demand: Demand) -> Candidates:
+        """Every spine that both leaves reach."""
+        pair, src, dst = grouped(demand, len(self.leaves))
+        both = self.live[src] & self.live[dst]
+        first = np.concatenate(([0], np.cumsum(both.sum(axis=1)))).astype(np.int32)
+        rows, spine = np.nonzero(both)
+        demand_of = Demand(src[rows], dst[rows])
+        choice = spine.astype(np.int32)
+        return Candidates(pair, first, self.links(demand_of, choice), choice)
+
+    def bound(self, demand: Demand) -> int:
+        """The largest over leaves of ceil(inter-leaf flows out, or in, over live uplinks)."""
+        between = demand.take(demand.src != demand.dst)
+        ways = self.live.sum(axis=1)
+        return max(
+            ceil_share(np.bincount(ends, minlength=len(self.leaves)), ways)
+            for ends in (between.src, between.dst)
+        )
+
+
+def two_tier(
+    topology: Topology,
+    down_links: frozenset[Cable] = frozenset(),
+    down_switches: frozenset[str] = frozenset(),
+) -> TwoTier | None:
+    """The fabric as leaves and spines, None if it has cores, or cables inside a tier."""
+    tier = {s.name: s.tier for s in topology.switches}
+    if any({tier[k.a], tier[k.b]} != {Tier.LEAF, Tier.SPINE} for k in topology.links):
+        return None
+    leaves = tuple(s.name for s in topology.switches if s.tier is Tier.LEAF)
+    spines = tuple(s.name for s in topology.switches if s.tier is Tier.SPINE)
+    if any(t is Tier.CORE for t in tier.values()):
+        return None
+    rates = capacities(topology, down_links, down_switches)
+    up = np.array([[rates.get((u, s), 0) for s in spines] for u in leaves], dtype=np.float64)
+    return TwoTier(leaves, spines, up.reshape(len(leaves), len(spines)))

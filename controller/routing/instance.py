@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a topology and what has failed to the arrays that the algorithms take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.routing.anyfabric import AnyFabric
+from controller.routing.clos3 import three_tier
+from controller.routing.fabric import Cable, Demand, Fabric, Floats, Ints, two_tier
+from controller.routing.forwarding import pair
+from topo.graph import Host, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What is down: cables as sorted pairs of names (a host's is (host, leaf), sorted), and switches."""
+
+    links: frozenset[Cable] = frozenset()
+    switches: frozenset[str] = frozenset()
+
+    def cuts_off(self, host: Host) -> bool:
+        """Whether a host has lost its cable or its leaf."""
+        return host.leaf in self.switches or pair(host.name, host.leaf) in self.links
+
+
+def parse_failures(topology: Topology, words: Sequence[str]) -> Failures:
+    """Failures by name: a switch ("spine3") or a cable ("leaf1-spine3", either end first).
+
+    Raises:
+        ValueError: a word that names neither.
+    """
+    cables = {pair(k.a, k.b) for k in topology.links} | {pair(h.name, h.leaf) for h in topology.hosts}
+    links: set[Cable] = set()
+    switches: set[str] = set()
+    for word in words:
+        if word in topology.switch:
+            switches.add(word)
+            continue
+        splits = (pair(word[:i], word[i + 1 :]) for i, c in enumerate(word) if c == "-")
+        cable = next((ends for ends in splits if ends in cables), None)
+        if cable is None:
+            raise ValueError(f"{word!r} is no switch, and no cable such as {'-'.join(min(cables))}")
+        links.add(cable)
+    return Failures(frozenset(links), frozenset(switches))
+
+
+def fabric_of(topology: Topology, failures: Failures = Failures(), shortest: int | None = None) -> Fabric:
+    """The topology as arrays: a two- or three-tier Clos where it is one, any fabric otherwise.
+
+    `shortest` k asks for the k shortest paths of every pair instead of those of the forwarding.
+    """
+    down = failures.links, failures.switches
+    if shortest is not None:
+        return AnyFabric(topology, *down, shortest)
+    return two_tier(topology, *down) or three_tier(topology, *down) or AnyFabric(topology, *down)
+
+
+def demand_of(fabric: Fabric, flows: Collection[tuple[Host, Host]], weight: Floats | None = None) -> Demand:
+    """Flows between hosts as flows between leaves; equal weights count as none."""
+    number = {name: i for i, name in enumerate(fabric.leaves)}
+    src = np.fromiter((number[a.leaf] for a, _ in flows), dtype=np.int32, count=len(flows))
+    dst = np.fromiter((number[b.leaf] for _, b in flows), dtype=np.int32, count=len(flows))
+    if weight is not None and (not len(weight) or weight.min() == weight.max()):
+        weight = None
+    return Demand(src, dst, weight)
+
+
+def nics_of(topology: Topology, flows: Collection[tuple[Host, Host]]) -> tuple[Ints, Ints, Floats]:
+    """The number of each flow's source and destination NIC, and the bit/s of every NIC."""
+    number = {h.name: i for i, h in enumerate(topology.hosts)}
+    src = np.fromiter((number[a.name] for a, _ in flows), dtype=np.int32, count=len(flows))
+    dst = np.fromiter((number[b.name] for _, b in flows), dtype=np.int32, count=len(flows))
+    return src, dst, np.array([h.rate_bps for h in topology.hosts], dtype=np.float64)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled kernels of routing. Import them only where they run: they bring Numba along."""
+
+from controller.routing.kernels.anneal import anneal
+from controller.routing.kernels.colour import balanced, laminar
+from controller.routing.kernels.fill import maxmin
+from controller.routing.kernels.greedy import greedy_candidates, greedy_unit, greedy_weighted
+from controller.routing.kernels.kempe import arrive, leave
+from controller.routing.kernels.scan import find_ports
+
+__all__ = [
+    "anneal",
+    "arrive",
+    "balanced",
+    "find_ports",
+    "greedy_candidates",
+    "greedy_unit",
+    "greedy_weighted",
+    "laminar",
+    "leave",
+    "maxmin",
+]

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decorator of this folder's kernels, which call one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from controller.kernel import compiler
+
+kernel = compiler(Path(__file__).parent)

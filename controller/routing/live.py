@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Balanced spines while flows come and go one at a time, with a cap on how many others are moved."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.routing.engine import engine
+from controller.routing.fabric import Ints
+
+
+class LiveSpines:
+    """The colouring of a uniform leaf-spine, kept up by Kempe chains.
+
+    As long as no chain longer than `cap` is needed, each link of a leaf with d flows carries at most
+    ceil(d / spines) of them. A flow that would need a longer one may load one link by one more.
+    """
+
+    def __init__(self, leaves: int, spines: int, *, cap: int = 16, plain: bool = False) -> None:
+        if leaves < 1 or spines < 1 or cap < 0:
+            raise ValueError("at least one leaf and one spine, and a cap that is not negative, are needed")
+        self._leaves, self._spines, self._cap = leaves, spines, cap
+        self._layers = 2
+        self._table = self._empty()
+        self._ends = np.full((3, 64), -1, dtype=np.int32)
+        self._free = list(range(63, -1, -1))
+        self._published = self._ends[2].copy()
+        kernels = engine(plain)
+        self._arrive, self._leave = kernels.arrive, kernels.leave
+
+    def _empty(self) -> Ints:
+        table = np.full((2 * self._leaves * self._layers, self._spines + 1), -1, dtype=np.int32)
+        table[:, -1] = 0
+        return table
+
+    def arrive(self, src: int, dst: int) -> int:
+        """A flow comes from leaf to another leaf; returns its number, which `leave` takes."""
+        if not self._free:
+            self._grow()
+        flow = self._free.pop()
+        # A flow that finds no layer at its leaves gets more of them.
+        while self._arrive(self._table, self._ends, flow, src, dst, self._layers, self._cap) < 0:
+            self._deepen()
+        return flow
+
+    def leave(self, flow: int) -> None:
+        """A flow goes; its number may be given to another.
+
+        Raises:
+            KeyError: no flow has this number.
+        """
+        if not 0 <= flow < self._ends.shape[1] or self._ends[2, flow] < 0:
+            raise KeyError(f"no flow {flow}")
+        self._leave(self._table, self._ends, flow, self._layers, self._cap)
+        self._free.append(flow)
+
+    def spine(self, flow: int) -> int:
+        """The spine of a flow; -1 if there is no such flow."""
+        return int(self._ends[2, flow])
+
+    def changes(self) -> Ints:
+        """The flows whose spine is another than when this was last called: what has to be pushed."""
+        changed = np.flatnonzero(self._published != self._ends[2]).astype(np.int32)
+        self._published = self._ends[2].copy()
+        return changed
+
+    def loads(self) -> Ints:
+        """Flows per link, (up or down, leaf, spine)."""
+        full = self._table[:, :-1] >= 0
+        by_leaf = full.reshape(2, self._leaves, self._layers, self._spines)
+        carried: Ints = by_leaf.sum(axis=2).astype(np.int32)
+        return carried
+
+    def _grow(self) -> None:
+        size = self._ends.shape[1]
+        more = np.full((3, size), -1, dtype=np.int32)
+        self._ends = np.ascontiguousarray(np.concatenate((self._ends, more), axis=1))
+        self._published = np.concatenate((self._published, more[2]))
+        self._free = list(range(2 * size - 1, size - 1, -1))
+
+    def _deepen(self) -> None:
+        old, layers = self._table, self._layers
+        self._layers = 2 * layers
+        self._table = self._empty()
+        index = np.arange(len(old))
+        moved = index // layers * self._layers + index % layers
+        self._table[moved] = old
+        there = self._ends[2] >= 0
+        self._ends[:2, there] = moved[self._ends[:2, there]]

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Source ports for many flows at once: that of a flow's path, or those of all its paths."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.routing.anyfabric import AnyFabric
+from controller.routing.clos3 import ThreeTier
+from controller.routing.engine import engine
+from controller.routing.fabric import Demand, Fabric, Ints, TwoTier, grouped
+from controller.routing.forwarding import BUCKETS, forwarding
+from controller.routing.hash import ROCE_PORTS
+from controller.routing.linear import OURS, HashSpec, bases, contributions
+from topo.graph import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The choices that a flow's packets meet: hop h uses table stage[f, h] (-1: no choice), and `want` says
+    what has to come out. tables (stages, 256) map a hash slice to a choice, shifts (stages,) its lowest bit.
+    """
+
+    tables: Ints
+    shifts: Ints
+    stage: Ints
+    want: Ints
+
+
+class _Tables:
+    """Bucket tables by tier and members, numbered as they turn up."""
+
+    def __init__(self, spec: HashSpec) -> None:
+        self._spec = spec
+        self._number: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def add(self, tier: int, members: Iterable[int]) -> int:
+        """The number of the table in which bucket b leads to members[b mod n]; -1 for a single member."""
+        key = tier, tuple(members)
+        return -1 if len(set(key[1])) < 2 else self._number.setdefault(key, len(self._number))
+
+    def stages(self, stage: Ints, want: Ints) -> Stages:
+        """The finished tables with what the flows want of them."""
+        buckets = np.arange(BUCKETS)
+        tables = [np.array(m, dtype=np.int32)[buckets % len(m)] for _, m in self._number]
+        shifts = [self._spec.slices[tier] for tier, _ in self._number]
+        return Stages(
+            np.array(tables, dtype=np.int32).reshape(-1, BUCKETS),
+            np.array(shifts, dtype=np.int32),
+            stage,
+            want,
+        )
+
+
+def stages(topology: Topology, fabric: Fabric, demand: Demand, choice: Ints, spec: HashSpec = OURS) -> Stages:
+    """What the switches' hashes have to give for every flow's choice. A row of choice -1 wants nothing."""
+    tables = _Tables(spec)
+    if isinstance(fabric, TwoTier):
+        return _two(topology, fabric, demand, choice, tables)
+    if isinstance(fabric, ThreeTier):
+        return _three(topology, fabric, demand, choice, tables)
+    if isinstance(fabric, AnyFabric):
+        return _any(fabric, demand, choice, tables)
+    raise TypeError(f"no bucket tables for a {type(fabric).__name__}")
+
+
+def _two(topology: Topology, fabric: TwoTier, demand: Demand, choice: Ints, tables: _Tables) -> Stages:
+    """A leaf's table depends on the order of its ports and on which spines both leaves reach."""
+    number = {name: i for i, name in enumerate(fabric.spines)}
+    orders: dict[tuple[int, ...], int] = {}
+    order_of = [
+        orders.setdefault(tuple(number[s] for s in topology.upward[leaf]), len(orders))
+        for leaf in fabric.leaves
+    ]
+    pair, src, dst = grouped(demand, len(fabric.leaves))
+    both = fabric.live[src] & fabric.live[dst]
+    kinds = np.column_stack((np.array(order_of)[src], np.packbits(both, axis=1)))
+    _, first, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+    by_order = list(orders)
+    table = np.array(
+        [tables.add(0, [s for s in by_order[order_of[src[p]]] if both[p, s]]) for p in first], dtype=np.int32
+    )
+    stage = table[kind.reshape(-1)[pair]] if len(demand) else np.empty(0, dtype=np.int32)
+    stage[(choice < 0) | (demand.src == demand.dst)] = -1
+    return tables.stages(stage[:, None], choice[:, None])
+
+
+def _three(topology: Topology, fabric: ThreeTier, demand: Demand, choice: Ints, tables: _Tables) -> Stages:
+    upward = topology.upward
+    group, per_pod = fabric.over.shape[2], fabric.per_pod
+    spine_at = [{n: j for j, n in enumerate(pod)} for pod in fabric.spines]
+    core_at = [{n: c for c, n in enumerate(cores)} for cores in fabric.cores]
+    up, over = fabric.up > 0, fabric.over > 0
+    ways: dict[tuple[int, int, int], tuple[int, int]] = {}
+
+    def pair(u: int, v: int, j: int) -> tuple[int, int]:
+        if (u, v, j) not in ways:
+            a, b = u // per_pod, v // per_pod
+            both = up[u] & up[v]
+            joined = over[a] & over[b]
+            if a != b:
+                both &= joined.any(axis=1)
+            first = tables.add(0, [k for n in upward[fabric.leaves[u]] if both[k := spine_at[a][n]]])
+            second = -1
+            if a != b:
+                cores = [core_at[j][n] for n in upward[fabric.spines[a][j]]]
+                second = tables.add(1, [c for c in cores if joined[j, c]])
+            ways[u, v, j] = first, second
+        return ways[u, v, j]
+
+    spine, core = choice // group, choice % group
+    stage = np.full((len(demand), 2), -1, dtype=np.int32)
+    for f, (u, v, j) in enumerate(zip(demand.src.tolist(), demand.dst.tolist(), spine.tolist(), strict=True)):
+        if choice[f] >= 0 and u != v:
+            stage[f] = pair(u, v, j)
+    return tables.stages(stage, np.stack((spine, core), axis=1).astype(np.int32))
+
+
+def _any(fabric: AnyFabric, demand: Demand, choice: Ints, tables: _Tables) -> Stages:
+    """By the switches' forwarding; a path that this does not allow wants what no table gives."""
+    table = forwarding(fabric.topology, fabric.down_links, fabric.down_switches)
+    names = {s.name: i for i, s in enumerate(fabric.topology.switches)}
+    rows: list[list[tuple[int, int]]] = []
+    for u, v, c in zip(demand.src.tolist(), demand.dst.tolist(), choice.tolist(), strict=True):
+        row: list[tuple[int, int]] = []
+        path = fabric.nodes(u, v, c) if c >= 0 else ()
+        for here, following in pairwise(path):
+            entry, ports = table[here], fabric.topology.ports[here]
+            route = entry.routes.get(fabric.topology.prefixes[path[-1]])
+            hops = (
+                ()
+                if route is None
+                else entry.groups.get(route.id, ())
+                if route.kind == "group"
+                else (route.id,)
+            )
+            nodes = [names[ports[entry.next_hops[h].port].node] for h in hops]
+            if names[following] not in nodes:
+                row.append((tables.add(0, (-1, -2)), names[following]))
+            elif route is not None and len(set(nodes)) > 1:
+                row.append((tables.add(route.tier, nodes), names[following]))
+        rows.append(row)
+    width = max(map(len, rows), default=0)
+    both = np.full((len(rows), max(width, 1), 2), -1, dtype=np.int32)
+    for f, row in enumerate(rows):
+        both[f, : len(row)] = row or both[f, : len(row)]
+    return tables.stages(both[:, :, 0].copy(), both[:, :, 1].copy())
+
+
+def addresses(ips: Iterable[str]) -> NDArray[np.uint32]:
+    """Dotted IPv4 addresses as 32-bit numbers."""
+    return np.array([int(ipaddress.IPv4Address(ip)) for ip in ips], dtype=np.uint32)
+
+
+def repeats(*keys: NDArray[np.uint32] | Ints) -> Ints:
+    """How many earlier flows have the same keys: flows of a host pair on one path need different ports."""
+    order = np.lexsort(keys)
+    same = np.arange(len(order)) > 0
+    for key in keys:
+        same[1:] &= np.diff(key[order].astype(np.int64)) == 0
+    starts = np.flatnonzero(~same)
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    result = np.empty(len(order), dtype=np.int32)
+    result[order] = rank
+    return result
+
+
+def ports_for(
+    src: NDArray[np.uint32],
+    dst: NDArray[np.uint32],
+    wanted: Stages,
+    *,
+    skip: Ints | None = None,
+    spec: HashSpec = OURS,
+    plain: bool = False,
+) -> Ints:
+    """The lowest source port in 0xC000-0xFFFF that leads each flow along its path, passing over the first
+    `skip` such ports; -1 if there is none. `src` and `dst` are addresses as 32-bit numbers."""
+    index = engine(plain).find_ports(
+        bases(spec, src, dst),
+        contributions(spec.algorithm),
+        wanted.tables,
+        wanted.shifts,
+        wanted.stage,
+        wanted.want,
+        np.zeros(len(src), dtype=np.int32) if skip is None else skip,
+    )
+    return np.where(index >= 0, index + ROCE_PORTS.start, -1).astype(np.int32)
+
+
+def leads(
+    src: NDArray[np.uint32], dst: NDArray[np.uint32], ports: Ints, wanted: Stages, *, spec: HashSpec = OURS
+) -> NDArray[np.bool_]:
+    """Which flows' ports in 0xC000-0xFFFF make every switch choose what is wanted."""
+    value = bases(spec, src, dst) ^ contributions(spec.algorithm)[ports - ROCE_PORTS.start]
+    good = ports >= ROCE_PORTS.start
+    for h in range(wanted.stage.shape[1]):
+        chooses = np.flatnonzero(wanted.stage[:, h] >= 0)
+        stage = wanted.stage[chooses, h]
+        bucket = (value[chooses] >> wanted.shifts[stage].astype(np.uint32)) & np.uint32(255)
+        good[chooses] &= wanted.tables[stage, bucket] == wanted.want[chooses, h]
+    return good
+
+
+def ports_of_all_paths(
+    src: NDArray[np.uint32],
+    dst: NDArray[np.uint32],
+    table: Ints,
+    *,
+    tier: int = 0,
+    spec: HashSpec = OURS,
+) -> NDArray[np.uint16]:
+    """The lowest legal port for every choice of one tier, (flows, choices); 0 where no port leads there.
+
+    `table` (256,) maps buckets to choices. A flow's own hash only XORs the slice, so 256 rows hold the
+    answers for all flows.
+    """
+    shift = np.uint32(spec.slices[tier])
+    slices = (contributions(spec.algorithm) >> shift) & np.uint32(255)
+    lowest = np.zeros(BUCKETS, dtype=np.int64)
+    seen, where = np.unique(slices, return_index=True)
+    lowest[seen] = ROCE_PORTS.start + where
+    rows = np.full((BUCKETS, int(table.max()) + 1), 1 << 20, dtype=np.int64)
+    buckets = np.arange(BUCKETS)
+    for x in range(BUCKETS):
+        ports = lowest[buckets ^ x]
+        np.minimum.at(rows[x], table[ports > 0], ports[ports > 0])
+    rows[rows == 1 << 20] = 0
+    own = (bases(spec, src, dst) >> shift) & np.uint32(255)
+    lowest_of: NDArray[np.uint16] = rows.astype(np.uint16)[own]
+    return lowest_of

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hot loops in plain Python: the oracle of the kernels' tests, and what runs where Numba is missing.
+
+Every function does what the kernel of the same name does, and `kernels` says what that is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+_SAME = 1e-12
+
+
+def greedy_unit(
+    src: Array, dst: Array, live: Array, up: Array, down: Array, levels: int, choice: Array
+) -> int:
+    """Algorithm 1 as printed: each flow to the first spine of the smallest maximum load."""
+    spines = range(live.shape[1])
+    loads_up, loads_down, alive = up.tolist(), down.tolist(), live.tolist()
+    for f, (u, v) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        best, lowest = -1, levels
+        for s in spines:
+            if alive[u][s] and alive[v][s]:
+                load = max(loads_up[u][s], loads_down[v][s])
+                if load < lowest:
+                    best, lowest = s, load
+        if best < 0 and any(alive[u][s] and alive[v][s] for s in spines):
+            up[:], down[:] = loads_up, loads_down
+            return f
+        choice[f] = best
+        if best >= 0:
+            loads_up[u][best] += 1
+            loads_down[v][best] += 1
+    up[:], down[:] = loads_up, loads_down
+    return len(src)
+
+
+def greedy_weighted(
+    src: Array, dst: Array, weight: Array, capacity: Array, up: Array, down: Array, choice: Array
+) -> None:
+    """The same with weights, and loads relative to capacities."""
+    for f, (u, v) in enumerate(zip(src, dst, strict=True)):
+        best, lowest = -1, float("inf")
+        for s in np.flatnonzero((capacity[u] > 0) & (capacity[v] > 0)):
+            load = max((up[u, s] + weight[f]) / capacity[u, s], (down[v, s] + weight[f]) / capacity[v, s])
+            if load < lowest * (1 - _SAME):
+                best, lowest = int(s), load
+        choice[f] = best
+        if best >= 0:
+            up[u, best] += weight[f]
+            down[v, best] += weight[f]
+
+
+def greedy_candidates(
+    pair: Array, first: Array, links: Array, weight: Array, capacity: Array, load: Array, choice: Array
+) -> None:
+    """The same over given candidate paths."""
+    rows = [[link for link in row if link >= 0] for row in links.tolist()]
+    for f, p in enumerate(pair):
+        best, lowest = -1, float("inf")
+        for row in range(first[p], first[p + 1]):
+            worst = max(((load[k] + weight[f]) / capacity[k] for k in rows[row]), default=0.0)
+            if best < 0 or worst < lowest * (1 - _SAME):
+                best, lowest = row, worst
+        choice[f] = best - first[p] if best >= 0 else -1
+        for k in rows[best] if best >= 0 else ():
+            load[k] += weight[f]
+
+
+def flip(table: Array, left: Array, right: Array, colour: Array, v: int, a: int, b: int) -> int:
+    """Swap two colours along a Kempe chain: collect its edges, clear them, enter them anew."""
+    chain, e = [], int(table[v, a])
+    wanted, following = a, b
+    while e >= 0:
+        chain.append(e)
+        v = int(right[e] if left[e] == v else left[e])
+        wanted, following = following, wanted
+        e = int(table[v, wanted])
+    for e in chain:
+        table[left[e], colour[e]] = table[right[e], colour[e]] = -1
+    for e in chain:
+        colour[e] = b if colour[e] == a else a
+        table[left[e], colour[e]] = table[right[e], colour[e]] = e
+    return len(chain)
+
+
+def balanced(src: Array, dst: Array, vertices: int, k: int, colour: Array) -> None:
+    """Edges one by one, each by a Kempe chain where no colour is free at both ends."""
+    count: dict[tuple[int, int], int] = defaultdict(int)
+    number: dict[tuple[int, int, int], int] = {}
+
+    def cut(side: int, vertex: int) -> int:
+        count[side, vertex] += 1
+        return number.setdefault((side, vertex, (count[side, vertex] - 1) // k), len(number))
+
+    left = np.array([cut(0, int(u)) for u in src], dtype=np.int32)
+    right = np.array([cut(1, int(v)) for v in dst], dtype=np.int32)
+    table = np.full((len(number), k), -1, dtype=np.int32)
+    for e, (u, v) in enumerate(zip(left, right, strict=True)):
+        both = np.flatnonzero((table[u] < 0) & (table[v] < 0))
+        if len(both):
+            c = int(both[0])
+        else:
+            c, b = int(np.argmax(table[u] < 0)), int(np.argmax(table[v] < 0))
+            flip(table, left, right, colour, int(v), c, b)
+        colour[e] = c
+        table[u, c] = table[v, c] = e
+
+
+def laminar(
+    src: Array,
+    dst: Array,
+    src_pod: Array,
+    dst_pod: Array,
+    vertices: int,
+    pods: int,
+    k: int,
+    colour: Array,
+) -> None:
+    """Halve by pairing edges at the leaf, then in the pod, until k classes are there."""
+
+    def pairs(edges: list[int], leaf: Array, pod: Array) -> dict[int, int]:
+        partner: dict[int, int] = {}
+        for at in (leaf, pod):
+            waiting: dict[int, int] = {}
+            for e in edges:
+                if e in partner:
+                    continue
+                if at[e] in waiting:
+                    other = waiting.pop(at[e])
+                    partner[e], partner[other] = other, e
+                else:
+                    waiting[at[e]] = e
+        return partner
+
+    classes = [list(range(len(src)))]
+    while len(classes) < k:
+        halves = []
+        for edges in classes:
+            ways = pairs(edges, src, src_pod), pairs(edges, dst, dst_pod)
+            side: dict[int, int] = {}
+            for start in edges:
+                if start in side:
+                    continue
+                side[start] = 0
+                todo = [start]
+                while todo:
+                    e = todo.pop()
+                    for way in ways:
+                        if e in way and way[e] not in side:
+                            side[way[e]] = 1 - side[e]
+                            todo.append(way[e])
+            halves += [[e for e in edges if side[e] == s] for s in (0, 1)]
+        classes = halves
+    for c, edges in enumerate(classes):
+        colour[edges] = c
+
+
+def maxmin(paths: Array, klass: Array, capacity: Array, classes: int) -> Array:
+    """Class by class: find the link with the smallest share, freeze its flows, take them off, again."""
+    rate = np.full(len(paths), np.inf)
+    room = capacity.astype(np.float64)
+    for c in range(classes):
+        open_flows = (klass == c) & (paths >= 0).any(axis=1)
+        while open_flows.any():
+            on = paths[open_flows]
+            count = np.bincount(on[on >= 0], minlength=len(room))
+            share = np.divide(room, count, out=np.full(len(room), np.inf), where=count > 0)
+            tight = int(np.argmin(share))
+            stopped = open_flows & (paths == tight).any(axis=1)
+            rate[stopped] = share[tight]
+            gone = paths[stopped]
+            room -= share[tight] * np.bincount(gone[gone >= 0], minlength=len(room))
+            np.maximum(room, 0.0, out=room)
+            open_flows &= ~stopped
+    return rate
+
+
+def find_ports(
+    base: Array,
+    contributions: Array,
+    tables: Array,
+    shifts: Array,
+    stage: Array,
+    want: Array,
+    skip: Array,
+) -> Array:
+    """All ports of a flow at once, and those that lead along its path."""
+    found = np.full(len(base), -1, dtype=np.int32)
+    for f, start in enumerate(base):
+        value = (contributions ^ start).astype(np.int64)
+        good = np.ones(len(value), dtype=np.bool_)
+        for t, wanted in zip(stage[f], want[f], strict=True):
+            if t >= 0:
+                good &= tables[t][(value >> shifts[t]) & 255] == wanted
+        ports = np.flatnonzero(good)
+        if len(ports):
+            found[f] = ports[skip[f] % len(ports)]
+    return found
+
+
+def _join(table: Array, ends: Array, e: int, u: int, v: int, cap: int) -> int:
+    k = table.shape[1] - 1
+    free_u, free_v = table[u, :k] < 0, table[v, :k] < 0
+    both = np.flatnonzero(free_u & free_v)
+    moved = 0
+    if len(both):
+        c = int(both[0])
+    else:
+        c, b = int(np.argmax(free_u)), int(np.argmax(free_v))
+        moved = flip(table, ends[0], ends[1], ends[2], v, c, b)
+        if moved > cap:
+            flip(table, ends[0], ends[1], ends[2], v, b, c)
+            return -1
+    ends[:, e] = u, v, c
+    table[u, c] = table[v, c] = e
+    table[[u, v], k] += 1
+    return moved
+
+
+def _take(table: Array, ends: Array, e: int) -> None:
+    k = table.shape[1] - 1
+    table[ends[:2, e], ends[2, e]] = -1
+    table[ends[:2, e], k] -= 1
+
+
+def arrive(table: Array, ends: Array, e: int, src: int, dst: int, layers: int, cap: int) -> int:
+    """A flow comes: into the first layers with room, by one Kempe chain, else into a later layer."""
+    leaves, k = table.shape[0] // (2 * layers), table.shape[1] - 1
+    right = (leaves + dst) * layers
+    rooms = [v for v in range(right, right + layers) if table[v, k] < k]
+    for u in range(src * layers, (src + 1) * layers):
+        if table[u, k] < k and rooms:
+            moved = _join(table, ends, e, u, rooms[0], cap)
+            if moved >= 0:
+                return moved
+    return -1
+
+
+def leave(table: Array, ends: Array, e: int, layers: int, cap: int) -> int:
+    """A flow goes: a flow of the leaf's last layer takes its place, the one of its colour if there is one."""
+    k = table.shape[1] - 1
+    _take(table, ends, e)
+    moved = 0
+    for i in (0, 1):
+        hole = int(ends[i, e])
+        last = [top for top in range(hole + 1, (hole // layers + 1) * layers) if table[top, k] > 0][-1:]
+        for top in last:
+            held = np.flatnonzero(table[top, :k] >= 0)
+            for colour in sorted(held, key=lambda c: table[hole, c] >= 0):
+                f = int(table[top, colour])
+                before = ends[:, f].copy()
+                _take(table, ends, f)
+                u, v = (hole, before[1]) if i == 0 else (before[0], hole)
+                if table[hole, colour] < 0:
+                    ends[i, f] = hole
+                    table[ends[:2, f], colour] = f
+                    table[ends[:2, f], k] += 1
+                    break
+                more = _join(table, ends, f, int(u), int(v), max(cap - moved - 1, 0))
+                if more >= 0:
+                    moved += more + int(ends[2, f] != colour)
+                    break
+                ends[:, f] = before
+                table[before[:2], colour] = f
+                table[before[:2], k] += 1
+    ends[2, e] = -1
+    return moved
+
+
+def anneal(
+    movable: Array,
+    first: Array,
+    count: Array,
+    links: Array,
+    weight: Array,
+    capacity: Array,
+    state: Array,
+    schedule: Array,
+    tries: int,
+    seed: int,
+) -> Array:
+    """The same moves, with the loads of the links in a dictionary."""
+    rows = [[(k, 1 / capacity[k]) for k in row if k >= 0] for row in links.tolist()]
+    load: dict[int, float] = defaultdict(float)
+
+    def add(row: int, amount: float) -> float:
+        grown = 0.0
+        for link, share in rows[row]:
+            step = amount * share
+            grown += step * (2 * load[link] + step)
+            load[link] += step
+        return grown
+
+    now, heavy = state.tolist(), weight.tolist()
+    energy = sum(add(row, heavy[f]) for f, row in enumerate(now) if row >= 0)
+    best, key = list(now), (round(max(load.values()), 9), energy)
+    unit, mask = energy / len(movable), (1 << 64) - 1
+    random = (2 * seed + 0x9E3779B97F4A7C15) & mask
+    for temperature in schedule.tolist():
+        for _ in range(tries):
+            random ^= random >> 12
+            random ^= (random << 25) & mask
+            random ^= random >> 27
+            drawn = random * 0x2545F4914F6CDD1D & mask
+            f = int(movable[(drawn >> 43) % len(movable)])
+            new = int(first[f]) + (drawn >> 23 & 0xFFFFF) % int(count[f])
+            old = now[f]
+            if new == old:
+                continue
+            change = add(old, -heavy[f]) + add(new, heavy[f])
+            if change <= 0 or ((drawn & 0x7FFFFF) + 0.5) / 8388608.0 < math.exp(
+                -change / (unit * temperature)
+            ):
+                now[f] = new
+                energy += change
+            else:
+                add(new, -heavy[f])
+                add(old, heavy[f])
+        if (round(max(load.values()), 9), energy) < key:
+            best, key = list(now), (round(max(load.values()), 9), energy)
+    return np.array(best, dtype=np.int32)

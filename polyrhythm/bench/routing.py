@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm bench routing`: how long the routing algorithms take, and how good what they find is.
+
+Every figure is the median of RUNS runs in one process, after a first run that compiles or loads the kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from controller.routing.algorithms import Options, solve
+from controller.routing.algorithms.base import loads
+from controller.routing.algorithms.ilp import installed, one_part
+from controller.routing.clos3 import three_tier as three_tier_arrays
+from controller.routing.components import components
+from controller.routing.fabric import Demand, Fabric, Floats, Ints, TwoTier
+from controller.routing.failover import Assigned, Failover, events
+from controller.routing.instance import fabric_of
+from controller.routing.learn import learn
+from controller.routing.linear import OURS, bases, contributions
+from controller.routing.live import LiveSpines
+from controller.routing.ports import addresses, ports_for, ports_of_all_paths, repeats, stages
+from controller.routing.rates import CLASSES, maxmin
+from topo.generate import leaf_spine, three_tier
+
+RUNS = 15
+_RATE = 100_000_000_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm bench routing`."""
+    parser.add_argument("--seed", type=int, default=1, help="of the instances (default 1)")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print."""
+    figures = measure(args.seed)
+    if args.json:
+        print(json.dumps(figures, indent=1))
+    else:
+        for name, value in figures.items():
+            print(f"{name:28} {value:.6g}" if isinstance(value, float) else f"{name:28} {value}")
+    return 0
+
+
+def measure(seed: int) -> dict[str, Any]:
+    """All figures by name; the unit is in the name."""
+    rng = np.random.default_rng(seed)
+    return {
+        **_greedy(rng),
+        **_optimal(rng),
+        **_fat_tree(rng),
+        **_ilp(rng),
+        **_live(rng),
+        **_rates(rng),
+        **_ports(rng),
+        **_failover(rng),
+        **_components(rng),
+    }
+
+
+def _median(work: Callable[[], object], runs: int = RUNS) -> float:
+    """Seconds."""
+    work()
+    times = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def _clos(leaves: int, spines: int) -> TwoTier:
+    names = [tuple(f"{kind}{i + 1}" for i in range(n)) for kind, n in (("leaf", leaves), ("spine", spines))]
+    return TwoTier(names[0], names[1], np.full((leaves, spines), float(_RATE)))
+
+
+def _uniform(leaves: int, count: int, rng: np.random.Generator) -> Demand:
+    src = rng.integers(0, leaves, count)
+    dst = (src + rng.integers(1, leaves, count)) % leaves
+    return Demand(src.astype(np.int32), dst.astype(np.int32))
+
+
+def _full(leaves: int, per_leaf: int, rng: np.random.Generator) -> Demand:
+    """One flow out of every NIC and one into every NIC; those inside a leaf load no link."""
+    nics = leaves * per_leaf
+    src, dst = np.arange(nics) // per_leaf, rng.permutation(nics) // per_leaf
+    away = src != dst
+    return Demand(src[away].astype(np.int32), dst[away].astype(np.int32))
+
+
+def _excess(fabric: Fabric, demand: Demand, choice: Ints) -> int:
+    return int(loads(fabric, demand, choice).max(initial=0)) - fabric.bound(demand)
+
+
+def _greedy(rng: np.random.Generator) -> dict[str, Any]:
+    fabric, flows = _clos(64, 32), _uniform(64, 1500, rng)
+    fast = _median(lambda: solve("greedy", fabric, flows))
+    plain = _median(lambda: solve("greedy", fabric, flows, Options(plain=True)))
+    wide, many = _clos(512, 64), _uniform(512, 100_000, rng)
+    return {
+        "greedy_1500_ms": 1e3 * fast,
+        "greedy_speedup_1500": plain / fast,
+        "greedy_100k_ms": 1e3 * _median(lambda: solve("greedy", wide, many)),
+    }
+
+
+def _optimal(rng: np.random.Generator) -> dict[str, Any]:
+    fabric, flows = _clos(64, 32), _full(64, 32, rng)
+    return {
+        "optimal_2048_us": 1e6 * _median(lambda: solve("optimal", fabric, flows)),
+        "optimal_excess": _excess(fabric, flows, solve("optimal", fabric, flows)),
+        "greedy_excess": _excess(fabric, flows, solve("greedy", fabric, flows)),
+    }
+
+
+def _fat_tree(rng: np.random.Generator) -> dict[str, Any]:
+    """The fat tree of 32-port switches: 8,192 hosts, 512 leaves, 512 spines, 256 cores."""
+    fabric = three_tier_arrays(three_tier(32, 16, 16, 16, 16, host_bps=_RATE, fabric_bps=_RATE))
+    if fabric is None:
+        raise RuntimeError("the generator made no three-tier Clos")
+    flows = _full(512, 16, rng)
+    time_s = _median(lambda: solve("optimal", fabric, flows))
+    carried = loads(fabric, flows, solve("optimal", fabric, flows))
+    leaf_links = 2 * fabric.up.size
+    far = flows.take(fabric.pods(flows.src) != fabric.pods(flows.dst))
+    ends = ((flows.src, 16), (flows.dst, 16))
+    leaf_bound = max(int(-(-np.bincount(end).max() // ways)) for end, ways in ends)
+    pods = (fabric.pods(far.src), fabric.pods(far.dst))
+    core_bound = max(int(-(-np.bincount(end).max() // 256)) for end in pods)
+    return {
+        "fat_tree_8k_ms": 1e3 * time_s,
+        "fat_tree_8k_excess": {
+            "leaf": int(carried[:leaf_links].max()) - leaf_bound,
+            "core": int(carried[leaf_links:].max()) - core_bound,
+        },
+    }
+
+
+def _ilp(rng: np.random.Generator) -> dict[str, Any]:
+    """The same instance by HiGHS, at most 10 s: 256 flows on 16 leaves and 16 spines at full load."""
+    if not installed():
+        return {"optimal_vs_ilp": None}
+    fabric, flows = _clos(16, 16), _full(16, 16, rng)
+    began = time.perf_counter()
+    choice = solve("ilp", fabric, flows, Options(limit_s=10.0))
+    ilp_s = time.perf_counter() - began
+    parts = _full(4, 16, rng)
+    apart = Demand(
+        np.concatenate([parts.src + 4 * i for i in range(4)]).astype(np.int32),
+        np.concatenate([parts.dst + 4 * i for i in range(4)]).astype(np.int32),
+    )
+    whole_s = _median(partial(one_part, fabric, apart, Options()), 3)
+    return {
+        "components_ilp_gain": whole_s / _median(partial(solve, "ilp", fabric, apart), 3),
+        "optimal_vs_ilp": ilp_s / _median(lambda: solve("optimal", fabric, flows)),
+        "ilp_s": ilp_s,
+        "ilp_excess": _excess(fabric, flows, choice),
+    }
+
+
+def _live(rng: np.random.Generator) -> dict[str, Any]:
+    """One flow leaves and another comes, 64 x 32 at nine tenths of the full load."""
+    live = LiveSpines(64, 32)
+    pairs = _full(64, 32, rng)
+    ends = list(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))
+    spare = [ends.pop() for _ in range(len(ends) // 10)]
+    flows = [live.arrive(u, v) for u, v in ends]
+    picks = rng.integers(0, len(flows), 500).tolist()
+
+    def churn() -> None:
+        for i, pick in enumerate(picks):
+            live.leave(flows[pick])
+            place = i % len(spare)
+            spare[place], ends[pick] = ends[pick], spare[place]
+            flows[pick] = live.arrive(*ends[pick])
+
+    per_event = _median(churn) / (2 * len(picks))
+    return {"arrive_leave_us": 1e6 * per_event, "arrive_leave_max_load": int(live.loads().max())}
+
+
+def _rates(rng: np.random.Generator) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, leaves, spines, count in (("1500", 64, 32, 1500), ("100k", 512, 64, 100_000)):
+        fabric, flows = _clos(leaves, spines), _uniform(leaves, count, rng)
+        paths = fabric.links(flows, solve("greedy", fabric, flows))
+        klass = rng.integers(0, CLASSES, count).astype(np.int8)
+        capacity = fabric.capacity
+        found[f"maxmin_{name}_ms"] = 1e3 * _median(partial(maxmin, paths, capacity, klass))
+        if count == 1500:
+            found["maxmin_error"] = _error(paths, capacity, klass)
+    return found
+
+
+def _error(paths: Ints, capacity: Floats, klass: Any) -> float:
+    """The largest relative difference between kernel and reference."""
+    rates, plain = maxmin(paths, capacity, klass), maxmin(paths, capacity, klass, plain=True)
+    return float(np.max(np.abs(rates - plain) / np.maximum(plain, 1.0)))
+
+
+def _ports(rng: np.random.Generator) -> dict[str, Any]:
+    src, dst = (rng.integers(0, 2**32, 100_000, dtype=np.uint32) for _ in range(2))
+    table = (np.arange(256) % 32).astype(np.int32)
+    counts = []
+    for base in bases(OURS, src[:1000], dst[:1000]):
+        slices = ((base ^ contributions("crc32")) & np.uint32(31)).tolist()
+        counts.append(learn(partial(_slice, slices), 32).probes)
+    return {
+        "ports_100k_ms": 1e3 * _median(lambda: ports_of_all_paths(src, dst, table)),
+        "probes_linear_32": statistics.mean(counts),
+    }
+
+
+def _slice(slices: list[int], port: int) -> int:
+    return slices[port - 0xC000]
+
+
+def _failover(rng: np.random.Generator) -> dict[str, Any]:
+    """Plans for all single failures of 64 x 32 at full load, then the time to have one in hand."""
+    topology = leaf_spine(64, 32, 32, host_bps=_RATE, fabric_bps=_RATE)
+    fabric = fabric_of(topology)
+    nics = rng.permutation(2048)
+    ip = addresses(h.ip for h in topology.hosts)
+    flows = Demand((np.arange(2048) // 32).astype(np.int32), (nics // 32).astype(np.int32))
+    choice = solve("optimal", fabric, flows)
+    src, dst = ip, ip[nics]
+    ports = ports_for(src, dst, stages(topology, fabric, flows, choice), skip=repeats(src, dst, choice))
+    failover = Failover(topology, fabric, Assigned(src, dst, flows, choice, ports))
+    began = time.perf_counter()
+    while failover.step():
+        pass
+    prepared_s = time.perf_counter() - began
+    everything = list(events(topology))
+    picks = [everything[i] for i in rng.integers(0, len(everything), RUNS)]
+    times = []
+    for event in picks:
+        began = time.perf_counter()
+        failover.plan(event)
+        times.append(time.perf_counter() - began)
+    return {
+        "failover_plan_us": 1e6 * statistics.median(times),
+        "failover_plans": len(everything),
+        "failover_prepare_ms_per_plan": 1e3 * prepared_s / len(everything),
+    }
+
+
+def _components(rng: np.random.Generator) -> dict[str, Any]:
+    """Whether solving independent parts side by side pays: eight groups of leaves that never talk to one
+    another, 8,192 flows each."""
+    fabric = _clos(512, 64)
+    parts = [_full(64, 128, rng) for _ in range(8)]
+    src = np.concatenate([part.src + 64 * i for i, part in enumerate(parts)])
+    dst = np.concatenate([part.dst + 64 * i for i, part in enumerate(parts)])
+    flows = Demand(src.astype(np.int32), dst.astype(np.int32))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        def apart(algorithm: str) -> None:
+            found = [flows.take(part) for part in components(fabric, flows)]
+            list(pool.map(partial(solve, algorithm, fabric), found))
+
+        return {
+            "components": len(components(fabric, flows)),
+            "components_greedy_gain": _median(partial(solve, "greedy", fabric, flows))
+            / _median(partial(apart, "greedy")),
+            "components_optimal_gain": _median(partial(solve, "optimal", fabric, flows))
+            / _median(partial(apart, "optimal")),
+        }

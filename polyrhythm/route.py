@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm route`: paths, source ports and rates for a list of flows on any fabric."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from controller.routing.algorithms import ALGORITHMS, ORDERS, Options, solve
+from controller.routing.algorithms.base import loads
+from controller.routing.assign import SMALL
+from controller.routing.engine import cold
+from controller.routing.fabric import Demand, Fabric, Floats, Ints, UnsuitableError
+from controller.routing.instance import Failures, demand_of, fabric_of, nics_of, parse_failures
+from controller.routing.ports import addresses, ports_for, repeats, stages
+from controller.routing.rates import flow_rates
+from topo.files import load_topology
+from topo.graph import Host, Topology
+from topo.jsonio import TopologyFormatError
+
+MAX_FLOWS = 1_000_000
+
+Flow = tuple[Host, Host]
+
+
+class RouteError(ValueError):
+    """Input that cannot be routed: one line for the user, with the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """The rows of a CSV file: what they name, the hosts' NICs they mean, the lines they stand on."""
+
+    names: list[tuple[str, str]]
+    nics: list[Flow]
+    weights: Floats
+    rows: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """An assignment: per flow the fabric's choice, source port (-1: none leads there) and rate in bit/s."""
+
+    fabric: Fabric
+    demand: Demand
+    choice: Ints
+    ports: Ints
+    rates: Floats
+    max_load: int
+    excess: int
+    elapsed_ms: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm route`."""
+    parser.add_argument("--topology", metavar="FILE", type=Path, required=True, help="a topology file (JSON)")
+    parser.add_argument(
+        "--flows", metavar="FILE", type=Path, required=True, help="CSV rows: src,dst[,weight]"
+    )
+    parser.add_argument("--algorithm", choices=tuple(ALGORITHMS), default="auto")
+    parser.add_argument("--order", choices=[o for o in ORDERS if o != "intensity"], default="given")
+    parser.add_argument("--fail", metavar="NAMES", default="", help="what is down: spine3,leaf1-spine2,...")
+    parser.add_argument("--paths", metavar="K", type=int, help="the K shortest paths, for source routing")
+    parser.add_argument("--seed", type=int, default=0, help="of ecmp and annealing (default 0)")
+    parser.add_argument(
+        "--limit", type=float, default=10.0, help="seconds for ilp and annealing (default 10)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the assignment as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Route and print; 2 for bad input."""
+    try:
+        if args.paths is not None and not 1 <= args.paths <= 64:
+            raise RouteError("--paths: from 1 to 64 paths a pair")
+        if args.seed < 0 or not 0 < args.limit <= 3600:
+            raise RouteError("--seed must not be negative, --limit lie between 0 and 3600 s")
+        topology = load_topology(args.topology)
+        failures = _failures(topology, args.fail)
+        flows = read_flows(args.flows, topology)
+        options = Options(seed=args.seed, order=args.order, limit_s=args.limit, plain=len(flows.nics) < SMALL)
+        routed = route(topology, flows, args.algorithm, options, failures, args.paths)
+    except (TopologyFormatError, RouteError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    write(routed, flows, sys.stdout) if args.json else print(summary(routed, args.algorithm))
+    return 0
+
+
+def _failures(topology: Topology, words: str) -> Failures:
+    try:
+        return parse_failures(topology, [w.strip() for w in words.split(",") if w.strip()])
+    except ValueError as error:
+        raise RouteError(f"--fail: {error}") from None
+
+
+def read_flows(path: Path, topology: Topology) -> Flows:
+    """The flows of a CSV file; a first row `src,dst[,weight]` is a header.
+
+    A host with several NICs takes them in turn, and its peer the NIC on the same rail.
+
+    Raises:
+        RouteError: with the row, counting lines from 1.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return _read(file, path, topology)
+    except OSError as error:
+        raise RouteError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise RouteError(f"{path}: not UTF-8 text") from None
+
+
+def _read(file: TextIO, path: Path, topology: Topology) -> Flows:
+    names: list[tuple[str, str]] = []
+    nics: list[Flow] = []
+    weights: list[float] = []
+    rows: list[int] = []
+    turn: Counter[str] = Counter()
+    reader = csv.reader(file, skipinitialspace=True)
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            where = f"{path}: row {reader.line_num}"
+            if not any(cells) or (not rows and reader.line_num == 1 and cells[:2] == ["src", "dst"]):
+                continue
+            if len(cells) not in (2, 3):
+                raise RouteError(f"{where}: src,dst or src,dst,weight is needed, not {len(cells)} columns")
+            if len(rows) == MAX_FLOWS:
+                raise RouteError(f"{where}: more than {MAX_FLOWS} flows; split the file")
+            nics.append(_ends(cells[0], cells[1], topology, turn, where))
+            names.append((cells[0], cells[1]))
+            weights.append(_weight(cells[2], where) if len(cells) == 3 else 1.0)
+            rows.append(reader.line_num)
+    except csv.Error as error:
+        raise RouteError(f"{path}: row {reader.line_num}: {error}") from None
+    return Flows(names, nics, np.array(weights), rows)
+
+
+def _ends(src: str, dst: str, topology: Topology, turn: Counter[str], where: str) -> Flow:
+    if src in topology.host and dst in topology.host and src != dst:
+        return topology.host[src], topology.host[dst]
+    found: list[tuple[Host, ...]] = []
+    for name in (src, dst):
+        if name in topology.host:
+            found.append((topology.host[name],))
+        elif name in topology.machines:
+            found.append(topology.machines[name])
+        else:
+            raise RouteError(f"{where}: the fabric has no host {name!r}")
+    if src == dst:
+        raise RouteError(f"{where}: {src} is both source and destination")
+    rail = turn[src]
+    turn[src] += 1
+    return found[0][rail % len(found[0])], found[1][rail % len(found[1])]
+
+
+def _weight(word: str, where: str) -> float:
+    try:
+        weight = float(word)
+    except ValueError:
+        raise RouteError(f"{where}: weight {word!r} is no number") from None
+    if not (math.isfinite(weight) and weight > 0):
+        raise RouteError(f"{where}: weight {word} is not positive and finite")
+    return weight
+
+
+def route(
+    topology: Topology,
+    flows: Flows,
+    algorithm: str,
+    options: Options,
+    failures: Failures,
+    shortest: int | None = None,
+) -> Routed:
+    """Assign, give ports and share the links.
+
+    Raises:
+        RouteError: a flow has no path, with its row, or the algorithm's conditions do not hold.
+    """
+    fabric = fabric_of(topology, failures, shortest)
+    demand = demand_of(fabric, flows.nics, flows.weights)
+    for (a, b), row in zip(flows.nics, flows.rows, strict=True):
+        for host in (a, b):
+            if failures.cuts_off(host):
+                raise RouteError(f"row {row}: no path from {a.name} to {b.name}: {host.name} is cut off")
+    _warm(fabric, demand, algorithm, options)
+    began = time.perf_counter()
+    try:
+        choice = solve(algorithm, fabric, demand, options)
+    except UnsuitableError as error:
+        raise RouteError(f"{algorithm}: {error}; `auto` and `greedy` take any fabric") from None
+    elapsed = time.perf_counter() - began
+    lost = np.flatnonzero(choice < 0)
+    if len(lost):
+        a, b = flows.nics[lost[0]]
+        more = f", and {len(lost) - 1} more flows have none" if len(lost) > 1 else ""
+        raise RouteError(f"row {flows.rows[lost[0]]}: no path from {a.name} to {b.name}{more}")
+    carried = int(loads(fabric, demand, choice).max(initial=0))
+    return Routed(
+        fabric,
+        demand,
+        choice,
+        _ports(topology, fabric, demand, choice, flows, options),
+        flow_rates(fabric, demand, choice, nics_of(topology, flows.nics), plain=options.plain),
+        carried,
+        carried - fabric.bound(demand),
+        1000 * elapsed,
+    )
+
+
+def _warm(fabric: Fabric, demand: Demand, algorithm: str, options: Options) -> None:
+    """Load what will run, or compile it, on a few of the flows: that is no part of the assignment's time."""
+    if not options.plain and cold():
+        print("compiling the routing kernels, once for this machine ...", file=sys.stderr)
+    few = demand.take(np.arange(min(len(demand), 2)))
+    with suppress(UnsuitableError):
+        solve(algorithm, fabric, few, replace(options, limit_s=0.1))
+
+
+def _ports(
+    topology: Topology, fabric: Fabric, demand: Demand, choice: Ints, flows: Flows, options: Options
+) -> Ints:
+    src, dst = addresses(a.ip for a, _ in flows.nics), addresses(b.ip for _, b in flows.nics)
+    wanted = stages(topology, fabric, demand, choice)
+    return ports_for(src, dst, wanted, skip=repeats(src, dst, choice), plain=options.plain)
+
+
+def _rows(routed: Routed, flows: Flows) -> Iterator[str]:
+    demand, fabric, quoted = routed.demand, routed.fabric, cache(json.dumps)
+    numbers = (demand.src, demand.dst, routed.choice, routed.ports, routed.rates)
+    for (src, dst), (a, b), u, v, c, port, rate in zip(
+        flows.names, flows.nics, *(x.tolist() for x in numbers), strict=True
+    ):
+        path = ", ".join(map(quoted, (a.name, *fabric.nodes(u, v, c), b.name)))
+        yield (
+            f'{{"src": {quoted(src)}, "dst": {quoted(dst)}, "path": [{path}], '
+            f'"sport": {port if port >= 0 else "null"}, "rate_gbps": {round(rate / 1e9, 9)}}}'
+        )
+
+
+def write(routed: Routed, flows: Flows, out: TextIO) -> None:
+    """The assignment as JSON, written flow by flow: a million of them need not be held as text."""
+    out.write('{"flows": [')
+    for i, row in enumerate(_rows(routed, flows)):
+        out.write(("\n " if i == 0 else ",\n ") + row)
+    rest = {
+        "max_load": routed.max_load,
+        "min_rate": None if not len(routed.rates) else round(float(routed.rates.min()) / 1e9, 9),
+        "excess": routed.excess,
+        "elapsed_ms": round(routed.elapsed_ms, 6),
+    }
+    out.write("],\n" + json.dumps(rest)[1:] + "\n")
+
+
+def summary(routed: Routed, algorithm: str) -> str:
+    """The assignment in a line."""
+    slowest = f"{routed.rates.min() / 1e9:.3g} Gbit/s" if len(routed.rates) else "none"
+    return (
+        f"{len(routed.choice)} flows by {algorithm} in {routed.elapsed_ms:.3f} ms: at most {routed.max_load} "
+        f"on a link, {routed.excess} above the bound; slowest flow {slowest}"
+    )

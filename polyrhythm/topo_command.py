@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm topo show`: a fabric with all that it takes to check a source port by hand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from controller.routing.forwarding import BUCKETS
+from controller.routing.hash import ROCE_PORT, ROCE_PORTS, UDP
+from controller.routing.linear import FIELDS, OURS
+from topo.files import load_topology
+from topo.graph import Topology
+from topo.jsonio import TopologyFormatError
+
+_FIELD_BITS = (32, 32, 8, 16, 16)
+_RULE = (
+    "hash the fields in network byte order; the slice is `bits` bits of the hash from bit `lsb` (0: the "
+    "least) upward and names a bucket; of the n live ports of this switch on shortest up/down paths to the "
+    "destination's leaf, in ascending port order, bucket b takes number b mod n, counting from 0"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm topo`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="print hosts, switches, hashes and links of a topology file")
+    show.add_argument("file", metavar="FILE", type=Path, help="a topology file, generated or explicit")
+    show.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the fabric; 2 for a file that describes none."""
+    try:
+        topology = load_topology(args.file)
+    except TopologyFormatError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if args.json:
+        json.dump(to_json(topology), sys.stdout, indent=1)
+        print()
+    else:
+        print(summary(topology))
+    return 0
+
+
+def summary(topology: Topology) -> str:
+    """The fabric in a few words."""
+    tiers: dict[str, int] = {}
+    for switch in topology.switches:
+        tiers[switch.tier.value] = tiers.get(switch.tier.value, 0) + 1
+    counts = ", ".join(f"{count} {tier}" for tier, count in tiers.items())
+    return (
+        f"{topology.name}: {len(topology.machines)} hosts with {len(topology.hosts)} NICs; switches: "
+        f"{counts}; {len(topology.links)} links between switches"
+    )
+
+
+def to_json(topology: Topology) -> dict[str, Any]:
+    """Hosts, switches with their hash, and links as JSON values."""
+    level = {s.name: s.tier.level for s in topology.switches}
+    hosts = [
+        {
+            "name": name,
+            "ip": nics[0].ip,
+            "leaf": nics[0].leaf,
+            "nics": [
+                {
+                    "name": n.name,
+                    "ip": n.ip,
+                    "mac": n.mac,
+                    "leaf": n.leaf,
+                    "leaf_port": n.leaf_port,
+                    "gbps": n.rate_bps / 1e9,
+                }
+                for n in nics
+            ],
+        }
+        for name, nics in topology.machines.items()
+    ]
+    switches = [
+        {
+            "name": s.name,
+            "tier": s.tier.value,
+            "device_id": s.device_id,
+            "hash": {
+                "fields": list(FIELDS),
+                "field_bits": list(_FIELD_BITS),
+                "constants": {"protocol": UDP, "dst_port": ROCE_PORT},
+                "algorithm": OURS.algorithm,
+                "slice": {"lsb": OURS.slices[s.tier.level], "bits": 8},
+                "buckets": BUCKETS,
+                "order": [
+                    peer.node
+                    for peer in topology.ports[s.name].values()
+                    if level.get(peer.node, -1) > s.tier.level
+                ],
+                "rule": _RULE,
+            },
+        }
+        for s in topology.switches
+    ]
+    links = [
+        {"a": k.a, "a_port": k.a_port, "b": k.b, "b_port": k.b_port, "gbps": k.rate_bps / 1e9}
+        for k in topology.links
+    ]
+    return {
+        "name": topology.name,
+        "source_ports": [ROCE_PORTS.start, ROCE_PORTS.stop - 1],
+        "hosts": hosts,
+        "switches": switches,
+        "links": links,
+        "prefixes": dict(topology.prefixes),
+    }

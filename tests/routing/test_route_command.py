@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm route` and `polyrhythm topo show`, checked from their output alone."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import random
+import struct
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.cli import main
+
+LEAF_SPINE = {
+    "kind": "leaf_spine", "leaves": 6, "spines": 4, "hosts_per_leaf": 4, "host_gbps": 100, "fabric_gbps": 100,
+}  # fmt: skip
+THREE_TIER = {
+    "kind": "three_tier", "pods": 3, "leaves_per_pod": 2, "spines_per_pod": 2, "cores_per_spine": 2,
+    "hosts_per_leaf": 2, "host_gbps": 100, "fabric_gbps": 100,
+}  # fmt: skip
+EXPLICIT = {
+    "kind": "explicit",
+    "switches": [{"name": n, "tier": t} for n, t in (("b", "spine"), ("x", "leaf"), ("y", "leaf"), ("a", "spine"))],
+    "hosts": [{"name": n, "leaf": u, "gbps": 50} for n, u in (("p", "x"), ("q", "y"), ("r", "x"))],
+    "links": [{"a": s, "b": u, "gbps": g} for s, u, g in (("a", "x", 100), ("x", "b", 40), ("b", "y", 40), ("y", "a", 100))],
+}  # fmt: skip
+
+
+def hosts_of(topology: dict) -> list[str]:
+    if topology["kind"] == "explicit":
+        return [h["name"] for h in topology["hosts"]]
+    leaves = topology.get("leaves") or topology["pods"] * topology["leaves_per_pod"]
+    return [f"h{i + 1}" for i in range(leaves * topology["hosts_per_leaf"])]
+
+
+@pytest.fixture
+def files(tmp_path: Path):
+    def write(topology: dict, rows: list[str]) -> list[str]:
+        (tmp_path / "t.json").write_text(json.dumps(topology))
+        (tmp_path / "f.csv").write_text("\n".join(rows) + "\n")
+        return ["--topology", str(tmp_path / "t.json"), "--flows", str(tmp_path / "f.csv")]
+
+    return write
+
+
+def next_switch(shown: dict, here: str, dst: dict, packet: bytes, failed: set[str]) -> str:
+    """Where a switch sends a packet, from what `topo show` prints and nothing else."""
+    ports = {}
+    for link in shown["links"]:
+        for end, other in (("a", "b"), ("b", "a")):
+            if link[end] == here and not failed & {link[other], f"{link['a']}-{link['b']}"}:
+                ports[link[f"{end}_port"]] = link[other]
+    if dst["leaf"] in ports.values():
+        return dst["leaf"]
+    switches = {s["name"]: s for s in shown["switches"]}
+    below = {
+        s: {x for k in shown["links"] for x in (k["a"], k["b"]) if s in (k["a"], k["b"])} for s in switches
+    }
+    tiers = ["leaf", "spine", "core"]
+    level = tiers.index(switches[here]["tier"])
+
+    def descends(s: str) -> bool:
+        lower = [x for x in below[s] if tiers.index(switches[x]["tier"]) < tiers.index(switches[s]["tier"])]
+        alive = [x for x in lower if not failed & {x, f"{x}-{s}", f"{s}-{x}"}]
+        return dst["leaf"] in alive or any(descends(x) for x in alive if switches[x]["tier"] != "leaf")
+
+    up = [p for p, n in sorted(ports.items()) if tiers.index(switches[n]["tier"]) > level]
+    down = [p for p, n in sorted(ports.items()) if tiers.index(switches[n]["tier"]) < level]
+    ways = [p for p in down if switches[ports[p]]["tier"] != "leaf" and descends(ports[p])]
+    # Only fabrics in which every upward neighbour that is alive leads there are routed upward here.
+    ways = ways or [p for p in up if switches[ports[p]]["tier"] == "core" or descends(ports[p]) or level == 0]
+    near = [p for p in ways if descends(ports[p])]
+    ways = near or ways
+    rule = switches[here]["hash"]
+    assert rule["algorithm"] == "crc32"
+    bucket = (zlib.crc32(packet) >> rule["slice"]["lsb"]) & ((1 << rule["slice"]["bits"]) - 1)
+    assert [n for n in rule["order"] if n in ports.values()] == [ports[p] for p in up]
+    return ports[ways[bucket % len(ways)]]
+
+
+@pytest.mark.parametrize("algorithm", ["greedy", "optimal", "ecmp", "annealing", "auto"])
+@pytest.mark.parametrize(
+    ("topology", "failed"),
+    [
+        (LEAF_SPINE, ""),
+        (LEAF_SPINE, "spine3"),
+        (LEAF_SPINE, "leaf2-spine1"),
+        (THREE_TIER, ""),
+        (EXPLICIT, ""),
+    ],
+)
+def test_the_printed_port_leads_along_the_printed_path(capsys, files, topology, failed, algorithm) -> None:
+    names = hosts_of(topology)
+    rng = random.Random(7)
+    flows = [tuple(rng.sample(names, 2)) for _ in range(60)]
+    given = files(topology, [",".join(f) for f in flows])
+    code = main(["route", *given, "--algorithm", algorithm, "--fail", failed, "--json"])
+    if algorithm == "optimal" and (failed == "leaf2-spine1" or topology is EXPLICIT):
+        assert code == 2
+        assert "auto" in capsys.readouterr().err
+        return
+    assert code == 0
+    routed = json.loads(capsys.readouterr().out)
+    assert main(["topo", "show", given[1], "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    hosts = {h["name"]: h for h in shown["hosts"]}
+    load: Counter[tuple[str, str]] = Counter()
+    seen = set()
+    assert [(f["src"], f["dst"]) for f in routed["flows"]] == flows
+    for flow in routed["flows"]:
+        src, dst = hosts[flow["src"]], hosts[flow["dst"]]
+        addresses = [int(ipaddress.ip_address(h["ip"])) for h in (src, dst)]
+        packet = struct.pack("!IIBHH", *addresses, 17, flow["sport"], 4791)
+        path = [src["name"], src["leaf"]]
+        while path[-1] != dst["leaf"]:
+            path.append(next_switch(shown, path[-1], dst, packet, {failed}))
+        assert flow["path"] == [*path, dst["name"]]
+        assert 0xC000 <= flow["sport"] <= 0xFFFF
+        load.update(pairwise(path[1:]))
+        seen.add((flow["src"], flow["dst"], flow["sport"]))
+    assert len(seen) == len(flows)
+    assert routed["max_load"] == max(load.values())
+    assert routed["min_rate"] == min(f["rate_gbps"] for f in routed["flows"]) > 0
+    assert routed["elapsed_ms"] > 0
+    if topology["kind"] == "leaf_spine":
+        assert routed["excess"] == routed["max_load"] - bound(flows, hosts, failed)
+        assert routed["excess"] == 0 or algorithm != "optimal"
+
+
+def bound(flows: list[tuple[str, str]], hosts: dict, failed: str) -> int:
+    out, into = Counter(), Counter()
+    for a, b in flows:
+        if hosts[a]["leaf"] != hosts[b]["leaf"]:
+            out[hosts[a]["leaf"]] += 1
+            into[hosts[b]["leaf"]] += 1
+    uplinks = {f"leaf{i}": 4 - (failed == "spine3" or failed.startswith(f"leaf{i}-")) for i in range(1, 7)}
+    return max(-(-n // uplinks[u]) for side in (out, into) for u, n in side.items())
+
+
+def test_rates_share_what_the_paths_share(capsys, files) -> None:
+    one_spine = {**LEAF_SPINE, "spines": 1, "fabric_gbps": 60}
+    assert (
+        main(["route", *files(one_spine, ["src,dst,weight", "h1,h5,2", "h2,h6,2", "h3,h4,1"]), "--json"]) == 0
+    )
+    routed = json.loads(capsys.readouterr().out)
+    assert [f["rate_gbps"] for f in routed["flows"]] == [30, 30, 100]
+    assert (routed["max_load"], routed["min_rate"], routed["excess"]) == (2, 30, 0)
+
+
+def test_weights_count_as_load(capsys, files) -> None:
+    fabric = {**LEAF_SPINE, "spines": 2}
+    rows = ["h1,h5,4", "h2,h6,1", "h3,h7,1", "h4,h8,2"]
+    assert main(["route", *files(fabric, rows), "--algorithm", "greedy", "--json"]) == 0
+    routed = json.loads(capsys.readouterr().out)
+    assert [f["path"][2] for f in routed["flows"]] == ["spine1", "spine2", "spine2", "spine2"]
+
+
+def test_a_server_with_rails_keeps_to_its_rail(capsys, files) -> None:
+    rails = {
+        "kind": "rail", "groups": 2, "rails": 3, "spines": 2, "servers_per_group": 2,
+        "host_gbps": 100, "fabric_gbps": 100,
+    }  # fmt: skip
+    given = files(rails, ["h1,h4"] * 4 + ["h2.3,h3.3"])
+    assert main(["route", *given, "--json"]) == 0
+    paths = [f["path"] for f in json.loads(capsys.readouterr().out)["flows"]]
+    assert [(p[0], p[1], p[-2], p[-1]) for p in paths] == [
+        ("h1.1", "leaf1", "leaf4", "h4.1"),
+        ("h1.2", "leaf2", "leaf5", "h4.2"),
+        ("h1.3", "leaf3", "leaf6", "h4.3"),
+        ("h1.1", "leaf1", "leaf4", "h4.1"),
+        ("h2.3", "leaf3", "leaf6", "h3.3"),
+    ]
+    assert main(["topo", "show", given[1], "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["hosts"]
+    assert [h["name"] for h in shown] == ["h1", "h2", "h3", "h4"]
+    assert [n["leaf"] for n in shown[3]["nics"]] == ["leaf4", "leaf5", "leaf6"]
+
+
+def test_k_shortest_paths_of_any_graph(capsys, files) -> None:
+    ladder = {
+        "kind": "explicit",
+        "switches": [{"name": f"l{i}", "tier": "leaf"} for i in range(3)],
+        "hosts": [{"name": f"h{i}", "leaf": f"l{i}", "gbps": 10} for i in range(3)],
+        "links": [{"a": a, "b": b, "gbps": 10} for a, b in (("l0", "l1"), ("l1", "l2"), ("l0", "l2"))],
+    }
+    given = files(ladder, ["h0,h1"] * 2)
+    assert main(["route", *given, "--paths", "2", "--json"]) == 0
+    flows = json.loads(capsys.readouterr().out)["flows"]
+    assert [f["path"] for f in flows] == [["h0", "l0", "l1", "h1"], ["h0", "l0", "l2", "l1", "h1"]]
+    assert flows[1]["sport"] is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "extra", "words"),
+    [
+        (["h1,h5", "h1,h99"], [], ["row 2", "'h99'"]),
+        (["h1,h5", "h1,h5,-3"], [], ["row 2", "-3", "positive"]),
+        (["h1,h5,nan"], [], ["row 1", "nan"]),
+        (["h1,h5,x"], [], ["row 1", "'x'"]),
+        (["src,dst", "h1,h1"], [], ["row 2", "h1"]),
+        (["h1"], [], ["row 1", "columns"]),
+        (["h1,h5\0"], [], ["row 1"]),
+        (["h1,h2", "h1,h5"], ["--fail", "spine1,spine2,spine3,spine4"], ["row 2", "no path", "h5"]),
+        (["h2,h3", "h1,h5"], ["--fail", "leaf2"], ["row 2", "no path", "h5"]),
+        (["h2,h3", "h1,h5"], ["--fail", "h1-leaf1"], ["row 2", "no path", "h1"]),
+        (["h1,h5"], ["--fail", "spine9"], ["--fail", "'spine9'"]),
+        (["h1,h5"], ["--paths", "0"], ["--paths"]),
+    ],
+)
+def test_bad_input_is_told_with_its_row(capsys, files, rows, extra, words) -> None:
+    assert main(["route", *files(LEAF_SPINE, rows), "--algorithm", "auto", *extra, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(word in err for word in words), err
+    assert "Traceback" not in err
+
+
+def test_too_many_rows_end_at_the_limit(capsys, files, monkeypatch) -> None:
+    monkeypatch.setattr("polyrhythm.route.MAX_FLOWS", 1000)
+    assert main(["route", *files(LEAF_SPINE, ["h1,h5"] * 5000), "--json"]) == 2
+    assert "row 1001: more than 1000 flows" in capsys.readouterr().err
+
+
+def test_no_flows_and_missing_files(capsys, files, tmp_path) -> None:
+    given = files(LEAF_SPINE, ["src,dst"])
+    assert main(["route", *given, "--json"]) == 0
+    routed = json.loads(capsys.readouterr().out)
+    assert (routed["flows"], routed["max_load"], routed["min_rate"], routed["excess"]) == ([], 0, None, 0)
+    assert main(["route", *given[:3], str(tmp_path / "none.csv")]) == 2
+    assert "none.csv" in capsys.readouterr().err
+
+
+def test_many_flows_use_the_kernels_and_say_so_once(capsys, files) -> None:
+    rng = random.Random(1)
+    rows = [",".join(rng.sample(hosts_of(LEAF_SPINE), 2)) for _ in range(600)]
+    given = files(LEAF_SPINE, rows)
+    assert main(["route", *given, "--algorithm", "optimal"]) == 0
+    assert "600 flows by optimal" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("algorithm", ["greedy", "optimal", "ecmp", "annealing", "ilp", "auto"])
+@pytest.mark.parametrize("many", [1, 300])
+def test_a_fabric_without_spines(capsys, files, algorithm, many) -> None:
+    if algorithm == "ilp":
+        pytest.importorskip("highspy")
+    bare = {**LEAF_SPINE, "spines": 0}
+    assert main(["route", *files(bare, ["h1,h2"] * many), "--algorithm", algorithm, "--json"]) == 0
+    routed = json.loads(capsys.readouterr().out)
+    assert routed["flows"][0]["path"] == ["h1", "leaf1", "h2"]
+    assert (routed["max_load"], routed["excess"]) == (0, 0)
+    assert main(["route", *files(bare, ["h1,h2", "h1,h5"] * many), "--algorithm", algorithm]) == 2
+    assert "row 2: no path from h1 to h5" in capsys.readouterr().err
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_without_numba_the_plain_loops_do_the_same(files) -> None:
+    rng = random.Random(2)
+    given = files(LEAF_SPINE, [",".join(rng.sample(hosts_of(LEAF_SPINE), 2)) for _ in range(300)])
+    command = ["route", *given, "--algorithm", "greedy", "--json"]
+    with_kernels = json.loads(python(f"from polyrhythm.cli import main; main({command!r})"))
+    hidden = f"import sys; sys.modules['numba'] = None; from polyrhythm.cli import main; main({command!r})"
+    without = json.loads(python(hidden))
+    assert without["flows"] == with_kernels["flows"]
+    assert without["max_load"] == with_kernels["max_load"]
+
+
+def test_few_flows_do_not_wait_for_numba(files) -> None:
+    command = ["route", *files(LEAF_SPINE, ["h1,h5"]), "--json"]
+    code = f"import sys; from polyrhythm.cli import main; main({command!r}); print('numba' in sys.modules)"
+    assert python(code).splitlines()[-1] == "False"

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topology files: what they may say, what is told when they do not, and fabrics as networkx graphs."""
+
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import pytest
+
+from controller.routing.clos3 import three_tier as arrays_of_three
+from controller.routing.fabric import two_tier
+from polyrhythm.cli import main
+from topo.export import from_networkx, to_networkx
+from topo.files import read_topology
+from topo.generate import leaf_spine, rail, three_tier
+from topo.jsonio import TopologyFormatError, topology_from_json, topology_to_json
+
+GOOD = {
+    "kind": "leaf_spine",
+    "leaves": 2,
+    "spines": 2,
+    "hosts_per_leaf": 2,
+    "host_gbps": 10,
+    "fabric_gbps": 10,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": "mesh"}, ["kind", "'mesh'", "three_tier"]),
+        ({"leaves": 0}, ["leaves", "from 1"]),
+        ({"leaves": 5000}, ["4096"]),
+        ({"leaves": "2"}, ["leaves"]),
+        ({"host_gbps": -1}, ["host_gbps", "above 0"]),
+        ({"extra": 1}, ["unknown: extra"]),
+        ({"hosts_per_leaf": 254}, ["253"]),
+        ({"kind": ["leaf_spine"]}, ["kind"]),
+    ],
+)
+def test_what_is_wrong_is_told(change: dict, words: list[str]) -> None:
+    with pytest.raises(TopologyFormatError) as caught:
+        read_topology(GOOD | change, "t.json", "t")
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_missing_keys_and_other_values_are_told() -> None:
+    for data in ({k: v for k, v in GOOD.items() if k != "spines"}, [], {"leaves": 3}, None):
+        with pytest.raises(TopologyFormatError):
+            read_topology(data, "t.json", "t")
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "words"),
+    [
+        ("switches", [{"name": "x", "tier": "roof"}], ["tier", "'roof'"]),
+        ("switches", [{"name": "x", "tier": "leaf"}] * 2, ["'x'", "already"]),
+        ("hosts", [{"name": "x", "leaf": "x", "gbps": 1}], ["'x'", "switch"]),
+        ("hosts", [{"name": "h", "leaf": "z", "gbps": 1}], ["'z'", "no leaf"]),
+        ("links", [{"a": "x", "b": "x", "gbps": 1}], ["different"]),
+        ("links", [{"a": "x", "b": "w", "gbps": 1}], ["'w'", "no switch"]),
+        ("links", 3, ["links", "list"]),
+    ],
+)
+def test_explicit_fabrics_are_checked(part: str, value: object, words: list[str]) -> None:
+    base = {"kind": "explicit", "switches": [{"name": "x", "tier": "leaf"}], "hosts": [], "links": []}
+    with pytest.raises(TopologyFormatError) as caught:
+        read_topology(base | {part: value}, "t.json", "t")
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_files_that_are_no_json(capsys, tmp_path) -> None:
+    for name, content in (("a", b"{"), ("b", b"\xff\xfe"), ("c", b"[" * 100_000)):
+        (tmp_path / name).write_bytes(content)
+        assert main(["topo", "show", str(tmp_path / name)]) == 2
+        assert str(tmp_path / name) in capsys.readouterr().err
+    assert main(["topo", "show", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        leaf_spine(3, 2, 2, host_bps=10, fabric_bps=20),
+        three_tier(2, 2, 3, 2, 2, host_bps=10, fabric_bps=20),
+        rail(2, 2, 2, 2, host_bps=10, fabric_bps=20),
+    ],
+    ids=lambda t: t.name,
+)
+def test_fabrics_survive_json_and_graphs(capsys, tmp_path, topology) -> None:
+    again = topology_from_json(json.loads(json.dumps(topology_to_json(topology))))
+    assert again == topology
+    (tmp_path / "t.json").write_text(json.dumps(topology_to_json(topology)))
+    assert main(["topo", "show", str(tmp_path / "t.json")]) == 0
+    assert f"{len(topology.hosts)} NICs" in capsys.readouterr().out
+    graph = to_networkx(topology)
+    assert nx.is_connected(graph)
+    assert graph.number_of_edges() == len(topology.hosts) + len(topology.links)
+    back = from_networkx(graph)
+    assert nx.is_isomorphic(nx.Graph(graph), nx.Graph(to_networkx(back)))
+    ends = [(s, p) for s in topology.ports for p in topology.ports[s]]
+    assert len(ends) == len(topology.hosts) + 2 * len(topology.links)
+    assert len({h.ip for h in topology.hosts}) == len({h.mac for h in topology.hosts}) == len(topology.hosts)
+
+
+def test_graphs_that_are_no_fabric() -> None:
+    graph = nx.Graph()
+    graph.add_node("x", tier="roof")
+    with pytest.raises(ValueError, match="roof"):
+        from_networkx(graph)
+    graph.nodes["x"]["tier"] = "host"
+    with pytest.raises(ValueError, match="one cable"):
+        from_networkx(graph)
+    graph.add_edge("x", "y")
+    graph.nodes["y"]["tier"] = "leaf"
+    with pytest.raises(ValueError, match="rate_bps"):
+        from_networkx(graph)
+
+
+def test_what_kind_of_clos_a_fabric_is() -> None:
+    two = leaf_spine(3, 2, 2, host_bps=10, fabric_bps=20)
+    three = three_tier(2, 3, 2, 4, 2, host_bps=10, fabric_bps=20)
+    assert two_tier(three) is None
+    assert arrays_of_three(two) is None
+    arrays = arrays_of_three(three)
+    assert arrays is not None
+    assert (arrays.up.shape, arrays.over.shape, arrays.per_pod) == ((6, 2), (2, 2, 4), 3)
+    assert (two_tier(two).up == 20).all()
