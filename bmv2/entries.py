@@ -54,13 +54,36 @@ class TableEntry:
     """One entry of a table: `match` in the order of the table's key, `params` in that of the action's.
 
     `priority` is P4Runtime's (the larger wins), 0 where every match is exact or LPM. `action` is the
-    full name in the program's JSON. All integers are unsigned.
+    full name in the program's JSON. All integers are unsigned. In a table with an action profile
+    `member` or `group` takes the place of the action. `timeout_ns` of 0 means that it never ages.
     """
 
     match: tuple[MatchValue, ...]
     priority: int
     action: str
     params: tuple[int, ...] = ()
+    member: int | None = None
+    group: int | None = None
+    timeout_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MeterConfig:
+    """A meter's committed and peak rate per second, and their bursts, in bytes or packets."""
+
+    cir: int
+    cburst: int
+    pir: int
+    pburst: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member's place in a group: chosen `weight` times as often, not at all while its port is down."""
+
+    member: int
+    weight: int = 1
+    watch_port: int | None = None
 
 
 class EntryFault(Enum):
@@ -71,6 +94,7 @@ class EntryFault(Enum):
     MISSING = "not found"
     FULL = "table full"
     CONSTANT = "constant"
+    IN_USE = "in use"
 
 
 class EntryError(ValueError):

@@ -8,11 +8,14 @@ import fcntl
 import socket
 import struct
 
+from bmv2.rings import ReceiveRing
+
 _ETH_P_ALL = 0x0003
 _SOL_PACKET = 263
 _PACKET_ADD_MEMBERSHIP = 1
 _PACKET_MR_PROMISC = 1
 _PACKET_OUTGOING = 4
+_PACKET_IGNORE_OUTGOING = 23
 _RTMGRP_LINK = 1
 _MAX_FRAME = 65536
 _SIOCGIFFLAGS = 0x8913
@@ -42,11 +45,22 @@ class RawInterface:
         membership = struct.pack("IHH8s", index, _PACKET_MR_PROMISC, 0, b"")
         self.socket.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
         self.socket.setblocking(False)
+        self._ring = self._open_ring()
         # Bound last: from here on frames come in, and only this interface's.
         self.socket.bind((name, _ETH_P_ALL))
 
+    def _open_ring(self) -> ReceiveRing | None:
+        """Let frames come in by shared memory, and those we send not at all, where the kernel can."""
+        try:
+            self.socket.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+            return ReceiveRing(self.socket)
+        except OSError:
+            return None
+
     def receive(self) -> bytes | None:
         """Take the next frame that came in from the wire; None if there is none, or it is one we sent."""
+        if self._ring is not None:
+            return self._ring.next()
         try:
             frame, source = self.socket.recvfrom(_MAX_FRAME)
         except BlockingIOError:
@@ -86,6 +100,8 @@ class RawInterface:
 
     def close(self) -> None:
         """Give the interface back."""
+        if self._ring is not None:
+            self._ring.close()
         self.socket.close()
 
 

@@ -8,143 +8,86 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from .entries import TableEntry
+from .ir_values import (
+    Action,
+    Argument,
+    Bool,
+    Const,
+    Expression,
+    Field,
+    FieldRef,
+    Header,
+    HeaderArg,
+    Lookahead,
+    ObjectArg,
+    Operation,
+    Param,
+    Primitive,
+    ValidBit,
+    is_boolean,
+    walk,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a header type: width in bits, distance from the header's first bit in bits."""
-
-    name: str
-    width: int
-    signed: bool
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """A header or metadata instance; metadata is always valid and never on the wire."""
-
-    name: str
-    metadata: bool
-    fields: Mapping[str, Field]
-    width: int
-
-    @property
-    def size(self) -> int:
-        """Bytes on the wire."""
-        return self.width // 8
-
-
-@dataclass(frozen=True, slots=True)
-class Const:
-    """An integer of any size and sign."""
-
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class Bool:
-    """A truth value."""
-
-    value: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FieldRef:
-    """A field of a header instance."""
-
-    header: str
-    field: str
-
-
-@dataclass(frozen=True, slots=True)
-class ValidBit:
-    """1 where the header is valid, else 0 (`header.$valid$`)."""
-
-    header: str
-
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """The action's run-time argument number `index`, `width` bits wide."""
-
-    index: int
-    width: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lookahead:
-    """`width` bits of the packet, `offset` bits after the parser's position, without consuming them."""
-
-    offset: int
-    width: int
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """`op` of one, two or (`?`: condition, then, else) three operands; `boolean` is the result's kind."""
-
-    op: str
-    operands: tuple[Expression, ...]
-    boolean: bool
-
-
-Expression: TypeAlias = Const | Bool | FieldRef | ValidBit | Param | Lookahead | Operation
-
-
-def is_boolean(expression: Expression) -> bool:
-    """Whether the expression yields a truth value rather than an integer."""
-    return isinstance(expression, Bool) or (isinstance(expression, Operation) and expression.boolean)
-
-
-def walk(expression: Expression) -> Iterator[Expression]:
-    """The expression and all within it."""
-    yield expression
-    if isinstance(expression, Operation):
-        for operand in expression.operands:
-            yield from walk(operand)
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderArg:
-    """A header instance given to a primitive."""
-
-    header: str
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectArg:
-    """A counter array, register array or calculation given to a primitive, by name."""
-
-    name: str
-
-
-Argument: TypeAlias = Expression | HeaderArg | ObjectArg
-
-
-@dataclass(frozen=True, slots=True)
-class Primitive:
-    """One step of an action."""
-
-    op: str
-    args: tuple[Argument, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """An action: widths of its run-time parameters in bits, and its steps."""
-
-    id: int
-    name: str
-    params: tuple[tuple[str, int], ...]
-    primitives: tuple[Primitive, ...]
+__all__ = [
+    "Action",
+    "Advance",
+    "Argument",
+    "Bool",
+    "Calculation",
+    "Checksum",
+    "Conditional",
+    "Const",
+    "DefaultEntry",
+    "Digest",
+    "Expression",
+    "Extract",
+    "ExtractNext",
+    "Field",
+    "FieldRef",
+    "Header",
+    "HeaderArg",
+    "Ir",
+    "KeyField",
+    "Lookahead",
+    "Meter",
+    "Node",
+    "ObjectArg",
+    "Operation",
+    "Param",
+    "ParserOp",
+    "ParserState",
+    "Pipeline",
+    "Primitive",
+    "Profile",
+    "Stack",
+    "Table",
+    "Transition",
+    "ValidBit",
+    "ValueSet",
+    "Verify",
+    "is_boolean",
+    "walk",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """Take the header from the packet."""
+    """Take the header from the packet; `length` are the bits of its field of variable width.
+
+    A whole header of more than `limit` bytes is an error.
+    """
 
     header: str
+    length: Expression | None = None
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractNext:
+    """Take the next element of a stack from the packet: `elements` are its headers, one an element."""
+
+    stack: str
+    elements: tuple[Extract, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +105,20 @@ class Advance:
     bits: Expression
 
 
-ParserOp: TypeAlias = Extract | Verify | Advance | Primitive
+ParserOp: TypeAlias = Extract | ExtractNext | Verify | Advance | Primitive
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Go to `next_state` where each part of the key, under its mask, equals the value."""
+    """Go to `next_state` where each part of the key, under its mask, equals the value.
+
+    With a value set, where the set holds the key under the masks.
+    """
 
     values: tuple[int, ...]
     masks: tuple[int, ...] | None
     next_state: str | None
+    value_set: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +127,7 @@ class ParserState:
 
     name: str
     ops: tuple[ParserOp, ...]
-    key: tuple[tuple[FieldRef | ValidBit | Lookahead, int], ...]
+    key: tuple[tuple[Expression, int], ...]
     transitions: tuple[Transition, ...]
     default: str | None
 
@@ -225,6 +172,14 @@ class Table:
     base_next: str | None
     default: DefaultEntry | None
     const_entries: tuple[TableEntry, ...] | None
+    profile: str | None = None
+    direct_meter: str | None = None
+    timeout: bool = False
+
+    @property
+    def stateful(self) -> bool:
+        """Whether an entry has a counter, a meter or an age."""
+        return self.direct_counter or self.timeout or self.direct_meter is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +225,7 @@ class Calculation:
     name: str
     algorithm: str
     inputs: tuple[tuple[FieldRef | Const, int], ...]
+    payload: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +238,56 @@ class Checksum:
     verify: bool
     update: bool
     condition: Expression | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A header stack or a stack of unions: its elements' names, and the field that counts those in use."""
+
+    name: str
+    elements: tuple[str, ...]
+    next: FieldRef
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """A two-rate meter array; a direct one belongs to a table's entries and writes its colour to `target`."""
+
+    name: str
+    size: int
+    by_bytes: bool
+    target: FieldRef | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSet:
+    """A parser value set: members the control plane sets, an integer for each part of the key."""
+
+    name: str
+    size: int
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Fields whose values a digest message carries."""
+
+    name: str
+    fields: tuple[tuple[FieldRef | Const, int], ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Bits of each value."""
+        return tuple(width for _, width in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """An action profile; a selector hashes with the calculation of its own name."""
+
+    name: str
+    size: int
+    selector: Calculation | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +308,15 @@ class Ir:
     ingress: Pipeline
     egress: Pipeline
     aliases: Mapping[str, FieldRef]
+    stacks: Mapping[str, Stack]
+    unions: Mapping[str, tuple[str, ...]]
+    siblings: Mapping[str, tuple[str, ...]]
+    meters: Mapping[str, Meter]
+    value_sets: Mapping[str, ValueSet]
+    digests: Mapping[int, Digest]
+    field_lists: Mapping[int, tuple[FieldRef, ...]]
+    profiles: Mapping[str, Profile]
+    deparser_steps: tuple[Primitive, ...]
 
     def intrinsic(self, name: str) -> FieldRef | None:
         """The field the target calls `name` ("intrinsic_metadata.priority"), or None if there is none."""

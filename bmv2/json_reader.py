@@ -22,6 +22,10 @@ class Reader:
         """The error to raise about this value, with its path and, where p4c left it, its P4 source."""
         return ProgramError(f"{self.path}{self._source()}: {message}")
 
+    def fragment(self) -> str:
+        """The P4 source this came from, or its path in the document where p4c left none."""
+        return self._source().strip(" ()") or self.path
+
     def _source(self) -> str:
         info = self.value.get("source_info") if isinstance(self.value, dict) else None
         if not isinstance(info, dict):

@@ -20,12 +20,20 @@ class Packet:
     frame: bytes
     position: int = 0
     length: int = 0
+    now: int = 0
     leaving: bool = False
     params: tuple[int, ...] = ()
 
     def copy(self) -> Packet:
         """An independent copy, as multicast makes."""
-        return Packet(dict(self.values), set(self.valid), self.frame, self.position, self.length)
+        return Packet(dict(self.values), set(self.valid), self.frame, self.position, self.length, self.now)
+
+    @property
+    def payload(self) -> bytes:
+        """What the parser has left of the frame, as far as the packet is not truncated."""
+        limit = self.values.get(("$requests", "truncate"), 0)
+        rest = self.frame[self.position :]
+        return rest[: limit - 1] if limit else rest
 
 
 def evaluate(expression: Expression, packet: Packet) -> int:

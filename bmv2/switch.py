@@ -9,27 +9,24 @@ from types import MappingProxyType
 from typing import Any
 
 from .boundary import Clock
-from .entries import EntryError, EntryFault, TableEntry
+from .codegen.runtime import log_text
+from .control import ControlPlane
 from .program import Program
 from .scheduler import Port
-from .tables import MatchTable
+
+# A packet that is resubmitted, recirculated or cloned in egress comes back this much later, so that one
+# that comes back for ever does not stop time.
+_AGAIN_NS = 1000
+_LOST_QUEUE = 64
 
 
-class CounterArray:
-    """An indirect counter: packets and bytes of each index, in lists that generated code increments."""
-
-    __slots__ = ("bytes", "packets")
-
-    def __init__(self, size: int) -> None:
-        self.packets = [0] * size
-        self.bytes = [0] * size
-
-
-class EmbeddedSwitch:
+class EmbeddedSwitch(ControlPlane):
     """One switch, driven by its clock on the data-plane thread.
 
     `packet_in` gets whole frames that the pipeline sent to the CPU port; `port_state_changed` gets
-    (port, up). `drop_port` is the egress_spec that means "drop" (BMv2's 511).
+    (port, up); `digest` gets (name, values) of each digest message; `log` what the program logs.
+    `drop_port` is the egress_spec that means "drop" (BMv2's 511). `failed_assertions` counts packets
+    that an assert or assume of the program has ended.
     """
 
     def __init__(
@@ -42,21 +39,20 @@ class EmbeddedSwitch:
         queues: int = 8,
         seed: int = 0,
     ) -> None:
-        self.name = name
+        super().__init__(name, clock)
         self.packet_in: Callable[[bytes], None] | None = None
         self.port_state_changed: Callable[[int, bool], None] | None = None
+        self.digest: Callable[[str, tuple[int, ...]], None] | None = None
+        self.log: Callable[[str], None] | None = None
         self.program: Program | None = None
         self.misdirected = 0
-        self.clock = clock
+        self.failed_assertions = 0
         self._cpu_port = cpu_port
         self._drop_port = drop_port
         self._queues = queues
         self._seed = seed
         self._ports: dict[int, Port] = {}
-        self._tables: dict[str, MatchTable] = {}
-        self._counters: dict[str, CounterArray] = {}
-        self._registers: dict[str, list[int]] = {}
-        self._groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self._unconnected: dict[int, Port] = {}
         self._ingress: Callable[..., None] | None = None
         self._egress: Callable[..., bytes | None] | None = None
         self._replica: Callable[[Any, int], Any] | None = None
@@ -73,24 +69,32 @@ class EmbeddedSwitch:
         return self._cpu_port
 
     def load(self, program: Program) -> None:
-        """Run another program: tables, counters, registers, groups and queues begin empty."""
-        ir = program.ir
+        """Run another program: tables, all other state and queues begin empty."""
+        self._build(program.ir)
         self.program = program
-        self._tables = {table.name: MatchTable(table) for table in ir.tables()}
-        self._counters = {name: CounterArray(size) for name, size in ir.counters.items()}
-        self._registers = {name: [0] * size for name, (size, _) in ir.registers.items()}
-        self._groups.clear()
         self._ingress, self._egress, self._replica = program.generated.bind(
             tables=self._tables,
             counters=self._counters,
             registers=self._registers,
+            meters=self._meters,
+            customs=self._customs,
+            value_sets=self._value_sets,
+            sessions=self._sessions,
             rng=Random(f"{self._seed}:{self.name}"),
             DROP=self._drop_port,
             enqueue=self._enqueue,
             multicast=self._multicast,
+            clone=self._clone,
+            clone_later=self._clone_later,
+            again=self._again,
+            learn=self._learn,
+            log=self._log,
+            failed=self._failed,
         )
-        for port in (self._cpu, *self._ports.values()):
+        for port in (self._cpu, *self._ports.values(), *self._unconnected.values()):
             port.reset(self._egress)
+            if not port.up:
+                self._watch(port.number, up=False)
 
     def add_port(
         self,
@@ -115,8 +119,13 @@ class EmbeddedSwitch:
         known = self._port(port)
         if known.up != up:
             known.set_up(up)
+            self._watch(port, up)
             if self.port_state_changed is not None:
                 self.port_state_changed(port, up)
+
+    def _watch(self, port: int, up: bool) -> None:
+        for profile in self._profiles.values():
+            profile.set_port_up(port, up)
 
     def port_up(self, port: int) -> bool:
         """Whether the port is up."""
@@ -143,82 +152,71 @@ class EmbeddedSwitch:
     def _enqueue(self, port: int, priority: int, state: Any) -> None:
         target = self._ports.get(port)
         if target is None:
-            target = self._cpu if port == self._cpu_port else None
-        if target is None or priority >= self._queues:
-            # BMv2 logs a priority without a queue and a port without an interface, and drops the packet.
+            target = self._cpu if port == self._cpu_port else self._nowhere(port)
+        if priority >= self._queues:
+            # BMv2 logs a priority without a queue, and drops the packet.
             self.misdirected += 1
             return
         target.enqueue(priority, state)
 
+    def _nowhere(self, port: int) -> Port:
+        """A port without an interface: as in BMv2 egress still sees the packet, and may copy it."""
+        known = self._unconnected.get(port)
+        if known is None:
+            known = Port(
+                port, self.clock, self._lose, rate_bps=None, queues=self._queues, queue_packets=_LOST_QUEUE
+            )
+            if self._egress is not None:
+                known.reset(self._egress)
+            self._unconnected[port] = known
+        return known
+
+    def _lose(self, _frame: bytes) -> None:
+        self.misdirected += 1
+
     def _multicast(self, group: int, priority: int, state: Any) -> None:
+        self._replicate(self._groups.get(group, ()), priority, state)
+
+    def _clone(self, session: int, state: Any, priority: int) -> None:
+        self._replicate(self._clones.get(session, ()), priority, state)
+
+    def _clone_later(self, session: int, state: Any, priority: int) -> None:
+        """A clone that egress makes: behind the packet it is made of."""
+        later = self.clock.now + _AGAIN_NS
+        self.clock.call_at(later, self._come_cloned, self._ingress, session, state, priority)
+
+    def _come_cloned(self, ingress: Callable[..., None], session: int, state: Any, priority: int) -> None:
+        if ingress is self._ingress:
+            self._clone(session, state, priority)
+
+    def _replicate(self, replicas: tuple[tuple[int, int], ...], priority: int, state: Any) -> None:
         assert self._replica is not None
-        for port, rid in self._groups.get(group, ()):
+        for port, rid in replicas:
             self._enqueue(port, priority, self._replica(state, rid))
+
+    def _again(self, port: int, frame: bytes, kind: int, fields: int, kept: tuple[int, ...]) -> None:
+        """A packet comes again, with what it keeps of its metadata."""
+        back = (kind, fields, kept)
+        self.clock.call_at(self.clock.now + _AGAIN_NS, self._come_again, self._ingress, port, frame, back)
+
+    def _come_again(self, ingress: Callable[..., None], port: int, frame: bytes, back: Any) -> None:
+        # A program that was replaced in the meantime takes its packets with it.
+        if ingress is self._ingress:
+            ingress(port, frame, len(frame), self.clock.now // 1000, back)
+
+    def _learn(self, name: str, values: tuple[int, ...]) -> None:
+        if self.digest is not None:
+            self.digest(name, values)
+
+    def _log(self, text: str, values: tuple[int, ...]) -> None:
+        if self.log is not None:
+            self.log(log_text(text, values))
+
+    def _failed(self, text: str) -> None:
+        self.failed_assertions += 1
+        if self.log is not None:
+            self.log(text)
 
     def _to_cpu(self, frame: bytes) -> None:
         if self.packet_in is not None:
             self.packet_in(frame)
-
-    def table(self, name: str) -> MatchTable:
-        """A table by its name in the JSON; EntryError where there is none."""
-        if name not in self._tables:
-            raise EntryError(EntryFault.MISSING, f"{self.name}: there is no table '{name}'")
-        return self._tables[name]
-
-    def insert(self, table: str, entry: TableEntry) -> None:
-        """Add an entry; EntryError where it exists, does not fit or the table is full."""
-        self.table(table).insert(entry)
-
-    def modify(self, table: str, entry: TableEntry) -> None:
-        """Change the action of the entry with this match and priority."""
-        self.table(table).modify(entry)
-
-    def delete(self, table: str, entry: TableEntry) -> None:
-        """Remove the entry with this match and priority."""
-        self.table(table).delete(entry)
-
-    def set_default(self, table: str, action: str | None, params: tuple[int, ...] = ()) -> None:
-        """Set what a miss does; None is the program's own default."""
-        self.table(table).set_default(action, params)
-
-    def read_counter(self, name: str) -> list[tuple[int, int]]:
-        """(packets, bytes) of each index of an indirect counter, a copy."""
-        counter = self._counter(name)
-        return list(zip(counter.packets, counter.bytes, strict=True))
-
-    def write_counter(self, name: str, index: int, packets: int, bytes: int) -> None:
-        """Set one index of an indirect counter."""
-        counter = self._counter(name)
-        if not 0 <= index < len(counter.packets):
-            raise EntryError(
-                EntryFault.INVALID, f"counter '{name}' has {len(counter.packets)} indices, got {index}"
-            )
-        counter.packets[index] = packets
-        counter.bytes[index] = bytes
-
-    def read_direct_counter(self, table: str, entry: TableEntry) -> tuple[int, int]:
-        """(packets, bytes) of a table's entry."""
-        packets, octets = self.table(table).counter(entry)
-        return packets, octets
-
-    def write_direct_counter(self, table: str, entry: TableEntry, packets: int, bytes: int) -> None:
-        """Set the direct counter of a table's entry."""
-        self.table(table).counter(entry)[:] = [packets, bytes]
-
-    def read_register(self, name: str) -> list[int]:
-        """The cells of a register array, a copy."""
-        if name not in self._registers:
-            raise EntryError(EntryFault.MISSING, f"{self.name}: there is no register '{name}'")
-        return list(self._registers[name])
-
-    def _counter(self, name: str) -> CounterArray:
-        if name not in self._counters:
-            raise EntryError(EntryFault.MISSING, f"{self.name}: there is no counter '{name}'")
-        return self._counters[name]
-
-    def set_multicast_group(self, group: int, replicas: tuple[tuple[int, int], ...]) -> None:
-        """Set the (port, rid) pairs of a multicast group; an empty tuple deletes it."""
-        if replicas:
-            self._groups[group] = replicas
-        else:
-            self._groups.pop(group, None)

@@ -8,19 +8,20 @@ from types import MappingProxyType
 
 from .entries import Exact, Lpm, MatchValue, Range, TableEntry, Ternary
 from .expressions import Scope
-from .ir import Action, DefaultEntry, FieldRef, KeyField, Table, ValidBit
+from .ir import Action, DefaultEntry, FieldRef, KeyField, Profile, Table, ValidBit
 from .json_reader import Reader
 
 KINDS = ("exact", "lpm", "ternary", "range")
 
 
-def table(reader: Reader, scope: Scope, actions: Mapping[int, Action]) -> Table:
+def table(
+    reader: Reader, scope: Scope, actions: Mapping[int, Action], profiles: Mapping[str, Profile]
+) -> Table:
     """One table, its next nodes by the names of its actions."""
     name = reader["name"].text()
-    if reader["type"].text() != "simple":
-        raise reader.fail(f"tables of type '{reader['type'].text()}' are not supported; supported: simple")
-    if reader.get("direct_meters") is not None:
-        raise reader.fail("direct meters are not supported")
+    meter = reader.optional_text("direct_meters")
+    if meter is not None and (meter not in scope.meters or scope.meters[meter].target is None):
+        raise reader.fail(f"no direct meter is called '{meter}'")
     key = tuple(_key_field(k, scope) for k in reader.list("key"))
     kind = reader["match_type"].text()
     if kind not in KINDS:
@@ -55,6 +56,46 @@ def table(reader: Reader, scope: Scope, actions: Mapping[int, Action]) -> Table:
         base_next=reader.optional_text("base_default_next"),
         default=default,
         const_entries=_const_entries(reader, key, actions),
+        profile=_profile(reader, profiles),
+        direct_meter=meter,
+        timeout=reader.optional_flag("support_timeout", False),
+    )
+
+
+def _profile(reader: Reader, profiles: Mapping[str, Profile]) -> str | None:
+    kind = reader["type"].text()
+    if kind == "simple":
+        return None
+    if kind not in ("indirect", "indirect_ws"):
+        raise reader.fail(
+            f"tables of type '{kind}' are not supported; supported: simple, indirect, indirect_ws"
+        )
+    name = reader["action_profile"].text()
+    if name not in profiles:
+        raise reader.fail(f"no action profile is called '{name}'")
+    if kind == "indirect_ws" and profiles[name].selector is None:
+        raise reader.fail(f"action profile '{name}' has no selector")
+    return name
+
+
+def action_call(reader: Reader, actions: Mapping[int, Action]) -> Table:
+    """An action called outside a table, as a table without a key."""
+    action = _action(reader["action_id"], actions)
+    if action.params:
+        raise reader.fail(f"action '{action.name}' needs parameters")
+    following = reader.optional_text("next_node")
+    return Table(
+        name=reader["name"].text(),
+        kind="exact",
+        key=(),
+        size=0,
+        direct_counter=False,
+        actions=MappingProxyType({action.name: action}),
+        next_nodes=MappingProxyType({action.name: following}),
+        hit_miss=None,
+        base_next=following,
+        default=DefaultEntry(action.name, (), True, True),
+        const_entries=None,
     )
 
 

@@ -7,12 +7,17 @@ from typing import TypeAlias
 
 from .entries import EntryError, EntryFault, Exact, Lpm, MatchValue, Optional, Range, TableEntry, Ternary
 from .ir import KeyField, Table
+from .meters import Meter
+from .profiles import ActionProfile, Call
 
-# What a lookup yields: index of the action in the table, 1 for a hit, the entry's [packets, bytes] or
-# None, then the action's parameters. A flat tuple, for generated code indexes it on every packet.
+# What a lookup yields: index of the action in the table, 1 for a hit, the entry's own state or None, then
+# the action's parameters; or SELECT, 1, the state and a list of the outcomes of a group's members. A flat
+# tuple, for generated code indexes it on every packet. The state is [packets, bytes, microsecond of the
+# last hit, meter].
 Outcome: TypeAlias = tuple[object, ...]
 Key: TypeAlias = int | tuple[int, ...]
 NO_ACTION = -1
+SELECT = -2
 FIRST_PARAM = 3
 _MEMO_LIMIT = 65536
 
@@ -25,8 +30,13 @@ class MatchTable:
     what `lookup` found, and is emptied by every change.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(
+        self, table: Table, *, profile: ActionProfile | None = None, meter_bytes: bool = False
+    ) -> None:
+        """`meter_bytes` tells what the table's direct meter counts, if it has one."""
         self.table = table
+        self._profile = profile
+        self._meter_bytes = meter_bytes
         self.fast: dict[Key, Outcome] = {}
         self.default: list[Outcome] = [(NO_ACTION, 0, None)]
         self._actions = {name: index for index, name in enumerate(table.actions)}
@@ -37,13 +47,17 @@ class MatchTable:
         self._ranked_stale = False
         self._lpm = next((i for i, part in enumerate(table.key) if part.kind == "lpm"), 0)
         self.constant = False
+        self._groups = {} if profile is None else profile.attach(self._member_outcome, self._refresh)
         self._set_program_default()
         for entry in table.const_entries or ():
             self.insert(entry)
         self.constant = table.const_entries is not None
 
-    def insert(self, entry: TableEntry) -> None:
-        """Add an entry; EntryError if it exists or does not fit, or the table is full or constant."""
+    def insert(self, entry: TableEntry, now: int = 0) -> None:
+        """Add an entry; EntryError if it exists or does not fit, or the table is full or constant.
+
+        `now` in microseconds is where its age begins.
+        """
         identity = self._identity(entry)
         self._check_writable()
         if identity in self._entries:
@@ -52,21 +66,28 @@ class MatchTable:
             raise EntryError(
                 EntryFault.FULL, f"table '{self.table.name}' is full ({self.table.size} entries)"
             )
-        counter = [0, 0] if self.table.direct_counter else None
-        self._place(identity, entry, self._outcome(entry.action, entry.params, 1, counter))
+        state = self._new_state(now)
+        outcome = self._outcome_of(entry, state)
+        self._count_use(entry, 1)
+        self._place(identity, entry, outcome)
 
-    def modify(self, entry: TableEntry) -> None:
-        """Change the action of an entry that is there; its direct counter goes on."""
+    def modify(self, entry: TableEntry, now: int = 0) -> None:
+        """Change the action of an entry that is there; its counter and meter go on, its age begins anew."""
         identity = self._identity(entry)
         self._check_writable()
-        counter = self._existing(identity)[1][2]
-        self._place(identity, entry, self._outcome(entry.action, entry.params, 1, counter))
+        old, found = self._existing(identity)
+        outcome = self._outcome_of(entry, found[2])
+        self._count_use(entry, 1)
+        self._count_use(old, -1)
+        if isinstance(found[2], list):
+            found[2][2] = now
+        self._place(identity, entry, outcome)
 
     def delete(self, entry: TableEntry) -> None:
         """Remove the entry with this match (and priority)."""
         identity = self._identity(entry)
         self._check_writable()
-        self._existing(identity)
+        self._count_use(self._existing(identity)[0], -1)
         del self._entries[identity]
         self._reindex(identity, None)
 
@@ -89,11 +110,79 @@ class MatchTable:
             self.fast.clear()
 
     def counter(self, entry: TableEntry) -> list[int]:
-        """The direct counter [packets, bytes] of an entry, itself and not a copy."""
-        counter = self._existing(self._identity(entry))[1][2]
-        if not isinstance(counter, list):
+        """The state of an entry with a direct counter, itself and not a copy: packets and bytes first."""
+        if not self.table.direct_counter:
             raise EntryError(EntryFault.INVALID, f"table '{self.table.name}' has no direct counter")
-        return counter
+        return self._state_of(entry)
+
+    def meter(self, entry: TableEntry) -> Meter:
+        """The direct meter of an entry."""
+        if self.table.direct_meter is None:
+            raise EntryError(EntryFault.INVALID, f"table '{self.table.name}' has no direct meter")
+        meter: object = self._state_of(entry)[3]
+        assert isinstance(meter, Meter)
+        return meter
+
+    def hit_time(self, entry: TableEntry) -> int:
+        """The microsecond of the last hit of an entry that ages, or of its writing."""
+        if not self.table.timeout:
+            raise EntryError(EntryFault.INVALID, f"the entries of table '{self.table.name}' do not age")
+        return self._state_of(entry)[2]
+
+    def idle(self, now: int) -> list[TableEntry]:
+        """The entries whose time-out has passed at the microsecond `now` without a hit."""
+        return [
+            entry
+            for entry, outcome in self._entries.values()
+            if entry.timeout_ns
+            and isinstance(outcome[2], list)
+            and (now - outcome[2][2]) * 1000 >= entry.timeout_ns
+        ]
+
+    def _state_of(self, entry: TableEntry) -> list[int]:
+        state = self._existing(self._identity(entry))[1][2]
+        assert isinstance(state, list)
+        return state
+
+    def _new_state(self, now: int) -> list[object] | None:
+        if not self.table.stateful:
+            return None
+        meter = Meter(self._meter_bytes) if self.table.direct_meter is not None else None
+        return [0, 0, now, meter]
+
+    def _outcome_of(self, entry: TableEntry, state: object) -> Outcome:
+        """The outcome of an entry: of its own action, or of its member or group."""
+        if entry.timeout_ns and not self.table.timeout:
+            raise EntryError(EntryFault.INVALID, f"the entries of table '{self.table.name}' do not age")
+        if self._profile is None:
+            if entry.member is not None or entry.group is not None:
+                raise EntryError(EntryFault.INVALID, f"table '{self.table.name}' has no action profile")
+            return self._outcome(entry.action, entry.params, 1, state)
+        if (entry.member is None) == (entry.group is None):
+            raise EntryError(
+                EntryFault.INVALID, f"an entry of table '{self.table.name}' names a member or a group"
+            )
+        if entry.member is not None:
+            return self._outcome(*self._profile.member(entry.member), 1, state)
+        assert entry.group is not None
+        self._profile.group(entry.group)
+        return (SELECT, 1, state, self._groups.setdefault(entry.group, []))
+
+    def _member_outcome(self, call: Call) -> Outcome:
+        return self._outcome(*call, 1, None)
+
+    def _refresh(self) -> None:
+        """Bring the entries that name a member up to date with it."""
+        for identity, (entry, outcome) in list(self._entries.items()):
+            if entry.member is not None:
+                self._place(identity, entry, self._outcome_of(entry, outcome[2]))
+
+    def _count_use(self, entry: TableEntry, by: int) -> None:
+        if self._profile is not None:
+            kind = "member" if entry.member is not None else "group"
+            number = entry.member if entry.member is not None else entry.group
+            assert number is not None
+            self._profile.use(kind, number, by)
 
     def lookup(self, key: Key) -> Outcome:
         """The outcome for a key that `fast` does not hold: the slow way, remembered for the next time."""

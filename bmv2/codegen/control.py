@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir import Conditional, FieldRef, Ir, KeyField, Pipeline, Table
-from ..tables import FIRST_PARAM, NO_ACTION
+from ..tables import FIRST_PARAM, NO_ACTION, SELECT
 from .actions import Actions
-from .expression import Expressions
-from .layout import Layout, has_exit
-from .writer import Graph, Writer
+from .expression import Code
+from .layout import has_exit
+from .steps import Steps
+from .writer import Graph
 
 Follow = Callable[[str | None], None]
 
@@ -18,11 +19,12 @@ Follow = Callable[[str | None], None]
 class ControlWriter:
     """Writes a pipeline into one function."""
 
-    def __init__(self, layout: Layout, writer: Writer, expressions: Expressions, actions: Actions) -> None:
-        self._layout = layout
-        self._ir: Ir = layout.ir
-        self._writer = writer
-        self._expressions = expressions
+    def __init__(self, steps: Steps, actions: Actions) -> None:
+        self._steps = steps
+        self._layout = steps.layout
+        self._ir: Ir = steps.ir
+        self._writer = steps.writer
+        self._expressions = steps.expressions
         self._actions = actions
         self._numbers = {table.name: number for number, table in enumerate(self._ir.tables())}
         self._graph: Graph[str] = Graph(None, lambda _: ())
@@ -69,17 +71,9 @@ class ControlWriter:
         if not table.key:
             self._writer.line(f"entry = default{number}[0]")
         else:
-            self._writer.line(f"key = {self._key(table)}")
-            self._writer.line(f"entry = get{number}(key)")
-            with self._writer.block("if entry is None"):
-                exact = table.kind == "exact"
-                self._writer.line(f"entry = default{number}[0]" if exact else f"entry = lookup{number}(key)")
-        if table.direct_counter:
-            self._writer.load("length")
-            with self._writer.block("if entry[1]"):
-                self._writer.line("counter = entry[2]")
-                self._writer.line("counter[0] += 1")
-                self._writer.line("counter[1] += length")
+            self._lookup(table, number)
+        self._entry_state(table)
+        self._select(table)
         if table.hit_miss is not None and not self._graph.single(table.name):
             self._writer.line("hit = entry[1]")
         self._dispatch(table, follow)
@@ -89,10 +83,55 @@ class ControlWriter:
             with self._writer.block("else"):
                 follow(table.hit_miss[1])
 
+    def _lookup(self, table: Table, number: int) -> None:
+        """Write the lookup of a key; that of many fields is not put together for an empty table."""
+        key = self._key(table)
+        if table.kind != "exact":
+            self._writer.line(f"key = {key}")
+            self._writer.line(f"entry = get{number}(key)")
+            with self._writer.block("if entry is None"):
+                self._writer.line(f"entry = lookup{number}(key)")
+            return
+        found = f"get{number}({key})"
+        self._writer.line(
+            f"entry = {found} if fast{number} else None" if len(table.key) > 1 else f"entry = {found}"
+        )
+        with self._writer.block("if entry is None"):
+            self._writer.line(f"entry = default{number}[0]")
+
+    def _entry_state(self, table: Table) -> None:
+        """Write what a hit does to the entry's own counter, age and meter, before the action runs."""
+        if not table.stateful:
+            return
+        with self._writer.block("if entry[1]"):
+            self._writer.line("state = entry[2]")
+            if table.direct_counter:
+                self._writer.load("length")
+                self._writer.line("state[0] += 1")
+                self._writer.line("state[1] += length")
+            if table.timeout:
+                self._writer.line("state[2] = now")
+            target = None if table.direct_meter is None else self._ir.meters[table.direct_meter].target
+            if target is not None:
+                self._writer.load("length")
+                self._steps.set_field(target, Code("state[3].execute(length, now)", 0, 2))
+
+    def _select(self, table: Table) -> None:
+        """Write the choice of a group's member by the selector's hash, of which BMv2 keeps 32 bits."""
+        selector = None if table.profile is None else self._ir.profiles[table.profile].selector
+        if selector is None:
+            return
+        with self._writer.block(f"if entry[0] == {SELECT}"):
+            self._writer.line(f"hashed = {self._steps.packing.calculate(selector).text} & 0xffffffff")
+            self._writer.line(f"members = entry[{FIRST_PARAM}]")
+            # An empty group is a hit without an action.
+            empty = f"({NO_ACTION}, 1, None)"
+            self._writer.line(f"entry = members[hashed % len(members)] if members else {empty}")
+
     def _matters(self, table: Table) -> bool:
         """Whether applying the table can have any effect."""
         busy = any(action.primitives for action in table.actions.values())
-        return busy or table.direct_counter or not self._graph.single(table.name)
+        return busy or table.stateful or not self._graph.single(table.name)
 
     def _next(self, table: Table, way: str | None, follow: Follow) -> None:
         if not self._graph.single(table.name):
@@ -115,11 +154,12 @@ class ControlWriter:
         """Choose the action's body by its number in the table, and its way on where actions differ in it."""
         branching = table.hit_miss is None and not self._graph.single(table.name)
         choices: list[tuple[int, str | None]] = [(i, name) for i, name in enumerate(table.actions)]
-        if table.default is None:
+        missing = table.default is None or table.profile is not None
+        if missing:
             choices.append((NO_ACTION, None))
         if not branching:
             choices = [choice for choice in choices if choice[1] and table.actions[choice[1]].primitives]
-        complete = len(choices) == len(table.actions) + (table.default is None)
+        complete = len(choices) == len(table.actions) + missing
         if complete and len(choices) == 1:
             self._branch(table, choices[0][1], branching, follow)
             return
@@ -145,10 +185,13 @@ def lines_of_bindings(ir: Ir) -> list[str]:
         name = repr(table.name)
         lines.append(f"default{number} = tables[{name}].default")
         if table.key:
-            lines.append(f"get{number} = tables[{name}].fast.get")
+            lines.append(f"fast{number} = tables[{name}].fast")
+            lines.append(f"get{number} = fast{number}.get")
             lines.append(f"lookup{number} = tables[{name}].lookup")
     for number, name in enumerate(ir.counters):
         lines.append(f"packets{number} = counters[{name!r}].packets")
         lines.append(f"bytes{number} = counters[{name!r}].bytes")
+    lines += [f"meter{number} = meters[{name!r}]" for number, name in enumerate(ir.meters)]
+    lines += [f"vset{number} = value_sets[{name!r}]" for number, name in enumerate(ir.value_sets)]
     lines += [f"register{number} = registers[{name!r}]" for number, name in enumerate(ir.registers)]
     return lines

@@ -44,8 +44,8 @@ class Expressions:
             return Code(name, -(1 << (item.width - 1)), (1 << (item.width - 1)) - 1)
         return Code(name, 0, (1 << item.width) - 1)
 
-    def unsigned(self, ref: FieldRef | ValidBit) -> Code:
-        """A field's bits as an unsigned integer."""
+    def unsigned(self, ref: FieldRef | ValidBit | Const) -> Code:
+        """A field's bits (or a constant) as an unsigned integer."""
         code = self.integer(ref)
         if isinstance(ref, FieldRef) and code.low != 0:
             width = self._layout.ir.width(ref)

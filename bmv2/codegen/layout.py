@@ -17,9 +17,11 @@ from ..ir import (
     Action,
     Advance,
     Argument,
+    Calculation,
     Conditional,
     Expression,
     Extract,
+    ExtractNext,
     Field,
     FieldRef,
     Header,
@@ -31,7 +33,12 @@ from ..ir import (
     Verify,
     walk,
 )
+from ..structures import length_of
 
+# Primitives that assign to the field they name first; all others only read what they name.
+ASSIGNING = ("assign", "modify_field_with_hash_based_offset", "modify_field_rng_uniform", "register_read")
+# The Internet checksum under its two names: summed cell by cell, where others hash bytes.
+CHECKSUMS = ("csum16", "cksum16")
 _STRUCT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
@@ -78,8 +85,8 @@ class HeaderUse:
 
     @property
     def mutable(self) -> bool:
-        """Whether it can leave other than it came."""
-        return self.added or bool(self.written)
+        """Whether it can leave other than it came, as far as is known where its length varies."""
+        return self.added or bool(self.written) or self.header.varbit is not None
 
     @property
     def emitted(self) -> bool:
@@ -93,10 +100,14 @@ class Layout:
     def __init__(self, ir: Ir) -> None:
         self.ir = ir
         self.uses: dict[str, HeaderUse] = {}
+        self.truncates = uses_primitive(
+            ir, "truncate", "clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress"
+        )
         self.initial: dict[str, str] = {}
         self._names: dict[tuple[str, str], str] = {}
         for number, header in enumerate(ir.headers.values()):
-            cells = [] if header.metadata else _cells(header)
+            plain = not header.metadata and header.varbit is None
+            cells = _cells(header) if plain else []
             self.uses[header.name] = HeaderUse(header, cells)
             self._name_variables(header, number)
         self._collect()
@@ -128,6 +139,14 @@ class Layout:
         """The variable with the header's place in the frame."""
         return self._names[header, "$start"]
 
+    def variables(self, header: Header) -> list[str]:
+        """All variables of a header, those of headers of one type in the same order."""
+        names = [variable for (owner, _), variable in self._names.items() if owner == header.name]
+        if header.varbit is not None:
+            length = length_of(header.name)
+            names.append(self.variable(length.header, length.field))
+        return names
+
     def needs_guard(self, ref: FieldRef) -> bool:
         """Whether the variable may hold something else than 0 while the header is invalid."""
         use = self.uses[ref.header]
@@ -155,26 +174,68 @@ class Layout:
             self._collect_primitive(primitive)
         for state in self.ir.states.values():
             for op in state.ops:
-                if isinstance(op, Extract):
-                    self.uses[op.header].extracted = True
-                elif isinstance(op, Primitive) and isinstance(op.args[0], FieldRef | HeaderArg):
-                    self.uses[op.args[0].header].set_in_parser = True
+                if isinstance(op, Extract | ExtractNext):
+                    for part in op.elements if isinstance(op, ExtractNext) else (op,):
+                        self.uses[part.header].extracted = True
+                elif isinstance(op, Primitive):
+                    self._collect_in_parser(op)
+        for name in self.ir.siblings:
+            self.uses[name].removed = True
         for checksum in self.ir.checksums:
-            self._read_inputs(checksum.calculation)
+            self._read_inputs(self.ir.calculations[checksum.calculation])
             self._read(checksum.target)
             if checksum.update:
                 self.uses[checksum.target.header].written.add(checksum.target.field)
+        for meter in self.ir.meters.values():
+            if meter.target is not None:
+                self.uses[meter.target.header].written.add(meter.target.field)
+        for profile in self.ir.profiles.values():
+            if profile.selector is not None:
+                self._read_inputs(profile.selector)
+        self._level_stacks()
         # A cell can be summed as a whole only if nothing writes its parts, so this comes last.
-        for checksum in self.ir.checksums:
-            self._note_words(checksum.calculation)
+        selectors = [profile.selector for profile in self.ir.profiles.values()]
+        for calculation in (*self.ir.calculations.values(), *selectors):
+            if calculation is not None and calculation.algorithm in CHECKSUMS:
+                self._note_words(calculation)
+        self._level_stacks()
+
+    def _level_stacks(self) -> None:
+        """Let the elements of a stack be decoded alike, for they change places."""
+        for stack in self.ir.stacks.values():
+            rows = [self.ir.unions.get(element, (element,)) for element in stack.elements]
+            for column in zip(*rows, strict=True):
+                uses = [self.uses[name] for name in column]
+                for flag in ("extracted", "added", "removed", "set_in_parser"):
+                    common = any(getattr(use, flag) for use in uses)
+                    for use in uses:
+                        setattr(use, flag, common)
+                written = set().union(*(use.written for use in uses))
+                for use in uses:
+                    use.written.update(written)
+                for cells in zip(*(use.cells for use in uses), strict=True):
+                    read = set().union(*(cell.read for cell in cells))
+                    for cell in cells:
+                        cell.read.update(read)
+                        cell.word_read = any(other.word_read for other in cells)
+
+    def _collect_in_parser(self, primitive: Primitive) -> None:
+        for step in primitive.flat():
+            for arg in step.args:
+                if isinstance(arg, FieldRef | HeaderArg):
+                    self.uses[arg.header].set_in_parser = True
 
     def _collect_primitive(self, primitive: Primitive) -> None:
         op, args = primitive.op, primitive.args
         first = args[0] if args else None
         if op == "add_header" and isinstance(first, HeaderArg):
             self.uses[first.header].added = True
-        elif op == "remove_header" and isinstance(first, HeaderArg):
+        elif op in ("remove_header", "invalidate") and isinstance(first, HeaderArg):
             self.uses[first.header].removed = True
+        elif op == "swap_header":
+            for arg in args:
+                if isinstance(arg, HeaderArg):
+                    self.uses[arg.header].added = self.uses[arg.header].removed = True
         elif op == "assign_header" and isinstance(first, HeaderArg) and isinstance(args[1], HeaderArg):
             target = self.uses[first.header]
             target.added = target.removed = True
@@ -183,12 +244,13 @@ class Layout:
                 self._read(FieldRef(args[1].header, name))
         for arg in args:
             if isinstance(arg, ObjectArg) and arg.name in self.ir.calculations:
-                self._read_inputs(arg.name)
-        if isinstance(first, FieldRef) and op != "_jump_if_zero":
-            self.uses[first.header].written.add(first.field)
+                self._read_inputs(self.ir.calculations[arg.name])
+        target_field = args[2] if op == "execute_meter" else first if op in ASSIGNING else None
+        if isinstance(target_field, FieldRef):
+            self.uses[target_field.header].written.add(target_field.field)
 
-    def _read_inputs(self, calculation: str) -> None:
-        for source, _ in self.ir.calculations[calculation].inputs:
+    def _read_inputs(self, calculation: Calculation) -> None:
+        for source, _ in calculation.inputs:
             self._read(source)
 
     def _read(self, expression: Expression) -> None:
@@ -198,14 +260,14 @@ class Layout:
                     if any(f.name == part.field for f in cell.fields):
                         cell.read.add(part.field)
 
-    def _note_words(self, calculation: str) -> None:
+    def _note_words(self, calculation: Calculation) -> None:
         for run in self.summands(calculation):
             if isinstance(run, Cell):
                 run.word_read = True
 
-    def summands(self, calculation: str) -> list[Cell | tuple[Expression, int]]:
+    def summands(self, calculation: Calculation) -> list[Cell | tuple[Expression, int]]:
         """A calculation's inputs, whole unwritten cells in place of their fields."""
-        inputs = self.ir.calculations[calculation].inputs
+        inputs = calculation.inputs
         result: list[Cell | tuple[Expression, int]] = []
         position = 0
         while position < len(inputs):
@@ -246,19 +308,21 @@ def _cells(header: Header) -> list[Cell]:
 
 
 def _primitives(ir: Ir) -> Iterator[Primitive]:
+    """All primitives of the program, those within others included."""
     for action in ir.actions:
-        yield from action.primitives
+        for step in action.primitives:
+            yield from step.flat()
     for state in ir.states.values():
         for op in state.ops:
             if isinstance(op, Primitive):
-                yield op
+                yield from op.flat()
+    for step in ir.deparser_steps:
+        yield from step.flat()
 
 
 def _arguments(primitive: Primitive) -> Iterator[Argument]:
-    """The arguments that are read: all but the field a primitive assigns to."""
-    skip = primitive.op not in ("_jump_if_zero", "_jump") and bool(primitive.args)
-    skip = skip and isinstance(primitive.args[0], FieldRef)
-    yield from primitive.args[1:] if skip else primitive.args
+    """The arguments that are read."""
+    yield from primitive.args[1:] if primitive.op in ASSIGNING else primitive.args
 
 
 def _expressions(ir: Ir) -> Iterator[Expression]:
@@ -275,6 +339,13 @@ def _expressions(ir: Ir) -> Iterator[Expression]:
                 yield from (op.condition, op.error)
             elif isinstance(op, Advance):
                 yield op.bits
+            elif isinstance(op, Extract | ExtractNext):
+                taken = op.elements[0] if isinstance(op, ExtractNext) else op
+                if taken.length is not None:
+                    yield taken.length
+    for digest in ir.digests.values():
+        for source, _ in digest.fields:
+            yield source
     for pipeline in (ir.ingress, ir.egress):
         for node in pipeline.nodes.values():
             if isinstance(node, Conditional):
@@ -289,4 +360,9 @@ def _expressions(ir: Ir) -> Iterator[Expression]:
 
 def has_exit(action: Action) -> bool:
     """Whether the action may end the pipeline."""
-    return any(primitive.op == "exit" for primitive in action.primitives)
+    return any(step.op == "exit" for primitive in action.primitives for step in primitive.flat())
+
+
+def uses_primitive(ir: Ir, *names: str) -> bool:
+    """Whether the program has one of these primitives anywhere."""
+    return any(primitive.op in names for primitive in _primitives(ir))

@@ -14,16 +14,46 @@ from typing import Any
 
 from ..errors import ProgramError
 from ..ir import Checksum, Ir
+from ..structures import request
 from . import runtime
-from .actions import Actions
-from .control import ControlWriter, lines_of_bindings
-from .expression import Expressions
-from .layout import Layout
-from .packing import Packing, Structs
-from .parser import ParserWriter
-from .writer import Writer
+from .control import lines_of_bindings
+from .copies import (
+    RECIRCULATED,
+    again_lines,
+    copy_lines,
+    egress_clone,
+    egress_twin,
+    ingress_requests,
+    replica_lines,
+)
+from .function import Function
+from .layout import Layout, uses_primitive
+from .packing import Structs
 
 INSTANCE_REPLICATION = 5
+_INGRESS = ("port", "frame", "length", "now", "back=None")
+_EGRESS = ("state", "port", "qid", "enq_time", "enq_depth", "now", "depth")
+_COPY = ("port", "frame", "length", "now", "session", "fields", "kept")
+# What a switch gives the generated code besides its tables and state.
+ENVIRONMENT = (
+    "tables",
+    "counters",
+    "registers",
+    "meters",
+    "customs",
+    "value_sets",
+    "sessions",
+    "rng",
+    "DROP",
+    "enqueue",
+    "multicast",
+    "clone",
+    "clone_later",
+    "again",
+    "learn",
+    "log",
+    "failed",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +64,7 @@ class GeneratedProgram:
     code: CodeType
 
     def bind(self, **environment: Any) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-        """The functions `ingress`, `egress` and `replica` over one switch's tables, counters and hooks."""
+        """The functions `ingress`, `egress` and `replica` over one switch's tables, state and hooks."""
         namespace: dict[str, Any] = dict(vars(runtime))
         exec(self.code, namespace)
         functions: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]
@@ -42,73 +72,68 @@ class GeneratedProgram:
         return functions
 
 
-class _Function:
-    """The writers of one function."""
-
-    def __init__(self, layout: Layout, structs: Structs) -> None:
-        self.layout = layout
-        self.writer = Writer()
-        self.expressions = Expressions(layout, self.writer)
-        self.packing = Packing(layout, self.writer, self.expressions, structs)
-        self.actions = Actions(layout, self.writer, self.expressions, self.packing)
-        self.control = ControlWriter(layout, self.writer, self.expressions, self.actions)
-
-
 class _Generator:
     def __init__(self, ir: Ir) -> None:
         self.ir = ir
         self.layout = Layout(ir)
         self.structs = Structs()
-        self.ingress = _Function(self.layout, self.structs)
-        self.egress = _Function(self.layout, self.structs)
+        self.ingress = Function(self.layout, self.structs)
+        self.egress = Function(self.layout, self.structs)
+        self.copy = Function(self.layout, self.structs)
+        self.comes_again = uses_primitive(ir, "resubmit", "recirculate")
 
     def source(self) -> str:
         self._write_egress()
         self._write_ingress()
+        if self.ingress.asks("clone"):
+            self.copy.write_parser()
+        again = again_lines(self.ingress) if self.comes_again else []
         state = self._state()
-        ingress = self._ingress_head(state) + self.ingress.writer.lines + self._ingress_tail(state)
-        egress = self._egress_head(state) + self.egress.writer.lines
+        zeros, head = self._ingress_head(state)
+        ingress = head + again + self.ingress.writer.lines + self._ingress_tail(state)
+        egress_zeros, egress_head = self._egress_head(state)
+        copy_zeros: list[str] = []
+        copy = ["return None"]
+        if self.ingress.asks("clone"):
+            copy_zeros, copy = copy_lines(self.copy, state)
         lines = [
             *self.structs.definitions(),
             "",
             "",
-            "def bind(tables, counters, registers, rng, DROP, enqueue, multicast):",
+            f"def bind({', '.join(ENVIRONMENT)}):",
             *_indented(lines_of_bindings(self.ir)),
             *_indented(["uniform = uniform_of(rng)", ""]),
-            *_indented(["def ingress(port, frame, length, now):", *_indented(ingress), ""]),
-            *_indented(
-                [
-                    "def egress(state, port, qid, enq_time, enq_depth, now, depth):",
-                    *_indented(egress),
-                    "",
-                ]
-            ),
-            *_indented(["def replica(state, rid):", *_indented(self._replica(state)), ""]),
+            *_defined(["copy", *_COPY, *copy_zeros], copy),
+            *_defined(["ingress", *_INGRESS, *zeros], ingress),
+            *_defined(["egress", *_EGRESS, *egress_zeros], egress_head + self._egress_body(state)),
+            *_defined(["replica", "state", "rid"], replica_lines(self.egress, state)),
             *_indented(["return ingress, egress, replica"]),
         ]
         return "\n".join(lines) + "\n"
 
-    def _intrinsic(self, name: str) -> str | None:
-        ref = self.ir.intrinsic(name)
-        return None if ref is None else self.layout.variable(ref.header, ref.field)
-
     def _write_egress(self) -> None:
         writer = self.egress.writer
-        spec = self._intrinsic("standard_metadata.egress_spec")
-        self.egress.actions.track_length = self.ingress.actions.track_length = self._length_read()
+        spec = self.egress.intrinsic("standard_metadata.egress_spec")
+        for function in (self.egress, self.ingress, self.copy):
+            function.steps.track_length = self._length_read()
         self.egress.control.write(self.ir.egress)
+        if self.egress.asks("clone"):
+            egress_clone(self.egress)
         if spec in writer.stores:
             with writer.block(f"if {writer.load(spec)} == DROP"):
                 writer.line("return None")
         for checksum in self.ir.checksums:
             if checksum.update:
                 self._update(checksum)
+        for step in self.ir.deparser_steps:
+            self.egress.actions.primitive(step)
         self._deparse()
+        self._leave()
 
     def _length_read(self) -> bool:
         """Whether egress reads packet_length, which add_header and remove_header change."""
-        name = self._intrinsic("standard_metadata.packet_length")
-        trial = _Function(self.layout, Structs())
+        trial = Function(self.layout, Structs())
+        name = trial.intrinsic("standard_metadata.packet_length")
         trial.control.write(self.ir.egress)
         return name in trial.writer.loads
 
@@ -118,11 +143,11 @@ class _Generator:
 
         def body() -> None:
             name = self.layout.variable(target.header, target.field)
-            result = self.egress.packing.calculate(checksum.calculation)
+            result = self.egress.packing.calculate(self.ir.calculations[checksum.calculation])
             writer.line(f"sum = {self.egress.expressions.assigned(result, item.width, item.signed)}")
             with writer.block(f"if sum != {writer.load(name)}"):
                 writer.line(f"{writer.store(name)} = sum")
-                self.egress.actions.mark_dirty(target.header)
+                self.egress.steps.mark_dirty(target.header)
 
         if checksum.condition is None:
             body()
@@ -138,31 +163,48 @@ class _Generator:
             if not use.emitted:
                 continue
             piece = ""
-            if use.extracted:
+            if use.extracted and use.header.varbit is None:
                 start = writer.load(layout.start(name))
                 piece = f"frame[{start}:{start} + {use.header.size}]"
             if use.mutable:
                 encoded = self.egress.packing.encode(use)
-                dirty = writer.load(layout.dirty(name)) if use.extracted else ""
-                piece = f"{encoded} if {dirty} else {piece}" if use.extracted else encoded
+                dirty = writer.load(layout.dirty(name)) if piece else ""
+                piece = f"{encoded} if {dirty} else {piece}" if piece else encoded
             pieces.append(f"({piece}) if {writer.load(layout.valid(name))} else EMPTY")
         pieces.append(f"frame[{writer.load('payload')}:]")
-        writer.line("return join((")
+        whole = not self.layout.truncates and not uses_primitive(self.ir, "recirculate")
+        writer.line("return join((" if whole else "out = join((")
         for piece in pieces:
             writer.line(f"    {piece},")
         writer.line("))")
 
+    def _leave(self) -> None:
+        """Write where a finished frame goes that need not just be sent."""
+        writer = self.egress.writer
+        round_again, limit = (self.egress.variable(request(name)) for name in ("recirculate", "truncate"))
+        again = uses_primitive(self.ir, "recirculate")
+        if again:
+            with writer.block(f"if {writer.load(round_again)}"):
+                kept = self.egress.kept(round_again)
+                writer.line(f"again(0, out, {RECIRCULATED}, {round_again}, {kept})")
+                writer.line("return None")
+        if self.layout.truncates:
+            writer.line(f"return out[:{limit} - 1] if {writer.load(limit)} else out")
+        elif again:
+            writer.line("return out")
+
     def _write_ingress(self) -> None:
         ingress, writer = self.ingress, self.ingress.writer
-        ParserWriter(self.layout, writer, ingress.expressions, ingress.packing, ingress.actions).write()
-        error = self._intrinsic("standard_metadata.parser_error")
+        ingress.write_parser()
+        error = ingress.intrinsic("standard_metadata.parser_error")
         if error is not None:
             writer.line(f"{writer.store(error)} = parser_error")
-        flag = self._intrinsic("standard_metadata.checksum_error")
+        flag = ingress.intrinsic("standard_metadata.checksum_error")
         for checksum in self.ir.checksums:
             if checksum.verify and flag is not None:
                 self._verify(checksum, flag)
         ingress.control.write(self.ir.ingress)
+        ingress_requests(ingress)
 
     def _verify(self, checksum: Checksum, flag: str) -> None:
         writer, target = self.ingress.writer, checksum.target
@@ -172,7 +214,10 @@ class _Generator:
         if checksum.condition is not None:
             condition = self.ingress.expressions.condition(checksum.condition)
             tests += [condition] if condition not in tests else []
-        result = self.ingress.packing.calculate(checksum.calculation).text
+        calculation = self.ir.calculations[checksum.calculation]
+        suspect = self.ingress.packing.suspect_sum(calculation, target)
+        tests += [suspect] if suspect is not None else []
+        result = self.ingress.packing.calculate(calculation).text
         tests.append(f"{result} != {self.ingress.expressions.unsigned(target).text}")
         with writer.block(f"if {' and '.join(tests)}"):
             writer.line(f"{writer.store(flag)} = 1")
@@ -190,7 +235,7 @@ class _Generator:
             "queueing_metadata.deq_qdepth": "depth",
             "queueing_metadata.qid": "qid",
         }
-        return self._masked(given)
+        return self.ingress.masked(given)
 
     def _ingress_given(self) -> dict[str, str]:
         """The variables the target sets when a packet arrives."""
@@ -199,46 +244,33 @@ class _Generator:
             "standard_metadata.packet_length": "length",
             "intrinsic_metadata.ingress_global_timestamp": "now",
         }
-        return self._masked(given)
-
-    def _masked(self, given: dict[str, str]) -> dict[str, str]:
-        result = {}
-        for name, text in given.items():
-            ref = self.ir.intrinsic(name)
-            if ref is not None:
-                mask = hex((1 << self.ir.width(ref)) - 1)
-                result[self.layout.variable(ref.header, ref.field)] = f"({text}) & {mask}"
-        return result
+        return self.ingress.masked(given)
 
     def _state(self) -> list[str]:
         """The variables that cross the queue besides the frame, in order."""
         needed = set(self.egress.writer.loads)
         given = self._egress_given()
-        length = self._intrinsic("standard_metadata.packet_length")
+        length = self.ingress.intrinsic("standard_metadata.packet_length")
         if length in needed:
             needed.add("packet_length")
         set_before = self.ingress.writer.stores | set(self._ingress_given()) | {"length", "packet_length"}
         for name in ("standard_metadata.instance_type", "intrinsic_metadata.egress_rid"):
-            variable = self._intrinsic(name)
+            variable = self.ingress.intrinsic(name)
             set_before |= set() if variable is None else {variable}
+        if self.egress.asks("clone"):
+            set_before |= self.egress.writer.stores
+        if self.layout.truncates:
+            set_before.add(self.egress.variable(request("truncate")))
         return sorted((needed & set_before) - set(given))
 
-    def _ingress_head(self, state: Iterable[str]) -> list[str]:
+    def _ingress_head(self, state: Iterable[str]) -> tuple[list[str], list[str]]:
+        """The variables that begin at zero, as parameters, and the lines that give others their values."""
         used = self.ingress.writer.loads | set(state) | self._routing()
         lines = [f"{name} = {text}" for name, text in sorted(self._ingress_given().items()) if name in used]
         if "packet_length" in used:
             lines.append("packet_length = length")
         given = set(self._ingress_given())
-        return lines + self._initial(used, given)
-
-    def _initial(self, used: set[str], given: set[str]) -> list[str]:
-        """Lines that give variables their first values, as chains."""
-        lines = []
-        for value in ("0", "None"):
-            names = sorted(n for n in used if self.layout.initial.get(n) == value and n not in given)
-            if names:
-                lines.append(" = ".join([*names, value]))
-        return lines
+        return self.ingress.initial(used, given), lines
 
     def _routing(self) -> set[str]:
         """The variables that say where a packet goes after ingress."""
@@ -247,43 +279,50 @@ class _Generator:
             "intrinsic_metadata.priority",
             "intrinsic_metadata.mcast_grp",
         )
-        return {variable for variable in map(self._intrinsic, names) if variable is not None}
+        return {variable for variable in map(self.ingress.intrinsic, names) if variable is not None}
 
     def _ingress_tail(self, state: list[str]) -> list[str]:
-        spec = self._intrinsic("standard_metadata.egress_spec")
-        priority = self._intrinsic("intrinsic_metadata.priority") or "0"
-        group = self._intrinsic("intrinsic_metadata.mcast_grp")
-        kind = self._intrinsic("standard_metadata.instance_type")
+        spec = self.ingress.intrinsic("standard_metadata.egress_spec")
+        priority = self.ingress.intrinsic("intrinsic_metadata.priority") or "0"
+        group = self.ingress.intrinsic("intrinsic_metadata.mcast_grp")
+        kind = self.ingress.intrinsic("standard_metadata.instance_type")
         packed = f"({', '.join(['frame', *state])},)"
         lines = []
         if group is not None and group in self.ingress.writer.stores:
             lines.append(f"if {group}:")
             if kind in state:
                 lines.append(f"    {kind} = {INSTANCE_REPLICATION}")
-            lines += [f"    multicast({group}, {priority}, {packed})", "    return"]
+            # Replicas do not inherit what ingress has asked for.
+            requests = self.ingress.request_variables()
+            values = ["0" if name in requests else name for name in state]
+            lines += [f"    multicast({group}, {priority}, ({', '.join(['frame', *values])},))", "    return"]
         lines += [f"if {spec} == DROP:", "    return"]
         if kind in state:
             lines.append(f"{kind} = 0")
         lines.append(f"enqueue({spec}, {priority}, {packed})")
         return lines
 
-    def _egress_head(self, state: list[str]) -> list[str]:
+    def _egress_head(self, state: list[str]) -> tuple[list[str], list[str]]:
         writer, given = self.egress.writer, self._egress_given()
         lines = [f"{', '.join(['frame', *state])}, = state"]
         lines += [f"{name} = {text}" for name, text in sorted(given.items()) if name in writer.loads]
         known = set(state) | set(given)
-        return lines + self._initial(writer.loads, known)
+        return self.egress.initial(writer.loads, known), lines
 
-    def _replica(self, state: list[str]) -> list[str]:
-        rid = self.ir.intrinsic("intrinsic_metadata.egress_rid")
-        if rid is None:
-            return ["return state"]
-        name = self.layout.variable(rid.header, rid.field)
-        if name not in state:
-            return ["return state"]
-        index = state.index(name) + 1
-        mask = hex((1 << self.ir.width(rid)) - 1)
-        return [f"return (*state[:{index}], rid & {mask}, *state[{index + 1}:])"]
+    def _egress_body(self, state: list[str]) -> list[str]:
+        lines = []
+        for line in self.egress.writer.lines:
+            if line.strip() == "TWIN":
+                lines += egress_twin(self.egress, state, line[: -len("TWIN")])
+            else:
+                lines.append(line)
+        return lines
+
+
+def _defined(signature: list[str], body: list[str]) -> list[str]:
+    """A function's definition within `bind`: its name and parameters, then its lines."""
+    name, *parameters = signature
+    return _indented([f"def {name}({', '.join(parameters)}):", *_indented(body), ""])
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

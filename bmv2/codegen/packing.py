@@ -5,21 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir import Const, Expression, FieldRef
+from ..calculations import CUSTOM, RESULT_BITS
+from ..ir import Calculation, Const, Expression, FieldRef
+from ..structures import length_of, request
 from .expression import Code, Expressions
-from .layout import Cell, HeaderUse, Layout, struct_code
+from .layout import CHECKSUMS, Cell, HeaderUse, Layout, struct_code
 from .writer import Writer
 
-HASH_BITS = {
-    "crc32": 32,
-    "crc16": 16,
-    "crcCCITT": 16,
-    "csum16": 16,
-    "cksum16": 16,
-    "xor16": 16,
-    "identity": 64,
-}
-CHECKSUMS = ("csum16", "cksum16")
+_WORD = 16
 
 
 class Structs:
@@ -53,6 +46,9 @@ class Packing:
     def decode(self, use: HeaderUse, position: str) -> None:
         """Decode what the program needs of a header that starts at `position` in the frame."""
         writer, layout = self._writer, self._layout
+        if use.header.varbit is not None:
+            self._decode_loose(use, position)
+            return
         codes = ""
         targets: list[str] = []
         derive: list[str] = []
@@ -78,6 +74,52 @@ class Packing:
         for line in derive:
             writer.line(line)
 
+    def _decode_loose(self, use: HeaderUse, position: str) -> None:
+        """Decode a header with a field of `bits` bits, a variable of the function."""
+        writer, header = self._writer, use.header
+        assert header.varbit is not None
+        writer.line(f"word = int.from_bytes(frame[{position}:{position} + {header.size} + (bits >> 3)])")
+        after = False
+        for item in header.fields.values():
+            name = writer.store(self._layout.variable(header.name, item.name))
+            shift = header.width - item.offset - (0 if item.name == header.varbit else item.width)
+            mask = hex((1 << item.width) - 1)
+            if item.name == header.varbit:
+                after, mask = True, "((1 << bits) - 1)"
+                text = f"(word >> {shift}) & {mask}"
+            else:
+                text = f"(word >> {shift if after else f'({shift} + bits)'}) & {mask}"
+            if item.signed and item.name != header.varbit:
+                half = 1 << (item.width - 1)
+                text = f"((({text}) + {half}) & {mask}) - {half}"
+            writer.line(f"{name} = {text}")
+        writer.line(f"{writer.store(self._length(header.name))} = bits")
+
+    def _length(self, header: str) -> str:
+        """The variable with the length of a header's field of variable width."""
+        ref = length_of(header)
+        return self._layout.variable(ref.header, ref.field)
+
+    def _encode_loose(self, use: HeaderUse) -> str:
+        header = use.header
+        bits = self._writer.load(self._length(header.name))
+        terms, after = [], False
+        for item in header.fields.values():
+            varying = item.name == header.varbit
+            shift = header.width - item.offset - (0 if varying else item.width)
+            after = after or varying
+            ref = FieldRef(header.name, item.name)
+            text = (self._expressions.field(ref) if varying else self._expressions.unsigned(ref)).text
+            terms.append(f"{text} << {shift}" if after else f"{text} << ({shift} + {bits})")
+        return f"({' | '.join(terms)}).to_bytes({header.size} + ({bits} >> 3))"
+
+    def swap(self, one: HeaderUse, two: HeaderUse) -> None:
+        """Let two headers of one type change places, with all that is known of them."""
+        layout, writer = self._layout, self._writer
+        for names in zip(layout.variables(one.header), layout.variables(two.header), strict=True):
+            a, b = names
+            writer.line(f"{writer.store(a)}, {writer.store(b)} = {writer.load(b)}, {writer.load(a)}")
+
     def _derive_fields(self, cell: Cell, word: str) -> list[str]:
         lines = []
         for item in cell.fields:
@@ -100,6 +142,8 @@ class Packing:
     def reset(self, use: HeaderUse) -> None:
         """Set all fields of a header to zero."""
         names = []
+        if use.header.varbit is not None:
+            names = [self._layout.variable(use.header.name, name) for name in use.header.fields]
         for cell in use.cells:
             if len(cell.fields) == 1 or not cell.written:
                 names.append(self._layout.cell_variable(cell))
@@ -111,6 +155,8 @@ class Packing:
 
     def encode(self, use: HeaderUse) -> str:
         """Source of the bytes of a header that may have changed."""
+        if use.header.varbit is not None:
+            return self._encode_loose(use)
         codes, values = "", []
         for cell in use.cells:
             code = struct_code(cell.size)
@@ -143,26 +189,64 @@ class Packing:
 
     def hash_bits(self, name: str) -> int:
         """The width of a calculation's result."""
-        return HASH_BITS[self._layout.ir.calculations[name].algorithm]
+        return RESULT_BITS[self._layout.ir.calculations[name].algorithm]
 
-    def calculate(self, name: str) -> Code:
+    def calculate(self, calculation: Calculation) -> Code:
         """Source of a calculation's result, an unsigned integer."""
-        calculation = self._layout.ir.calculations[name]
         algorithm = calculation.algorithm
+        function = f"customs[{calculation.name!r}]" if algorithm in CUSTOM else algorithm
+        code = (0, (1 << RESULT_BITS[algorithm]) - 1)
         headers = dict.fromkeys(
             source.header
             for source, _ in calculation.inputs
             if isinstance(source, FieldRef) and not self._layout.ir.headers[source.header].metadata
         )
-        if algorithm in CHECKSUMS:
-            text = self._checksum(name)
+        varying = any(self._varies(source) for source, _ in calculation.inputs)
+        rest = f" + {self.payload()}" if calculation.payload else ""
+        loose = f"{function}(packed({self._loose(calculation.inputs)}){rest})"
+        if varying:
+            return Code(loose, *code)
+        if algorithm in CHECKSUMS and not calculation.payload:
+            text = self._checksum(calculation)
         else:
-            text = f"{algorithm}({self._packed(self._parts(calculation.inputs))})"
+            text = f"{function}({self._packed(self._parts(calculation.inputs))}{rest})"
         if headers:
             # BMv2 leaves fields of invalid headers out of the input, so the rest moves up.
             valid = " and ".join(self._writer.load(self._layout.valid(header)) for header in headers)
-            text = f"({text} if {valid} else {algorithm}(packed({self._loose(calculation.inputs)})))"
-        return Code(text, 0, (1 << self.hash_bits(name)) - 1)
+            text = f"({text} if {valid} else {loose})"
+        return Code(text, *code)
+
+    def suspect_sum(self, calculation: Calculation, target: FieldRef) -> str | None:
+        """Source of a cheap test that an Internet checksum just parsed may be wrong; None if there is none.
+
+        Where the sum is over a whole header but the field that holds it, a right one makes the header's
+        bytes a multiple of 65535; a stored 0 or 65535 is not told by that.
+        """
+        use = self._layout.uses[target.header]
+        fields = [FieldRef(target.header, name) for name in use.header.fields]
+        item = use.header.fields[target.field]
+        plain = use.extracted and not use.set_in_parser and use.header.varbit is None
+        aligned = item.width == _WORD and item.offset % _WORD == 0 and use.header.width % _WORD == 0
+        whole = [source for source, _ in calculation.inputs] == [ref for ref in fields if ref != target]
+        if calculation.algorithm not in CHECKSUMS or calculation.payload or not (plain and aligned and whole):
+            return None
+        start = self._writer.load(self._layout.start(target.header))
+        stored = self._expressions.unsigned(target).text
+        total = f"int.from_bytes(frame[{start}:{start} + {use.header.size}]) % 65535"
+        return f"({total} or not 0 < {stored} < 65535)"
+
+    def payload(self) -> str:
+        """Source of what the parser has left of the frame, cut where the program has truncated it."""
+        text = f"frame[{self._writer.load('payload')}:]"
+        if self._layout.truncates:
+            ref = request("truncate")
+            limit = self._writer.load(self._layout.variable(ref.header, ref.field))
+            text = f"({text}[:{limit} - 1] if {limit} else {text})"
+        return text
+
+    def _varies(self, source: Expression) -> bool:
+        headers = self._layout.ir.headers
+        return isinstance(source, FieldRef) and headers[source.header].varbit == source.field
 
     def _parts(self, inputs: Sequence[tuple[Expression, int]]) -> list[tuple[Code, int]]:
         parts = []
@@ -180,8 +264,11 @@ class Packing:
             valid = "1"
             if isinstance(source, FieldRef) and not self._layout.ir.headers[source.header].metadata:
                 valid = self._writer.load(self._layout.valid(source.header))
-            items.append(f"({valid}, {code.text}, {width})")
-        return f"({', '.join(items)},)"
+            size = str(width)
+            if isinstance(source, FieldRef) and self._varies(source):
+                size = self._writer.load(self._length(source.header))
+            items.append(f"({valid}, {code.text}, {size})")
+        return f"({', '.join(items)}{',' if items else ''})"
 
     def _packed(self, parts: Sequence[tuple[Code, int]]) -> str:
         """Source of the bytes of parts put together from the most significant bit, zeros at the end."""
@@ -201,16 +288,16 @@ class Packing:
             run = []
         return f"{self._structs.pack(codes)}({', '.join(values)})"
 
-    def _checksum(self, name: str) -> str:
+    def _checksum(self, calculation: Calculation) -> str:
         """Source of the Internet checksum: modulo 65535 a shift by 16 bits is the identity.
 
         So each input only needs its place within 16 bits, and the sum is folded once.
         """
-        bits = sum(width for _, width in self._layout.ir.calculations[name].inputs)
+        bits = sum(width for _, width in calculation.inputs)
         end = -(-bits // 16) * 16
         terms = []
         position = 0
-        for item in self._layout.summands(name):
+        for item in self._layout.summands(calculation):
             if isinstance(item, Cell):
                 word, width = self._writer.load(self._layout.cell_variable(item)), item.size * 8
             else:

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Advance, Const, Extract, Lookahead, ParserState, Primitive, Transition, Verify
+from ..ir import (
+    Advance,
+    Const,
+    Extract,
+    ExtractNext,
+    FieldRef,
+    Lookahead,
+    ParserState,
+    Primitive,
+    Transition,
+    ValidBit,
+    Verify,
+)
 from .actions import Actions
-from .expression import Expressions
-from .layout import Layout
-from .packing import Packing
-from .writer import Writer
+from .steps import Steps
 
 _TREE_LIMIT = 256
 _DEPTH_LIMIT = 60
@@ -43,14 +52,13 @@ class ParserWriter:
     Afterwards `payload` is where the rest of the frame begins and `parser_error` the error's code.
     """
 
-    def __init__(
-        self, layout: Layout, writer: Writer, expressions: Expressions, packing: Packing, actions: Actions
-    ) -> None:
-        self._layout = layout
-        self._ir = layout.ir
-        self._writer = writer
-        self._expressions = expressions
-        self._packing = packing
+    def __init__(self, steps: Steps, actions: Actions) -> None:
+        self._steps = steps
+        self._layout = steps.layout
+        self._ir = steps.ir
+        self._writer = steps.writer
+        self._expressions = steps.expressions
+        self._packing = steps.packing
         self._actions = actions
         self._numbers: dict[str, int] = {}
         self._looping = False
@@ -109,6 +117,8 @@ class ParserWriter:
             self._expressions.position = position.plus(0)
             if isinstance(op, Extract):
                 position = self._extract(op, position)
+            elif isinstance(op, ExtractNext):
+                position = self._extract_next(op, position)
             elif isinstance(op, Primitive):
                 for arg in op.args:
                     if isinstance(arg, Lookahead):
@@ -123,13 +133,54 @@ class ParserWriter:
         self._select(state, position)
 
     def _extract(self, op: Extract, position: Position) -> Position:
-        use = self._layout.uses[op.header]
-        self._need(use.header.size, position)
-        self._packing.decode(use, position.plus(0))
+        self._check_room(op, position)
+        self._take(op, position)
+        return self._behind(op, position)
+
+    def _extract_next(self, op: ExtractNext, position: Position) -> Position:
+        """Take the first element of a stack that is not in use, whichever it is."""
+        stack = self._ir.stacks[op.stack]
+        used = self._layout.variable(stack.next.header, stack.next.field)
+        self._writer.load(used)
+        with self._writer.block(f"if {used} >= {len(op.elements)}"):
+            self._fail(self._ir.errors["StackOutOfBounds"], position)
+        self._check_room(op.elements[0], position)
+        for number, element in enumerate(op.elements):
+            last = number == len(op.elements) - 1
+            head = "else" if last and number else f"{'elif' if number else 'if'} {used} == {number}"
+            with self._writer.block(head):
+                self._take(element, position)
+        self._writer.line(f"{self._writer.store(used)} += 1")
+        return self._behind(op.elements[0], position)
+
+    def _check_room(self, op: Extract, position: Position) -> None:
+        """Write the checks that BMv2 makes before it takes a header, in its order."""
+        size = self._layout.uses[op.header].header.size
+        if op.length is None:
+            self._need(size, position)
+            return
+        self._writer.line(f"bits = {self._expressions.integer(op.length).text} & 0xffffffff")
+        with self._writer.block("if bits & 7"):
+            self._fail(self._ir.errors["ParserInvalidArgument"], position)
+        self._writer.load("length")
+        with self._writer.block(f"if length < {position.plus(size)} + (bits >> 3)"):
+            self._fail(self._ir.errors["PacketTooShort"], position)
+        with self._writer.block(f"if {size} + (bits >> 3) > {op.limit}"):
+            self._fail(self._ir.errors["HeaderTooShort"], position)
+
+    def _take(self, op: Extract, position: Position) -> None:
+        self._packing.decode(self._layout.uses[op.header], position.plus(0))
         start = self._writer.store(self._layout.start(op.header))
         self._writer.line(f"{start} = {position.plus(0)}")
-        self._writer.line(f"{self._writer.store(self._layout.valid(op.header))} = 1")
-        return Position(position.variable, position.constant + use.header.size)
+        self._steps.mark_valid(op.header)
+
+    def _behind(self, op: Extract, position: Position) -> Position:
+        """Where the parser is after a header."""
+        size = self._layout.uses[op.header].header.size
+        if op.length is None:
+            return Position(position.variable, position.constant + size)
+        self._writer.line(f"offset = {position.plus(size)} + (bits >> 3)")
+        return Position(True, 0)
 
     def _advance(self, op: Advance, position: Position) -> Position:
         if isinstance(op.bits, Const) and op.bits.value % 8 == 0:
@@ -150,11 +201,10 @@ class ParserWriter:
             return
         parts = []
         for index, (source, _) in enumerate(state.key):
-            code = (
-                self._expressions.integer(source)
-                if isinstance(source, Lookahead)
-                else self._expressions.unsigned(source)
-            )
+            if isinstance(source, FieldRef | ValidBit):
+                code = self._expressions.unsigned(source)
+            else:
+                code = self._expressions.integer(source)
             parts.append(code.text if code.text.isidentifier() else f"key{index}")
             if not code.text.isidentifier():
                 self._writer.line(f"key{index} = {code.text}")
@@ -172,9 +222,15 @@ class ParserWriter:
         with self._writer.block("else"):
             self._go(state.default, position)
 
-    @staticmethod
-    def _test(state: ParserState, transition: Transition, parts: list[str]) -> str | None:
+    def _test(self, state: ParserState, transition: Transition, parts: list[str]) -> str | None:
         """Source of a transition's condition; None where it always holds."""
+        if transition.value_set is not None:
+            whole, bits = [], sum(width for _, width in state.key)
+            for part, (_, width) in zip(parts, state.key, strict=True):
+                bits -= width
+                whole.append(f"{part} << {bits}" if bits else part)
+            number = list(self._ir.value_sets).index(transition.value_set)
+            return f"({' | '.join(whole)}) in vset{number}"
         tests = []
         for index, (_, width) in enumerate(state.key):
             full = (1 << width) - 1

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from struct import Struct
 from zlib import crc32
 
-from ..calculations import crc16, crc_ccitt, csum16, identity, xor16
+from ..calculations import crc16, crc_ccitt, csum16, identity, xor16, xor32
 
 EMPTY = b""
 join = EMPTY.join
@@ -17,6 +18,7 @@ cksum16 = csum16
 # Wider than any field; a value shifted by more leaves nothing in one.
 _WIDEST = 1 << 16
 _FINE = 1 << 32
+_HOLE = re.compile(r"(?<!\\)\{[^}]*\}")
 
 
 def packed(parts: Iterable[tuple[int, int, int]]) -> bytes:
@@ -49,6 +51,13 @@ def modulo(left: int, right: int) -> int:
     return left % right if right else 0
 
 
+def log_text(text: str, values: Sequence[int]) -> str:
+    """A log_msg's text with each `{}` replaced by a value; braces after a backslash stand for themselves."""
+    parts = iter(values)
+    filled = _HOLE.sub(lambda hole: str(next(parts, hole.group())), text)
+    return filled.replace("\\{", "{").replace("\\}", "}")
+
+
 def uniform_of(rng: Random) -> Callable[[int, int], int]:
     """A function that draws an integer between two bounds, both included."""
     bits, fraction, below = rng.getrandbits, rng.random, rng.randrange
@@ -76,10 +85,12 @@ __all__ = [
     "divide",
     "identity",
     "join",
+    "log_text",
     "modulo",
     "packed",
     "peek",
     "shift_left",
     "uniform_of",
     "xor16",
+    "xor32",
 ]

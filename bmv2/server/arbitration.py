@@ -85,10 +85,15 @@ class Arbiter:
     def update(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> None:
         """Enter a stream into the election, or change its election id, and tell all whom it concerns.
 
-        Raises StatusError, after which the stream must be closed: NOT_FOUND for another device,
-        FAILED_PRECONDITION for a change of role, INVALID_ARGUMENT for an election id that is in use.
+        Raises StatusError, after which the stream must be closed: NOT_FOUND for another device (of a
+        stream's first message, FAILED_PRECONDITION of a later one), FAILED_PRECONDITION for a change of
+        role, INVALID_ARGUMENT for an election id that is in use, or for a role definition.
         """
+        if self.role_of(stream) is not None and message.device_id != self._device_id:
+            raise StatusError(FAILED_PRECONDITION, "a stream cannot change its device; open another stream")
         self.check_device(message.device_id)
+        if message.role.HasField("config"):
+            raise invalid("role.config: no scheme of role definitions is agreed here; leave it unset")
         name = message.role.name
         election_id = U128.decode(message.election_id)
         with self._lock:

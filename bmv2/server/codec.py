@@ -120,15 +120,19 @@ def decode_action(
     unknown, repeated, missing or too wide parameters.
     """
     if message.WhichOneof("type") != "action":
-        raise invalid(f"table {table.name}: a plain action is needed; it has no action profile")
-    call = message.action
+        raise invalid(f"table {table.name}: a plain action is needed here")
     allowed = table.default_actions if default else table.entry_actions
+    place = "its default entry" if default else "its entries"
+    return decode_call(schema, message.action, allowed, f"table {table.name}, {place}")
+
+
+def decode_call(
+    schema: Schema, call: p4r.Action, allowed: frozenset[int], what: str
+) -> tuple[str, tuple[int, ...]]:
+    """Read an action, one of `allowed`, and its parameters; `what` names the place in errors."""
     if call.action_id not in allowed:
         names = ", ".join(f"{key:#x} ({schema.actions[key].name})" for key in sorted(allowed)) or "none"
-        place = "its default entry" if default else "its entries"
-        raise invalid(
-            f"table {table.name}: action id {call.action_id:#x} is not allowed in {place}; legal: {names}"
-        )
+        raise invalid(f"{what}: action id {call.action_id:#x} is not allowed; legal: {names}")
     action = schema.actions[call.action_id]
     params = {param.id: param for param in action.params}
     values: dict[int, int] = {}
@@ -146,22 +150,38 @@ def decode_action(
     return action.name, tuple(values[param.id] for param in action.params)
 
 
-def encode_action(schema: Schema, name: str, params: tuple[int, ...]) -> p4r.TableAction:
+def encode_call(schema: Schema, name: str, params: tuple[int, ...]) -> p4r.Action:
     """Write an action with its parameters in canonical form."""
     action = schema.action_named(name)
-    message = p4r.TableAction()
-    message.action.action_id = action.id
+    message = p4r.Action(action_id=action.id)
     for field, value in zip(action.params, params, strict=True):
-        message.action.params.add(param_id=field.id, value=encode_uint(value))
+        message.params.add(param_id=field.id, value=encode_uint(value))
+    return message
+
+
+def encode_action(schema: Schema, name: str, params: tuple[int, ...]) -> p4r.TableAction:
+    """Write an action of a table with its parameters in canonical form."""
+    return p4r.TableAction(action=encode_call(schema, name, params))
+
+
+def encode_key(table: Table, entry: TableEntry) -> p4r.TableEntry:
+    """Write an entry's table, match and priority: don't-care fields left out, canonical values."""
+    message = p4r.TableEntry(table_id=table.id, priority=entry.priority)
+    for field, value in zip(table.key, entry.match, strict=True):
+        _encode_field(message, field, value)
     return message
 
 
 def encode_entry(schema: Schema, table: Table, entry: TableEntry) -> p4r.TableEntry:
-    """Write an entry as a client would have to write it: don't-care fields left out, canonical values."""
-    message = p4r.TableEntry(table_id=table.id, priority=entry.priority)
-    for field, value in zip(table.key, entry.match, strict=True):
-        _encode_field(message, field, value)
-    message.action.CopyFrom(encode_action(schema, entry.action, entry.params))
+    """Write an entry as a client would have to write it, but for an action set."""
+    message = encode_key(table, entry)
+    message.idle_timeout_ns = entry.timeout_ns
+    if entry.member is not None:
+        message.action.action_profile_member_id = entry.member
+    elif entry.group is not None:
+        message.action.action_profile_group_id = entry.group
+    else:
+        message.action.CopyFrom(encode_action(schema, entry.action, entry.params))
     return message
 
 

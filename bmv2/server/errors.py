@@ -9,6 +9,8 @@ from typing import NoReturn
 import grpc
 from finsy.proto import p4r, rpc_code, rpc_status
 
+from bmv2.entries import EntryError, EntryFault
+
 OK = rpc_code.OK
 UNKNOWN = rpc_code.UNKNOWN
 INVALID_ARGUMENT = rpc_code.INVALID_ARGUMENT
@@ -22,6 +24,21 @@ UNIMPLEMENTED = rpc_code.UNIMPLEMENTED
 
 _GRPC_CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _DETAILS_KEY = "grpc-status-details-bin"
+_FAULT_CODES = {
+    EntryFault.INVALID: INVALID_ARGUMENT,
+    EntryFault.EXISTS: ALREADY_EXISTS,
+    EntryFault.MISSING: NOT_FOUND,
+    EntryFault.FULL: RESOURCE_EXHAUSTED,
+    EntryFault.CONSTANT: PERMISSION_DENIED,
+    EntryFault.IN_USE: FAILED_PRECONDITION,
+}
+# An error travels in gRPC's trailing metadata, of which a client takes 8 KiB unless told otherwise; a longer
+# one reaches it as RESOURCE_EXHAUSTED and tells nothing. The rest is for keys and gRPC's own trailers.
+_DETAILS_BYTES = 7000
+_TEXT_BYTES = 1500
+_SHORT_MESSAGE = 60
+# The shortest prefix that an Any may have: one detail per update is to cost little.
+_ANY_PREFIX = "/"
 
 
 class StatusError(Exception):
@@ -38,22 +55,62 @@ def invalid(message: str) -> StatusError:
     return StatusError(INVALID_ARGUMENT, message)
 
 
+def from_entry_error(error: EntryError) -> StatusError:
+    """Make of the switch's refusal what P4Runtime calls it."""
+    return StatusError(_FAULT_CODES[error.fault], str(error))
+
+
 def abort(context: grpc.ServicerContext, error: StatusError) -> NoReturn:
     """End the RPC with the error's code and message. Never returns."""
     context.abort(_GRPC_CODES[error.code], error.message)
     raise AssertionError("grpc's abort raises")
 
 
-def abort_batch(context: grpc.ServicerContext, outcomes: Sequence[StatusError | None]) -> NoReturn:
-    """End a Write of which some update failed: UNKNOWN, and one p4.Error per update, in their order."""
+def batch_status(outcomes: Sequence[StatusError | None]) -> rpc_status.Status:
+    """Make the status of a Write of which some update failed: UNKNOWN, within a client's default limits.
+
+    It holds one p4.Error per update, in their order, with messages as long as there is room. A batch too
+    long even for codes alone gets no details; the text names the updates that failed and their codes.
+    """
     failed = sum(1 for outcome in outcomes if outcome is not None)
     text = f"{failed} of {len(outcomes)} updates failed"
-    status = rpc_status.Status(code=UNKNOWN, message=text)
-    for outcome in outcomes:
-        detail = p4r.Error(canonical_code=OK)
-        if outcome is not None:
-            detail = p4r.Error(canonical_code=outcome.code, message=outcome.message)
-        status.details.add().Pack(detail)
-    context.set_trailing_metadata(((_DETAILS_KEY, status.SerializeToString()),))
-    context.abort(grpc.StatusCode.UNKNOWN, text)
+    for length in (None, _SHORT_MESSAGE, 0):
+        status = rpc_status.Status(code=UNKNOWN, message=text)
+        for outcome in outcomes:
+            detail = p4r.Error(canonical_code=OK)
+            if outcome is not None:
+                detail = p4r.Error(canonical_code=outcome.code, message=outcome.message[:length])
+            status.details.add().Pack(detail, type_url_prefix=_ANY_PREFIX)
+        if status.ByteSize() <= _DETAILS_BYTES:
+            return status
+    return rpc_status.Status(code=UNKNOWN, message=f"{text}: {_listing(outcomes)}")
+
+
+def _listing(outcomes: Sequence[StatusError | None]) -> str:
+    """Name the failed updates by position from 0, runs of one code together, as far as there is room."""
+    runs: list[tuple[int, int, str]] = []
+    for position, outcome in enumerate(outcomes):
+        if outcome is None:
+            continue
+        name = _GRPC_CODES[outcome.code].name
+        if runs and runs[-1][1] == position - 1 and runs[-1][2] == name:
+            runs[-1] = (runs[-1][0], position, name)
+        else:
+            runs.append((position, position, name))
+    said = ""
+    for number, (first, last, name) in enumerate(runs):
+        piece = f"{first} {name}" if first == last else f"{first}-{last} {name}"
+        if len(said) + len(piece) > _TEXT_BYTES:
+            return f"{said}, and {len(runs) - number} more; write shorter batches for a p4.Error each"
+        said += f", {piece}" if said else piece
+    first_error = next(outcome for outcome in outcomes if outcome is not None)
+    return f"{said}; first: {first_error.message[:200]}; write shorter batches for a p4.Error each"
+
+
+def abort_batch(context: grpc.ServicerContext, outcomes: Sequence[StatusError | None]) -> NoReturn:
+    """End a Write of which some update failed, with what `batch_status` says."""
+    status = batch_status(outcomes)
+    if status.details:
+        context.set_trailing_metadata(((_DETAILS_KEY, status.SerializeToString()),))
+    context.abort(grpc.StatusCode.UNKNOWN, status.message)
     raise AssertionError("grpc's abort raises")

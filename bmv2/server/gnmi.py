@@ -74,7 +74,6 @@ class GnmiService(gnmi_grpc.gNMIServicer):
         self._streams: set[_Stream] = set()
         # Used on the data-plane thread only, so that initial values and changes cannot overtake each other.
         self._subscriptions: list[_Subscription] = []
-        switch.port_state_changed = self._on_port_state
 
     def Capabilities(  # noqa: N802
         self, request: gnmi.CapabilityRequest, context: grpc.ServicerContext
@@ -161,7 +160,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     def _forget(self, stream: _Stream) -> None:
         self._subscriptions = [item for item in self._subscriptions if item.stream is not stream]
 
-    def _on_port_state(self, port: int, up: bool) -> None:
+    def port_changed(self, port: int, up: bool) -> None:
         """Tell every subscriber of a port's new state (data-plane thread): one departure each."""
         leaf = _Leaf(port, "oper-status")
         name = self._switch.name

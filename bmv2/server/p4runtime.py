@@ -17,8 +17,10 @@ from bmv2.boundary import Boundary
 from bmv2.entries import EntryError, TableEntry
 from bmv2.program import Program, ProgramError, load_program
 from bmv2.server.arbitration import Arbiter
+from bmv2.server.dataplane import DataPlane, Effect
 from bmv2.server.errors import (
     FAILED_PRECONDITION,
+    NOT_FOUND,
     PERMISSION_DENIED,
     UNIMPLEMENTED,
     StatusError,
@@ -29,7 +31,7 @@ from bmv2.server.errors import (
 from bmv2.server.packets import decode_packet_in, encode_packet_out
 from bmv2.server.reads import read
 from bmv2.server.schema import Schema
-from bmv2.server.store import Effect, EntityStore
+from bmv2.server.store import EntityStore
 from bmv2.server.stream import ClientStream
 from bmv2.switch import EmbeddedSwitch
 
@@ -57,8 +59,8 @@ class _Pipeline:
     store: EntityStore
 
 
-class _DataPlaneCounters:
-    """Reads counters on the data-plane thread; what a write has not reached yet counts 0."""
+class _DataPlaneReader:
+    """Reads on the data-plane thread; what a write has not reached yet counts 0."""
 
     def __init__(self, switch: EmbeddedSwitch, boundary: Boundary, landed: bool) -> None:
         self._switch = switch
@@ -75,12 +77,28 @@ class _DataPlaneCounters:
             return [(0, 0)] * len(entries)
         return self._boundary.call(self._switch.name, lambda: [self._one(table, entry) for entry in entries])
 
+    def register(self, name: str, size: int) -> Sequence[int]:
+        if not self._landed:
+            return [0] * size
+        return self._boundary.call(self._switch.name, lambda: self._switch.read_register(name))
+
+    def idle_ns(self, table: str, entries: Sequence[TableEntry]) -> Sequence[int]:
+        if not self._landed:
+            return [0] * len(entries)
+        return self._boundary.call(self._switch.name, lambda: [self._age(table, entry) for entry in entries])
+
     def _one(self, table: str, entry: TableEntry) -> tuple[int, int]:
         try:
             return self._switch.read_direct_counter(table, entry)
         except EntryError:
             # Written, but its effect is still on its way to the data plane.
             return 0, 0
+
+    def _age(self, table: str, entry: TableEntry) -> int:
+        try:
+            return self._switch.clock.now - self._switch.entry_hit_time(table, entry)
+        except EntryError:
+            return 0
 
 
 class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
@@ -100,6 +118,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         # The pipeline that runs in the data plane: written and used on the data-plane thread.
         self._landed: _Pipeline | None = None
         self.dropped_packet_ins = 0
+        self._plane = DataPlane(switch, self._notify)
         switch.packet_in = self._on_packet_in
 
     @property
@@ -168,10 +187,10 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._pipeline, self._saved = pipeline, None
 
         def land() -> None:
-            self._switch.load(pipeline.program)
+            self._plane.load(pipeline.program)
             self._landed = pipeline
             for effect in effects:
-                effect(self._switch)
+                effect(self._plane)
 
         self._boundary.deliver(self._switch.name, land)
 
@@ -225,7 +244,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
     def _take_effect(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            effect(self._switch)
+            effect(self._plane)
 
     def Read(self, request: p4r.ReadRequest, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:  # noqa: N802
         """Answer all entities of the request from one moment, in chunks."""
@@ -235,7 +254,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             self._arbiter.check_device(request.device_id)
             with self._lock:
                 pipeline = self._committed()
-                counters = _DataPlaneCounters(self._switch, self._boundary, landed=self._landed is pipeline)
+                counters = _DataPlaneReader(self._switch, self._boundary, landed=self._landed is pipeline)
                 for entity in request.entities:
                     answers.extend(read(pipeline.store, entity, counters))
         except StatusError as error:
@@ -261,6 +280,8 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             raise StatusError(FAILED_PRECONDITION, "stream: the first message must be an arbitration update")
         elif kind == "packet":
             self._on_packet_out(stream, message.packet)
+        elif kind == "digest_ack":
+            self._on_digest_ack(stream, message.digest_ack)
         else:
             error = p4r.StreamError(canonical_code=UNIMPLEMENTED, message=f"stream: {kind} is not supported")
             stream.send(p4r.StreamMessageResponse(error=error))
@@ -282,6 +303,31 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         if announced:
             # Also for a refused one: its sender has counted it, and time must not wait for it.
             self._boundary.arrived(f"packet_out:{self._switch.name}")
+
+    def _on_digest_ack(self, stream: _Stream, ack: p4r.DigestListAck) -> None:
+        try:
+            if not self._arbiter.is_primary(stream):
+                raise StatusError(PERMISSION_DENIED, "digest-ack: only the primary may acknowledge")
+            with self._lock:
+                if ack.digest_id not in self._committed().store.schema.digests:
+                    raise StatusError(NOT_FOUND, f"digest-ack: digest id {ack.digest_id:#x} is unknown")
+                effect = partial(self._plane.digests.acknowledge, ack.digest_id, ack.list_id)
+                self._boundary.deliver(self._switch.name, effect)
+        except StatusError as error:
+            answer = p4r.StreamError(canonical_code=error.code, message=error.message)
+            answer.digest_list_ack.digest_list_ack.CopyFrom(ack)
+            stream.send(p4r.StreamMessageResponse(error=answer))
+
+    def port_changed(self) -> None:
+        """Hear that a port has gone up or down (data-plane thread)."""
+        self._plane.groups.port_changed()
+
+    def _notify(self, kind: str, message: p4r.StreamMessageResponse) -> None:
+        """Send a message to the default role's primary, if there is one (data-plane thread)."""
+        primary = self._arbiter.primary()
+        if primary is not None:
+            name = self._switch.name
+            self._boundary.depart(name, f"{kind}:{name}", partial(primary.send, message))
 
     def _on_packet_in(self, frame: bytes) -> None:
         """Send a frame of the CPU port to the default role's primary (data-plane thread)."""

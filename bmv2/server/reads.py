@@ -10,22 +10,13 @@ from finsy.proto import p4r
 
 from bmv2.entries import TableEntry
 from bmv2.server.codec import decode_match
-from bmv2.server.errors import NOT_FOUND, UNIMPLEMENTED, StatusError
+from bmv2.server.errors import NOT_FOUND, UNIMPLEMENTED, StatusError, invalid
 from bmv2.server.schema import Counter, Table
 from bmv2.server.store import EntityStore, StoredEntry, check_index
 
-# Entities that the embedded switch never holds: a wildcard read of them answers with nothing.
-_EMPTY_KINDS = {
-    "action_profile_member": "action_profile_id",
-    "action_profile_group": "action_profile_id",
-    "meter_entry": "meter_id",
-    "value_set_entry": "value_set_id",
-    "digest_entry": "digest_id",
-}
 
-
-class CounterSource(Protocol):
-    """Where counts come from: the data plane, asked by a server thread."""
+class DataPlaneSource(Protocol):
+    """Where counts, registers and ages come from: the data plane, asked by a server thread."""
 
     def indirect(self, name: str, size: int) -> Sequence[tuple[int, int]]:
         """Give (packets, bytes) of each of `size` indices of the counter."""
@@ -33,53 +24,84 @@ class CounterSource(Protocol):
     def direct(self, table: str, entries: Sequence[TableEntry]) -> Sequence[tuple[int, int]]:
         """Give (packets, bytes) of each of the entries."""
 
+    def register(self, name: str, size: int) -> Sequence[int]:
+        """Give the value of each of `size` cells of the register array."""
 
-def read(store: EntityStore, entity: p4r.Entity, counters: CounterSource) -> Iterator[p4r.Entity]:
+    def idle_ns(self, table: str, entries: Sequence[TableEntry]) -> Sequence[int]:
+        """Give the nanoseconds since each of the entries was last hit."""
+
+
+def read(store: EntityStore, entity: p4r.Entity, source: DataPlaneSource) -> Iterator[p4r.Entity]:
     """Answer one entity of a ReadRequest. An id of 0 and an absent key or index are wildcards.
 
     Raises StatusError: NOT_FOUND for an unknown id or a named entity that does not exist, UNIMPLEMENTED
     for kinds that the switch has not.
     """
-    kind = entity.WhichOneof("entity")
-    if kind == "table_entry":
-        yield from _read_tables(store, entity.table_entry, counters)
-    elif kind == "counter_entry":
-        yield from _read_counters(store, entity.counter_entry, counters)
-    elif kind == "direct_counter_entry":
-        yield from _read_direct_counters(store, entity.direct_counter_entry.table_entry, counters)
-    elif kind == "packet_replication_engine_entry":
-        yield from _read_groups(store, entity.packet_replication_engine_entry)
-    elif kind in _EMPTY_KINDS:
-        key = getattr(getattr(entity, kind), _EMPTY_KINDS[kind])
-        if key:
-            raise StatusError(NOT_FOUND, f"{kind}: id {key:#x} is unknown; the program has none")
-    else:
-        raise StatusError(UNIMPLEMENTED, f"{kind or 'an empty entity'}: cannot be read")
+    match entity.WhichOneof("entity"):
+        case "table_entry":
+            yield from _read_tables(store, entity.table_entry, source)
+        case "counter_entry":
+            yield from _read_counters(store, entity.counter_entry, source)
+        case "direct_counter_entry":
+            yield from _read_direct_counters(store, entity.direct_counter_entry.table_entry, source)
+        case "direct_meter_entry":
+            yield from _read_direct_meters(store, entity.direct_meter_entry)
+        case "packet_replication_engine_entry":
+            yield from store.replication.read(entity.packet_replication_engine_entry)
+        case "action_profile_member":
+            member = entity.action_profile_member
+            yield from store.profiles.read_members(member.action_profile_id, member.member_id)
+        case "action_profile_group":
+            group = entity.action_profile_group
+            yield from store.profiles.read_groups(group.action_profile_id, group.group_id)
+        case "meter_entry":
+            yield from store.externs.read_meters(entity.meter_entry)
+        case "value_set_entry":
+            yield from store.externs.read_value_sets(entity.value_set_entry)
+        case "digest_entry":
+            yield from store.externs.read_digests(entity.digest_entry)
+        case "register_entry":
+            yield from store.externs.read_registers(entity.register_entry, source)
+        case kind:
+            raise StatusError(UNIMPLEMENTED, f"{kind or 'an empty entity'}: cannot be read")
 
 
 def _read_tables(
-    store: EntityStore, message: p4r.TableEntry, counters: CounterSource
+    store: EntityStore, message: p4r.TableEntry, source: DataPlaneSource
 ) -> Iterator[p4r.Entity]:
     for table in _tables(store, message.table_id):
         if message.is_default_action:
-            yield p4r.Entity(table_entry=store.encode_default(table))
+            yield p4r.Entity(table_entry=store.tables.encode_default(table))
+            continue
+        if message.HasField("time_since_last_hit") and not table.idle_timeout:
+            if message.table_id:
+                raise invalid(f"table {table.name}: its entries do not age")
             continue
         chosen = _select(store, table, message)
-        counts = _counts(table, chosen, counters) if message.HasField("counter_data") else None
+        entries = [stored.entry for stored in chosen]
+        counts = ages = None
+        if message.HasField("counter_data") and table.direct_counter is not None:
+            counts = source.direct(table.name, entries)
+        if message.HasField("time_since_last_hit"):
+            ages = source.idle_ns(table.name, entries)
         for position, stored in enumerate(chosen):
-            answer = store.encode(table, stored)
+            answer = store.tables.encode(table, stored)
             if counts is not None and table.direct_counter is not None:
                 answer.counter_data.CopyFrom(_data(table.direct_counter, counts[position]))
+            if ages is not None:
+                answer.time_since_last_hit.elapsed_ns = ages[position]
+            if message.HasField("meter_config") and stored.meter is not None:
+                answer.meter_config.CopyFrom(stored.meter)
             yield p4r.Entity(table_entry=answer)
 
 
 def _tables(store: EntityStore, table_id: int) -> list[Table]:
-    return [store.table(table_id)] if table_id else list(store.schema.tables.values())
+    return [store.tables.table(table_id)] if table_id else list(store.schema.tables.values())
 
 
 def _select(store: EntityStore, table: Table, message: p4r.TableEntry) -> list[StoredEntry]:
     """Pick the entries that a (table_id known) filter asks for: by key, priority, action and metadata."""
-    chosen = store.entries(table)
+    chosen = store.tables.entries(table)
     if message.match:
         match = decode_match(table, message)
         chosen = [stored for stored in chosen if stored.entry.match == match]
@@ -95,14 +117,6 @@ def _select(store: EntityStore, table: Table, message: p4r.TableEntry) -> list[S
     return chosen
 
 
-def _counts(
-    table: Table, chosen: Sequence[StoredEntry], counters: CounterSource
-) -> Sequence[tuple[int, int]] | None:
-    if table.direct_counter is None:
-        return None
-    return counters.direct(table.name, [stored.entry for stored in chosen])
-
-
 def _data(counter: Counter, count: tuple[int, int]) -> p4r.CounterData:
     data = p4r.CounterData()
     if counter.counts_packets:
@@ -113,7 +127,7 @@ def _data(counter: Counter, count: tuple[int, int]) -> p4r.CounterData:
 
 
 def _read_counters(
-    store: EntityStore, message: p4r.CounterEntry, counters: CounterSource
+    store: EntityStore, message: p4r.CounterEntry, source: DataPlaneSource
 ) -> Iterator[p4r.Entity]:
     wanted = (
         [store.counter(message.counter_id)] if message.counter_id else list(store.schema.counters.values())
@@ -122,15 +136,24 @@ def _read_counters(
         indices: Sequence[int] = range(counter.size)
         if message.HasField("index"):
             indices = [check_index(counter, message.index.index)]
-        values = counters.indirect(counter.name, counter.size)
+        values = source.indirect(counter.name, counter.size)
         for index in indices:
             entry = p4r.CounterEntry(counter_id=counter.id, data=_data(counter, values[index]))
             entry.index.index = index
             yield p4r.Entity(counter_entry=entry)
 
 
+def _chosen_keys(
+    store: EntityStore, table: Table, message: p4r.TableEntry
+) -> Iterator[tuple[StoredEntry, p4r.TableEntry]]:
+    for stored in _select(store, table, message):
+        key = store.tables.encode(table, stored)
+        key.ClearField("action")
+        yield stored, key
+
+
 def _read_direct_counters(
-    store: EntityStore, message: p4r.TableEntry, counters: CounterSource
+    store: EntityStore, message: p4r.TableEntry, source: DataPlaneSource
 ) -> Iterator[p4r.Entity]:
     for table in _tables(store, message.table_id):
         if table.direct_counter is None:
@@ -139,24 +162,24 @@ def _read_direct_counters(
             continue
         if message.is_default_action:
             raise StatusError(UNIMPLEMENTED, f"table {table.name}: its default entry has no direct counter")
-        chosen = _select(store, table, message)
-        counts = counters.direct(table.name, [stored.entry for stored in chosen])
-        for stored, count in zip(chosen, counts, strict=True):
-            key = store.encode(table, stored)
-            key.ClearField("action")
+        chosen = list(_chosen_keys(store, table, message))
+        counts = source.direct(table.name, [stored.entry for stored, _ in chosen])
+        for (_, key), count in zip(chosen, counts, strict=True):
             entry = p4r.DirectCounterEntry(table_entry=key, data=_data(table.direct_counter, count))
             yield p4r.Entity(direct_counter_entry=entry)
 
 
-def _read_groups(store: EntityStore, engine: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
-    if engine.WhichOneof("type") == "clone_session_entry":
-        if engine.clone_session_entry.session_id:
-            raise StatusError(NOT_FOUND, "clone sessions: the embedded switch has none")
-        return
-    group_id = engine.multicast_group_entry.multicast_group_id
-    found = list(store.groups(group_id))
-    if group_id and not found:
-        raise StatusError(NOT_FOUND, f"multicast group {group_id} does not exist")
-    for group in found:
-        answer = p4r.PacketReplicationEngineEntry(multicast_group_entry=group)
-        yield p4r.Entity(packet_replication_engine_entry=answer)
+def _read_direct_meters(store: EntityStore, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity]:
+    wanted = message.table_entry
+    for table in _tables(store, wanted.table_id):
+        if table.direct_meter is None:
+            if wanted.table_id:
+                raise StatusError(NOT_FOUND, f"table {table.name}: has no direct meter")
+            continue
+        if message.HasField("counter_data"):
+            raise StatusError(UNIMPLEMENTED, f"table {table.name}: there are no counters per colour")
+        if wanted.is_default_action:
+            raise StatusError(UNIMPLEMENTED, f"table {table.name}: its default entry has no direct meter")
+        for stored, key in _chosen_keys(store, table, wanted):
+            entry = p4r.DirectMeterEntry(table_entry=key, config=stored.meter)
+            yield p4r.Entity(direct_meter_entry=entry)

@@ -10,6 +10,19 @@ from enum import Enum
 from finsy.proto import p4i
 
 from bmv2.server.errors import UNIMPLEMENTED, StatusError, invalid
+from bmv2.server.resources import (
+    Digest,
+    Meter,
+    Profile,
+    Register,
+    ValueSet,
+    parse_digest,
+    parse_direct_meter,
+    parse_meter,
+    parse_profile,
+    parse_register,
+    parse_value_set,
+)
 
 
 class MatchKind(Enum):
@@ -86,6 +99,9 @@ class Table:
     const: bool
     size: int
     direct_counter: Counter | None
+    direct_meter: Meter | None
+    profile: Profile | None
+    idle_timeout: bool
 
     @property
     def prioritised(self) -> bool:
@@ -113,6 +129,12 @@ class Schema:
     actions: Mapping[int, Action]
     counters: Mapping[int, Counter]
     direct_counters: Mapping[int, Counter]
+    profiles: Mapping[int, Profile]
+    meters: Mapping[int, Meter]
+    direct_meters: Mapping[int, Meter]
+    value_sets: Mapping[int, ValueSet]
+    digests: Mapping[int, Digest]
+    registers: Mapping[int, Register]
     packet_in: PacketHeader | None
     packet_out: PacketHeader | None
 
@@ -127,8 +149,8 @@ class Schema:
     def parse(info: p4i.P4Info) -> Schema:
         """Check a P4Info and take what the server needs of it.
 
-        Raises StatusError: INVALID_ARGUMENT where it contradicts itself, UNIMPLEMENTED for action
-        profiles, translated types and match kinds that the embedded switch has not.
+        Raises StatusError: INVALID_ARGUMENT where it contradicts itself, UNIMPLEMENTED for translated
+        types and match kinds that the embedded switch has not.
         """
         _check_unique(info)
         actions = {message.preamble.id: _action(message) for message in info.actions}
@@ -143,12 +165,26 @@ class Schema:
                 )
             direct[message.preamble.id] = _direct_counter(message)
         by_table = {counter.table_id: counter for counter in direct.values()}
+        profiles = {message.preamble.id: parse_profile(message) for message in info.action_profiles}
+        direct_meters = {
+            message.preamble.id: parse_direct_meter(message, tables_by_id) for message in info.direct_meters
+        }
+        meter_of = {meter.table_id: meter for meter in direct_meters.values()}
         headers = {message.preamble.name: _header(message) for message in info.controller_packet_metadata}
         return Schema(
-            tables={key: _table(value, actions, by_table.get(key)) for key, value in tables_by_id.items()},
+            tables={
+                key: _table(value, actions, by_table.get(key), meter_of.get(key), profiles)
+                for key, value in tables_by_id.items()
+            },
             actions=actions,
             counters=counters,
             direct_counters=direct,
+            profiles=profiles,
+            meters={message.preamble.id: parse_meter(message) for message in info.meters},
+            direct_meters=direct_meters,
+            value_sets={message.preamble.id: parse_value_set(message) for message in info.value_sets},
+            digests={message.preamble.id: parse_digest(message, info.type_info) for message in info.digests},
+            registers={message.preamble.id: parse_register(message) for message in info.registers},
             packet_in=headers.get("packet_in"),
             packet_out=headers.get("packet_out"),
         )
@@ -156,7 +192,10 @@ class Schema:
 
 def _check_unique(info: p4i.P4Info) -> None:
     objects: list[p4i.Preamble] = []
-    for group in (info.tables, info.actions, info.counters, info.direct_counters):
+    for group in (
+        *(info.tables, info.actions, info.action_profiles, info.counters, info.direct_counters),
+        *(info.meters, info.direct_meters, info.value_sets, info.registers, info.digests),
+    ):
         objects += [message.preamble for message in group]
     seen: dict[int, str] = {}
     for preamble in objects:
@@ -200,11 +239,17 @@ def _direct_counter(message: p4i.DirectCounter) -> Counter:
     return Counter(message.preamble.id, message.preamble.name, 0, table_id, packets, size_bytes)
 
 
-def _table(message: p4i.Table, actions: Mapping[int, Action], counter: Counter | None) -> Table:
+def _table(
+    message: p4i.Table,
+    actions: Mapping[int, Action],
+    counter: Counter | None,
+    meter: Meter | None,
+    profiles: Mapping[int, Profile],
+) -> Table:
     name = message.preamble.name
-    if message.implementation_id:
-        raise StatusError(
-            UNIMPLEMENTED, f"P4Info: table {name} has an action profile; the embedded switch has none"
+    if message.implementation_id and message.implementation_id not in profiles:
+        raise invalid(
+            f"P4Info: table {name} has action profile {message.implementation_id:#x}, which is not in it"
         )
     for ref in message.action_refs:
         if ref.id not in actions:
@@ -222,6 +267,9 @@ def _table(message: p4i.Table, actions: Mapping[int, Action], counter: Counter |
         const=message.is_const_table,
         size=message.size,
         direct_counter=counter,
+        direct_meter=meter,
+        profile=profiles.get(message.implementation_id),
+        idle_timeout=message.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL,
     )
 
 

@@ -10,11 +10,15 @@ from finsy.proto import gnmi_grpc, p4r_grpc
 
 from bmv2.boundary import Boundary
 from bmv2.server.gnmi import GnmiService
+from bmv2.server.injection import InjectionService
+from bmv2.server.listening import Tls, listen
 from bmv2.server.p4runtime import P4RuntimeService
 from bmv2.switch import EmbeddedSwitch
 
-# Each open stream holds a thread; threads are made when needed, so this only bounds the clients.
-_THREADS = 64
+# Each open stream holds a thread; threads are made when needed, so this only bounds the clients. A call too
+# many is answered RESOURCE_EXHAUSTED.
+_THREADS = 256
+_INJECTION_THREADS = 4
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", 64 << 20),
@@ -61,28 +65,51 @@ def serve(
     device_id: int,
     address: str = "127.0.0.1:0",
     rpc_delay_s: float = 0.0,
+    tls: Tls | None = None,
 ) -> SwitchServer:
     """Serve a switch; takes its `packet_in` and `port_state_changed` hooks.
 
     `rpc_delay_s` (seconds of the host's time) holds back every unary call and every stream message in
-    either direction: nothing that the data plane does may depend on it. Raises OSError when the address
-    is taken or is none.
+    either direction: nothing that the data plane does may depend on it. Without `tls` clients speak in
+    the clear. Raises OSError when the address is taken or is none.
     """
-    server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix=switch.name), options=_OPTIONS)
+    server = _server(switch.name, _THREADS)
     p4runtime = P4RuntimeService(switch, boundary, device_id, rpc_delay_s)
     gnmi = GnmiService(switch, boundary, rpc_delay_s)
+
+    def port_changed(port: int, up: bool) -> None:
+        p4runtime.port_changed()
+        gnmi.port_changed(port, up)
+
+    switch.port_state_changed = port_changed
     p4r_grpc.add_P4RuntimeServicer_to_server(p4runtime, server)
     gnmi_grpc.add_gNMIServicer_to_server(gnmi, server)
-    host, separator, _ = address.rpartition(":")
-    if not separator:
-        raise OSError(f"{address}: not an address; give host:port, port 0 for any free one")
-    try:
-        port = server.add_insecure_port(address)
-    except RuntimeError:
-        port = 0
-    if port == 0:
-        raise OSError(
-            f"{address}: cannot listen there; the port is taken or the address is not this machine's"
-        )
+    bound = listen(server, address, tls)
     server.start()
-    return SwitchServer(server, p4runtime, gnmi, f"{host}:{port}")
+    return SwitchServer(server, p4runtime, gnmi, bound)
+
+
+class InjectionServer:
+    """A running data-plane service of one switch."""
+
+    def __init__(self, server: grpc.Server, address: str) -> None:
+        self._server = server
+        self.address = address
+
+    def stop(self) -> None:
+        """Close the port and the session."""
+        self._server.stop(grace=0).wait()
+
+
+def serve_injection(service: InjectionService, *, address: str) -> InjectionServer:
+    """Open the data-plane service's port. Raises OSError when the address is taken or is none."""
+    server = _server("injection", _INJECTION_THREADS)
+    service.add_to(server)
+    bound = listen(server, address)
+    server.start()
+    return InjectionServer(server, bound)
+
+
+def _server(name: str, threads: int) -> grpc.Server:
+    pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+    return grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=threads)

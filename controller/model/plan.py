@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which mechanisms a plan uses. `routing`: ecmp | greedy; `priority`: equal | crux;
+    """Which mechanisms a plan uses. `routing`: ecmp | greedy | auto; `priority`: equal | crux;
     `interleave`: none | cassini. `levels` is CRUX's K: the job levels of the switches."""
 
     name: str

@@ -17,7 +17,8 @@ from controller.southbound.artefacts import Artefacts
 from controller.southbound.desired import Entry, Match
 from controller.southbound.diff import Change, Operation
 
-WRITE_CHUNK = 500
+# The errors of a failed batch travel in gRPC's trailers, whose default limit (8 KiB) holds some 300.
+WRITE_CHUNK = 250
 QUEUES = 8
 
 _OPERATIONS = {

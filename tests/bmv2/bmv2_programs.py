@@ -102,6 +102,7 @@ class ProgramBuilder:
             name: {"tables": [], "conditionals": []} for name in ("ingress", "egress")
         }
         self.first: dict[str, str | None] = {"ingress": None, "egress": None}
+        self.profiles: dict[str, list[Json]] = {"ingress": [], "egress": []}
         self.add_header("standard_metadata", dict(STANDARD), metadata=True)
         self.add_action("NoAction")
 
@@ -200,7 +201,8 @@ class ProgramBuilder:
 
     def json(self) -> str:
         self.document["pipelines"] = [
-            {"name": name, "id": i, "init_table": self.first[name], "action_profiles": []} | self.nodes[name]
+            {"name": name, "id": i, "init_table": self.first[name], "action_profiles": self.profiles[name]}
+            | self.nodes[name]
             for i, name in enumerate(("ingress", "egress"))
         ]
         return json.dumps(self.document)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions as source: same value as the interpreter's, within the range that masks are left out by."""
 
+import json
 from random import Random
 
 from bmv2_random import RandomProgram
@@ -16,6 +17,7 @@ from bmv2.ir import is_boolean
 from bmv2.json_reader import Reader
 from bmv2.loader import load
 from bmv2.reference_values import Packet, evaluate
+from bmv2.structures import read_structures
 
 
 @settings(max_examples=150, deadline=None)
@@ -24,7 +26,7 @@ def test_source_value_and_range(seed: int) -> None:
     rng = Random(seed)
     made = RandomProgram(rng)
     ir = load(made.json)
-    layout, scope = Layout(ir), Scope(ir.headers)
+    layout, scope = Layout(ir), Scope(read_structures(Reader(json.loads(made.json), "program")))
     for _ in range(20):
         source = made.data(3) if rng.random() < 0.7 else made.truth(3)
         expression = scope.expression(Reader(source, "test"))

@@ -170,3 +170,19 @@ def test_hit_and_miss_lead_different_ways() -> None:
     rig.switch.receive(1, ethernet(2, priority=5))
     rig.switch.receive(1, ethernet(2, priority=6))
     assert [source(frame) for frame in sorted(rig.frames(2))] == [1, 2]
+
+
+def test_a_sum_over_a_header_that_only_the_sum_reads() -> None:
+    b = forwarder()
+    b.add_header("pair", {"high": 12, "low": 4})
+    b.document["parsers"][0]["parse_states"][0]["parser_ops"].append(extract("pair"))
+    b.document["calculations"].append(
+        {"name": "h", "id": 0, "algo": "csum16", "input": [field("pair", "high"), field("pair", "low")]}
+    )
+    calculation = {"type": "calculation", "value": "h"}
+    b.document["actions"][1]["primitives"].append(
+        call("modify_field_with_hash_based_offset", SRC, const(0), calculation, const(1 << 16))
+    )
+    rig = Rig(b.json())
+    rig.switch.receive(1, ethernet(2) + b"\x12\x34")
+    assert source(rig.frames(2)[0]) == 0xFFFF - 0x1234

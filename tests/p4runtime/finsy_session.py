@@ -2,7 +2,8 @@
 """Run by test_p4rt_finsy.py in a process of its own: a session of finsy's Switch with our server.
 
 grpc.aio stays bound to the first event loop of a process, so this one must not share pytest's.
-Prints what it saw as JSON. Arguments: address, P4Info, device config.
+Prints what it saw as JSON. Arguments: address, P4Info, device config; for TLS also the CA's certificate, and
+for mutual TLS the client's certificate and key.
 """
 
 import asyncio
@@ -13,9 +14,13 @@ from pathlib import Path
 import finsy
 
 
-async def session(address: str, p4info: Path, p4blob: Path) -> dict[str, object]:
+async def session(address: str, p4info: Path, p4blob: Path, tls: list[Path]) -> dict[str, object]:
     seen: dict[str, object] = {}
-    options = finsy.SwitchOptions(p4info=p4info, p4blob=p4blob, initial_election_id=1000)
+    cacert, cert, key = (*tls, None, None, None)[:3]
+    credentials = finsy.GRPCCredentialsTLS(cacert=cacert, cert=cert, private_key=key) if tls else None
+    options = finsy.SwitchOptions(
+        p4info=p4info, p4blob=p4blob, initial_election_id=1000, channel_credentials=credentials
+    )
     async with finsy.Switch("leaf1", address, options) as switch:
         seen["primary"] = switch.is_primary
         seen["version"] = str(switch.p4runtime_version)
@@ -56,4 +61,5 @@ async def session(address: str, p4info: Path, p4blob: Path) -> dict[str, object]
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(session(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])))))
+    address, info, blob, *certificates = sys.argv[1:]
+    print(json.dumps(asyncio.run(session(address, Path(info), Path(blob), [Path(c) for c in certificates]))))

@@ -4,6 +4,7 @@
 import grpc
 import pytest
 from finsy.proto import U128, p4r, rpc_code
+from google.protobuf import any_pb2
 
 
 def test_highest_election_id_ever_is_primary_and_all_are_told(rig, connect):
@@ -103,3 +104,35 @@ def test_write_checks_device_then_primary_then_pipeline(connect, config):
         backup.write()
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
     assert len(backup.read(p4r.Entity(table_entry=p4r.TableEntry(is_default_action=True)))) > 0
+
+
+def test_a_role_definition_is_refused_for_no_scheme_is_agreed(connect):
+    client = connect()
+    role = p4r.Role(name="telemetry", config=any_pb2.Any(type_url="example/Scheme"))
+    client.send(
+        arbitration=p4r.MasterArbitrationUpdate(device_id=1, election_id=p4r.Uint128(low=5), role=role)
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        client.next()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "role.config" in caught.value.details()
+
+
+def test_a_stream_cannot_change_its_device(connect):
+    client = connect()
+    client.arbitrate(5)
+    client.send(arbitration=p4r.MasterArbitrationUpdate(device_id=9, election_id=p4r.Uint128(low=6)))
+    with pytest.raises(grpc.RpcError) as caught:
+        client.next()
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_a_hundred_clients_at_once(rig, connect):
+    clients = [connect() for _ in range(100)]
+    for election_id, client in enumerate(clients, start=1):
+        assert client.arbitrate(election_id).status.code == rpc_code.OK
+    clients[-1].hang_up()
+    # Every other one has heard of each primary after it, and last that there is none.
+    told = [clients[0].next().arbitration for _ in range(100)]
+    assert [U128.decode(update.election_id) for update in told] == [*range(2, 101), 100]
+    assert told[-1].status.code == rpc_code.NOT_FOUND

@@ -138,7 +138,7 @@ GOOD = 'action { action_id: 10 params { param_id: 1 value: "\\001" } params { pa
         ("", "a plain action is needed"),
         ("action_profile_member_id: 3", "a plain action is needed"),
         ("action { action_id: 12 }", "0xc is not allowed"),
-        ("action { action_id: 11 }", "0xb is not allowed in its entries"),
+        ("action { action_id: 11 }", "its entries: action id 0xb is not allowed"),
         ('action { action_id: 10 params { param_id: 1 value: "\\001" } }', "b .id 2. is missing"),
         (GOOD.replace("param_id: 2", "param_id: 1"), "given twice"),
         (GOOD.replace("param_id: 2", "param_id: 3"), "3 is unknown"),

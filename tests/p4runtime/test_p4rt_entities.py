@@ -3,7 +3,7 @@
 
 import grpc
 import pytest
-from finsy.proto import p4r
+from finsy.proto import p4r, p4r_grpc
 
 UNKNOWN_ID = 0x0FFFFFFF
 
@@ -209,11 +209,40 @@ def test_a_full_table_says_so(controller, names, batch_errors):
             *(update("INSERT", entry) for entry in entries[size - 1 :]), update("DELETE", entries[0])
         )
     assert [code for code, _ in batch_errors(caught.value)] == ["OK", "OK", "NOT_FOUND"]
+    rest = [update("INSERT", entry) for entry in entries[: size - 1]]
+    controller.write(*rest[:-200])
     with pytest.raises(grpc.RpcError) as caught:
-        controller.write(*(update("INSERT", entry) for entry in entries[: size - 1]))
+        controller.write(*rest[-200:])
     codes = [code for code, _ in batch_errors(caught.value)]
-    assert codes == ["OK"] * (size - 2) + ["RESOURCE_EXHAUSTED"]
+    assert codes == ["OK"] * 199 + ["RESOURCE_EXHAUSTED"]
     assert len(table_entries(controller, table_id=entries[0].table_id)) == size
+
+
+@pytest.mark.parametrize(("failing", "detailed"), [(1, 400), (400, 300), (1000, 0)])
+def test_a_failed_batch_of_any_length_reaches_a_client_with_grpcs_own_limits(
+    controller, connect, rig, names, batch_errors, failing, detailed
+):
+    """A p4.Error for each update as long as they fit; then a text that names those that failed."""
+    total = detailed or 1000
+    batch = [
+        update("DELETE", names.next_hop(bytes([9, index % 256]))) for index in range(min(failing, total))
+    ]
+    batch += [update("MODIFY", names.counter("egress_packets", 0))] * (total - len(batch))
+    request = p4r.WriteRequest(
+        device_id=1, updates=batch, election_id=p4r.Uint128(low=controller.election_id)
+    )
+    with grpc.insecure_channel(rig.server.address) as plain, pytest.raises(grpc.RpcError) as caught:
+        p4r_grpc.P4RuntimeStub(plain).Write(request, timeout=20)
+    failed = min(failing, total)
+    assert caught.value.code() is grpc.StatusCode.UNKNOWN
+    assert caught.value.details().startswith(f"{failed} of {total} updates failed")
+    if detailed:
+        codes = [code for code, _ in batch_errors(caught.value)]
+        assert codes == ["NOT_FOUND"] * failed + ["OK"] * (total - failed)
+    else:
+        assert f"0-{failed - 1} NOT_FOUND" in caught.value.details()
+        assert "shorter batches" in caught.value.details()
+    assert len(caught.value.details()) < 2000
 
 
 def test_counters_are_read_by_wildcard_and_index_and_written_by_index(controller, names, outcome):
@@ -257,10 +286,12 @@ def test_kinds_that_the_switch_has_not(controller, outcome):
     clone = p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry())
     assert controller.read(p4r.Entity(packet_replication_engine_entry=clone)) == []
     assert controller.read(p4r.Entity(action_profile_member=p4r.ActionProfileMember())) == []
+    assert controller.read(p4r.Entity(register_entry=p4r.RegisterEntry())) == []
+    assert outcome(update("MODIFY", p4r.Entity(register_entry=p4r.RegisterEntry()))) == "NOT_FOUND"
     with pytest.raises(grpc.RpcError) as caught:
-        controller.read(p4r.Entity(register_entry=p4r.RegisterEntry()))
+        controller.read(p4r.Entity(extern_entry=p4r.ExternEntry()))
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert outcome(update("MODIFY", p4r.Entity(register_entry=p4r.RegisterEntry()))) == "UNIMPLEMENTED"
+    assert outcome(update("MODIFY", p4r.Entity(extern_entry=p4r.ExternEntry()))) == "UNIMPLEMENTED"
     assert outcome(update("INSERT", p4r.Entity())) == "INVALID_ARGUMENT"
 
 

@@ -3,6 +3,7 @@
 
 import pytest
 from finsy.proto import p4r, rpc_code
+from google.protobuf import any_pb2
 
 # A link probe: goes out of the port it is told to, and to the CPU where it comes in.
 PROBE = b"\xff" * 6 + b"\x02\x00\x00\x00\x00\x01" + b"\x88\xb5" + b"are you there?" + b"\0" * 32
@@ -92,6 +93,8 @@ def test_a_backup_sends_no_packets_and_none_are_counted(rig, controller, connect
 
 def test_unsupported_stream_messages_are_answered(controller):
     controller.send(digest_ack=p4r.DigestListAck(digest_id=1))
+    assert controller.next().error.canonical_code == rpc_code.NOT_FOUND
+    controller.send(other=any_pb2.Any())
     assert controller.next().error.canonical_code == rpc_code.UNIMPLEMENTED
 
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pushing a pipeline: every action, what is refused, and what can be read back."""
 
+import hashlib
+import json
+
 import grpc
 import pytest
 from finsy.proto import p4i, p4r
@@ -169,3 +172,38 @@ def test_an_unspecified_action_is_refused(client, config):
 def test_capabilities(client):
     answer = client.stub.Capabilities(p4r.CapabilitiesRequest())
     assert answer.p4runtime_api_version.startswith("1.4.")
+
+
+def another_version(program):
+    program["__meta__"]["version"] = [9, 0]
+
+
+def an_unknown_extern(program):
+    program["extern_instances"] = [
+        {"name": "MyIngress.mine", "id": 0, "type": "mystery", "attribute_values": []}
+    ]
+
+
+def an_unknown_primitive(program):
+    action = next(action for action in program["actions"] if action["primitives"])
+    action["primitives"][0]["op"] = "teleport"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [(another_version, "9"), (an_unknown_extern, "MyIngress.mine"), (an_unknown_primitive, "teleport")],
+)
+def test_a_program_that_the_switch_cannot_run_names_the_culprit_and_leaves_the_switch_unharmed(
+    rig, client, config, spoil, said
+):
+    client.set_config(config)
+    client.write(identity_update(config.p4info, b"\x07"))
+    before = client.read(default_of(config.p4info, "switch_identity"))
+    program = json.loads(config.p4_device_config)
+    spoil(program)
+    broken = p4r.ForwardingPipelineConfig(p4info=config.p4info, p4_device_config=json.dumps(program).encode())
+    error = refusal(client.set_config, broken)
+    assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
+    assert said in error.details()
+    assert client.read(default_of(config.p4info, "switch_identity")) == before
+    assert rig.switch.program.digest == hashlib.sha256(config.p4_device_config).digest()

@@ -7,7 +7,8 @@ from google.protobuf import text_format
 
 from bmv2.entries import Exact, TableEntry
 from bmv2.ir import Action, DefaultEntry, FieldRef, Ir, KeyField, Pipeline, Table
-from bmv2.server.errors import NOT_FOUND, PERMISSION_DENIED, UNIMPLEMENTED, StatusError
+from bmv2.server.dataplane import DataPlane
+from bmv2.server.errors import INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, UNIMPLEMENTED, StatusError
 from bmv2.server.reads import read
 from bmv2.server.schema import Schema
 from bmv2.server.store import EntityStore
@@ -51,6 +52,15 @@ IR = Ir(
     ),
     egress=Pipeline("egress", None, {}),
     aliases={},
+    stacks={},
+    unions={},
+    siblings={},
+    meters={},
+    value_sets={},
+    digests={},
+    field_lists={},
+    profiles={},
+    deparser_steps=(),
 )
 
 
@@ -90,7 +100,8 @@ def entry(table_id, key, param=b"\x07"):
 def write(store, kind, message):
     entity = p4r.Entity(table_entry=message)
     switch = Switch()
-    store.apply(p4r.Update(type=p4r.Update.Type.Value(kind), entity=entity))(switch)
+    effect = store.apply(p4r.Update(type=p4r.Update.Type.Value(kind), entity=entity))
+    effect(DataPlane(switch, lambda kind, message: None))
     return switch.done
 
 
@@ -145,7 +156,7 @@ def test_a_direct_counter_is_set_on_an_entry_that_exists(store):
         )
         switch = Switch()
         update = p4r.Update(type=p4r.Update.Type.Value(kind), entity=p4r.Entity(direct_counter_entry=message))
-        store.apply(update)(switch)
+        store.apply(update)(DataPlane(switch, lambda kind, message: None))
         return switch.done
 
     value = TableEntry((Exact(5),), 0, "go", (7,))
@@ -156,14 +167,28 @@ def test_a_direct_counter_is_set_on_an_entry_that_exists(store):
 
 
 def test_what_an_entry_cannot_carry_is_refused(store):
-    timed, preset = entry(2, b"\x01"), entry(2, b"\x01")
+    timed, metered, negative, colours, aged = (entry(2, b"\x01") for _ in range(5))
     timed.idle_timeout_ns = 1
-    preset.counter_data.packet_count = 1
-    for message in (timed, preset):
+    metered.meter_config.cir = 1
+    negative.counter_data.packet_count = -1
+    aged.time_since_last_hit.elapsed_ns = 1
+    for message in (timed, metered, negative, aged):
         with pytest.raises(StatusError) as caught:
             write(store, "INSERT", message)
-        assert caught.value.code == UNIMPLEMENTED
-    assert store.entries(store.table(2)) == []
+        assert caught.value.code == INVALID_ARGUMENT
+    colours.meter_counter_data.green.packet_count = 1
+    with pytest.raises(StatusError) as caught:
+        write(store, "INSERT", colours)
+    assert caught.value.code == UNIMPLEMENTED
+    assert store.tables.entries(store.tables.table(2)) == []
+
+
+def test_an_entry_may_bring_its_count(store):
+    preset = entry(2, b"\x01")
+    preset.counter_data.packet_count = 4
+    assert write(store, "INSERT", preset)[1:] == [
+        ("write_direct_counter", "counted", TableEntry((Exact(1),), 0, "go", (7,)), 4, 0)
+    ]
 
 
 def test_replay_gives_a_fresh_store_the_same_entities(store):
@@ -173,8 +198,8 @@ def test_replay_gives_a_fresh_store_the_same_entities(store):
     fresh = EntityStore(store.schema, IR)
     switch = Switch()
     for effect in fresh.replay(store):
-        effect(switch)
+        effect(DataPlane(switch, lambda kind, message: None))
     assert [call[0] for call in switch.done] == ["insert", "set_default"]
     everything = p4r.Entity(table_entry=p4r.TableEntry())
     assert list(read(fresh, everything, Counts())) == list(read(store, everything, Counts()))
-    assert fresh.encode_default(fresh.table(2)) == default
+    assert fresh.tables.encode_default(fresh.tables.table(2)) == default

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bmv2 import interfaces
+from bmv2.pcap import PcapWriter
 from bmv2.standalone import add_arguments, run
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +30,9 @@ def can_make_namespaces():
 @pytest.mark.skipif(
     os.geteuid() != 0 or not can_make_namespaces(), reason="needs root, ip and unshare for veth pairs"
 )
-def test_frames_cross_real_interfaces_and_carrier_is_told():
-    session = [sys.executable, str(Path(__file__).with_name("veth_session.py")), str(P4INFO), str(PROGRAM)]
+def test_frames_cross_real_interfaces_and_carrier_is_told(tmp_path):
+    script = str(Path(__file__).with_name("veth_session.py"))
+    session = [sys.executable, script, str(P4INFO), str(PROGRAM), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         ["unshare", "--net", *session],
@@ -48,6 +51,45 @@ def test_frames_cross_real_interfaces_and_carrier_is_told():
         "then": ["2", "DOWN"],
         "exit": 0,
     }
+    probe = b"\x88\xb5are you there?"
+    assert {path.name: captured(path, probe) for path in tmp_path.iterdir()} == {
+        "a0_in.pcap": 1,
+        "a0_out.pcap": 0,
+        "b0_in.pcap": 0,
+        "b0_out.pcap": 1,
+    }
+
+
+def captured(path, text):
+    return sum(text in frame for _, frame in frames_of(path.read_bytes()))
+
+
+def frames_of(capture):
+    magic, major, minor, _, _, _, link = struct.unpack("=IHHiIII", capture[:24])
+    assert (magic, major, minor, link) == (0xA1B2C3D4, 2, 4, 1)
+    position = 24
+    while position < len(capture):
+        seconds, micros, kept, length = struct.unpack_from("=IIII", capture, position)
+        yield seconds * 1_000_000 + micros, capture[position + 16 : position + 16 + kept]
+        assert kept == min(length, 65535)
+        position += 16 + kept
+
+
+def test_a_capture_file_holds_frames_and_times(tmp_path):
+    path = tmp_path / "x.pcap"
+    with PcapWriter(path) as capture:
+        capture.write(1_700_000_000_123_456_789, b"one")
+        capture.write(1_700_000_001_000_000_000, bytes(70000))
+        assert path.stat().st_size == 24 + 16 + 3 + 16 + 65535
+    assert list(frames_of(path.read_bytes())) == [
+        (1_700_000_000_123_456, b"one"),
+        (1_700_000_001_000_000, bytes(65535)),
+    ]
+
+
+def test_a_capture_that_cannot_be_written_is_said(tmp_path):
+    with pytest.raises(OSError, match="No such file"):
+        PcapWriter(tmp_path / "nowhere" / "x.pcap")
 
 
 def start(*argv):
@@ -61,12 +103,30 @@ def start(*argv):
     [
         ([], "or --no-p4"),
         (["--no-p4", "prog.json"], "contradict"),
-        (["--no-p4", "--pcap"], "tcpdump"),
+        (["--no-p4", "--pcap=nosuchdirectory"], "no such directory"),
+        (["--no-p4", "--pcap", "--", "--dp-grpc-server-addr", "127.0.0.1:0"], "captures are of interfaces"),
+        (["--no-p4", "-i", "1@lo", "--", "--dp-grpc-server-addr", "127.0.0.1:0"], "give one"),
+        (["--no-p4", "--", "--dp-grpc-server-addr", "nowhere"], "--dp-grpc-server-addr nowhere"),
+        (["--no-p4", "--", "--grpc-server-cert", "c.pem"], "needs --grpc-server-ssl"),
+        (["--no-p4", "--", "--grpc-server-with-client-auth"], "needs --grpc-server-ssl"),
+        (["--no-p4", "--", "--grpc-server-ssl"], "needs --grpc-server-cert FILE"),
+        (
+            [
+                "--no-p4",
+                "--",
+                "--grpc-server-ssl",
+                "--grpc-server-cert",
+                "nosuch.pem",
+                "--grpc-server-key",
+                "k",
+            ],
+            "nosuch.pem: No such file",
+        ),
         (["--no-p4", "--device-id", "-1"], "0 or more"),
         (["--no-p4", "--port-rate", "0"], "above 0"),
         (["--no-p4", "--queue-packets", "0"], "1 or more"),
         (["--no-p4", "-i", "eth0"], "PORT@INTERFACE"),
-        (["--no-p4", "-i", "0@eth0"], "1..510"),
+        (["--no-p4", "-i", "511@eth0"], "0..510"),
         (["--no-p4", "-i", "255@eth0"], "CPU"),
         (["--no-p4", "-i", "1@lo", "-i", "1@eth0"], "port 1 is lo already"),
         (["--no-p4", "-i", "1@nosuch0"], "none of that name; there are"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run by test_standalone_switch.py in a network namespace of its own: the switch on real veth pairs.
 
-Prints what it saw as JSON. Arguments: P4Info, device config.
+Prints what it saw as JSON. Arguments: P4Info, device config, a directory for captures.
 """
 
 import json
@@ -13,9 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import PATIENCE_S, Client
 from finsy.proto import gnmi, p4i, p4r
 from google.protobuf import text_format
+from p4rt_rig import PATIENCE_S, Client
 
 PROBE = b"\xff" * 6 + b"\x02\x00\x00\x00\x00\x01" + b"\x88\xb5" + b"are you there?" + b"\0" * 32
 ETH_P_ALL = 3
@@ -47,8 +47,9 @@ def next_packet(client):
             return message.packet
 
 
-def start_switch():
+def start_switch(captures):
     ports = ["-i", "1@a0", "-i", "2@b0", "--port-rate", "100000000", "--thrift-port", "9090", "--log-console"]
+    ports += [f"--pcap={captures}"]
     target = ["--grpc-server-addr", "127.0.0.1:0", "--cpu-port", "255", "--priority-queues", "8"]
     switch = [sys.executable, "-m", "polyrhythm", "switch", "--device-id", "1"]
     return subprocess.Popen([*switch, *ports, "--no-p4", "--", *target], stdout=subprocess.PIPE, text=True)
@@ -61,13 +62,13 @@ def address_of(process):
     raise SystemExit(f"the switch ended with {process.wait()}")
 
 
-def main(p4info, device_config):
+def main(p4info, device_config, captures):
     ip("link", "set", "lo", "up")
     for near, far in (("a0", "a1"), ("b0", "b1")):
         ip("link", "add", near, "type", "veth", "peer", "name", far)
         ip("link", "set", near, "up")
         ip("link", "set", far, "up")
-    process = start_switch()
+    process = start_switch(captures)
     try:
         seen = converse(Client(address_of(process)), p4info, device_config)
         process.send_signal(signal.SIGTERM)
@@ -116,4 +117,4 @@ def converse(client, p4info, device_config):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*(Path(argument) for argument in sys.argv[1:]))

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the control plane sees of a switch: the state of a loaded program, and how to change it.
+
+All of it happens on the data-plane thread. Names are those of the program's JSON.
+"""
+
+from __future__ import annotations
+
+from .boundary import Clock
+from .calculations import CUSTOM, CrcParameters, CustomCrc
+from .entries import EntryError, EntryFault, GroupMember, MeterConfig, TableEntry
+from .ir import Calculation, Ir
+from .meters import Meter
+from .profiles import ActionProfile
+from .tables import MatchTable
+
+_SESSIONS = 0x7FFF
+
+
+class CounterArray:
+    """An indirect counter: packets and bytes of each index, in lists that generated code increments."""
+
+    __slots__ = ("bytes", "packets")
+
+    def __init__(self, size: int) -> None:
+        self.packets = [0] * size
+        self.bytes = [0] * size
+
+
+class ControlPlane:
+    """The tables, counters, meters and all other state of one switch's program."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name = name
+        self.clock = clock
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget all state."""
+        self._tables: dict[str, MatchTable] = {}
+        self._profiles: dict[str, ActionProfile] = {}
+        self._counters: dict[str, CounterArray] = {}
+        self._meters: dict[str, list[Meter]] = {}
+        self._registers: dict[str, list[int]] = {}
+        self._register_widths: dict[str, int] = {}
+        self._customs: dict[str, CustomCrc] = {}
+        self._value_sets: dict[str, set[int]] = {}
+        self._members: dict[str, dict[int, tuple[int, ...]]] = {}
+        self._set_widths: dict[str, tuple[tuple[int, ...], int]] = {}
+        self._groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        # Bytes to keep plus one by session (0: all), as generated code asks for it.
+        self._sessions: dict[int, int] = {}
+        self._clones: dict[int, tuple[tuple[int, int], ...]] = {}
+
+    def _build(self, ir: Ir) -> None:
+        """Begin with a program's empty state."""
+        self._clear()
+        self._profiles = {name: ActionProfile(profile) for name, profile in ir.profiles.items()}
+        for table in ir.tables():
+            profile = None if table.profile is None else self._profiles[table.profile]
+            by_bytes = table.direct_meter is not None and ir.meters[table.direct_meter].by_bytes
+            self._tables[table.name] = MatchTable(table, profile=profile, meter_bytes=by_bytes)
+        self._counters = {name: CounterArray(size) for name, size in ir.counters.items()}
+        self._meters = {
+            name: [Meter(meter.by_bytes) for _ in range(0 if meter.target else meter.size)]
+            for name, meter in ir.meters.items()
+        }
+        self._registers = {name: [0] * size for name, (size, _) in ir.registers.items()}
+        self._register_widths = {name: width for name, (_, width) in ir.registers.items()}
+        selectors = [profile.selector for profile in ir.profiles.values() if profile.selector is not None]
+        calculations: list[Calculation] = [*ir.calculations.values(), *selectors]
+        self._customs = {
+            c.name: CustomCrc(CUSTOM[c.algorithm]) for c in calculations if c.algorithm in CUSTOM
+        }
+        self._value_sets = {name: set() for name in ir.value_sets}
+        self._members = {name: {} for name in ir.value_sets}
+        self._set_widths = {name: (known.widths, known.size) for name, known in ir.value_sets.items()}
+
+    def _missing(self, what: str, name: str) -> EntryError:
+        return EntryError(EntryFault.MISSING, f"{self.name}: there is no {what} '{name}'")
+
+    def table(self, name: str) -> MatchTable:
+        """A table by its name in the JSON; EntryError where there is none."""
+        if name not in self._tables:
+            raise self._missing("table", name)
+        return self._tables[name]
+
+    def insert(self, table: str, entry: TableEntry) -> None:
+        """Add an entry; EntryError where it exists, does not fit or the table is full."""
+        self.table(table).insert(entry, self.clock.now // 1000)
+
+    def modify(self, table: str, entry: TableEntry) -> None:
+        """Change the action of the entry with this match and priority."""
+        self.table(table).modify(entry, self.clock.now // 1000)
+
+    def delete(self, table: str, entry: TableEntry) -> None:
+        """Remove the entry with this match and priority."""
+        self.table(table).delete(entry)
+
+    def set_default(self, table: str, action: str | None, params: tuple[int, ...] = ()) -> None:
+        """Set what a miss does; None is the program's own default."""
+        self.table(table).set_default(action, params)
+
+    def entry_hit_time(self, table: str, entry: TableEntry) -> int:
+        """When an entry that ages was last hit, else written: ns of the clock, to the microsecond."""
+        return self.table(table).hit_time(entry) * 1000
+
+    def idle_entries(self, table: str) -> list[TableEntry]:
+        """The entries whose time-out has passed without a hit."""
+        return self.table(table).idle(self.clock.now // 1000)
+
+    def profile(self, name: str) -> ActionProfile:
+        """An action profile by its name; EntryError where there is none."""
+        if name not in self._profiles:
+            raise self._missing("action profile", name)
+        return self._profiles[name]
+
+    def add_member(self, profile: str, member: int, action: str, params: tuple[int, ...] = ()) -> None:
+        """Add a member to an action profile."""
+        self.profile(profile).add_member(member, (action, params))
+
+    def modify_member(self, profile: str, member: int, action: str, params: tuple[int, ...] = ()) -> None:
+        """Change a member's action, for all entries and groups that refer to it."""
+        self.profile(profile).modify_member(member, (action, params))
+        self._forget_lookups(profile)
+
+    def delete_member(self, profile: str, member: int) -> None:
+        """Remove a member that no entry and no group refers to."""
+        self.profile(profile).delete_member(member)
+
+    def add_group(
+        self, profile: str, group: int, members: tuple[GroupMember, ...], max_size: int = 0
+    ) -> None:
+        """Add a group; `max_size` bounds the sum of its weights, 0 does not."""
+        self._check_size(group, members, max_size)
+        self.profile(profile).add_group(group, members)
+
+    def modify_group(
+        self, profile: str, group: int, members: tuple[GroupMember, ...], max_size: int = 0
+    ) -> None:
+        """Give a group other members."""
+        self._check_size(group, members, max_size)
+        self.profile(profile).modify_group(group, members)
+
+    def delete_group(self, profile: str, group: int) -> None:
+        """Remove a group that no entry refers to."""
+        self.profile(profile).delete_group(group)
+
+    @staticmethod
+    def _check_size(group: int, members: tuple[GroupMember, ...], max_size: int) -> None:
+        total = sum(member.weight for member in members)
+        if max_size and total > max_size:
+            raise EntryError(
+                EntryFault.FULL, f"group {group} takes {max_size} members with their weights, got {total}"
+            )
+
+    def _forget_lookups(self, profile: str) -> None:
+        for table in self._tables.values():
+            if table.table.profile == profile and table.table.kind != "exact":
+                table.fast.clear()
+
+    def read_counter(self, name: str) -> list[tuple[int, int]]:
+        """(packets, bytes) of each index of an indirect counter, a copy."""
+        counter = self._counter(name)
+        return list(zip(counter.packets, counter.bytes, strict=True))
+
+    def write_counter(self, name: str, index: int, packets: int, bytes: int) -> None:
+        """Set one index of an indirect counter."""
+        counter = self._counter(name)
+        self._within("counter", name, len(counter.packets), index)
+        counter.packets[index] = packets
+        counter.bytes[index] = bytes
+
+    def read_direct_counter(self, table: str, entry: TableEntry) -> tuple[int, int]:
+        """(packets, bytes) of a table's entry."""
+        state = self.table(table).counter(entry)
+        return state[0], state[1]
+
+    def write_direct_counter(self, table: str, entry: TableEntry, packets: int, bytes: int) -> None:
+        """Set the direct counter of a table's entry."""
+        self.table(table).counter(entry)[:2] = [packets, bytes]
+
+    def _counter(self, name: str) -> CounterArray:
+        if name not in self._counters:
+            raise self._missing("counter", name)
+        return self._counters[name]
+
+    def set_meter(self, name: str, index: int, config: MeterConfig | None) -> None:
+        """Configure one meter of an array; None makes it always green."""
+        meters = self._meter_array(name)
+        self._within("meter", name, len(meters), index)
+        meters[index].set(config)
+
+    def read_meter(self, name: str) -> list[MeterConfig | None]:
+        """The configuration of each meter of an array."""
+        return [meter.config for meter in self._meter_array(name)]
+
+    def set_direct_meter(self, table: str, entry: TableEntry, config: MeterConfig | None) -> None:
+        """Configure the meter of a table's entry."""
+        self.table(table).meter(entry).set(config)
+
+    def read_direct_meter(self, table: str, entry: TableEntry) -> MeterConfig | None:
+        """The configuration of the meter of a table's entry."""
+        return self.table(table).meter(entry).config
+
+    def _meter_array(self, name: str) -> list[Meter]:
+        if name not in self._meters:
+            raise self._missing("meter", name)
+        return self._meters[name]
+
+    def read_register(self, name: str) -> list[int]:
+        """The cells of a register array, a copy."""
+        return list(self._register(name))
+
+    def write_register(self, name: str, index: int, value: int) -> None:
+        """Set one cell of a register array."""
+        cells = self._register(name)
+        self._within("register", name, len(cells), index)
+        width = self._register_widths[name]
+        if not 0 <= value < 1 << width:
+            raise EntryError(EntryFault.INVALID, f"register '{name}' is {width} bits wide, got {value}")
+        cells[index] = value
+
+    def _register(self, name: str) -> list[int]:
+        if name not in self._registers:
+            raise self._missing("register", name)
+        return self._registers[name]
+
+    @staticmethod
+    def _within(what: str, name: str, size: int, index: int) -> None:
+        if not 0 <= index < size:
+            raise EntryError(EntryFault.INVALID, f"{what} '{name}' has {size} indices, got {index}")
+
+    def set_value_set(self, name: str, members: tuple[tuple[int, ...], ...]) -> None:
+        """Replace the members of a parser value set: an integer for each part of the key."""
+        packed = {self._pack_member(name, member): member for member in members}
+        _, size = self._set_widths[name]
+        if len(packed) > size:
+            raise EntryError(EntryFault.FULL, f"value set '{name}' takes {size} members, got {len(packed)}")
+        self._members[name] = packed
+        self._value_sets[name].clear()
+        self._value_sets[name].update(packed)
+
+    def insert_value_set_member(self, name: str, member: tuple[int, ...]) -> None:
+        """Add one member to a parser value set."""
+        packed = self._pack_member(name, member)
+        if packed in self._members[name]:
+            raise EntryError(EntryFault.EXISTS, f"value set '{name}' holds {member} already")
+        self.set_value_set(name, (*self._members[name].values(), member))
+
+    def read_value_set(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """The members of a parser value set."""
+        if name not in self._members:
+            raise self._missing("value set", name)
+        return tuple(self._members[name].values())
+
+    def _pack_member(self, name: str, member: tuple[int, ...]) -> int:
+        if name not in self._set_widths:
+            raise self._missing("value set", name)
+        widths, _ = self._set_widths[name]
+        if len(member) != len(widths):
+            raise EntryError(
+                EntryFault.INVALID, f"value set '{name}' has {len(widths)} fields, got {len(member)}"
+            )
+        packed = 0
+        for value, width in zip(member, widths, strict=True):
+            if not 0 <= value < 1 << width:
+                raise EntryError(
+                    EntryFault.INVALID, f"a field of value set '{name}' is {width} bits wide, got {value}"
+                )
+            packed = packed << width | value
+        return packed
+
+    def set_multicast_group(self, group: int, replicas: tuple[tuple[int, int], ...]) -> None:
+        """Set the (port, rid) pairs of a multicast group; an empty tuple deletes it."""
+        if replicas:
+            self._groups[group] = replicas
+        else:
+            self._groups.pop(group, None)
+
+    def set_clone_session(
+        self, session: int, replicas: tuple[tuple[int, int], ...], truncate: int = 0
+    ) -> None:
+        """Set where clones of a session go, (port, rid) each, and how many bytes they keep (0: all)."""
+        if not 0 <= session <= _SESSIONS:
+            raise EntryError(EntryFault.INVALID, f"a clone session is in 0..{_SESSIONS}, got {session}")
+        if truncate < 0:
+            raise EntryError(EntryFault.INVALID, f"a clone keeps a number of bytes, got {truncate}")
+        if replicas:
+            self._clones[session] = replicas
+            self._sessions[session] = truncate + 1 if truncate else 0
+        else:
+            self._clones.pop(session, None)
+            self._sessions.pop(session, None)
+
+    def set_crc_parameters(
+        self,
+        calculation: str,
+        *,
+        polynomial: int,
+        initial: int,
+        final_xor: int,
+        reflect_data: bool,
+        reflect_remainder: bool,
+    ) -> None:
+        """Set the parameters of a calculation whose algorithm is one of the custom checks."""
+        custom = self._customs.get(calculation)
+        if custom is None:
+            raise self._missing("custom check", calculation)
+        for value in (polynomial, initial, final_xor):
+            if not 0 <= value < 1 << custom.width:
+                raise EntryError(EntryFault.INVALID, f"'{calculation}' has {custom.width} bits, got {value}")
+        custom.set(
+            CrcParameters(custom.width, polynomial, initial, final_xor, reflect_data, reflect_remainder)
+        )

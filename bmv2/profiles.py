@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Action profiles at run time: members, groups of them, and which member a group's place leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from .entries import EntryError, EntryFault, GroupMember
+from .ir import Profile
+
+Call = tuple[str, tuple[int, ...]]
+Outcome = tuple[object, ...]
+
+
+class ActionProfile:
+    """One action profile or selector.
+
+    Tables register with `attach`: `outcome` makes a table's outcome of an action, `refresh` is called
+    after a member has changed. A group's outcomes are one list for each table, changed in place, in the
+    order in which BMv2 holds members: that of their handles, the lowest free one for each new member.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._members: dict[int, Call] = {}
+        self._handles: dict[int, int] = {}
+        self._groups: dict[int, tuple[GroupMember, ...]] = {}
+        self._uses: dict[tuple[str, int], int] = {}
+        self._places: list[
+            tuple[Callable[[Call], Outcome], Callable[[], None], dict[int, list[Outcome]]]
+        ] = []
+        self._down: set[int] = set()
+
+    def attach(
+        self, outcome: Callable[[Call], Outcome], refresh: Callable[[], None]
+    ) -> dict[int, list[Outcome]]:
+        """Add a table; gives the outcomes of each group, kept up to date."""
+        places: dict[int, list[Outcome]] = {}
+        self._places.append((outcome, refresh, places))
+        return places
+
+    def member(self, member: int) -> Call:
+        """The action of a member."""
+        if member not in self._members:
+            raise self._missing("member", member)
+        return self._members[member]
+
+    def group(self, group: int) -> tuple[GroupMember, ...]:
+        """The members of a group."""
+        if group not in self._groups:
+            raise self._missing("group", group)
+        return self._groups[group]
+
+    def members(self) -> dict[int, Call]:
+        """All members, a copy."""
+        return dict(self._members)
+
+    def groups(self) -> dict[int, tuple[GroupMember, ...]]:
+        """All groups, a copy."""
+        return dict(self._groups)
+
+    def add_member(self, member: int, call: Call) -> None:
+        """Add a member."""
+        if member in self._members:
+            raise self._exists("member", member)
+        if self.profile.size and len(self._members) >= self.profile.size:
+            raise EntryError(
+                EntryFault.FULL, f"action profile '{self.profile.name}' is full ({self.profile.size} members)"
+            )
+        self._check(call)
+        taken = set(self._handles.values())
+        self._handles[member] = next(i for i in range(len(taken) + 1) if i not in taken)
+        self._members[member] = call
+
+    def modify_member(self, member: int, call: Call) -> None:
+        """Change the action of a member, for all who refer to it."""
+        self.member(member)
+        self._check(call)
+        self._members[member] = call
+        for group, parts in self._groups.items():
+            if any(part.member == member for part in parts):
+                self._fill(group)
+        for _, refresh, _ in self._places:
+            refresh()
+
+    def delete_member(self, member: int) -> None:
+        """Remove a member that nothing refers to."""
+        self.member(member)
+        if self._uses.get(("member", member)) or any(
+            part.member == member for parts in self._groups.values() for part in parts
+        ):
+            raise self._in_use("member", member)
+        del self._members[member], self._handles[member]
+
+    def add_group(self, group: int, parts: Iterable[GroupMember]) -> None:
+        """Add a group, which may be empty."""
+        if group in self._groups:
+            raise self._exists("group", group)
+        self._set_group(group, tuple(parts))
+
+    def modify_group(self, group: int, parts: Iterable[GroupMember]) -> None:
+        """Give a group other members."""
+        self.group(group)
+        self._set_group(group, tuple(parts))
+
+    def delete_group(self, group: int) -> None:
+        """Remove a group that no table refers to."""
+        self.group(group)
+        if self._uses.get(("group", group)):
+            raise self._in_use("group", group)
+        del self._groups[group]
+        for _, _, places in self._places:
+            places.pop(group, None)
+
+    def use(self, kind: str, number: int, by: int) -> None:
+        """Count an entry that refers to a member or group, or no longer does (`by` -1)."""
+        if by > 0:
+            (self.member if kind == "member" else self.group)(number)
+        self._uses[kind, number] = self._uses.get((kind, number), 0) + by
+
+    def set_port_up(self, port: int, up: bool) -> None:
+        """Leave the members that watch a port out of the choice while it is down."""
+        (self._down.discard if up else self._down.add)(port)
+        for group, parts in self._groups.items():
+            if any(part.watch_port == port for part in parts):
+                self._fill(group)
+
+    def _set_group(self, group: int, parts: tuple[GroupMember, ...]) -> None:
+        if self.profile.selector is None:
+            raise EntryError(
+                EntryFault.INVALID, f"action profile '{self.profile.name}' has no selector, and so no groups"
+            )
+        for part in parts:
+            self.member(part.member)
+            if part.weight < 1:
+                raise EntryError(EntryFault.INVALID, f"a weight is at least 1, got {part.weight}")
+        if len({part.member for part in parts}) != len(parts):
+            raise EntryError(EntryFault.INVALID, f"group {group} holds a member twice; use its weight")
+        self._groups[group] = parts
+        self._fill(group)
+
+    def _fill(self, group: int) -> None:
+        parts = sorted(self._groups[group], key=lambda part: self._handles[part.member])
+        calls = [
+            self._members[part.member]
+            for part in parts
+            if part.watch_port not in self._down
+            for _ in range(part.weight)
+        ]
+        for outcome, _, places in self._places:
+            places.setdefault(group, [])[:] = [outcome(call) for call in calls]
+
+    def _check(self, call: Call) -> None:
+        for outcome, _, _ in self._places:
+            outcome(call)
+
+    def _missing(self, kind: str, number: int) -> EntryError:
+        return EntryError(EntryFault.MISSING, f"action profile '{self.profile.name}' has no {kind} {number}")
+
+    def _exists(self, kind: str, number: int) -> EntryError:
+        return EntryError(
+            EntryFault.EXISTS, f"action profile '{self.profile.name}' has a {kind} {number} already"
+        )
+
+    def _in_use(self, kind: str, number: int) -> EntryError:
+        return EntryError(
+            EntryFault.IN_USE, f"{kind} {number} of action profile '{self.profile.name}' is referred to"
+        )

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference interpreter's parser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .ir import Extract, ExtractNext, FieldRef, Lookahead, ParserState, Primitive, Transition, Verify
+from .reference_steps import Steps
+from .reference_values import Packet, evaluate
+from .structures import length_of
+
+_STEP_LIMIT = 4096
+
+
+class _ParseError(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass
+class Parser(Steps):
+    """Parses packets; `value_sets` holds the members of each set as tuples."""
+
+    value_sets: dict[str, set[tuple[int, ...]]] = field(default_factory=dict)
+
+    def parse(self, packet: Packet) -> int:
+        """Parse a packet; gives the code of the error that ended it, or of NoError."""
+        name, steps = self.ir.first_state, 0
+        try:
+            while name is not None:
+                steps += 1
+                if steps > _STEP_LIMIT:
+                    return self.ir.errors["ParserTimeout"]
+                state = self.ir.states[name]
+                for op in state.ops:
+                    if isinstance(op, Extract):
+                        self._extract(op, packet)
+                    elif isinstance(op, ExtractNext):
+                        self._extract_next(op, packet)
+                    elif isinstance(op, Primitive):
+                        self._check_lookahead(op, packet)
+                        self.primitive(op, packet)
+                    elif isinstance(op, Verify):
+                        if not evaluate(op.condition, packet):
+                            raise _ParseError(evaluate(op.error, packet))
+                    else:
+                        self._advance(evaluate(op.bits, packet), packet)
+                name = self._select(state, packet)
+        except _ParseError as error:
+            return error.code
+        return self.ir.errors["NoError"]
+
+    def _need(self, size: int, packet: Packet) -> None:
+        if len(packet.frame) - packet.position < size:
+            raise _ParseError(self.ir.errors["PacketTooShort"])
+
+    def _check_lookahead(self, op: Primitive, packet: Packet) -> None:
+        for arg in op.args:
+            if isinstance(arg, Lookahead):
+                self._need(-(-arg.width // 8), packet)
+
+    def _extract_next(self, op: ExtractNext, packet: Packet) -> None:
+        used = self.ir.stacks[op.stack].next
+        count = packet.values[used.header, used.field]
+        if count >= len(op.elements):
+            raise _ParseError(self.ir.errors["StackOutOfBounds"])
+        self._extract(op.elements[count], packet)
+        packet.values[used.header, used.field] = count + 1
+
+    def _extract(self, op: Extract, packet: Packet) -> None:
+        header = self.ir.headers[op.header]
+        varying = 0
+        if op.length is not None:
+            varying = evaluate(op.length, packet) & 0xFFFFFFFF
+            if varying % 8:
+                raise _ParseError(self.ir.errors["ParserInvalidArgument"])
+        size = header.size + varying // 8
+        self._need(size, packet)
+        if op.length is not None:
+            if size > op.limit:
+                raise _ParseError(self.ir.errors["HeaderTooShort"])
+            length = length_of(op.header)
+            packet.values[length.header, length.field] = varying
+        text = "".join(format(byte, "08b") for byte in packet.frame[packet.position : packet.position + size])
+        for name in header.fields:
+            ref = FieldRef(op.header, name)
+            width = self.size(ref, packet)
+            self.set_field(ref, int(text[:width] or "0", 2), packet)
+            text = text[width:]
+        self.make_valid(op.header, packet)
+        packet.position += size
+
+    def _advance(self, bits: int, packet: Packet) -> None:
+        if bits % 8:
+            raise _ParseError(self.ir.errors["ParserInvalidArgument"])
+        self._need(bits // 8, packet)
+        packet.position += bits // 8
+
+    def _select(self, state: ParserState, packet: Packet) -> str | None:
+        key = [self.value(source, packet) for source, _ in state.key]
+        for transition in state.transitions:
+            if self._matches(state, transition, key):
+                return transition.next_state
+        return state.default
+
+    def _matches(self, state: ParserState, transition: Transition, key: list[int]) -> bool:
+        if transition.value_set is not None:
+            return tuple(key) in self.value_sets.get(transition.value_set, set())
+        masks = transition.masks or tuple((1 << width) - 1 for _, width in state.key)
+        wanted = zip(key, transition.values, masks, strict=True)
+        return all(part & mask == value & mask for part, value, mask in wanted)

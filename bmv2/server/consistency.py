@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Info against the program it came with: what one promises, the other must have.
+
+Everything that the store lets through after this is fit for the switch, so that no effect can fail.
+"""
+
+from __future__ import annotations
+
+from bmv2.ir import Ir
+from bmv2.ir import Table as ProgramTable
+from bmv2.server.errors import invalid
+from bmv2.server.schema import MatchKind, Schema, Table
+
+# p4c writes optional fields as ternary ones.
+_PROGRAM_KINDS = {
+    MatchKind.EXACT: "exact",
+    MatchKind.LPM: "lpm",
+    MatchKind.TERNARY: "ternary",
+    MatchKind.RANGE: "range",
+    MatchKind.OPTIONAL: "ternary",
+}
+
+
+def check_consistency(schema: Schema, ir: Ir) -> None:
+    """Raise StatusError (INVALID_ARGUMENT) where P4Info and the program contradict each other."""
+    program_tables = {table.name: table for table in ir.tables()}
+    for table in schema.tables.values():
+        program_table = program_tables.get(table.name)
+        if program_table is None:
+            raise invalid(f"P4Info has table {table.name}, which the device config has not")
+        _check_key(table, program_table)
+        _check_actions(schema, table, program_table)
+        _check_resources(table, program_table)
+    _check_action_params(schema, ir)
+    _check_profiles(schema, ir)
+    _check_arrays(schema, ir)
+    value_sets = {name: (value_set.size, value_set.widths) for name, value_set in ir.value_sets.items()}
+    for value_set in schema.value_sets.values():
+        widths = tuple(width for _, width in value_set.fields)
+        if value_sets.get(value_set.name) != (value_set.size, widths):
+            raise invalid(f"P4Info has value set {value_set.name}, which the device config has not")
+    digests = {digest.name: digest.widths for digest in ir.digests.values()}
+    for digest in schema.digests.values():
+        if digests.get(digest.name) != digest.widths:
+            raise invalid(f"P4Info has digest {digest.name}, which the device config has not")
+
+
+def _check_key(table: Table, program: ProgramTable) -> None:
+    given = [(field.width, _PROGRAM_KINDS[field.kind]) for field in table.key]
+    if given != [(field.width, field.kind) for field in program.key]:
+        raise invalid(f"table {table.name}: P4Info and device config disagree on the key's fields")
+    if table.key and not 0 <= table.size <= program.size:
+        raise invalid(
+            f"table {table.name}: P4Info says {table.size} entries, the device config {program.size}"
+        )
+    if program.const_entries is not None and not table.const:
+        raise invalid(f"table {table.name}: is constant in the device config, but not in P4Info")
+
+
+def _check_actions(schema: Schema, table: Table, program: ProgramTable) -> None:
+    for action_id in table.entry_actions | table.default_actions:
+        if schema.actions[action_id].name not in program.actions:
+            raise invalid(
+                f"table {table.name}: has no action {schema.actions[action_id].name} in the device config"
+            )
+    known = {action.name for action in schema.actions.values()}
+    own = [entry.action for entry in program.const_entries or ()]
+    if program.default is not None:
+        own.append(program.default.action)
+        if program.default.const_action and not table.const_default:
+            raise invalid(f"table {table.name}: its default action is constant, but not in P4Info")
+    for name in own:
+        if name not in known:
+            raise invalid(f"table {table.name}: P4Info lacks action {name}, which the program itself uses")
+
+
+def _check_resources(table: Table, program: ProgramTable) -> None:
+    if program.profile != (None if table.profile is None else table.profile.name):
+        raise invalid(f"table {table.name}: P4Info and device config disagree on its action profile")
+    if table.direct_meter is not None and program.direct_meter != table.direct_meter.name:
+        raise invalid(f"table {table.name}: P4Info and device config disagree on its direct meter")
+    if table.direct_counter is not None and not program.direct_counter:
+        raise invalid(f"table {table.name}: has a direct counter in P4Info only")
+    if table.idle_timeout and not program.timeout:
+        raise invalid(f"table {table.name}: only P4Info says that its entries age")
+
+
+def _check_action_params(schema: Schema, ir: Ir) -> None:
+    actions = {action.name: [width for _, width in action.params] for action in ir.actions}
+    for action in schema.actions.values():
+        widths = [param.width for param in action.params]
+        # p4c keeps an action that no table of the program uses in P4Info only.
+        if actions.get(action.name, widths) != widths:
+            raise invalid(f"action {action.name}: P4Info and device config disagree on its parameters")
+
+
+def _check_profiles(schema: Schema, ir: Ir) -> None:
+    for profile in schema.profiles.values():
+        program = ir.profiles.get(profile.name)
+        if program is None or not 0 <= profile.size <= program.size:
+            raise invalid(
+                f"P4Info has action profile {profile.name} of {profile.size}, the device config has not"
+            )
+        if profile.selector != (program.selector is not None):
+            raise invalid(f"action profile {profile.name}: P4Info and device config disagree on a selector")
+        users = {table.id for table in schema.tables.values() if table.profile is profile}
+        if set(profile.table_ids) != users:
+            raise invalid(f"P4Info: action profile {profile.name} does not list the tables that have it")
+
+
+def _check_arrays(schema: Schema, ir: Ir) -> None:
+    arrays = (
+        ("counter", schema.counters.values(), ir.counters),
+        ("meter", schema.meters.values(), {name: meter.size for name, meter in ir.meters.items()}),
+        ("register", schema.registers.values(), {name: size for name, (size, _) in ir.registers.items()}),
+    )
+    for kind, known, sizes in arrays:
+        for item in known:
+            if sizes.get(item.name) != item.size:
+                raise invalid(
+                    f"P4Info has {kind} {item.name} of {item.size}, which the device config has not"
+                )
+    for register in schema.registers.values():
+        if register.width > ir.registers[register.name][1]:
+            raise invalid(
+                f"register {register.name}: is {register.width} bits wide in P4Info, "
+                f"{ir.registers[register.name][1]} in the device config"
+            )

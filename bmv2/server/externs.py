@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meters, value sets, digests and registers as clients write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from finsy.proto import p4i, p4r
+
+from bmv2.entries import MeterConfig
+from bmv2.server.codec import decode_uint, encode_uint
+from bmv2.server.dataplane import DataPlane, Effect
+from bmv2.server.errors import (
+    ALREADY_EXISTS,
+    NOT_FOUND,
+    OUT_OF_RANGE,
+    RESOURCE_EXHAUSTED,
+    UNIMPLEMENTED,
+    StatusError,
+    invalid,
+)
+from bmv2.server.resources import Meter, Register, Resource, ValueSet
+from bmv2.server.schema import Schema
+
+R = TypeVar("R", bound=Resource)
+
+
+class RegisterSource(Protocol):
+    """Where register cells come from: the data plane, asked by a server thread."""
+
+    def register(self, name: str, size: int) -> Sequence[int]:
+        """Give the value of each of `size` cells."""
+
+
+class ExternStore:
+    """What clients wrote of a pipeline's externs. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._meters: dict[int, dict[int, p4r.MeterConfig]] = {key: {} for key in schema.meters}
+        self._sets: dict[int, list[p4r.ValueSetMember]] = {key: [] for key in schema.value_sets}
+        self._digests: dict[int, p4r.DigestEntry.Config] = {}
+
+    def apply_meter(self, kind: int, message: p4r.MeterEntry) -> Effect:
+        """Check and keep an indirect meter's configuration; no index means every cell."""
+        meter = _find(self._schema.meters, message.meter_id, "meter")
+        _only_modify(kind, f"meter {meter.name}")
+        _refuse_colour_counters(message.HasField("counter_data"), f"meter {meter.name}")
+        indices: Sequence[int] = range(meter.size)
+        if message.HasField("index"):
+            indices = [_check_index(meter, message.index.index)]
+        config = None
+        if message.HasField("config"):
+            config = decode_meter_config(meter, message.config)
+        known = self._meters[meter.id]
+        for index in indices:
+            if config is None:
+                known.pop(index, None)
+            else:
+                known[index] = message.config
+
+        def land(plane: DataPlane) -> None:
+            for index in indices:
+                plane.switch.set_meter(meter.name, index, config)
+
+        return land
+
+    def apply_value_set(self, kind: int, message: p4r.ValueSetEntry) -> Effect:
+        """Check and keep a value set's members, which replace the old ones."""
+        value_set = _find(self._schema.value_sets, message.value_set_id, "value set")
+        what = f"value set {value_set.name}"
+        _only_modify(kind, what)
+        if len(message.members) > value_set.size:
+            raise StatusError(
+                RESOURCE_EXHAUSTED, f"{what}: takes {value_set.size} members, got {len(message.members)}"
+            )
+        members = tuple(_decode_member(value_set, member, what) for member in message.members)
+        if len(set(members)) != len(members):
+            raise StatusError(ALREADY_EXISTS, f"{what}: a member is given twice")
+        self._sets[value_set.id] = [_encode_member(value_set, member) for member in members]
+        return lambda plane: plane.switch.set_value_set(value_set.name, members)
+
+    def apply_digest(self, kind: int, message: p4r.DigestEntry) -> Effect:
+        """Enable, tune or disable a digest."""
+        digest = _find(self._schema.digests, message.digest_id, "digest")
+        what = f"digest {digest.name}"
+        enabled = digest.id in self._digests
+        if kind == p4r.Update.INSERT and enabled:
+            raise StatusError(ALREADY_EXISTS, f"{what}: is enabled")
+        if kind != p4r.Update.INSERT and not enabled:
+            raise StatusError(NOT_FOUND, f"{what}: is not enabled")
+        if kind == p4r.Update.DELETE:
+            del self._digests[digest.id]
+            return lambda plane: plane.digests.configure(digest, None)
+        config = message.config
+        if min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) < 0:
+            raise invalid(f"{what}: time-outs and the list's size cannot be negative")
+        kept = p4r.DigestEntry.Config()
+        kept.CopyFrom(config)
+        self._digests[digest.id] = kept
+        return lambda plane: plane.digests.configure(digest, kept)
+
+    def apply_register(self, kind: int, message: p4r.RegisterEntry) -> Effect:
+        """Write one cell of a register array, or all of them where there is no index."""
+        register = _find(self._schema.registers, message.register_id, "register")
+        what = f"register {register.name}"
+        _only_modify(kind, what)
+        _check_plain(register)
+        indices: Sequence[int] = range(register.size)
+        if message.HasField("index"):
+            indices = [_check_index(register, message.index.index)]
+        if message.data.WhichOneof("data") != "bitstring":
+            raise invalid(f"{what}: the data must be a bit string of {register.width} bits")
+        value = decode_uint(message.data.bitstring, register.width, what)
+
+        def land(plane: DataPlane) -> None:
+            for index in indices:
+                plane.switch.write_register(register.name, index, value)
+
+        return land
+
+    def read_meters(self, message: p4r.MeterEntry) -> Iterator[p4r.Entity]:
+        """Answer a read of indirect meters: id 0 is any, no index is every cell."""
+        for meter in _wanted(self._schema.meters, message.meter_id, "meter"):
+            _refuse_colour_counters(message.HasField("counter_data"), f"meter {meter.name}")
+            indices: Sequence[int] = range(meter.size)
+            if message.HasField("index"):
+                indices = [_check_index(meter, message.index.index)]
+            known = self._meters[meter.id]
+            for index in indices:
+                answer = p4r.MeterEntry(meter_id=meter.id, config=known.get(index))
+                answer.index.index = index
+                yield p4r.Entity(meter_entry=answer)
+
+    def read_value_sets(self, message: p4r.ValueSetEntry) -> Iterator[p4r.Entity]:
+        """Answer a read of value sets: id 0 is any."""
+        for value_set in _wanted(self._schema.value_sets, message.value_set_id, "value set"):
+            answer = p4r.ValueSetEntry(value_set_id=value_set.id, members=self._sets[value_set.id])
+            yield p4r.Entity(value_set_entry=answer)
+
+    def read_digests(self, message: p4r.DigestEntry) -> Iterator[p4r.Entity]:
+        """Answer a read of the digests that are enabled: id 0 is any."""
+        for digest in _wanted(self._schema.digests, message.digest_id, "digest"):
+            config = self._digests.get(digest.id)
+            if config is None and message.digest_id:
+                raise StatusError(NOT_FOUND, f"digest {digest.name}: is not enabled")
+            if config is not None:
+                answer = p4r.DigestEntry(digest_id=digest.id, config=config)
+                yield p4r.Entity(digest_entry=answer)
+
+    def read_registers(self, message: p4r.RegisterEntry, source: RegisterSource) -> Iterator[p4r.Entity]:
+        """Answer a read of registers: id 0 is any, no index is every cell."""
+        for register in _wanted(self._schema.registers, message.register_id, "register"):
+            if message.register_id:
+                _check_plain(register)
+            elif not register.width:
+                continue
+            indices: Sequence[int] = range(register.size)
+            if message.HasField("index"):
+                indices = [_check_index(register, message.index.index)]
+            cells = source.register(register.name, register.size)
+            for index in indices:
+                answer = p4r.RegisterEntry(register_id=register.id)
+                answer.index.index = index
+                answer.data.bitstring = encode_uint(cells[index])
+                yield p4r.Entity(register_entry=answer)
+
+    def entities(self) -> Iterator[tuple[int, p4r.Entity]]:
+        """What a fresh pipeline would have to be given to be like this one, with the type of update."""
+        for meter_id, cells in self._meters.items():
+            for index, config in cells.items():
+                meter = p4r.MeterEntry(meter_id=meter_id, config=config)
+                meter.index.index = index
+                yield p4r.Update.MODIFY, p4r.Entity(meter_entry=meter)
+        for value_set_id, members in self._sets.items():
+            if members:
+                value_set = p4r.ValueSetEntry(value_set_id=value_set_id, members=members)
+                yield p4r.Update.MODIFY, p4r.Entity(value_set_entry=value_set)
+        for digest_id, tuning in self._digests.items():
+            digest = p4r.DigestEntry(digest_id=digest_id, config=tuning)
+            yield p4r.Update.INSERT, p4r.Entity(digest_entry=digest)
+
+
+def decode_meter_config(meter: Meter, config: p4r.MeterConfig) -> MeterConfig:
+    """Read a meter's rates and bursts. Raises StatusError for what its type does not allow."""
+    what = f"meter {meter.name}"
+    if min(config.cir, config.cburst, config.pir, config.pburst, config.eburst) < 0:
+        raise invalid(f"{what}: rates and bursts cannot be negative")
+    if meter.kind != p4i.MeterSpec.TWO_RATE_THREE_COLOR and (
+        config.cir != config.pir or config.cburst != config.pburst
+    ):
+        raise invalid(f"{what}: has a single rate, so pir and pburst must equal cir and cburst")
+    if meter.kind == p4i.MeterSpec.SINGLE_RATE_THREE_COLOR and config.eburst:
+        raise StatusError(UNIMPLEMENTED, f"{what}: excess bursts are not supported")
+    if config.eburst:
+        raise invalid(f"{what}: eburst is for single-rate three-colour meters")
+    if config.cir > config.pir:
+        raise invalid(f"{what}: cir {config.cir} is above pir {config.pir}")
+    return MeterConfig(config.cir, config.cburst, config.pir, config.pburst)
+
+
+def _find(known: Mapping[int, R], wanted: int, kind: str) -> R:
+    found = known.get(wanted)
+    if found is None:
+        legal = ", ".join(f"{item.id:#x} ({item.name})" for item in known.values()) or "none"
+        raise StatusError(NOT_FOUND, f"{kind} id {wanted:#x} is unknown; known: {legal}")
+    return found
+
+
+def _wanted(known: Mapping[int, R], wanted: int, kind: str) -> Sequence[R]:
+    return [_find(known, wanted, kind)] if wanted else list(known.values())
+
+
+def _only_modify(kind: int, what: str) -> None:
+    if kind != p4r.Update.MODIFY:
+        raise invalid(f"{what}: takes MODIFY only")
+
+
+def _check_index(array: Meter | Register, index: int) -> int:
+    if index < 0:
+        raise invalid(f"{array.name}: index {index} is below 0")
+    if index >= array.size:
+        raise StatusError(OUT_OF_RANGE, f"{array.name}: index {index} is not in 0..{array.size - 1}")
+    return index
+
+
+def _check_plain(register: Register) -> None:
+    if not register.width:
+        raise StatusError(UNIMPLEMENTED, f"register {register.name}: its cells are not plain bit strings")
+
+
+def _refuse_colour_counters(given: bool, what: str) -> None:
+    if given:
+        raise StatusError(UNIMPLEMENTED, f"{what}: there are no counters per colour")
+
+
+def _decode_member(value_set: ValueSet, member: p4r.ValueSetMember, what: str) -> tuple[int, ...]:
+    values: dict[int, int] = {}
+    widths = dict(value_set.fields)
+    for item in member.match:
+        if item.field_id not in widths:
+            raise invalid(f"{what}: match field id {item.field_id} is unknown")
+        if item.field_id in values or item.WhichOneof("field_match_type") != "exact":
+            raise invalid(f"{what}: match field {item.field_id} must be given once, and exact")
+        values[item.field_id] = decode_uint(item.exact.value, widths[item.field_id], what)
+    if len(values) != len(widths):
+        raise invalid(f"{what}: a member needs a value for each of its {len(widths)} fields")
+    return tuple(values[field_id] for field_id in widths)
+
+
+def _encode_member(value_set: ValueSet, values: tuple[int, ...]) -> p4r.ValueSetMember:
+    message = p4r.ValueSetMember()
+    for (field_id, _), value in zip(value_set.fields, values, strict=True):
+        message.match.add(field_id=field_id).exact.value = encode_uint(value)
+    return message

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a server listens: its address, and its certificates if it speaks TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+
+class CertificateError(ValueError):
+    """TLS files that cannot be used: the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """A server's certificate chain and key in PEM, and the authorities that clients' certificates need.
+
+    With `client_auth` a client without a valid certificate is refused (mutual TLS).
+    """
+
+    certificate: bytes
+    key: bytes
+    authorities: bytes | None = None
+    client_auth: bool = False
+
+    @staticmethod
+    def read(certificate: str, key: str, authorities: str | None, *, client_auth: bool) -> Tls:
+        """Read the PEM files. Raises CertificateError for one that is unreadable or holds no PEM."""
+        if client_auth and authorities is None:
+            raise CertificateError("client authentication needs a CA file to verify against")
+        return Tls(
+            _pem(certificate, "CERTIFICATE"),
+            _pem(key, "PRIVATE KEY"),
+            None if authorities is None else _pem(authorities, "CERTIFICATE"),
+            client_auth,
+        )
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Make gRPC's credentials of it."""
+        return grpc.ssl_server_credentials(
+            [(self.key, self.certificate)],
+            root_certificates=self.authorities,
+            require_client_auth=self.client_auth,
+        )
+
+
+def _pem(path: str, kind: str) -> bytes:
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise CertificateError(f"{path}: {error.strerror}") from None
+    # "RSA PRIVATE KEY" and "EC PRIVATE KEY" are kinds of private key too.
+    if b"-----BEGIN " not in content or kind.encode() + b"-----" not in content:
+        raise CertificateError(f"{path}: holds no {kind.lower()} in PEM")
+    return content
+
+
+def listen(server: grpc.Server, address: str, tls: Tls | None = None) -> str:
+    """Open the server's port; returns "host:port" with the port that was taken where 0 was asked for.
+
+    Raises OSError when the address is taken or is none, or when gRPC refuses the certificate.
+    """
+    host, separator, _ = address.rpartition(":")
+    if not separator:
+        raise OSError(f"{address}: not an address; give host:port, port 0 for any free one")
+    try:
+        if tls is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, tls.credentials())
+    except RuntimeError:
+        port = 0
+    if port == 0:
+        hint = "" if tls is None else ", or certificate and key do not belong together"
+        raise OSError(
+            f"{address}: cannot listen there; the port is taken or the address is not this machine's{hint}"
+        )
+    return f"{host}:{port}"

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Info's objects beside tables, actions and counters: profiles, meters, value sets, digests, registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from finsy.proto import p4i, p4t
+
+from bmv2.server.errors import UNIMPLEMENTED, StatusError, invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """An action profile; with a selector it also has groups.
+
+    `weights` tells that a group's size is the sum of its weights, not the number of its members;
+    `max_group_size` and `max_member_weight` of 0 are no bounds..
+    """
+
+    id: int
+    name: str
+    size: int
+    selector: bool
+    max_group_size: int
+    weights: bool
+    max_member_weight: int
+    table_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """A meter; `table_id` is set for a direct one, `size` (cells) for an indirect one."""
+
+    id: int
+    name: str
+    size: int
+    table_id: int
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSet:
+    """A parser value set of at most `size` members: match field ids and widths in the key's order."""
+
+    id: int
+    name: str
+    size: int
+    fields: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A digest and the widths of its values; `structured` where they are a struct's members."""
+
+    id: int
+    name: str
+    widths: tuple[int, ...]
+    structured: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register array of `size` cells of `width` bits; a width of 0: a type that is not plain bits."""
+
+    id: int
+    name: str
+    size: int
+    width: int
+
+
+Resource: TypeAlias = Profile | Meter | ValueSet | Digest | Register
+
+
+def parse_profile(message: p4i.ActionProfile) -> Profile:
+    """Take an action profile."""
+    return Profile(
+        id=message.preamble.id,
+        name=message.preamble.name,
+        size=message.size,
+        selector=message.with_selector,
+        max_group_size=message.max_group_size,
+        weights=message.WhichOneof("selector_size_semantics") != "sum_of_members",
+        max_member_weight=message.sum_of_members.max_member_weight,
+        table_ids=tuple(message.table_ids),
+    )
+
+
+def parse_meter(message: p4i.Meter) -> Meter:
+    """Take an indirect meter."""
+    return Meter(message.preamble.id, message.preamble.name, message.size, 0, message.spec.type)
+
+
+def parse_direct_meter(message: p4i.DirectMeter, table_ids: Iterable[int]) -> Meter:
+    """Take a direct meter. Raises StatusError where its table is not in the P4Info."""
+    if message.direct_table_id not in table_ids:
+        raise invalid(
+            f"P4Info: direct meter {message.preamble.name} belongs to table "
+            f"{message.direct_table_id:#x}, which is not in it"
+        )
+    return Meter(message.preamble.id, message.preamble.name, 0, message.direct_table_id, message.spec.type)
+
+
+def parse_value_set(message: p4i.ValueSet) -> ValueSet:
+    """Take a value set. Raises StatusError for a match that is not exact: BMv2 has no other."""
+    name = message.preamble.name
+    fields = []
+    for field in sorted(message.match, key=lambda field: field.id):
+        if field.match_type != p4i.MatchField.EXACT or field.bitwidth <= 0:
+            raise StatusError(UNIMPLEMENTED, f"P4Info: value set {name}: its fields must be exact and bit<W>")
+        fields.append((field.id, field.bitwidth))
+    return ValueSet(message.preamble.id, name, message.size, tuple(fields))
+
+
+def parse_digest(message: p4i.Digest, types: p4t.P4TypeInfo) -> Digest:
+    """Take a digest. Raises StatusError where its data are anything but bit strings or a struct of them."""
+    name = message.preamble.name
+    spec = message.type_spec
+    kind = spec.WhichOneof("type_spec")
+    if kind == "bitstring":
+        return Digest(message.preamble.id, name, (_bits(name, spec.bitstring),), structured=False)
+    members: Iterable[p4t.P4DataTypeSpec]
+    if kind == "struct":
+        if spec.struct.name not in types.structs:
+            raise invalid(f"P4Info: digest {name}: struct {spec.struct.name} is not in the type info")
+        members = [member.type_spec for member in types.structs[spec.struct.name].members]
+    elif kind == "tuple":
+        members = spec.tuple.members
+    else:
+        raise StatusError(UNIMPLEMENTED, f"P4Info: digest {name}: only bit strings and structs are supported")
+    widths = []
+    for member in members:
+        if member.WhichOneof("type_spec") != "bitstring":
+            raise StatusError(UNIMPLEMENTED, f"P4Info: digest {name}: a member is not a bit string")
+        widths.append(_bits(name, member.bitstring))
+    return Digest(message.preamble.id, name, tuple(widths), structured=True)
+
+
+def parse_register(message: p4i.Register) -> Register:
+    """Take a register array; one of structs has width 0, and cannot be reached by P4Runtime here."""
+    spec = message.type_spec
+    width = _bits(message.preamble.name, spec.bitstring) if spec.HasField("bitstring") else 0
+    return Register(message.preamble.id, message.preamble.name, message.size, width)
+
+
+def _bits(name: str, spec: p4t.P4BitstringLikeTypeSpec) -> int:
+    kind = spec.WhichOneof("type_spec")
+    if kind == "bit":
+        return spec.bit.bitwidth
+    if kind == "int":
+        return spec.int.bitwidth
+    raise StatusError(UNIMPLEMENTED, f"P4Info: {name}: varbit is not supported")

@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Table entries and default actions as clients wrote them, with their direct resources and time-outs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from finsy.proto import p4r
+
+from bmv2.entries import MatchValue, MeterConfig, TableEntry
+from bmv2.ir import Ir
+from bmv2.server.codec import (
+    decode_action,
+    decode_match,
+    decode_priority,
+    encode_action,
+    encode_entry,
+    encode_key,
+)
+from bmv2.server.dataplane import DataPlane, Effect
+from bmv2.server.errors import (
+    ALREADY_EXISTS,
+    NOT_FOUND,
+    PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
+    UNIMPLEMENTED,
+    StatusError,
+    invalid,
+)
+from bmv2.server.externs import decode_meter_config
+from bmv2.server.profiles import OneShot, ProfileStore
+from bmv2.server.resources import Profile
+from bmv2.server.schema import Schema, Table
+
+_Key: TypeAlias = tuple[tuple[MatchValue, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """An entry of a table as a client wrote it, with what the client wants back on a read."""
+
+    entry: TableEntry
+    metadata: bytes = b""
+    controller_metadata: int = 0
+    const: bool = False
+    meter: p4r.MeterConfig | None = None
+    one_shot: OneShot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCall:
+    """An action with its parameters, by its full name."""
+
+    action: str
+    params: tuple[int, ...]
+
+
+class TableStore:
+    """The tables of one committed pipeline. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self, schema: Schema, ir: Ir, profiles: ProfileStore) -> None:
+        """Start with what the program itself contains: its default actions and its constant entries."""
+        self._schema = schema
+        self._profiles = profiles
+        self._entries: dict[int, dict[_Key, StoredEntry]] = {table_id: {} for table_id in schema.tables}
+        self._defaults: dict[int, ActionCall] = {}
+        self._program_defaults: dict[int, ActionCall | None] = {}
+        program_tables = {table.name: table for table in ir.tables()}
+        for table in schema.tables.values():
+            program_table = program_tables[table.name]
+            default = program_table.default
+            self._program_defaults[table.id] = (
+                None if default is None else ActionCall(default.action, default.params)
+            )
+            for entry in program_table.const_entries or ():
+                self._entries[table.id][(entry.match, entry.priority)] = StoredEntry(entry, const=True)
+
+    def table(self, table_id: int) -> Table:
+        """Find a table by id; StatusError (NOT_FOUND) with the known ones if there is none."""
+        table = self._schema.tables.get(table_id)
+        if table is None:
+            legal = ", ".join(f"{known.id:#x} ({known.name})" for known in self._schema.tables.values())
+            raise StatusError(NOT_FOUND, f"table id {table_id:#x} is unknown; known: {legal}")
+        return table
+
+    def entries(self, table: Table) -> list[StoredEntry]:
+        """All entries of a table but the default one, in the order of their insertion."""
+        return list(self._entries[table.id].values())
+
+    def find(self, table: Table, message: p4r.TableEntry) -> StoredEntry:
+        """Find the entry with a message's key and priority; StatusError (NOT_FOUND) if there is none."""
+        stored = self._entries[table.id].get((decode_match(table, message), decode_priority(table, message)))
+        if stored is None:
+            raise StatusError(NOT_FOUND, f"table {table.name}: no entry with that key and priority")
+        return stored
+
+    def default(self, table: Table) -> ActionCall | None:
+        """Tell what the table does on a miss; None where neither program nor client said."""
+        return self._defaults.get(table.id, self._program_defaults[table.id])
+
+    def has_own_default(self, table: Table) -> bool:
+        """Tell whether a client set the default action."""
+        return table.id in self._defaults
+
+    def encode(self, table: Table, stored: StoredEntry) -> p4r.TableEntry:
+        """Write an entry for a read."""
+        if stored.one_shot is None:
+            message = encode_entry(self._schema, table, stored.entry)
+        else:
+            message = encode_key(table, stored.entry)
+            message.idle_timeout_ns = stored.entry.timeout_ns
+            message.action.action_profile_action_set.CopyFrom(stored.one_shot.message)
+        message.metadata = stored.metadata
+        message.controller_metadata = stored.controller_metadata
+        message.is_const = stored.const
+        return message
+
+    def encode_default(self, table: Table) -> p4r.TableEntry:
+        """Write a table's default entry for a read."""
+        message = p4r.TableEntry(table_id=table.id, is_default_action=True)
+        call = self.default(table)
+        if call is not None:
+            message.action.CopyFrom(encode_action(self._schema, call.action, call.params))
+        return message
+
+    def apply_entry(self, kind: int, message: p4r.TableEntry) -> Effect:
+        """Check and keep an entry's update. Raises StatusError, nothing changed, if it is not acceptable."""
+        table = self.table(message.table_id)
+        if table.const:
+            raise StatusError(PERMISSION_DENIED, f"table {table.name}: is constant, nothing can be written")
+        if not table.key:
+            raise invalid(f"table {table.name}: has no key, and so no entry but its default one")
+        key = (decode_match(table, message), decode_priority(table, message))
+        entries = self._entries[table.id]
+        present = entries.get(key)
+        if present is None and kind != p4r.Update.INSERT:
+            raise StatusError(NOT_FOUND, f"table {table.name}: no entry with that key and priority")
+        if present is not None and present.const:
+            raise StatusError(PERMISSION_DENIED, f"table {table.name}: that entry is the program's own")
+        if kind == p4r.Update.DELETE:
+            assert present is not None
+            del entries[key]
+            self._release(table, present)
+            return _deletion(table, present)
+        if kind == p4r.Update.INSERT:
+            if present is not None:
+                raise StatusError(
+                    ALREADY_EXISTS, f"table {table.name}: an entry with that key and priority exists"
+                )
+            if len(entries) >= table.size:
+                raise StatusError(
+                    RESOURCE_EXHAUSTED, f"table {table.name}: all {table.size} entries are used"
+                )
+        stored, meter = self._decode(table, message, key)
+        entries[key] = stored
+        self._retain(table, stored)
+        if present is not None:
+            self._release(table, present)
+        counts = None
+        if message.HasField("counter_data"):
+            counts = (message.counter_data.packet_count, message.counter_data.byte_count)
+        notice = encode_key(table, stored.entry)
+        notice.metadata, notice.controller_metadata = stored.metadata, stored.controller_metadata
+        notice.idle_timeout_ns = stored.entry.timeout_ns
+        return _placement(table, stored, present, meter, counts, notice)
+
+    def _decode(
+        self, table: Table, message: p4r.TableEntry, key: _Key
+    ) -> tuple[StoredEntry, MeterConfig | None]:
+        """Read the rest of an entry. Raises StatusError for what the table or its action does not take."""
+        meter = self._check_extras(table, message)
+        match, priority = key
+        action = ""
+        params: tuple[int, ...] = ()
+        member = group = one_shot = None
+        if table.profile is None:
+            action, params = decode_action(self._schema, table, message.action, default=False)
+        else:
+            member, group, one_shot = self._decode_reference(table, table.profile, message.action)
+        entry = TableEntry(
+            match, priority, action, params, member=member, group=group, timeout_ns=message.idle_timeout_ns
+        )
+        config = message.meter_config if meter is not None else None
+        return (
+            StoredEntry(
+                entry,
+                message.metadata,
+                message.controller_metadata,
+                meter=config,
+                one_shot=one_shot,
+            ),
+            meter,
+        )
+
+    def _decode_reference(
+        self, table: Table, profile: Profile, action: p4r.TableAction
+    ) -> tuple[int | None, int | None, OneShot | None]:
+        kind = action.WhichOneof("type")
+        if kind == "action_profile_member_id":
+            self._profiles.check_reference(profile, "member", action.action_profile_member_id)
+            return action.action_profile_member_id, None, None
+        if kind == "action_profile_group_id":
+            self._profiles.check_reference(profile, "group", action.action_profile_group_id)
+            return None, action.action_profile_group_id, None
+        if kind == "action_profile_action_set":
+            what = f"table {table.name}, action set"
+            one_shot = self._profiles.one_shot(profile, action.action_profile_action_set, what)
+            return None, one_shot.group, one_shot
+        raise invalid(
+            f"table {table.name}: has action profile {profile.name}; give a member, a group or an action set"
+        )
+
+    def _retain(self, table: Table, stored: StoredEntry, by: int = 1) -> None:
+        if table.profile is None:
+            return
+        if stored.one_shot is not None:
+            self._profiles.keep_one_shot(table.profile, by)
+        elif stored.entry.member is not None:
+            self._profiles.use(table.profile, "member", stored.entry.member, by)
+        elif stored.entry.group is not None:
+            self._profiles.use(table.profile, "group", stored.entry.group, by)
+
+    def _release(self, table: Table, stored: StoredEntry) -> None:
+        self._retain(table, stored, -1)
+
+    def apply_default(self, kind: int, message: p4r.TableEntry) -> Effect:
+        """Check and keep a default action. Raises StatusError, nothing changed, if it is not acceptable."""
+        table = self.table(message.table_id)
+        if kind != p4r.Update.MODIFY:
+            raise invalid(f"table {table.name}: a default entry takes MODIFY only")
+        if message.match or message.priority:
+            raise invalid(f"table {table.name}: a default entry has neither match fields nor a priority")
+        if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
+            raise invalid(f"table {table.name}: a default entry does not age")
+        if table.const_default:
+            raise StatusError(PERMISSION_DENIED, f"table {table.name}: its default action is constant")
+        if message.HasField("meter_config") or message.HasField("counter_data"):
+            raise StatusError(UNIMPLEMENTED, f"table {table.name}: its default entry has no direct resources")
+        if not message.HasField("action"):
+            self._defaults.pop(table.id, None)
+            return lambda plane: plane.switch.set_default(table.name, None)
+        action, params = decode_action(self._schema, table, message.action, default=True)
+        self._defaults[table.id] = ActionCall(action, params)
+        return lambda plane: plane.switch.set_default(table.name, action, params)
+
+    def apply_direct_counter(self, kind: int, message: p4r.DirectCounterEntry) -> Effect:
+        """Check the writing of an entry's counter."""
+        table = self.table(message.table_entry.table_id)
+        if table.direct_counter is None:
+            raise StatusError(NOT_FOUND, f"table {table.name}: has no direct counter")
+        if kind != p4r.Update.MODIFY:
+            raise invalid(f"table {table.name}: a direct counter takes MODIFY only")
+        if message.table_entry.is_default_action:
+            raise StatusError(UNIMPLEMENTED, f"table {table.name}: its default entry has no direct counter")
+        entry = self.find(table, message.table_entry).entry
+        packets, size = decode_counts(table.name, message.data)
+        return lambda plane: plane.switch.write_direct_counter(table.name, entry, packets, size)
+
+    def apply_direct_meter(self, kind: int, message: p4r.DirectMeterEntry) -> Effect:
+        """Check and keep the configuration of an entry's meter."""
+        table = self.table(message.table_entry.table_id)
+        if table.direct_meter is None:
+            raise StatusError(NOT_FOUND, f"table {table.name}: has no direct meter")
+        if kind != p4r.Update.MODIFY:
+            raise invalid(f"table {table.name}: a direct meter takes MODIFY only")
+        if message.HasField("counter_data"):
+            raise StatusError(UNIMPLEMENTED, f"table {table.name}: there are no counters per colour")
+        if message.table_entry.is_default_action:
+            raise StatusError(UNIMPLEMENTED, f"table {table.name}: its default entry has no direct meter")
+        stored = self.find(table, message.table_entry)
+        meter = (
+            decode_meter_config(table.direct_meter, message.config) if message.HasField("config") else None
+        )
+        entry = stored.entry
+        self._entries[table.id][(entry.match, entry.priority)] = StoredEntry(
+            entry,
+            stored.metadata,
+            stored.controller_metadata,
+            stored.const,
+            message.config if meter is not None else None,
+            stored.one_shot,
+        )
+        return lambda plane: plane.switch.set_direct_meter(table.name, entry, meter)
+
+    @staticmethod
+    def _check_extras(table: Table, message: p4r.TableEntry) -> MeterConfig | None:
+        """Check time-out, counter and meter of an entry; gives the meter's configuration."""
+        if message.HasField("time_since_last_hit"):
+            raise invalid(f"table {table.name}: time_since_last_hit is for reads")
+        if message.idle_timeout_ns and not table.idle_timeout:
+            raise invalid(f"table {table.name}: its entries do not age; leave idle_timeout_ns 0")
+        if message.idle_timeout_ns < 0:
+            raise invalid(f"table {table.name}: idle_timeout_ns cannot be negative")
+        if message.HasField("counter_data"):
+            if table.direct_counter is None:
+                raise invalid(f"table {table.name}: has no direct counter")
+            decode_counts(table.name, message.counter_data)
+        if message.HasField("meter_counter_data"):
+            raise StatusError(UNIMPLEMENTED, f"table {table.name}: there are no counters per colour")
+        if not message.HasField("meter_config"):
+            return None
+        if table.direct_meter is None:
+            raise invalid(f"table {table.name}: has no direct meter")
+        return decode_meter_config(table.direct_meter, message.meter_config)
+
+
+def decode_counts(name: str, data: p4r.CounterData) -> tuple[int, int]:
+    """Read packets and bytes. Raises StatusError where one is negative."""
+    if data.packet_count < 0 or data.byte_count < 0:
+        raise invalid(f"counter {name}: counts cannot be negative")
+    return data.packet_count, data.byte_count
+
+
+def _placement(
+    table: Table,
+    stored: StoredEntry,
+    present: StoredEntry | None,
+    meter: MeterConfig | None,
+    counts: tuple[int, int] | None,
+    notice: p4r.TableEntry,
+) -> Effect:
+    """Make the effect of an insertion, or of a modification where there was an entry before."""
+    entry = stored.entry
+
+    def land(plane: DataPlane) -> None:
+        switch = plane.switch
+        if stored.one_shot is not None:
+            _add_group(plane, table, stored.one_shot)
+        (switch.insert if present is None else switch.modify)(table.name, entry)
+        if present is not None and present.one_shot is not None:
+            _remove_group(plane, table, present.one_shot)
+        if counts is not None:
+            switch.write_direct_counter(table.name, entry, *counts)
+        if table.direct_meter is not None:
+            switch.set_direct_meter(table.name, entry, meter)
+        if table.idle_timeout:
+            plane.ageing.watch(table.name, entry, notice)
+
+    return land
+
+
+def _deletion(table: Table, stored: StoredEntry) -> Effect:
+    def land(plane: DataPlane) -> None:
+        plane.switch.delete(table.name, stored.entry)
+        if stored.one_shot is not None:
+            _remove_group(plane, table, stored.one_shot)
+        if table.idle_timeout:
+            plane.ageing.forget(table.name, stored.entry)
+
+    return land
+
+
+def _add_group(plane: DataPlane, table: Table, one_shot: OneShot) -> None:
+    assert table.profile is not None
+    for member, (action, params) in one_shot.members:
+        plane.switch.add_member(table.profile.name, member, action, params)
+    plane.switch.add_group(table.profile.name, one_shot.group, one_shot.parts)
+
+
+def _remove_group(plane: DataPlane, table: Table, one_shot: OneShot) -> None:
+    assert table.profile is not None
+    plane.switch.delete_group(table.profile.name, one_shot.group)
+    for member, _ in one_shot.members:
+        plane.switch.delete_member(table.profile.name, member)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm stf program.json test.stf`: run p4c's packet tests against the embedded switch.
+
+As p4c's own runner does it: packets go in in the order of the file, what leaves is compared port by port
+and in order with what is expected, and a port that the test names must not send anything else; what goes
+to ports it does not name is lost. A packet comes 1 ms after the one before, `wait` is a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bmv2 import EmbeddedSwitch, Program, ProgramError, load_program
+from bmv2.entries import EntryError
+
+from .stf_control import Control
+from .stf_language import (
+    Add,
+    Check,
+    Command,
+    Expect,
+    NoPacket,
+    Remove,
+    Send,
+    SetDefault,
+    Statement,
+    StfError,
+    Wait,
+    read_statements,
+)
+
+_PACKET_NS = 1_000_000
+_WAIT_NS = 1_000_000_000
+# What a program that sends its packets round for ever may do within one step before it counts as such.
+_EVENT_LIMIT = 100_000
+# No egress_spec of 9 bits reaches it: in a test the controller's port is a port like any other.
+_NO_CPU_PORT = 512
+_CONDITIONS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class StepClock:
+    """An event heap that a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._count = 0
+        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+
+    def call_at(self, time_ns: int, callback: Callable[..., None], *args: Any) -> None:
+        """Run the callback at a time."""
+        self._count += 1
+        heapq.heappush(self._heap, (time_ns, self._count, callback, args))
+
+    def pass_time(self, span_ns: int) -> bool:
+        """Let time pass, and all that happens in it; False where more happens than can be meant."""
+        until, events = self.now + span_ns, 0
+        while self._heap and self._heap[0][0] <= until:
+            self.now, _, callback, args = heapq.heappop(self._heap)
+            callback(*args)
+            events += 1
+            if events > _EVENT_LIMIT:
+                return False
+        self.now = until
+        return True
+
+
+class Runner:
+    """One test against a fresh switch; `failures` are its lines for people, `notes` what it only reads."""
+
+    def __init__(self, program: Program, statements: Sequence[Statement], queues: int = 8) -> None:
+        self.failures: list[str] = []
+        self.notes: list[str] = []
+        self._statements = statements
+        self._clock = StepClock()
+        self._switch = EmbeddedSwitch("stf", self._clock, cpu_port=_NO_CPU_PORT, queues=queues)
+        self._switch.load(program)
+        self._switch.log = self.notes.append
+        self._control = Control(self._switch, program)
+        self._sent: dict[int, list[bytes]] = {}
+        self._expected: dict[int, list[Expect]] = {}
+        self._before: dict[int, int] = {}
+        for port in sorted({s.port for s in statements if isinstance(s, Send | Expect)}):
+            self._sent[port] = []
+            self._switch.add_port(port, rate_bps=None, transmit=self._sent[port].append)
+
+    def run(self) -> None:
+        """Run all statements; StfError where one cannot be carried out."""
+        for statement in self._statements:
+            try:
+                self._step(statement)
+            except EntryError as error:
+                raise statement.place.error(str(error)) from None
+        self._compare()
+
+    def _step(self, statement: Statement) -> None:
+        if isinstance(statement, Send):
+            self._before = {port: len(frames) for port, frames in self._sent.items()}
+            self._switch.receive(statement.port, statement.frame)
+            if not self._clock.pass_time(_PACKET_NS):
+                raise statement.place.error("the packet comes back to the switch for ever")
+        elif isinstance(statement, Expect):
+            self._expected.setdefault(statement.port, []).append(statement)
+        elif isinstance(statement, NoPacket):
+            for port, frames in self._sent.items():
+                if len(frames) > self._before.get(port, 0):
+                    self.failures.append(
+                        f"{statement.place}: no packet was expected, port {port} sent {frames[-1].hex()}"
+                    )
+        elif isinstance(statement, Wait):
+            self._clock.pass_time(_WAIT_NS)
+        elif isinstance(statement, Check):
+            self._check(statement)
+        elif isinstance(statement, Add):
+            self._control.add(statement)
+        elif isinstance(statement, SetDefault):
+            self._control.set_default(statement)
+        elif isinstance(statement, Remove):
+            self._control.remove(statement)
+        else:
+            assert isinstance(statement, Command)
+            note = self._control.command(statement)
+            if note:
+                self.notes.append(f"{statement.place}: {note}")
+
+    def _check(self, check: Check) -> None:
+        value = self._control.value(check)
+        kind = "register" if check.register else f"counter ({check.unit})"
+        if check.condition is None:
+            self.notes.append(f"{check.place}: {kind} {check.name}({check.index}) is {value}")
+        elif not _CONDITIONS[check.condition](value, check.value):
+            self.failures.append(
+                f"{check.place}: {kind} {check.name}({check.index}) is {value}, "
+                f"expected {check.condition} {check.value}"
+            )
+
+    def _compare(self) -> None:
+        for port, frames in self._sent.items():
+            expected = self._expected.get(port, [])
+            if any(e.digits is None for e in expected):
+                # `expect PORT` alone takes whatever comes, as p4c's runner has it, but something must.
+                if not frames:
+                    self.failures.append(f"{expected[0].place}: port {port} sent nothing")
+                continue
+            for expect, frame in zip(expected, frames, strict=False):
+                difference = _difference(expect, frame)
+                if difference:
+                    self.failures.append(f"{expect.place}: port {port}: {difference}")
+            for expect in expected[len(frames) :]:
+                self.failures.append(f"{expect.place}: port {port} did not send {_shown(expect)}")
+            for frame in frames[len(expected) :]:
+                self.failures.append(f"{self._name()}: port {port} sent more than expected: {frame.hex()}")
+
+    def _name(self) -> str:
+        return self._statements[-1].place.file if self._statements else "?"
+
+
+def _shown(expect: Expect) -> str:
+    return f"{expect.digits}{'$' if expect.exact else ''}"
+
+
+def _difference(expect: Expect, frame: bytes) -> str | None:
+    """How a frame differs from what is expected; None where it does not."""
+    assert expect.digits is not None
+    digits = frame.hex()
+    detail = f"\n  expected {_shown(expect)}\n  got      {digits}"
+    if len(digits) < len(expect.digits):
+        return f"the packet has {len(digits)} digits, expected {len(expect.digits)}{detail}"
+    for position, (wanted, got) in enumerate(zip(expect.digits, digits, strict=False)):
+        if wanted not in ("*", got):
+            return f"differs at digit {position} (byte {position // 2}): expected {wanted}, got {got}{detail}"
+    if expect.exact and len(digits) > len(expect.digits):
+        return f"the packet has {len(digits)} digits, expected no more than {len(expect.digits)}{detail}"
+    return None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("program", metavar="program.json", help="what p4c-bm2-ss wrote for a v1model program")
+    parser.add_argument("tests", metavar="test.stf", nargs="+", help="packet tests, each on a fresh switch")
+    parser.add_argument("--queues", type=int, default=8, help="queues a port (priorities); default 8")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also show what the program logs and what is only read"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the tests; 0 all pass, 1 one or more do not, 2 something cannot be read or carried out."""
+    try:
+        program = load_program(Path(args.program).read_bytes())
+    except (OSError, ProgramError) as error:
+        print(f"polyrhythm stf: {_reason(args.program, error)}", file=sys.stderr)
+        return 2
+    if args.queues < 1:
+        print(f"polyrhythm stf: --queues must be at least 1, got {args.queues}", file=sys.stderr)
+        return 2
+    code = 0
+    for test in args.tests:
+        code = max(code, _run_test(program, test, args.queues, args.verbose))
+    return code
+
+
+def _run_test(program: Program, test: str, queues: int, verbose: bool) -> int:
+    try:
+        text = Path(test).read_bytes().decode()
+        runner = Runner(program, read_statements(text, test), queues)
+        runner.run()
+    except (OSError, UnicodeDecodeError, StfError) as error:
+        print(f"polyrhythm stf: {_reason(test, error)}", file=sys.stderr)
+        return 2
+    if verbose:
+        for note in runner.notes:
+            print(note)
+    for failure in runner.failures:
+        print(failure)
+    print(f"{test}: {'FAIL' if runner.failures else 'PASS'}")
+    return 1 if runner.failures else 0
+
+
+def _reason(path: str, error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{path}: {error.strerror}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{path}: not text in UTF-8"
+    return str(error) if isinstance(error, StfError) else f"{path}: {error}"

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Simple Test Framework's language: p4c's packet tests, with BMv2's direct commands, as typed statements.
+
+One statement a line (an `add` may go on until its parenthesis closes), `#` begins a comment, commands are
+written in either case. Beyond p4c's grammar: keys written `value&&&mask` and `low..high`, `remove NAME` for
+an entry that was named with `= NAME`, and `check_register NAME(INDEX) CONDITION VALUE`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+NAME = r'(?:"[^"]+"|[A-Za-z_$][\w$]*(?:\[\d+\])?(?:\.[A-Za-z_$][\w$]*(?:\[\d+\])?)*)'
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F*]+|0[bB][01*]+|[0-9]+")
+_ACTION = re.compile(rf"({NAME})\s*\(([^()]*)\)\s*(?:=\s*([\w$]+))?\s*$")
+_KEY = re.compile(rf"({NAME})\s*:\s*(\S+)")
+_HEAD = re.compile(rf"({NAME})\s*(\d+(?=\s|$))?")
+_CHECK = re.compile(
+    rf"({NAME})\s*\(\s*([\w$]+)\s*\)\s*(?:(packets|bytes)?\s*(==|!=|<=|<|>=|>)\s*(\S+))?\s*$", re.IGNORECASE
+)
+
+
+class StfError(ValueError):
+    """A test that cannot be read or run; the message tells the file and the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a statement stands."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        """As compilers write it."""
+        return f"{self.file}:{self.line}"
+
+    def error(self, message: str) -> StfError:
+        """The error to raise about this statement."""
+        return StfError(f"{self}: {message}")
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCall:
+    """An action with its arguments by name."""
+
+    name: str
+    arguments: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A table entry; `label` is the name later statements know it by."""
+
+    place: Place
+    table: str
+    priority: int | None
+    keys: tuple[tuple[str, str], ...]
+    action: ActionCall
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefault:
+    """A table's default action."""
+
+    place: Place
+    table: str
+    action: ActionCall
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove the entry with this name, or all entries."""
+
+    place: Place
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A packet that arrives on a port."""
+
+    place: Place
+    port: int
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """A packet that must leave by a port: hexadecimal digits, `*` for any, None for any packet at all.
+
+    `exact` means that nothing may follow the digits.
+    """
+
+    place: Place
+    port: int
+    digits: str | None
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NoPacket:
+    """The packet before must not have left by any port."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let a second pass."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A counter's or register's value; without a condition it is only read."""
+
+    place: Place
+    register: bool
+    name: str
+    index: str
+    unit: str
+    condition: str | None
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of BMv2's CLI, with its words."""
+
+    place: Place
+    name: str
+    words: tuple[str, ...]
+
+
+Statement = Add | SetDefault | Remove | Send | Expect | NoPacket | Wait | Check | Command
+
+# How many words each direct command takes, at least and at most.
+COMMANDS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "mirroring_add": (2, 2),
+        "mirroring_add_mc": (2, 2),
+        "mirroring_delete": (1, 1),
+        "mirroring_get": (1, 1),
+        "mc_mgrp_create": (1, 1),
+        "mc_node_create": (1, 99),
+        "mc_node_update": (1, 99),
+        "mc_node_associate": (2, 2),
+        "counter_read": (2, 2),
+        "counter_write": (4, 4),
+        "register_read": (2, 2),
+        "register_write": (3, 3),
+        "register_reset": (1, 1),
+        "meter_get_rates": (2, 2),
+        "meter_set_rates": (4, 4),
+        "meter_array_set_rates": (3, 3),
+    }
+)
+
+
+def number(text: str, place: Place) -> int:
+    """A number without wildcards: decimal, 0x or 0b."""
+    if not _NUMBER.fullmatch(text) or "*" in text:
+        raise place.error(f"'{text}' is not a number")
+    return int(text, 10 if text.isdecimal() else 0)
+
+
+def is_number(text: str) -> bool:
+    """Whether the text is a number, wildcards included."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def read_statements(text: str, file: str) -> list[Statement]:
+    """All statements of a test."""
+    return [_statement(place, words) for place, words in _lines(text, file)]
+
+
+def _lines(text: str, file: str) -> Iterator[tuple[Place, str]]:
+    lines = [line.split("#", 1)[0].strip() for line in text.splitlines()]
+    number = 0
+    while number < len(lines):
+        place, line = Place(file, number + 1), lines[number]
+        number += 1
+        begins = line.split(None, 1)[0].lower() if line else ""
+        while begins in ("add", "setdefault") and ")" not in line and number < len(lines):
+            line = f"{line} {lines[number]}"
+            number += 1
+        if line:
+            yield place, line
+
+
+def _statement(place: Place, line: str) -> Statement:
+    word, _, rest = line.partition(" ")
+    word, _, more = word.partition("\t")
+    rest = f"{more} {rest}".strip()
+    name = word.lower()
+    if name in COMMANDS:
+        words = tuple(rest.split())
+        least, most = COMMANDS[name]
+        if not least <= len(words) <= most:
+            raise place.error(f"'{name}' takes {least}{'' if least == most else ' or more'} words: {line}")
+        return Command(place, name, words)
+    readers: Mapping[str, Callable[[Place, str], Statement]] = {
+        "add": _add,
+        "setdefault": _set_default,
+        "remove": _remove,
+        "packet": _send,
+        "expect": _expect,
+        "no_packet": lambda place, _: NoPacket(place),
+        "wait": lambda place, _: Wait(place),
+        "check_counter": lambda place, rest: _check(place, rest, register=False),
+        "check_register": lambda place, rest: _check(place, rest, register=True),
+    }
+    if name not in readers:
+        raise place.error(f"'{word}' is not a command; there are: {', '.join([*readers, *COMMANDS])}")
+    return readers[name](place, rest)
+
+
+def _plain(name: str) -> str:
+    return name.strip('"')
+
+
+def _call(place: Place, text: str) -> tuple[int, ActionCall, str | None]:
+    """The action at the end of a statement, where it begins, and the name after it."""
+    found = _ACTION.search(text)
+    if found is None:
+        raise place.error("there is no action with its arguments in parentheses at the end")
+    arguments: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in found[2].split(","))):
+        key, colon, value = part.partition(":")
+        if not colon or not is_number(value.strip()):
+            raise place.error(f"'{part}' is not an argument written name:number")
+        arguments[_plain(key.strip())] = value.strip()
+    return found.start(), ActionCall(_plain(found[1]), MappingProxyType(arguments)), found[3]
+
+
+def _add(place: Place, rest: str) -> Add:
+    start, action, label = _call(place, rest)
+    text = rest[:start]
+    head = _HEAD.match(text)
+    if head is None:
+        raise place.error("a table's name must follow 'add'")
+    keys: list[tuple[str, str]] = []
+    position = head.end()
+    while text[position:].strip():
+        found = _KEY.match(text, position + len(text[position:]) - len(text[position:].lstrip()))
+        if found is None:
+            raise place.error(f"'{text[position:].strip()}' is not a key written field:value")
+        keys.append((_plain(found[1]), found[2]))
+        position = found.end()
+    priority = None if head[2] is None else int(head[2])
+    return Add(place, _plain(head[1]), priority, tuple(keys), action, label)
+
+
+def _set_default(place: Place, rest: str) -> SetDefault:
+    start, action, _ = _call(place, rest)
+    if not re.fullmatch(NAME, rest[:start].strip()):
+        raise place.error("a table's name must follow 'setdefault'")
+    return SetDefault(place, _plain(rest[:start].strip()), action)
+
+
+def _remove(place: Place, rest: str) -> Remove:
+    if rest.lower() == "all":
+        return Remove(place, None)
+    if not re.fullmatch(r"[\w$]+", rest):
+        raise place.error("'remove' takes 'all' or the name of an entry")
+    return Remove(place, rest.lstrip("$"))
+
+
+def _port(place: Place, rest: str) -> tuple[int, str]:
+    word, _, data = rest.replace("\t", " ").partition(" ")
+    if not word.isdecimal():
+        raise place.error(f"'{word}' is not a port number")
+    return int(word), "".join(data.split())
+
+
+def _send(place: Place, rest: str) -> Send:
+    port, digits = _port(place, rest)
+    try:
+        frame = bytes.fromhex(digits)
+    except ValueError:
+        raise place.error("a packet is written in pairs of hexadecimal digits") from None
+    return Send(place, port, frame)
+
+
+def _expect(place: Place, rest: str) -> Expect:
+    port, digits = _port(place, rest)
+    if not digits:
+        return Expect(place, port, None, False)
+    exact = digits.endswith("$")
+    wanted = digits.removesuffix("$").lower()
+    if not re.fullmatch(r"[0-9a-f*]*", wanted):
+        raise place.error("a packet is expected in hexadecimal digits and '*', with '$' at its end at most")
+    return Expect(place, port, wanted, exact)
+
+
+def _check(place: Place, rest: str, register: bool) -> Check:
+    found = _CHECK.match(rest)
+    if found is None or (register and found[3]):
+        kind = "" if register else " [packets|bytes]"
+        raise place.error(f"a check is written NAME(INDEX){kind} CONDITION NUMBER")
+    value = 0 if found[5] is None else number(found[5], place)
+    return Check(
+        place, register, _plain(found[1]), found[2], (found[3] or "packets").lower(), found[4], value
+    )

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random frames: what a fabric carries, and what it should not have to."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+from typing import NamedTuple
+
+UDP, TCP, ICMP = 17, 6, 1
+ROCE, INT_DSCP, CNP_DSCP, CNP_OPCODE = 4791, 52, 48, 0x81
+MD_START = 14 + 20 + 8 + 4
+_PATTERN = bytes(range(256)) * 40
+
+
+class Flow(NamedTuple):
+    """A 5-tuple: addresses and ports as integers."""
+
+    src: int
+    dst: int
+    protocol: int
+    sport: int
+    dport: int
+
+
+def checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071) of an even number of bytes."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return 0xFFFF - total
+
+
+def ethernet(ether_type: int, payload: bytes) -> bytes:
+    """An Ethernet frame between two fixed stations."""
+    return bytes.fromhex("020000000001020000000002") + struct.pack("!H", ether_type) + payload
+
+
+def ipv4(
+    flow: Flow,
+    payload: bytes,
+    *,
+    dscp: int = 0,
+    ecn: int = 0,
+    ttl: int = 64,
+    fragment: int = 0,
+    options: bytes = b"",
+    identification: int = 0,
+    bad: int = 0,
+) -> bytes:
+    """An IPv4 packet; `fragment` is the word of flags and offset, `bad` is added to the checksum."""
+    length = 20 + len(options) + len(payload)
+    head = struct.pack(
+        "!BBHHHBBHII",
+        0x45 + len(options) // 4,
+        dscp << 2 | ecn,
+        length & 0xFFFF,
+        identification,
+        fragment,
+        ttl,
+        flow.protocol,
+        0,
+        flow.src,
+        flow.dst,
+    )
+    total = (checksum(head + options) + bad) & 0xFFFF
+    return head[:10] + struct.pack("!H", total) + head[12:] + options + payload
+
+
+def udp(flow: Flow, payload: bytes, check: int = 0) -> bytes:
+    """A UDP datagram."""
+    return struct.pack("!HHHH", flow.sport, flow.dport, 8 + len(payload), check) + payload
+
+
+def tcp(flow: Flow, payload: bytes) -> bytes:
+    """A TCP segment with a plain header."""
+    return struct.pack("!HHIIHHHH", flow.sport, flow.dport, 1, 2, 0x5010, 4096, 0, 0) + payload
+
+
+def bth(opcode: int, payload: bytes) -> bytes:
+    """A RoCEv2 payload: base transport header, then data."""
+    return struct.pack("!BBHII", opcode, 0x40, 0xFFFF, 17, 5) + payload
+
+
+def int_probe(rng: Random, hops: int) -> bytes:
+    """INT shim, MD header and the stack of `hops` earlier hops; now and then not quite in order."""
+    length = 3 + 8 * hops
+    version, hop_words, instructions, remaining, kind = 2, 8, 0xFC00, rng.choice((0, 1, 8, 255)), 1
+    fault = rng.random()
+    if fault < 0.05:
+        version = rng.randrange(16)
+    elif fault < 0.1:
+        instructions = rng.randrange(65536)
+    elif fault < 0.15:
+        kind = rng.randrange(16)
+    elif fault < 0.2:
+        length = rng.randrange(256)
+    elif fault < 0.25:
+        hop_words = rng.randrange(32)
+    shim = struct.pack("!BBBB", kind << 4, length & 0xFF, 0, 0)
+    md = struct.pack("!IHHHH", version << 28 | hop_words << 8 | remaining, instructions, 0, 0, 0)
+    return shim + md + _PATTERN[: 32 * hops]
+
+
+class FrameMaker:
+    """Draws (port, frame) from a pool of flows; `ports` are those that frames come in by."""
+
+    def __init__(self, rng: Random, flows: list[Flow], ports: list[int]) -> None:
+        self._rng = rng
+        self._flows = flows
+        self._ports = ports
+        self._kinds = (
+            (self._roce, 24),
+            (self._int, 16),
+            (self._cnp, 8),
+            (self._tcp, 8),
+            (self._udp, 8),
+            (self._fragment, 6),
+            (self._other_protocol, 3),
+            (self._bad_checksum, 4),
+            (self._expired, 4),
+            (self._options, 3),
+            (self._not_ipv4, 6),
+            (self._link_probe, 2),
+            (self._truncated, 6),
+            (self._garbage, 2),
+            (self._oversized, 1),
+        )
+
+    def draw(self) -> tuple[int, bytes]:
+        """One frame and the port it comes in by."""
+        makers, weights = zip(*self._kinds, strict=True)
+        (maker,) = self._rng.choices(makers, weights)
+        return self._rng.choice(self._ports), maker()
+
+    def _flow(self, protocol: int, dport: int | None = None) -> Flow:
+        rng = self._rng
+        flow = rng.choice(self._flows)
+        if rng.random() < 0.5:
+            flow = flow._replace(sport=rng.randrange(0xC000, 0x10000))
+        return flow._replace(protocol=protocol, dport=flow.dport if dport is None else dport)
+
+    def _payload(self) -> bytes:
+        return _PATTERN[: self._rng.randrange(40)]
+
+    def _ip(self, flow: Flow, payload: bytes, **fields: int | bytes) -> bytes:
+        rng = self._rng
+        chosen = {"dscp": rng.randrange(63), "ecn": rng.randrange(4), "ttl": rng.choice((2, 3, 64, 255))}
+        if chosen["dscp"] in (INT_DSCP, CNP_DSCP):
+            chosen["dscp"] = 10
+        return ethernet(0x0800, ipv4(flow, payload, **{**chosen, **fields}))  # type: ignore[arg-type]
+
+    def _roce(self) -> bytes:
+        flow = self._flow(UDP, ROCE)
+        return self._ip(flow, udp(flow, bth(self._rng.choice((4, 7, 17)), self._payload())))
+
+    def _int(self, **fields: int) -> bytes:
+        flow = self._flow(UDP, ROCE)
+        probe = int_probe(self._rng, self._rng.randrange(4)) + self._payload()[:8]
+        return self._ip(flow, udp(flow, probe, self._rng.choice((0, 0xBEEF))), dscp=INT_DSCP, **fields)
+
+    def _cnp(self) -> bytes:
+        flow = self._flow(UDP, self._rng.choice((ROCE, ROCE, ROCE, 53)))
+        opcode = self._rng.choice((CNP_OPCODE, CNP_OPCODE, 4, 17))
+        return self._ip(flow, udp(flow, bth(opcode, bytes(16))), dscp=CNP_DSCP)
+
+    def _tcp(self) -> bytes:
+        flow = self._flow(TCP)
+        return self._ip(flow, tcp(flow, self._payload()))
+
+    def _udp(self) -> bytes:
+        flow = self._flow(UDP, self._rng.choice((None, 53, 4790)))
+        return self._ip(flow, udp(flow, self._payload(), 0x1234))
+
+    def _fragment(self) -> bytes:
+        flow = self._flow(self._rng.choice((UDP, TCP)), ROCE)
+        word = self._rng.choice((0x2000, 0x2001, 0x0001, 0x1FFF, 0x4000, 0x8000, 0x6000))
+        dscp = self._rng.choice((INT_DSCP, CNP_DSCP, 10))
+        return self._ip(flow, udp(flow, int_probe(self._rng, 1)), fragment=word, dscp=dscp)
+
+    def _other_protocol(self) -> bytes:
+        return self._ip(self._flow(self._rng.choice((ICMP, 47, 89, 255))), self._payload())
+
+    def _bad_checksum(self) -> bytes:
+        flow = self._flow(UDP, ROCE)
+        return self._ip(flow, udp(flow, bth(4, b"")), bad=self._rng.choice((1, 0x8000, 0xFFFF)))
+
+    def _expired(self) -> bytes:
+        if self._rng.random() < 0.3:
+            return self._int(ttl=self._rng.randrange(2))
+        flow = self._flow(UDP, ROCE)
+        return self._ip(flow, udp(flow, bth(4, b"")), ttl=self._rng.randrange(2))
+
+    def _options(self) -> bytes:
+        flow = self._flow(UDP, ROCE)
+        return self._ip(flow, udp(flow, b""), options=bytes([1]) * 4 * self._rng.randrange(1, 11))
+
+    def _not_ipv4(self) -> bytes:
+        rng, flow = self._rng, self._flow(UDP, ROCE)
+        inner = ipv4(flow, udp(flow, bth(4, b"")))
+        kind = rng.randrange(5)
+        if kind == 0:
+            return ethernet(0x86DD, struct.pack("!IHBB", 6 << 28, 8, UDP, 64) + bytes(32) + udp(flow, b""))
+        if kind == 1:
+            return ethernet(0x8100, struct.pack("!HH", rng.randrange(4096), 0x0800) + inner)
+        if kind == 2:
+            return ethernet(0x88A8, struct.pack("!HHHH", 5, 0x8100, 6, 0x0800) + inner)
+        if kind == 3:
+            return ethernet(0x0806, bytes.fromhex("0001080006040001") + bytes(20))
+        return ethernet(0x0800, bytes([rng.randrange(256)]) + inner[1:])
+
+    def _link_probe(self) -> bytes:
+        return ethernet(0x88B5, self._payload())
+
+    def _truncated(self) -> bytes:
+        whole = self._rng.choice((self._roce, self._int, self._tcp, self._cnp, self._not_ipv4))()
+        return whole[: self._rng.randrange(1, len(whole))]
+
+    def _garbage(self) -> bytes:
+        return self._rng.randbytes(self._rng.randrange(1, 64))
+
+    def _oversized(self) -> bytes:
+        flow = self._flow(UDP, ROCE)
+        return self._ip(flow, udp(flow, bth(4, _PATTERN[: self._rng.choice((1400, 2000, 9000))])))
