@@ -14,13 +14,17 @@ Commands = Mapping[str, tuple[str, str]]
 
 
 class _Command(argparse.ArgumentParser):
-    """The parser of one word: its options are added when there is something to parse."""
+    """The parser of one word: its options are added when there is something to parse.
+
+    argparse makes a word's own sub-commands of this class too; those have no `module`.
+    """
 
     module = ""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Add the module's options, then parse."""
-        import_module(self.module).add_arguments(self)
+        if self.module:
+            import_module(self.module).add_arguments(self)
         return super().parse_known_args(args, namespace)
 
 
