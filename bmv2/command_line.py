@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from bmv2.packet_scheduler import BMV2_QUEUE_PACKETS
 from bmv2.server.listening import CertificateError, Tls
 
 MAX_PORT = 510
 MAX_QUEUES = 8
+BMV2_QUEUES = 1
+_QUEUE_PACKETS = 256
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 
 
@@ -22,7 +25,10 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A checked command line. `program` is None where one is to come by P4Runtime; rates in bit/s."""
+    """A checked command line. `program` is None where one is to come by P4Runtime; rates in bit/s.
+
+    With `bmv2` the ports queue as BMv2's do, each queue at `queue_rate_pps` packets/s (None: no limit).
+    """
 
     device_id: int
     interfaces: Mapping[int, str]
@@ -35,6 +41,9 @@ class Settings:
     priority_queues: int
     port_rate_bps: int | None
     queue_packets: int
+    queue_bytes: int | None
+    bmv2: bool
+    queue_rate_pps: int | None
     seed: int
     pcap: Path | None
     thrift_port: int | None
@@ -73,9 +82,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--queue-packets",
         type=int,
-        default=256,
         metavar="N",
-        help="depth of each queue in packets (default 256)",
+        help=f"depth of each queue in packets (default {_QUEUE_PACKETS}, with --bmv2 {BMV2_QUEUE_PACKETS})",
+    )
+    parser.add_argument(
+        "--queue-bytes",
+        type=int,
+        metavar="N",
+        help="depth of each queue in bytes besides, as received (default: packets only)",
+    )
+    parser.add_argument(
+        "--bmv2",
+        action="store_true",
+        help="queue as BMv2 does: every queue at its own rate in packets/s, one queue a port unless "
+        "--priority-queues says otherwise",
+    )
+    parser.add_argument(
+        "--queue-rate",
+        type=int,
+        metavar="PPS",
+        help="with --bmv2: each queue's packets/s (default: no limit)",
     )
     parser.add_argument("program", nargs="?", metavar="PROGRAM.json", help="a program that p4c made for BMv2")
     parser.add_argument(
@@ -104,7 +130,7 @@ def _target_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--dp-grpc-server-addr")
     parser.add_argument("--cpu-port", type=int, default=255)
     parser.add_argument("--drop-port", type=int, default=511)
-    parser.add_argument("--priority-queues", type=int, default=MAX_QUEUES)
+    parser.add_argument("--priority-queues", type=int)
     return parser.parse_args(arguments)
 
 
@@ -112,6 +138,10 @@ def read_settings(args: argparse.Namespace) -> Settings:
     """Check a parsed command line. Raises UsageError for what cannot be obeyed."""
     program, target = _split_positionals(args.program, args.target)
     options = _target_options(target)
+    if options.priority_queues is None:
+        options.priority_queues = BMV2_QUEUES if args.bmv2 else MAX_QUEUES
+    if args.queue_packets is None:
+        args.queue_packets = BMV2_QUEUE_PACKETS if args.bmv2 else _QUEUE_PACKETS
     _check(args, options, program)
     interfaces = _ports(args.interface, options)
     if options.dp_grpc_server_addr is not None and interfaces:
@@ -132,6 +162,9 @@ def read_settings(args: argparse.Namespace) -> Settings:
         priority_queues=options.priority_queues,
         port_rate_bps=args.port_rate,
         queue_packets=args.queue_packets,
+        queue_bytes=args.queue_bytes,
+        bmv2=args.bmv2,
+        queue_rate_pps=args.queue_rate,
         seed=args.seed,
         pcap=None if args.pcap is None else Path(args.pcap),
         thrift_port=args.thrift_port,
@@ -158,11 +191,31 @@ def _check(args: argparse.Namespace, options: argparse.Namespace, program: str |
         raise UsageError(f"--port-rate {args.port_rate}: must be above 0 bit/s")
     if args.queue_packets < 1:
         raise UsageError(f"--queue-packets {args.queue_packets}: must be 1 or more")
+    if args.queue_bytes is not None and args.queue_bytes < 1:
+        raise UsageError(f"--queue-bytes {args.queue_bytes}: must be 1 or more")
+    _check_bmv2(args)
     if not 1 <= options.priority_queues <= MAX_QUEUES:
         raise UsageError(f"--priority-queues {options.priority_queues}: must be in 1..{MAX_QUEUES}")
     for option, port in (("--cpu-port", options.cpu_port), ("--drop-port", options.drop_port)):
         if not 1 <= port <= MAX_PORT + 1:
             raise UsageError(f"{option} {port}: must be in 1..{MAX_PORT + 1}")
+
+
+def _check_bmv2(args: argparse.Namespace) -> None:
+    if not args.bmv2:
+        if args.queue_rate is not None:
+            raise UsageError(
+                f"--queue-rate {args.queue_rate}: needs --bmv2; --port-rate is for all its queues"
+            )
+        return
+    if args.queue_rate is not None and args.queue_rate <= 0:
+        raise UsageError(f"--queue-rate {args.queue_rate}: must be above 0 packets/s")
+    if args.port_rate is not None:
+        raise UsageError(
+            "--bmv2 and --port-rate: BMv2's ports have no rate; give --queue-rate PPS, or no --bmv2"
+        )
+    if args.queue_bytes is not None:
+        raise UsageError("--bmv2 and --queue-bytes: BMv2 bounds its queues in packets only; give one")
 
 
 def _tls(options: argparse.Namespace) -> Tls | None:

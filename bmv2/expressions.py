@@ -26,7 +26,7 @@ from .ir import (
     ValidBit,
     is_boolean,
 )
-from .json_reader import Reader
+from .json_reader import MAX_WIDTH, Reader
 from .structures import Structures, length_of
 
 ARITHMETIC = (
@@ -140,7 +140,7 @@ class Scope:
                 )
             return Param(index, params[index][1])
         if kind == "lookahead":
-            return Lookahead(value[0].integer(), value[1].integer())
+            return Lookahead(value[0].integer(), value[1].width())
         if kind == "stack_field":
             field = value[1]
             choice = self._last(self.stack(value[0]))
@@ -350,8 +350,8 @@ class Scope:
             raise reader.fail(f"operator '{op}' mixes integers and truth values")
         if op in ("two_comp_mod", "usat_cast", "sat_cast"):
             width = operands[1]
-            if not isinstance(width, Const) or width.value < 1:
-                raise reader.fail(f"operator '{op}' needs a constant width of at least 1")
+            if not isinstance(width, Const) or not 1 <= width.value <= MAX_WIDTH:
+                raise reader.fail(f"operator '{op}' needs a constant width of 1 to {MAX_WIDTH}")
 
 
 def _valid(header: str) -> Expression:

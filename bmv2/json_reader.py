@@ -8,6 +8,10 @@ from typing import Any
 
 from .errors import ProgramError
 
+# In bits. p4c refuses bit<N> and int<N> above 2,048 unless it is built otherwise, and bounds a varbit<N> not
+# at all; every mask is an integer of its field's width, so an unbounded one could take all memory.
+MAX_WIDTH = 65_536
+
 
 class Reader:
     """A JSON value at a path; every accessor checks the type and raises ProgramError with the path."""
@@ -74,6 +78,13 @@ class Reader:
         if isinstance(self.value, bool) or not isinstance(self.value, int):
             raise self.fail(f"expected an integer, got {self.value!r}")
         return self.value
+
+    def width(self) -> int:
+        """A width in bits that can be worked with."""
+        width = self.integer()
+        if not 0 <= width <= MAX_WIDTH:
+            raise self.fail(f"a width is 0 to {MAX_WIDTH} bits, not {width}")
+        return width
 
     def flag(self) -> bool:
         """A truth value; p4c writes 0 and 1 for some."""

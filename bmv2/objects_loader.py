@@ -15,7 +15,7 @@ def read_objects(root: Reader) -> Scope:
     scope = Scope(read_structures(root))
     scope.calculations = {c["name"].text(): _calculation(c, scope) for c in root.list("calculations")}
     scope.registers = {
-        r["name"].text(): (r["size"].integer(), r["bitwidth"].integer()) for r in root.list("register_arrays")
+        r["name"].text(): (r["size"].integer(), r["bitwidth"].width()) for r in root.list("register_arrays")
     }
     scope.counters = {
         c["name"].text(): c["size"].integer()
@@ -32,7 +32,7 @@ def _source(reader: Reader, scope: Scope) -> tuple[FieldRef | Const, int]:
     """A field or constant with its width in bits."""
     kind = reader["type"].text()
     if kind == "hexstr":
-        width = reader["bitwidth"].integer()
+        width = reader["bitwidth"].width()
         return Const(reader["value"].hexadecimal() & ((1 << width) - 1)), width
     if kind == "field":
         source = scope.field(reader["value"])

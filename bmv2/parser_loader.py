@@ -38,7 +38,7 @@ def read_parser(
     """The first state, all states, and the value sets they choose by."""
     sets = {
         v["name"].text(): ValueSet(
-            v["name"].text(), v["max_size"].integer(), (v["compressed_bitwidth"].integer(),)
+            v["name"].text(), v["max_size"].integer(), (v["compressed_bitwidth"].width(),)
         )
         for v in root.list("parse_vsets")
     }

@@ -75,7 +75,7 @@ class Primitives:
 
     def action(self, reader: Reader) -> Action:
         """One action of the program."""
-        params = tuple((p["name"].text(), p["bitwidth"].integer()) for p in reader.list("runtime_data"))
+        params = tuple((p["name"].text(), p["bitwidth"].width()) for p in reader.list("runtime_data"))
         name = reader["name"].text()
         steps = list(reader.list("primitives"))
         primitives = tuple(self.step(step, params, len(steps), f"action '{name}'") for step in steps)

@@ -19,21 +19,30 @@ class Queue:
     """One queue: packets waiting, and counts since the program was loaded.
 
     `drops` counts packets lost here: the queue full, flushed when the port went down, or being sent then.
-    `packets` and `bytes` count what has begun to leave, in frames as sent.
+    `packets` and `bytes` count what has begun to leave, in frames as sent. `held` is the bytes waiting, in
+    frames as received, and is kept only where the queue is bounded in bytes.
     """
 
-    __slots__ = ("bytes", "drops", "packets", "waiting")
+    __slots__ = ("bytes", "drops", "held", "packets", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Any, int, int]] = deque()
         self.drops = 0
         self.packets = 0
         self.bytes = 0
+        self.held = 0
 
     @property
     def depth(self) -> int:
         """Packets waiting; one being sent no longer counts."""
         return len(self.waiting)
+
+    def flush(self) -> int:
+        """Lose what waits; gives how many packets that were."""
+        lost = len(self.waiting)
+        self.waiting.clear()
+        self.held = 0
+        return lost
 
 
 class Port:
@@ -41,10 +50,13 @@ class Port:
 
     The transmitter is busy for 8 * bytes / rate seconds a frame, and hands it on when its last bit has
     left. Fractions of a nanosecond are carried on while it is busy, so that the rate is exact.
+    A packet is dropped where its queue holds `queue_packets` already, or would hold more than `queue_bytes`
+    with it; what is being sent holds no place. A state begins with the frame as received.
     """
 
     __slots__ = (
         "_busy",
+        "_byte_capacity",
         "_capacity",
         "_clock",
         "_egress",
@@ -68,11 +80,14 @@ class Port:
         rate_bps: int | None,
         queues: int,
         queue_packets: int,
+        queue_bytes: int | None = None,
     ) -> None:
         if rate_bps is not None and rate_bps <= 0:
             raise ValueError(f"port {number}: the rate must be positive, got {rate_bps} bit/s")
         if queue_packets <= 0:
             raise ValueError(f"port {number}: a queue holds at least 1 packet, got {queue_packets}")
+        if queue_bytes is not None and queue_bytes <= 0:
+            raise ValueError(f"port {number}: a queue holds at least 1 byte, got {queue_bytes}")
         self.number = number
         self.rate_bps = rate_bps
         self.up = True
@@ -80,6 +95,7 @@ class Port:
         self._clock = clock
         self._transmit = transmit
         self._capacity = queue_packets
+        self._byte_capacity = queue_bytes
         self._egress: Egress | None = None
         self._busy = False
         self._sending = 0
@@ -92,7 +108,7 @@ class Port:
         self._egress = egress
         self._occupied = 0
         for queue in self.queues:
-            queue.waiting.clear()
+            queue.flush()
             queue.drops = queue.packets = queue.bytes = 0
 
     def set_up(self, up: bool) -> None:
@@ -103,8 +119,7 @@ class Port:
         if self._busy:
             self.queues[self._sending].drops += 1
         for queue in self.queues:
-            queue.drops += len(queue.waiting)
-            queue.waiting.clear()
+            queue.drops += queue.flush()
         self._epoch += 1
         self._busy = False
         self._occupied = 0
@@ -117,6 +132,12 @@ class Port:
         if not self.up or depth >= self._capacity:
             queue.drops += 1
             return
+        if self._byte_capacity is not None:
+            held = queue.held + len(state[0])
+            if held > self._byte_capacity:
+                queue.drops += 1
+                return
+            queue.held = held
         waiting.append((state, self._clock.now // 1000, depth))
         self._occupied |= 1 << qid
         if not self._busy:
@@ -131,6 +152,8 @@ class Port:
             qid = self._occupied.bit_length() - 1
             queue = self.queues[qid]
             state, time, found = queue.waiting.popleft()
+            if self._byte_capacity is not None:
+                queue.held -= len(state[0])
             depth = len(queue.waiting)
             if not depth:
                 self._occupied &= ~(1 << qid)

@@ -99,11 +99,24 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"{path}: {error.strerror}") from None
 
 
-def _add_port(
+def add_port(
     settings: Settings, switch: EmbeddedSwitch, port: int, transmit: Callable[[bytes], None]
 ) -> None:
+    """Add a port to the switch with the rates and queues that the command line asks for."""
+    if settings.bmv2:
+        switch.add_bmv2_port(
+            port,
+            queue_rate_pps=settings.queue_rate_pps,
+            transmit=transmit,
+            queue_packets=settings.queue_packets,
+        )
+        return
     switch.add_port(
-        port, rate_bps=settings.port_rate_bps, transmit=transmit, queue_packets=settings.queue_packets
+        port,
+        rate_bps=settings.port_rate_bps,
+        transmit=transmit,
+        queue_packets=settings.queue_packets,
+        queue_bytes=settings.queue_bytes,
     )
 
 
@@ -114,7 +127,7 @@ def _serve_injection(
     service = InjectionService(switch, loop, settings.device_id)
     for port in range(MAX_PORT + 2):
         if port not in (settings.cpu_port, settings.drop_port):
-            _add_port(settings, switch, port, partial(service.transmit, port))
+            add_port(settings, switch, port, partial(service.transmit, port))
     try:
         server = serve_injection(service, address=address)
     except OSError as error:
@@ -134,7 +147,7 @@ def _attach_interfaces(settings: Settings, loop: HostLoop, switch: EmbeddedSwitc
         if settings.pcap is not None:
             transmit = _captured(settings.pcap / f"{name}_out.pcap", loop, transmit, stack)
             arrivals[port] = _captured(settings.pcap / f"{name}_in.pcap", loop, arrivals[port], stack)
-        _add_port(settings, switch, port, transmit)
+        add_port(settings, switch, port, transmit)
     for port, interface in interfaces.items():
         loop.watch(interface.socket, partial(_receive, interface, arrivals[port]))
     stack.callback(_watch_carriers(loop, switch, interfaces).close)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from .ir import Field, FieldRef, Header, Stack
-from .json_reader import Reader
+from .json_reader import MAX_WIDTH, Reader
 
 LOOSE = "$loose"
 REQUESTS = "$requests"
@@ -111,11 +111,17 @@ def _header_type(reader: Reader) -> tuple[Mapping[str, Field], int, str | None]:
         fields[name] = Field(name, item[1].integer(), signed, offset)
         if fields[name].width < 1:
             raise item.fail(f"a field has at least 1 bit, not {fields[name].width}")
+        if fields[name].width > MAX_WIDTH:
+            raise item.fail(
+                f"field '{name}' has {fields[name].width} bits, at most {MAX_WIDTH} are supported"
+            )
         offset += fields[name].width
     if varbit is not None:
         greatest = 8 * reader["max_length"].integer() - offset
         if greatest < 1:
             raise reader.fail(f"'max_length' leaves no room for '{varbit}'")
+        if greatest > MAX_WIDTH:
+            raise reader.fail(f"field '{varbit}' has {greatest} bits, at most {MAX_WIDTH} are supported")
         fields[varbit] = Field(varbit, greatest, fields[varbit].signed, fields[varbit].offset)
     return MappingProxyType(fields), offset, varbit
 

@@ -11,6 +11,7 @@ from typing import Any
 from .boundary import Clock
 from .codegen.runtime import log_text
 from .control import ControlPlane
+from .packet_scheduler import BMV2_QUEUE_PACKETS, PacketRatePort
 from .program import Program
 from .scheduler import Port
 
@@ -103,16 +104,43 @@ class EmbeddedSwitch(ControlPlane):
         rate_bps: int | None,
         transmit: Callable[[bytes], None],
         queue_packets: int = 256,
+        queue_bytes: int | None = None,
     ) -> None:
-        """Add a port that is up: rate in bit/s (None: no limit), depth of each queue in packets."""
-        if port in self._ports or port in (self._cpu_port, self._drop_port):
-            raise ValueError(f"{self.name}: port {port} is taken")
-        added = Port(
-            port, self.clock, transmit, rate_bps=rate_bps, queues=self._queues, queue_packets=queue_packets
+        """Add a port that is up: rate in bit/s (None: no limit), depth of each queue in packets.
+
+        `queue_bytes` bounds each queue in bytes besides, in frames as received (None: packets only).
+        """
+        self._attach(
+            Port(
+                port,
+                self.clock,
+                transmit,
+                rate_bps=rate_bps,
+                queues=self._queues,
+                queue_packets=queue_packets,
+                queue_bytes=queue_bytes,
+            )
         )
+
+    def add_bmv2_port(
+        self,
+        port: int,
+        *,
+        queue_rate_pps: int | None,
+        transmit: Callable[[bytes], None],
+        queue_packets: int = BMV2_QUEUE_PACKETS,
+    ) -> None:
+        """Add a port that queues as BMv2's do: each queue at its own rate in packets/s (None: no limit)."""
+        added = PacketRatePort(port, self.clock, transmit, queues=self._queues, queue_packets=queue_packets)
+        added.set_queue_rate(queue_rate_pps)
+        self._attach(added)
+
+    def _attach(self, added: Port) -> None:
+        if added.number in self._ports or added.number in (self._cpu_port, self._drop_port):
+            raise ValueError(f"{self.name}: port {added.number} is taken")
         if self._egress is not None:
             added.reset(self._egress)
-        self._ports[port] = added
+        self._ports[added.number] = added
 
     def set_port_up(self, port: int, up: bool) -> None:
         """Bring a port up or down; down loses what waits in its queues, and what arrives."""

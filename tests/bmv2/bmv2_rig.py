@@ -32,7 +32,13 @@ class Rig:
     """A switch with ports 1 to 4 that records what leaves: (time, port, frame)."""
 
     def __init__(
-        self, json: str, *, rate_bps: int | None = None, queue_packets: int = 256, **options: Any
+        self,
+        json: str,
+        *,
+        rate_bps: int | None = None,
+        queue_packets: int = 256,
+        queue_bytes: int | None = None,
+        **options: Any,
     ) -> None:
         self.clock = HeapClock()
         self.sent: list[tuple[int, int, bytes]] = []
@@ -41,7 +47,11 @@ class Rig:
         self.switch.packet_in = self.cpu.append
         for port in range(1, 5):
             self.switch.add_port(
-                port, rate_bps=rate_bps, transmit=self._recorder(port), queue_packets=queue_packets
+                port,
+                rate_bps=rate_bps,
+                transmit=self._recorder(port),
+                queue_packets=queue_packets,
+                queue_bytes=queue_bytes,
             )
         self.switch.load(load_program(json))
 

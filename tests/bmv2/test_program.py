@@ -108,6 +108,18 @@ def broken(change: str) -> ProgramBuilder:
             b.add_header("odd", {"a": 7})
         case "width":
             b.add_header("odd", {"a": 0})
+        case "wide":
+            b.add_header("odd", {"a": 8, "b": 1 << 40})
+        case "register":
+            b.document["register_arrays"] = [{"name": "r", "id": 0, "size": 1, "bitwidth": 1 << 40}]
+        case "long":
+            b.document["header_types"][-1]["fields"].append(["options", "*"])
+            b.document["header_types"][-1]["max_length"] = 1 << 40
+        case "cast":
+            b.add_action("a", [assign(port, op("two_comp_mod", const(1), const(1 << 40)))])
+        case "look":
+            wide = {"type": "lookahead", "value": [0, 1 << 40]}
+            b.add_state("s", [], [wide], [], None)
         case "deep":
             value = const(1)
             for _ in range(300):
@@ -167,6 +179,11 @@ def broken(change: str) -> ProgramBuilder:
         ("state", "state 'other' goes to an unknown state 'nowhere'"),
         ("bytes", "a header must fill whole bytes, 'odd_t' has 7 bits"),
         ("width", "a field has at least 1 bit, not 0"),
+        ("wide", r"header_types\[odd_t\]\.fields\[1\]: field 'b' has 1099511627776 bits, at most 65536 are"),
+        ("register", r"register_arrays\[r\]\.bitwidth: a width is 0 to 65536 bits, not 1099511627776"),
+        ("long", r"field 'options' has \d{13} bits, at most 65536 are"),
+        ("cast", "operator 'two_comp_mod' needs a constant width of 1 to 65536"),
+        ("look", "a width is 0 to 65536 bits, not 1099511627776"),
         ("deep", "nested too deeply to be compiled"),
         ("varbit", "'max_length' is missing"),
         ("algorithm", "hash 'sha1' is not supported; supported: cksum16, crc16"),

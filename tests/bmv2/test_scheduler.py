@@ -77,6 +77,56 @@ def test_full_queues_drop_and_count_and_others_do_not_suffer() -> None:
     assert len(rig.frames(2)) == 5
 
 
+def test_a_queue_bounded_in_bytes_drops_what_does_not_fit_and_takes_what_still_does() -> None:
+    rig = Rig(forwarder().json(), rate_bps=8_000_000, queue_packets=3, queue_bytes=300)
+    # The first leaves its place at once; then 100 + 150 wait, 51 more are too many and 50 fill the queue.
+    for size in (200, 100, 150, 51, 50, 14):
+        rig.switch.receive(1, ethernet(2, priority=1, size=size))
+    rig.switch.receive(1, ethernet(2, priority=2, size=300))
+    rig.switch.receive(1, ethernet(3, priority=1, size=301))
+    queues = rig.switch.ports[2].queues
+    assert (queues[1].depth, queues[1].held, queues[1].drops) == (3, 300, 2)
+    assert (queues[2].depth, queues[2].held, queues[2].drops) == (1, 300, 0)
+    assert rig.switch.ports[3].queues[1].drops == 1
+    rig.clock.run()
+    assert [len(frame) for frame in rig.frames(2)] == [200, 300, 100, 150, 50]
+    assert (queues[1].held, queues[2].held) == (0, 0)
+
+
+def test_a_queue_bounded_in_bytes_is_bounded_in_packets_too_and_empty_after_the_port_was_down() -> None:
+    rig = Rig(forwarder().json(), rate_bps=8_000_000, queue_packets=2, queue_bytes=1000)
+    for _ in range(4):
+        rig.switch.receive(1, ethernet(2, size=100))
+    queue = rig.switch.ports[2].queues[0]
+    assert (queue.depth, queue.held, queue.drops) == (2, 200, 1)
+    rig.switch.set_port_up(2, False)
+    assert (queue.depth, queue.held, queue.drops) == (0, 0, 4)
+    rig.switch.set_port_up(2, True)
+    for size in (20, 1000):
+        rig.switch.receive(1, ethernet(2, size=size))
+    assert (queue.held, queue.drops) == (1000, 4)
+
+
+@given(
+    limit=st.integers(1, 4000),
+    sizes=st.lists(st.tuples(st.integers(14, 1500), st.integers(0, 3)), max_size=40),
+)
+def test_bytes_held_are_those_of_what_waits(limit: int, sizes: list[tuple[int, int]]) -> None:
+    rig = Rig(forwarder().json(), rate_bps=8_000_000, queue_bytes=limit)
+    queue, frames = rig.switch.ports[2].queues[0], 0
+    for size, pause in sizes:
+        before, drops = queue.held, queue.drops
+        idle = queue.packets == len(rig.frames(2))
+        rig.switch.receive(1, ethernet(2, size=size))
+        assert queue.drops - drops == (before + size > limit)
+        frames += queue.drops == drops
+        assert queue.held == (before if idle or queue.drops > drops else before + size)
+        assert queue.held == sum(len(state[0]) for state, _, _ in queue.waiting) <= limit
+        rig.clock.run(until=rig.clock.now + pause * 400_000)
+    rig.clock.run()
+    assert (queue.held, len(rig.frames(2))) == (0, frames)
+
+
 def test_depths_and_waiting_time_are_bmv2s() -> None:
     rig = Rig(metadata_program(), rate_bps=8_000_000)
     for _ in range(3):
@@ -130,6 +180,8 @@ def test_bad_ports_are_refused_with_their_number() -> None:
         rig.switch.add_port(9, rate_bps=0, transmit=print)
     with pytest.raises(ValueError, match="at least 1 packet"):
         Port(9, rig.clock, print, rate_bps=None, queues=8, queue_packets=0)
+    with pytest.raises(ValueError, match="port 9: a queue holds at least 1 byte, got 0"):
+        rig.switch.add_port(9, rate_bps=None, transmit=print, queue_bytes=0)
     with pytest.raises(KeyError, match=r"no port 9; there are \[1, 2, 3, 4\]"):
         rig.switch.set_port_up(9, False)
 

@@ -33,6 +33,9 @@ def stf(tmp_path: Path, text: str, program: str = COPIES) -> int:
         ("structures", PROGRAMS / "structures.json"),
         ("copies", PROGRAMS / "copies.json"),
         ("polyrhythm", OURS),
+        ("telemetry", OURS),
+        ("edge", OURS),
+        ("backup", OURS),
     ],
 )
 def test_our_programs_pass(name: str, program: Path, capsys: pytest.CaptureFixture[str]) -> None:
