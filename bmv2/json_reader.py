@@ -12,6 +12,9 @@ from .errors import ProgramError
 # at all; every mask is an integer of its field's width, so an unbounded one could take all memory.
 MAX_WIDTH = 65_536
 
+# An array is held in memory whole; no switch has room for more.
+MAX_CELLS = 1 << 24
+
 
 class Reader:
     """A JSON value at a path; every accessor checks the type and raises ProgramError with the path."""
@@ -85,6 +88,13 @@ class Reader:
         if not 0 <= width <= MAX_WIDTH:
             raise self.fail(f"a width is 0 to {MAX_WIDTH} bits, not {width}")
         return width
+
+    def cells(self) -> int:
+        """The size of an array of counters, meters or registers."""
+        size = self.integer()
+        if not 0 <= size <= MAX_CELLS:
+            raise self.fail(f"an array has 0 to {MAX_CELLS} cells, not {size}")
+        return size
 
     def flag(self) -> bool:
         """A truth value; p4c writes 0 and 1 for some."""

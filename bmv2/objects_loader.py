@@ -15,10 +15,10 @@ def read_objects(root: Reader) -> Scope:
     scope = Scope(read_structures(root))
     scope.calculations = {c["name"].text(): _calculation(c, scope) for c in root.list("calculations")}
     scope.registers = {
-        r["name"].text(): (r["size"].integer(), r["bitwidth"].width()) for r in root.list("register_arrays")
+        r["name"].text(): (r["size"].cells(), r["bitwidth"].width()) for r in root.list("register_arrays")
     }
     scope.counters = {
-        c["name"].text(): c["size"].integer()
+        c["name"].text(): c["size"].cells()
         for c in root.list("counter_arrays")
         if not c.optional_flag("is_direct", False)
     }
@@ -76,7 +76,7 @@ def _meter(reader: Reader, scope: Scope) -> Meter:
         target = scope.field(reader["result_target"])
     if isinstance(target, ValidBit):
         raise reader.fail("a meter's result is a field")
-    return Meter(reader["name"].text(), reader["size"].integer(), kind == "bytes", target)
+    return Meter(reader["name"].text(), reader["size"].cells(), kind == "bytes", target)
 
 
 def _digest(reader: Reader, scope: Scope) -> Digest:

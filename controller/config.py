@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.southbound.desired import EcnProfile
+from controller.southbound.desired import FRAME_BYTES, EcnProfile
 from controller.southbound.fleet import Target
 from topo.graph import Topology
 from topo.jsonio import TopologyFormatError, topology_from_json
@@ -107,13 +107,16 @@ def _targets(data: object, topology: Topology) -> Mapping[str, Target]:
 
 
 def _ecn(data: object) -> EcnProfile:
-    if not isinstance(data, dict) or set(data) != {"kmin", "kmax", "pmax"}:
-        raise ConfigError("ecn: an object with kmin, kmax and pmax is needed")
+    if not isinstance(data, dict) or set(data) - {"frame_bytes"} != {"kmin", "kmax", "pmax"}:
+        raise ConfigError("ecn: an object with kmin, kmax and pmax is needed, and frame_bytes at will")
+    data = {"frame_bytes": FRAME_BYTES, **data}
     pmax = data["pmax"]
     if not isinstance(pmax, int | float) or isinstance(pmax, bool):
         raise ConfigError("ecn.pmax: a number from 0 to 1 is needed")
     try:
-        return EcnProfile(_whole(data, "kmin", 0), _whole(data, "kmax", 1), float(pmax))
+        return EcnProfile(
+            _whole(data, "kmin", 0), _whole(data, "kmax", 1), float(pmax), _whole(data, "frame_bytes", 1)
+        )
     except ValueError as error:
         raise ConfigError(f"ecn: {error}") from None
 

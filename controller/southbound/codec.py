@@ -6,6 +6,7 @@ Values travel as canonical byte strings: the shortest big-endian form (P4Runtime
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -70,13 +71,17 @@ class _Table:
 
 
 class Codec:
-    """Encodes and decodes for one P4 program."""
+    """Encodes and decodes for one P4 program.
+
+    `depth_cell_bytes` is the size of a buffer cell where the target counts queue depth in cells; None
+    where it counts packets.
+    """
 
     def __init__(self, artefacts: Artefacts) -> None:
         """Resolve every table, action, counter and packet header of the program.
 
         Raises:
-            PipelineError: the P4Info is not readable.
+            PipelineError: the P4Info is not readable, or names an unknown unit of depth.
         """
         info = p4i.P4Info()
         try:
@@ -84,6 +89,7 @@ class Codec:
         except text_format.ParseError as error:
             raise PipelineError(f"the P4Info is not readable: {error}") from None
         self.p4info = info
+        self.depth_cell_bytes = _depth_cell_bytes(info)
         schema = P4Schema(info)
         self._tables: dict[str, _Table] = {}
         for table in schema.tables:
@@ -271,3 +277,14 @@ def _decode_match(message: p4r.FieldMatch | None, field: _Field) -> Match:
     if field.kind == P4MatchType.LPM:
         return (int.from_bytes(message.lpm.value, "big"), message.lpm.prefix_len)
     return (int.from_bytes(message.range.low, "big"), int.from_bytes(message.range.high, "big"))
+
+
+def _depth_cell_bytes(info: p4i.P4Info) -> int | None:
+    """The program says its unit of depth in `@depth_unit("packets")` or `@depth_unit("cells of N bytes")`."""
+    for annotation in info.pkg_info.annotations:
+        unit = re.fullmatch(r'@depth_unit\("(?:(packets)|cells of ([1-9]\d*) bytes)"\)', annotation)
+        if unit is not None:
+            return None if unit[1] else int(unit[2])
+        if annotation.startswith("@depth_unit"):
+            raise PipelineError(f'{annotation}: legal are "packets" and "cells of N bytes"')
+    return None

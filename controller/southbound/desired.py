@@ -22,6 +22,9 @@ STAGES: tuple[frozenset[str], ...] = (
     frozenset({"routing"}),
 )
 
+# A RoCEv2 frame with 1,024 bytes of payload.
+FRAME_BYTES = 1082
+
 OWN_TABLES = frozenset[str]().union(*STAGES)
 
 # Steps of the staircase that stands for RED's ramp between Kmin and Kmax.
@@ -62,7 +65,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class EcnProfile:
-    """RED's marking ramp as DCQCN uses it (Zhu et al. 2015, 3.1): depths in packets, `pmax` 0 to 1.
+    """RED's marking ramp as DCQCN uses it (Zhu et al. 2015, 3.1): depths in packets of `frame_bytes`
+    (or in what `in_cells` makes of them), `pmax` 0 to 1.
 
     Nothing is marked up to `kmin`; the probability grows to `pmax` at `kmax`, and is 1 beyond.
     """
@@ -70,6 +74,7 @@ class EcnProfile:
     kmin: int
     kmax: int
     pmax: float
+    frame_bytes: int = FRAME_BYTES
 
     def __post_init__(self) -> None:
         if not (0 <= self.kmin < self.kmax <= MAX_DEPTH and 0.0 <= self.pmax <= 1.0):
@@ -77,6 +82,11 @@ class EcnProfile:
                 f"an ECN profile needs 0 <= kmin < kmax <= {MAX_DEPTH} packets and pmax from 0 to 1; "
                 f"this one has kmin {self.kmin}, kmax {self.kmax}, pmax {self.pmax}"
             )
+
+    def in_cells(self, cell_bytes: int) -> EcnProfile:
+        """The same ramp for a target that counts depth in buffer cells; a frame takes whole cells."""
+        cells = -(-self.frame_bytes // cell_bytes)
+        return EcnProfile(self.kmin * cells, self.kmax * cells, self.pmax, self.frame_bytes)
 
     def ramp(self) -> tuple[tuple[int, int, int], ...]:
         """Disjoint (low, high, probability out of 65,535) depth ranges, ascending, up to the greatest depth.

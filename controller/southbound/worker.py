@@ -70,7 +70,9 @@ def start(topology: Topology, ecn: EcnProfile, artefacts: Path) -> None:
 def prepare(topology: Topology, ecn: EcnProfile, artefacts: Path) -> None:
     """Keep the fabric that later calls are about."""
     global _fabric  # noqa: PLW0603 - a pool's worker has no other place for what lasts between calls
-    _fabric = _Fabric(topology, ecn, Codec(load_artefacts(artefacts)))
+    codec = Codec(load_artefacts(artefacts))
+    cell_bytes = codec.depth_cell_bytes
+    _fabric = _Fabric(topology, ecn if cell_bytes is None else ecn.in_cells(cell_bytes), codec)
     _forwarding.cache_clear()
 
 

@@ -15,7 +15,7 @@ from hostagent.host import EmulatedHost
 from hostagent.session import Session
 from polyrhythm.fabric.boundary import FabricBoundary
 from polyrhythm.fabric.heap import Heap
-from polyrhythm.scenario import Scenario
+from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
 from topo.jsonio import topology_to_json
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,12 @@ class EmbeddedFabric:
                 s.name: {"address": self.servers[s.name].address, "device_id": s.device_id}
                 for s in scenario.topology.switches
             },
-            "ecn": {"kmin": scenario.ecn.kmin, "kmax": scenario.ecn.kmax, "pmax": scenario.ecn.pmax},
+            "ecn": {
+                "kmin": scenario.ecn.kmin,
+                "kmax": scenario.ecn.kmax,
+                "pmax": scenario.ecn.pmax,
+                "frame_bytes": scenario.packet_bytes + ROCE_OVERHEAD_BYTES,
+            },
             "elephant_bytes": scenario.elephant_bytes,
             "poll_ms": COUNTER_POLL_MS,
             "verify": True,

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenario files: what a person wrote, validated, and turned into the fabric and its jobs."""
 
-from polyrhythm.scenario.domain import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, Workload
+from polyrhythm.scenario.domain import ALONE_ITERATIONS, ALONE_WARMUP, ROCE_OVERHEAD_BYTES, Scenario, Workload
 from polyrhythm.scenario.load import ScenarioError, load_scenario, scenario_path
 
 __all__ = [
     "ALONE_ITERATIONS",
     "ALONE_WARMUP",
+    "ROCE_OVERHEAD_BYTES",
     "Scenario",
     "ScenarioError",
     "Workload",

@@ -112,6 +112,8 @@ def broken(change: str) -> ProgramBuilder:
             b.add_header("odd", {"a": 8, "b": 1 << 40})
         case "register":
             b.document["register_arrays"] = [{"name": "r", "id": 0, "size": 1, "bitwidth": 1 << 40}]
+        case "cells":
+            b.document["register_arrays"] = [{"name": "r", "id": 0, "size": 1 << 40, "bitwidth": 8}]
         case "long":
             b.document["header_types"][-1]["fields"].append(["options", "*"])
             b.document["header_types"][-1]["max_length"] = 1 << 40
@@ -181,6 +183,7 @@ def broken(change: str) -> ProgramBuilder:
         ("width", "a field has at least 1 bit, not 0"),
         ("wide", r"header_types\[odd_t\]\.fields\[1\]: field 'b' has 1099511627776 bits, at most 65536 are"),
         ("register", r"register_arrays\[r\]\.bitwidth: a width is 0 to 65536 bits, not 1099511627776"),
+        ("cells", r"register_arrays\[r\]\.size: an array has 0 to 16777216 cells, not 1099511627776"),
         ("long", r"field 'options' has \d{13} bits, at most 65536 are"),
         ("cast", "operator 'two_comp_mod' needs a constant width of 1 to 65536"),
         ("look", "a width is 0 to 65536 bits, not 1099511627776"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Desired state, differences and encoding."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -45,6 +46,23 @@ def test_the_ecn_ramp_is_a_rising_staircase_without_gaps(kmin, width, pmax):
 def test_an_impossible_ecn_profile_is_refused(profile):
     with pytest.raises(ValueError, match="kmin"):
         EcnProfile(*profile)
+
+
+def with_depth_unit(unit):
+    """The artefacts of a program that counts depth in another unit."""
+    artefacts = load_artefacts()
+    told = rb"@depth_unit(\"packets\")"
+    assert told in artefacts.p4info
+    return replace(artefacts, p4info=artefacts.p4info.replace(told, told.replace(b"packets", unit)))
+
+
+def test_depths_are_told_in_the_units_that_the_program_names():
+    assert Codec(load_artefacts()).depth_cell_bytes is None
+    assert Codec(with_depth_unit(b"cells of 80 bytes")).depth_cell_bytes == 80
+    # 1,082 bytes take 14 cells.
+    assert EcnProfile(5, 50, 0.2).in_cells(80) == EcnProfile(70, 700, 0.2)
+    with pytest.raises(PipelineError, match="cells of N bytes"):
+        Codec(with_depth_unit(b"bushels"))
 
 
 def test_every_queue_but_the_top_one_is_marked():
