@@ -51,8 +51,14 @@ def test_a_job_is_planned_told_and_its_paths_verified(fabric, start_controller, 
         lambda: next((j for j in controller.api("jobs")["jobs"] if j["iterations"] == 3), None), "iterations"
     )
     assert shown["mean_ms"] == 261.0
-    counters = eventually(lambda: controller.api("counters")["counters"], "counters")
-    assert any(c["switch"] == "leaf1" and c["packets"] > 0 for c in counters)
+    # The first polls may have been before the probes.
+    counted = eventually(
+        lambda: [
+            c for c in controller.api("counters")["counters"] if c["switch"] == "leaf1" and c["packets"]
+        ],
+        "packets counted on leaf1",
+    )
+    assert all(c["bytes"] > 0 for c in counted)
 
     for rank, agent in enumerate((first, second)):
         agent.send(wire.AgentMessage(job_leave=wire.JobLeave(job="a", rank=rank)))
