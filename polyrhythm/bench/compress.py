@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -17,6 +16,7 @@ import numpy as np
 from controller.kernel import available, cold, version
 from controller.priority.compress import KERNELS, ORDERS, compress_graph
 from controller.priority.graph import Graph, graph_of_links
+from polyrhythm.bench.report import show
 
 LEVELS = 8
 _LINKS = 250
@@ -36,10 +36,7 @@ def run(args: argparse.Namespace) -> int:
         print("bench compress: Numba is not installed, only the plain reference runs", file=sys.stderr)
         return 1
     report = measure(args.seed)
-    if args.json:
-        print(json.dumps(report, indent=2))
-    else:
-        print("\n".join(f"{key:>16}: {value}" for key, value in report.items()))
+    show(report, args.json)
     return 0
 
 

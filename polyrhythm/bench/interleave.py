@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -16,6 +15,7 @@ from controller.interleave.circle import SharedLink, score
 from controller.interleave.rotate import FAST_NODES, Rotation, rotate
 from controller.kernel import available, version
 from controller.model import Phase
+from polyrhythm.bench.report import show
 
 LINKS = 1_000
 STEP_DEG = 5
@@ -40,10 +40,7 @@ def run(args: argparse.Namespace) -> int:
         print("bench interleave: Numba is not installed, only the plain reference runs", file=sys.stderr)
         return 1
     report = measure(args.seed)
-    if args.json:
-        print(json.dumps(report, indent=2))
-    else:
-        print("\n".join(f"{key:>24}: {value}" for key, value in report.items()))
+    show(report, args.json)
     return 0
 
 

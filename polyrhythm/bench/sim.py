@@ -9,7 +9,6 @@ the two weeks, whose seconds are of the clock on the wall.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import sys
 import time
@@ -21,6 +20,7 @@ from controller.kernel import available, version
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
+from polyrhythm.bench.report import show
 from sim.cluster import machines
 from sim.engine import Engine, KernelEngine
 from sim.generators import paper_fabric, paper_jobs, poisson
@@ -56,10 +56,7 @@ def run(args: argparse.Namespace) -> int:
     report = {"numba": version(), **_paper(args.seed), **_overloaded(args.seed)}
     if args.full:
         report |= _two_weeks(args.seed)
-    if args.json:
-        print(json.dumps(report, indent=2))
-    else:
-        print("\n".join(f"{key:>34}: {value}" for key, value in report.items()))
+    show(report, args.json)
     return 0
 
 

@@ -37,9 +37,7 @@ class EmbeddedFabric:
         self.boundary = FabricBoundary(self.heap, CONTROL_DELAY_NS)
         self._rpc_delay_s = rpc_delay_s
         topology = scenario.topology
-        self.switches = {
-            s.name: EmbeddedSwitch(s.name, self.heap, seed=_seed(seed, s.name)) for s in topology.switches
-        }
+        self.switches = {s.name: EmbeddedSwitch(s.name, self.heap, seed=seed) for s in topology.switches}
         self.hosts = {h.name: self._host(h.name, seed) for h in topology.hosts}
         for switch in topology.switches:
             for port, peer in topology.ports[switch.name].items():
@@ -152,8 +150,3 @@ class EmbeddedFabric:
     def _session_up(self, host: str) -> None:
         self.boundary.deliver(host, self.hosts[host].session_up)
         self._met.add(host)
-
-
-def _seed(seed: int, name: str) -> int:
-    """A seed of its own for each node, the same in every process."""
-    return int.from_bytes(f"{seed}/{name}".encode(), "big") % (1 << 63)

@@ -73,7 +73,6 @@ class FabricBoundary:
         self._closed = False
         self.deterministic = True
         self.notes: list[str] = []
-        self.stops = 0
 
     # From server threads.
 
@@ -127,7 +126,6 @@ class FabricBoundary:
 
     def stop(self, *, last: bool = False) -> None:
         """Let out what departs at the present time, and wait until the controller has settled."""
-        self.stops += 1
         for _, _, channel, send in sorted(self._departures, key=lambda d: d[:2]):
             self._sent[channel] += 1
             send()

@@ -130,8 +130,6 @@ def _result(fabric: EmbeddedFabric, runner: JobRunner) -> dict[str, Any]:
         "profiles": runner.profiles(),
         "deterministic": fabric.boundary.deterministic,
         "notes": fabric.boundary.notes,
-        "stops": fabric.boundary.stops,
-        "time_ms": fabric.heap.now / 1e6,
     }
 
 

@@ -43,7 +43,6 @@ class SessionResult:
     plan: Mapping[str, Any] | None
     deterministic: bool
     notes: tuple[str, ...]
-    stops: int
 
 
 class Session:
@@ -106,7 +105,6 @@ class Session:
                     plan=await self._plan(),
                     deterministic=raw["deterministic"],
                     notes=tuple(raw["notes"]),
-                    stops=raw["stops"],
                 )
         raise await self._fabric.failure()
 

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a bench says what it measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def show(report: Mapping[str, Any], as_json: bool) -> None:
+    """Print the figures: as JSON, or a line each with the names right-aligned."""
+    if as_json:
+        print(json.dumps(report, indent=2))
+        return
+    width = max(map(len, report))
+    print("\n".join(f"{key:>{width}}: {value}" for key, value in report.items()))
