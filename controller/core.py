@@ -31,11 +31,8 @@ from controller.messages import (
     PortChanged,
     PortsSeen,
     ProbeAsked,
-    SendAssignment,
     SendFrame,
-    SendProbeResult,
     SendRefusal,
-    SendSchedule,
     SendWelcome,
     SwitchDown,
     SwitchLost,
@@ -44,13 +41,14 @@ from controller.messages import (
     WorkerJoined,
     WorkerLeft,
 )
-from controller.model.plan import JobPlan, Plan, Policy
-from controller.model.traffic import TRAFFIC_CLASSES
+from controller.model.plan import Plan, Policy
 from controller.pace import Pace
+from controller.pinned import PinnedPaths
 from controller.planner import PlanInput
 from controller.southbound.worker import Condition
 from controller.telemetry import Counters, IterationStats
-from controller.verify import TIMEOUT_NS, Outcome, Verifier
+from controller.told import Told
+from controller.verify import TIMEOUT_NS
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -87,17 +85,10 @@ class Core:
         self.stats: dict[str, IterationStats] = {}
         self._paces: dict[str, Pace] = {}
         self.plan: Plan | None = None
-        self.unverified: set[str] = set()
-        self.verified: set[str] = set()
         self.condition = Condition()
         self.wants_plan = False
-        self._verifier = Verifier(settings.topology, settings.probe_timeout_ns)
-        self._agents: dict[str, str] = {}
-        self._asked: dict[str, str] = {}
-        self._waiting: dict[str, str] = {}
-        self._assigned: dict[str, tuple[int, int]] = {}
-        self._scheduled: dict[tuple[str, str], tuple[int, int]] = {}
-        self._probes_asked: dict[str, str] = {}
+        self.paths = PinnedPaths(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
+        self._told = Told()
         self._announced: Plan | None = None
         self._effects: list[Effect] = []
         self._notices: list[Notice] = []
@@ -110,7 +101,7 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` has something to do; None if never."""
-        times = (self.links.next_timer_ns, self._verifier.next_timer_ns)
+        times = (self.links.next_timer_ns, self.paths.next_timer_ns)
         return min((t for t in times if t is not None), default=None)
 
     def take_effects(self) -> tuple[Effect, ...]:
@@ -147,8 +138,8 @@ class Core:
     def handle(self, item: Input) -> None:
         """Take one input in."""
         match item:
-            case FlowAsked():
-                self._flow_asked(item)
+            case FlowAsked(host, flow):
+                self._effects.extend(self._told.flow_asked(host, flow, self.members))
             case Iteration():
                 self._iteration(item)
             case PacketSeen():
@@ -158,11 +149,11 @@ class Core:
             case WorkerLeft():
                 self._left(item)
             case ProbeAsked():
-                self._probe_asked(item)
-            case AgentUp():
-                self._agent_up(item)
+                self._effects.extend(self.paths.asked(self.now_ns, item))
+            case AgentUp(host):
+                self._effects.append(SendWelcome(host))
+                self._told.agent_up(host)
             case AgentDown(host):
-                self._agents.pop(host, None)
                 log.warning("the agent of %s is gone; its flows go on by what they were told last", host)
             case PortsSeen(switch, ports):
                 self._moved(self.links.ports_seen(switch, ports))
@@ -183,26 +174,15 @@ class Core:
         frames, moves = self.links.due(self.now_ns)
         self._effects.extend(frames)
         self._moved(moves)
-        frames, outcomes = self._verifier.expire(self.now_ns)
-        self._effects.extend(frames)
-        self._concluded(outcomes)
+        self._effects.extend(self.paths.expire(self.now_ns))
+        self._conclude_plan()
 
     def adopt(self, plan: Plan) -> None:
         """Publish a plan: tell agents what it changes for them, and begin to verify its pinned paths."""
-        previous, self.plan = self.plan, plan
-        for flow, host in self._asked.items():
-            self._assign(host, flow)
-        for flow, host in list(self._waiting.items()):
-            if flow in plan.flows:
-                del self._waiting[flow]
-                self._asked[flow] = host
-                self._assign(host, flow, again=True)
-        for name, job_plan in sorted(plan.jobs.items()):
-            job = self.members.get(name)
-            for host in dict.fromkeys(job.hosts if job is not None else ()):
-                self._schedule(host, job_plan)
+        self.plan = plan
+        self._effects.extend(self._told.adopt(plan, self.members))
         self._announced = None
-        self._verify(plan, previous)
+        self._effects.extend(self.paths.adopt(self.now_ns, plan))
         self._conclude_plan()
         log.info(
             "plan %d: %d jobs, %d flows pinned, %d shared links",
@@ -212,17 +192,7 @@ class Core:
             len(plan.links),
         )
 
-    # Agents.
-
-    def _agent_up(self, item: AgentUp) -> None:
-        self._agents[item.host] = item.pinning
-        self._effects.append(SendWelcome(item.host))
-        # An agent that has started again knows nothing of what an earlier one was told.
-        for flow in [f for f, host in self._asked.items() if host == item.host]:
-            del self._asked[flow]
-            self._assigned.pop(flow, None)
-        for key in [k for k in self._scheduled if k[0] == item.host]:
-            del self._scheduled[key]
+    # Jobs.
 
     def _joined(self, item: WorkerJoined) -> None:
         try:
@@ -237,59 +207,20 @@ class Core:
             self._notices.append(JobArrived(self.now_ns, job))
             self.wants_plan = True
             log.info("job %s has arrived: %s on %s", job.name, job.model, ", ".join(job.hosts))
-        elif self.plan is not None and item.job.name in self.plan.jobs:
-            self._schedule(item.host, self.plan.jobs[item.job.name])
+        else:
+            self._effects.extend(self._told.worker_joined(item.host, item.job.name))
 
     def _left(self, item: WorkerLeft) -> None:
         job = self.members.leave(item.job, item.rank)
         if job is None:
             return
-        names = {f.name for f in job.flows}
-        for name in names:
-            for table in (self._asked, self._waiting, self._assigned):
-                table.pop(name, None)
-            self._verifier.forget(name)
-        self.verified -= names
-        self.unverified -= names
-        for key in [k for k in self._scheduled if k[1] == job.name]:
-            del self._scheduled[key]
+        self._told.job_left(job)
+        self.paths.forget(f.name for f in job.flows)
         self.stats.pop(job.name, None)
         self._paces.pop(job.name, None)
         self._notices.append(JobLeft(self.now_ns, job))
         self.wants_plan = True
         log.info("job %s has left", job.name)
-
-    def _flow_asked(self, item: FlowAsked) -> None:
-        if self.plan is not None and item.flow in self.plan.flows:
-            self._asked[item.flow] = item.host
-            self._assign(item.host, item.flow, again=True)
-        elif item.flow in self.members.flows:
-            # Its job is arriving: the plan that knows it will answer; until then the agent's own
-            # deadline keeps it from waiting.
-            self._waiting[item.flow] = item.host
-        else:
-            self._effects.append(SendAssignment(item.host, item.flow, 0, TRAFFIC_CLASSES.mice))
-            log.warning("%s asks for %s, a flow of no job here; it goes by ECMP", item.host, item.flow)
-
-    def _assign(self, host: str, flow: str, *, again: bool = False) -> None:
-        """Tell an agent a flow's port and DSCP if they are news, or `again` because it asks."""
-        planned = self.plan.flows.get(flow) if self.plan is not None else None
-        if planned is None:
-            return
-        answer = (planned.source_port or 0, planned.dscp)
-        if again or self._assigned.get(flow) != answer:
-            self._assigned[flow] = answer
-            self._effects.append(SendAssignment(host, flow, *answer))
-
-    def _schedule(self, host: str, plan: JobPlan) -> None:
-        """Tell an agent when a job talks, if that is news: a new epoch alone is none."""
-        epoch = self.plan.epoch_ns if self.plan is not None else 0
-        period = plan.period_ns or 0
-        news = ((epoch + plan.shift_ns) % period if period else 0, period)
-        if self._scheduled.get((host, plan.job)) == news:
-            return
-        self._scheduled[host, plan.job] = news
-        self._effects.append(SendSchedule(host, plan.job, epoch, plan.shift_ns if period else 0, period))
 
     def _iteration(self, item: Iteration) -> None:
         stats = self.stats.get(item.job)
@@ -312,75 +243,30 @@ class Core:
             self.wants_plan = True
             log.info("job %s takes %.1f ms, not %.1f", item.job, period_ns / 1e6, told_ns / 1e6)
 
-    # Paths.
-
-    def _probe_asked(self, item: ProbeAsked) -> None:
-        planned = self.plan.flows.get(item.flow) if self.plan is not None else None
-        if planned is None or planned.path is None or planned.source_port is None:
-            self._effects.append(SendProbeResult(item.host, item.flow, (), False))
-            return
-        self._probes_asked[item.flow] = item.host
-        self._effects.extend(
-            self._verifier.begin(self.now_ns, [(item.flow, planned.path, planned.source_port)])
-        )
-
-    def _verify(self, plan: Plan, previous: Plan | None) -> None:
-        """Probe every pinned flow of a new plan."""
-        pinned = [
-            (f.flow, f.path, f.source_port)
-            for _, f in sorted(plan.flows.items())
-            if f.path is not None and f.source_port is not None
-        ]
-        for flow in previous.flows if previous is not None else ():
-            self._verifier.forget(flow)
-        self.verified.clear()
-        self.unverified.clear()
-        if self._settings.verify:
-            self._effects.extend(self._verifier.begin(self.now_ns, pinned))
-        else:
-            self.unverified.update(flow for flow, _, _ in pinned)
+    # The fabric.
 
     def _packet(self, item: PacketSeen) -> None:
         if item.reason == REASON_LINK_PROBE:
             self._moved(self.links.probe_seen(item.switch, item.payload))
             return
-        outcomes = self._verifier.received(item.payload) if item.reason == REASON_INT else None
-        if outcomes is None:
+        answers = self.paths.received(item.payload) if item.reason == REASON_INT else None
+        if answers is None:
             self._notices.append(
                 PacketArrived(self.now_ns, item.switch, item.ingress_port, item.reason, item.payload)
             )
             return
-        self._concluded(outcomes)
-
-    def _concluded(self, outcomes: Iterable[Outcome]) -> None:
-        for outcome in outcomes:
-            self.verified.discard(outcome.flow)
-            self.unverified.discard(outcome.flow)
-            (self.verified if outcome.verified else self.unverified).add(outcome.flow)
-            if not outcome.verified:
-                log.warning(
-                    "%s is planned along %s but its probe %s",
-                    outcome.flow,
-                    " ".join(outcome.planned),
-                    f"took {' '.join(outcome.seen)}" if outcome.seen else "did not come back",
-                )
-            host = self._probes_asked.pop(outcome.flow, None)
-            if host is not None:
-                self._effects.append(SendProbeResult(host, outcome.flow, outcome.seen, outcome.verified))
+        self._effects.extend(answers)
         self._conclude_plan()
 
     def _conclude_plan(self) -> None:
         """Announce the plan once all its verifications are over."""
-        plan = self.plan
-        if plan is None or self._announced is plan or self._verifier.pending:
+        plan, paths = self.plan, self.paths
+        if plan is None or self._announced is plan or not paths.settled:
             return
         self._announced = plan
-        self._notices.append(
-            PlanApplied(self.now_ns, plan, tuple(sorted(self.verified)), tuple(sorted(self.unverified)))
-        )
-        log.info("plan %d: %d paths verified, %d not", plan.version, len(self.verified), len(self.unverified))
-
-    # The fabric.
+        verified, unverified = tuple(sorted(paths.verified)), tuple(sorted(paths.unverified))
+        self._notices.append(PlanApplied(self.now_ns, plan, verified, unverified))
+        log.info("plan %d: %d paths verified, %d not", plan.version, len(verified), len(unverified))
 
     def _moved(self, moves: Iterable[PortMove]) -> None:
         for move in moves:

@@ -28,8 +28,8 @@ def build_view(core: Core, fleet: Fleet, scenario: str) -> View:
         jobs=tuple(_job(core, job) for job in core.members.jobs),
         plan=core.plan,
         counters=core.counters.queues,
-        verified_paths=len(core.verified & pinned),
-        unverified_paths=len(pinned - core.verified),
+        verified_paths=len(core.paths.verified & pinned),
+        unverified_paths=len(pinned - core.paths.verified),
     )
 
 

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the jobs ask of the fabric, before anything is decided: profiles, elephants, CRUX's contenders."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from controller.model import Flow, Job, Phase, Profile
+from controller.planner.inputs import DirectedLink, PlanInput
+from controller.priority.crux import Contender, traffic_time
+from controller.routing.fabric import capacities
+
+
+@dataclass(frozen=True)
+class Demands:
+    """The inputs as the stages see them; every property is computed once."""
+
+    inputs: PlanInput
+
+    @cached_property
+    def jobs(self) -> Mapping[str, Job]:
+        """The jobs by name."""
+        return {j.name: j for j in self.inputs.jobs}
+
+    @cached_property
+    def profiles(self) -> Mapping[str, Profile]:
+        """Measured profiles; a job not measured yet is taken to send all the time."""
+        result = {}
+        for job in self.inputs.jobs:
+            rates = [self.inputs.topology.host[f.src].rate_bps for f in job.flows]
+            unknown = Profile(1, (Phase(0, 1, max(rates)),)) if rates else Profile(1, ())
+            result[job.name] = job.profile if job.profile.phases else unknown
+        return result
+
+    @cached_property
+    def rates(self) -> Mapping[DirectedLink, int]:
+        """Capacity in bit/s of every directed link, hosts' cables too."""
+        rates = dict(capacities(self.inputs.topology))
+        for host in self.inputs.topology.hosts:
+            rates[host.name, host.leaf] = rates[host.leaf, host.name] = host.rate_bps
+        return rates
+
+    @cached_property
+    def elephants(self) -> tuple[Flow, ...]:
+        """The flows that get a path: mice, and flows within a host, do not."""
+        return tuple(
+            f
+            for job in self.inputs.jobs
+            for f in job.flows
+            if f.bytes_per_iteration >= self.inputs.mice_bytes and f.src != f.dst
+        )
+
+    @cached_property
+    def access(self) -> Mapping[str, tuple[DirectedLink, ...]]:
+        """Each flow's links at the hosts: what it uses whatever its path."""
+        host = self.inputs.topology.host
+        return {
+            f.name: ((f.src, host[f.src].leaf), (host[f.dst].leaf, f.dst))
+            for job in self.inputs.jobs
+            for f in job.flows
+        }
+
+    def contenders(self, links_of: Mapping[str, Sequence[DirectedLink]]) -> list[Contender]:
+        """The jobs as CRUX sees them, with t_j over the given links of each flow."""
+        contenders = []
+        for job in self.inputs.jobs:
+            on: dict[DirectedLink, float] = defaultdict(float)
+            for flow in job.flows:
+                for link in links_of.get(flow.name, ()):
+                    on[link] += flow.bytes_per_iteration
+            profile = self.profiles[job.name]
+            contenders.append(
+                Contender(
+                    name=job.name,
+                    work=job.flops_per_iteration,
+                    compute_s=(profile.period_ns - profile.up_ns) / 1e9,
+                    traffic_s=traffic_time(on, self.rates),
+                    total_bytes=sum(f.bytes_per_iteration for f in job.flows),
+                )
+            )
+        return contenders

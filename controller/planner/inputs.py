@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan is made from: the policies by name, the planner's inputs, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.model import Job, Plan, Policy
+from topo.graph import Topology
+
+POLICIES: Mapping[str, Policy] = {
+    "ecmp": Policy("ecmp", "ecmp", "equal", "none"),
+    "polyrhythm": Policy("polyrhythm", "auto", "crux", "cassini"),
+    "routing": Policy("routing", "auto", "equal", "none"),
+    "crux": Policy("crux", "ecmp", "crux", "none"),
+    "cassini": Policy("cassini", "ecmp", "equal", "cassini"),
+}
+# What the sum of demands may exceed a link's rate by before its jobs count as contending.
+SLACK = 0.02
+
+DirectedLink = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInput:
+    """All that a plan depends on.
+
+    `down_links` are sorted name pairs (a host's cable is (host, leaf), sorted); `epoch_ns` is the
+    fabric time that shifts count from; flows below `mice_bytes` an iteration are left to ECMP in the
+    lowest queue; `seed` decides ECMP's draws and the sampled orders of the priority compression.
+    """
+
+    topology: Topology
+    jobs: tuple[Job, ...]
+    policy: Policy
+    epoch_ns: int
+    down_links: frozenset[tuple[str, str]] = frozenset()
+    down_switches: frozenset[str] = frozenset()
+    previous: Plan | None = None
+    seed: int = 0
+    mice_bytes: int = 1024
+
+
+def check(inputs: PlanInput) -> None:
+    """Refuse what no plan can be made for.
+
+    Raises:
+        ValueError: an unknown mechanism, a profile that makes no sense, or an unknown host, in words.
+    """
+    policy = inputs.policy
+    for value, legal in (
+        (policy.routing, ("ecmp", "greedy", "auto")),
+        (policy.priority, ("equal", "crux")),
+        (policy.interleave, ("none", "cassini")),
+    ):
+        if value not in legal:
+            raise ValueError(f"policy {policy.name}: {value!r} is not one of {', '.join(legal)}")
+    if policy.levels < 1:
+        raise ValueError(f"policy {policy.name}: levels must be at least 1, not {policy.levels}")
+    names: set[str] = set()
+    for job in inputs.jobs:
+        if job.name in names:
+            raise ValueError(f"job {job.name}: there are two of this name")
+        names.add(job.name)
+        if job.profile.period_ns <= 0 and job.profile.phases:
+            raise ValueError(f"job {job.name}: the period must be positive, not {job.profile.period_ns}")
+        for p in job.profile.phases:
+            if not 0 <= p.start_ns < p.end_ns <= job.profile.period_ns or p.rate_bps <= 0:
+                raise ValueError(f"job {job.name}: phase {p} is empty or outside the period")
+        for flow in job.flows:
+            for host in (flow.src, flow.dst):
+                if host not in inputs.topology.host:
+                    raise ValueError(f"flow {flow.name}: the fabric has no host {host}")

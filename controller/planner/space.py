@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where: the path and source port of every elephant, and the links on which jobs meet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from controller.interleave.circle import SharedLink
+from controller.interleave.period import quantise
+from controller.interleave.rotate import rotate
+from controller.model import Phase
+from controller.planner.demand import Demands
+from controller.planner.inputs import SLACK, DirectedLink
+from controller.routing.assign import Assignment, assign_ecmp, assign_greedy
+from controller.routing.forwarding import forwarding
+from controller.routing.greedy import Commodity, connection_order
+from controller.routing.instance import Failures
+
+# How much two jobs that can take turns on a link hurt each other there, when paths are chosen.
+TURNS = 0.5
+_FIT = 0.99
+
+
+@dataclass(frozen=True)
+class Space:
+    """The paths of one planning run."""
+
+    demands: Demands
+    _pairs: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def _turns(self, a: str, b: str) -> float:
+        """How much two jobs on one link hurt each other: TURNS if they can take turns there, else 1."""
+        key = (a, b) if a < b else (b, a)
+        if key not in self._pairs:
+            profiles = {j: self.demands.profiles[j] for j in key}
+            fitted = quantise([p.period_ns for p in profiles.values()])
+            if fitted is None:
+                self._pairs[key] = 1.0
+            else:
+                peak = max(x.rate_bps for p in profiles.values() for x in p.phases)
+                link = SharedLink(("", ""), peak, {j: p.phases for j, p in profiles.items()})
+                loss = rotate([link], dict(zip(key, fitted.periods, strict=True)), slack=SLACK).loss
+                self._pairs[key] = TURNS if 1 - loss >= _FIT else 1.0
+        return self._pairs[key]
+
+    @cached_property
+    def assignments(self) -> Mapping[str, Assignment]:
+        """Path and source port of every elephant; none where the plan leaves all to ECMP."""
+        demands, x = self.demands, self.demands.inputs
+        policy = x.policy
+        if policy.routing == "ecmp" and policy.priority == "equal" and policy.interleave == "none":
+            return {}
+        table = forwarding(x.topology, x.down_links, x.down_switches)
+        commodities: tuple[Commodity, ...] = tuple(
+            Commodity(f.name, f.src, f.dst, max(p.rate_bps for p in demands.profiles[f.job].phases), f.job)
+            for f in demands.elephants
+        )
+        if policy.routing == "ecmp":
+            return assign_ecmp(x.topology, table, commodities, seed=x.seed, down_links=x.down_links)
+        if policy.priority == "crux":
+            intensity = {c.name: c.intensity or 0.0 for c in demands.contenders(demands.access)}
+            commodities = tuple(sorted(commodities, key=lambda c: (-intensity[c.owner], c.owner)))
+        else:
+            commodities = connection_order(x.topology, commodities)
+        before = x.previous.flows.values() if x.previous else ()
+        return assign_greedy(
+            x.topology,
+            table,
+            commodities,
+            down_links=x.down_links,
+            previous={f.flow: (f.path, f.source_port) for f in before if f.path and f.source_port},
+            overlap=self._turns if policy.interleave == "cassini" else None,
+            failures=Failures(x.down_links, x.down_switches) if policy.routing == "auto" else None,
+        )
+
+    @cached_property
+    def links_of(self) -> Mapping[str, Sequence[DirectedLink]]:
+        """Each flow's directed links: its path's, or those at the hosts where the path is ECMP's."""
+        links: dict[str, Sequence[DirectedLink]] = dict(self.demands.access)
+        for name, a in self.assignments.items():
+            links[name] = tuple(pairwise(a.path)) if a.path else ()
+        return links
+
+    @cached_property
+    def shared(self) -> tuple[SharedLink, ...]:
+        """Directed links that elephants of several jobs use; no job asks for more than the link has."""
+        demands = self.demands
+        flows: dict[DirectedLink, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for f in demands.elephants:
+            for link in self.links_of[f.name] if f.name in self.assignments else ():
+                flows[link][f.job] += 1
+        return tuple(
+            SharedLink(
+                link,
+                demands.rates[link],
+                {
+                    job: tuple(
+                        Phase(p.start_ns, p.end_ns, min(n * p.rate_bps, demands.rates[link]))
+                        for p in demands.profiles[job].phases
+                    )
+                    for job, n in sorted(counts.items())
+                },
+            )
+            for link, counts in sorted(flows.items())
+            if len(counts) > 1
+        )

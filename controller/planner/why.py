@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reasons a plan gives for each of its choices, in words."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from controller.interleave.circle import random_score
+from controller.model import Flow
+from controller.planner.inputs import SLACK
+from controller.planner.order import Order
+from controller.planner.rhythm import Rhythms, only
+from controller.planner.space import Space
+from controller.priority.crux import Ranked
+from controller.routing.assign import Assignment
+
+
+def order_why(order: Order, ranked: Ranked) -> str:
+    """Why a job has its level."""
+    if order.demands.inputs.policy.priority == "equal":
+        return "same level for all"
+    if ranked.intensity is None:
+        return "lowest level: it sends nothing"
+    level = order.compression.level[ranked.name]
+    meets = sorted({j for p in order.rhythms.contending for j in p if ranked.name in p} - {ranked.name})
+    if not meets:
+        return f"level {level}: it meets no other job, no order needed"
+    place = {r.name: i for i, r in enumerate(order.ranked)}
+    above = [j for j in meets if place[j] < place[ranked.name]]
+    below = [j for j in meets if j not in above]
+    words = [f"after {', '.join(above)}"] if above else []
+    words += [f"before {', '.join(below)}"] if below else []
+    return (
+        f"level {level}: {' and '.join(words)}, by intensity "
+        f"{ranked.intensity:.3g} flop/s x correction {ranked.correction:.3g}"
+    )
+
+
+def time_why(rhythms: Rhythms, name: str) -> str:
+    """Why a job talks when it does."""
+    if rhythms.demands.inputs.policy.interleave == "none":
+        return "runs at its own pace"
+    held = rhythms.holding.held.get(name)
+    if held is None:
+        meets = any(name in p for p in rhythms.contending)
+        why = "none it meets can keep its rhythm" if meets else "shares no full link with another job"
+        return f"runs at its own pace: {rhythms.holding.reasons.get(name, why)}"
+    fits = [f for f in rhythms.holding.fits if name in f.jobs]
+    worst = min(fits, key=lambda f: f.score)
+    link = next(k for k in rhythms.shared if k.name == worst.link)
+    chance = random_score(only(link, worst.jobs), rhythms.periods, slack=SLACK)
+    others = sorted({j for f in fits for j in f.jobs} - {name})
+    measured = rhythms.demands.profiles[name].period_ns
+    return (
+        f"takes turns with {', '.join(others)} on {worst.link[0]}->{worst.link[1]}"
+        f"{f' and {len(fits) - 1} more' if len(fits) > 1 else ''}: score {worst.score:.2f}, "
+        f"{chance:.2f} at random; starts at {held.shift_ns / 1e6:.1f} of every "
+        f"{held.period_ns / 1e6:.1f} ms ({100 * (held.period_ns / measured - 1):.1f} % over its own)"
+    )
+
+
+def path_why(space: Space, flow: Flow, a: Assignment) -> str:
+    """Why an elephant goes where it goes."""
+    if a.why:
+        return a.why
+    path = a.path or ()
+    meets = sorted(
+        {j for k in space.shared if k.name in set(pairwise(path[1:-1])) for j in k.demands} - {flow.job}
+    )
+    way = "inside the leaf" if len(path) == 3 else f"least loaded path, by {path[len(path) // 2]}"
+    company = f", with {', '.join(meets)}" if meets else ", shared with no other job"
+    return f"{way}{company if len(path) > 3 else ''}{'; as before' if a.kept else ''}"
