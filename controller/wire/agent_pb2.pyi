@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request")
+    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,8 @@ class AgentMessage(_message.Message):
     FLOW_REQUEST_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
     PROBE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    BYTE_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_REQUEST_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     time_ns: int
     hello: Hello
@@ -24,38 +26,46 @@ class AgentMessage(_message.Message):
     flow_request: FlowRequest
     iteration: IterationReport
     probe_request: ProbeRequest
-    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ...) -> None: ...
+    byte_counts: ByteCounts
+    clock_request: ClockRequest
+    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("sequence", "welcome", "flow", "schedule", "refusal", "probe_result")
+    __slots__ = ("sequence", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     PROBE_RESULT_FIELD_NUMBER: _ClassVar[int]
+    MEASURE_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     welcome: Welcome
     flow: FlowAssignment
     schedule: JobSchedule
     refusal: Refusal
     probe_result: ProbeResult
-    def __init__(self, sequence: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ...) -> None: ...
+    measure: MeasureRequest
+    clock: ClockReply
+    def __init__(self, sequence: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ..., measure: _Optional[_Union[MeasureRequest, _Mapping]] = ..., clock: _Optional[_Union[ClockReply, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("host", "ip", "pinning", "protocol")
+    __slots__ = ("host", "ip", "pinning", "protocol", "counts_bytes")
     HOST_FIELD_NUMBER: _ClassVar[int]
     IP_FIELD_NUMBER: _ClassVar[int]
     PINNING_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_BYTES_FIELD_NUMBER: _ClassVar[int]
     host: str
     ip: str
     pinning: str
     protocol: int
-    def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ...) -> None: ...
+    counts_bytes: bool
+    def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ..., counts_bytes: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("policy", "cnp_dscp", "ack_dscp", "equal_dscp", "mice_dscp", "elephant_bytes", "answer_deadline_ns")
+    __slots__ = ("policy", "cnp_dscp", "ack_dscp", "equal_dscp", "mice_dscp", "elephant_bytes", "answer_deadline_ns", "clock_poll_ns")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     CNP_DSCP_FIELD_NUMBER: _ClassVar[int]
     ACK_DSCP_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +73,7 @@ class Welcome(_message.Message):
     MICE_DSCP_FIELD_NUMBER: _ClassVar[int]
     ELEPHANT_BYTES_FIELD_NUMBER: _ClassVar[int]
     ANSWER_DEADLINE_NS_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_POLL_NS_FIELD_NUMBER: _ClassVar[int]
     policy: str
     cnp_dscp: int
     ack_dscp: int
@@ -70,7 +81,8 @@ class Welcome(_message.Message):
     mice_dscp: int
     elephant_bytes: int
     answer_deadline_ns: int
-    def __init__(self, policy: _Optional[str] = ..., cnp_dscp: _Optional[int] = ..., ack_dscp: _Optional[int] = ..., equal_dscp: _Optional[int] = ..., mice_dscp: _Optional[int] = ..., elephant_bytes: _Optional[int] = ..., answer_deadline_ns: _Optional[int] = ...) -> None: ...
+    clock_poll_ns: int
+    def __init__(self, policy: _Optional[str] = ..., cnp_dscp: _Optional[int] = ..., ack_dscp: _Optional[int] = ..., equal_dscp: _Optional[int] = ..., mice_dscp: _Optional[int] = ..., elephant_bytes: _Optional[int] = ..., answer_deadline_ns: _Optional[int] = ..., clock_poll_ns: _Optional[int] = ...) -> None: ...
 
 class Phase(_message.Message):
     __slots__ = ("start_ns", "end_ns", "rate_bps")
@@ -95,7 +107,7 @@ class FlowSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., src: _Optional[str] = ..., dst: _Optional[str] = ..., bytes_per_iteration: _Optional[int] = ...) -> None: ...
 
 class JobJoin(_message.Message):
-    __slots__ = ("job", "model", "gpus", "hosts", "rank", "period_ns", "phases", "flops_per_iteration", "flows")
+    __slots__ = ("job", "model", "gpus", "hosts", "rank", "period_ns", "phases", "flops_per_iteration", "flows", "silent")
     JOB_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +117,7 @@ class JobJoin(_message.Message):
     PHASES_FIELD_NUMBER: _ClassVar[int]
     FLOPS_PER_ITERATION_FIELD_NUMBER: _ClassVar[int]
     FLOWS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
     job: str
     model: str
     gpus: int
@@ -114,7 +127,8 @@ class JobJoin(_message.Message):
     phases: _containers.RepeatedCompositeFieldContainer[Phase]
     flops_per_iteration: float
     flows: _containers.RepeatedCompositeFieldContainer[FlowSpec]
-    def __init__(self, job: _Optional[str] = ..., model: _Optional[str] = ..., gpus: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., rank: _Optional[int] = ..., period_ns: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping]]] = ..., flops_per_iteration: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowSpec, _Mapping]]] = ...) -> None: ...
+    silent: bool
+    def __init__(self, job: _Optional[str] = ..., model: _Optional[str] = ..., gpus: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., rank: _Optional[int] = ..., period_ns: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping]]] = ..., flops_per_iteration: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowSpec, _Mapping]]] = ..., silent: _Optional[bool] = ...) -> None: ...
 
 class JobLeave(_message.Message):
     __slots__ = ("job", "rank")
@@ -143,19 +157,21 @@ class FlowAssignment(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., source_port: _Optional[int] = ..., dscp: _Optional[int] = ..., rate_cap_bps: _Optional[int] = ...) -> None: ...
 
 class JobSchedule(_message.Message):
-    __slots__ = ("job", "epoch_ns", "shift_ns", "period_ns")
+    __slots__ = ("job", "epoch_ns", "shift_ns", "period_ns", "realign")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_NS_FIELD_NUMBER: _ClassVar[int]
     SHIFT_NS_FIELD_NUMBER: _ClassVar[int]
     PERIOD_NS_FIELD_NUMBER: _ClassVar[int]
+    REALIGN_FIELD_NUMBER: _ClassVar[int]
     job: str
     epoch_ns: int
     shift_ns: int
     period_ns: int
-    def __init__(self, job: _Optional[str] = ..., epoch_ns: _Optional[int] = ..., shift_ns: _Optional[int] = ..., period_ns: _Optional[int] = ...) -> None: ...
+    realign: float
+    def __init__(self, job: _Optional[str] = ..., epoch_ns: _Optional[int] = ..., shift_ns: _Optional[int] = ..., period_ns: _Optional[int] = ..., realign: _Optional[float] = ...) -> None: ...
 
 class IterationReport(_message.Message):
-    __slots__ = ("job", "rank", "index", "start_ns", "end_ns", "communication_ns", "bytes_sent", "ecn_marks", "retransmits", "held_ns")
+    __slots__ = ("job", "rank", "index", "start_ns", "end_ns", "communication_ns", "bytes_sent", "ecn_marks", "retransmits", "held_ns", "compute_ns", "flops", "drift_ns", "realigned", "clock_error_ns")
     JOB_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +182,11 @@ class IterationReport(_message.Message):
     ECN_MARKS_FIELD_NUMBER: _ClassVar[int]
     RETRANSMITS_FIELD_NUMBER: _ClassVar[int]
     HELD_NS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_NS_FIELD_NUMBER: _ClassVar[int]
+    FLOPS_FIELD_NUMBER: _ClassVar[int]
+    DRIFT_NS_FIELD_NUMBER: _ClassVar[int]
+    REALIGNED_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_ERROR_NS_FIELD_NUMBER: _ClassVar[int]
     job: str
     rank: int
     index: int
@@ -176,7 +197,62 @@ class IterationReport(_message.Message):
     ecn_marks: int
     retransmits: int
     held_ns: int
-    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., index: _Optional[int] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., communication_ns: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., retransmits: _Optional[int] = ..., held_ns: _Optional[int] = ...) -> None: ...
+    compute_ns: int
+    flops: float
+    drift_ns: int
+    realigned: bool
+    clock_error_ns: int
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., index: _Optional[int] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., communication_ns: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., retransmits: _Optional[int] = ..., held_ns: _Optional[int] = ..., compute_ns: _Optional[int] = ..., flops: _Optional[float] = ..., drift_ns: _Optional[int] = ..., realigned: _Optional[bool] = ..., clock_error_ns: _Optional[int] = ...) -> None: ...
+
+class MeasureRequest(_message.Message):
+    __slots__ = ("job", "bin_ns", "report_ns")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    BIN_NS_FIELD_NUMBER: _ClassVar[int]
+    REPORT_NS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    bin_ns: int
+    report_ns: int
+    def __init__(self, job: _Optional[str] = ..., bin_ns: _Optional[int] = ..., report_ns: _Optional[int] = ...) -> None: ...
+
+class FlowBytes(_message.Message):
+    __slots__ = ("flow", "bytes")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    bytes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, flow: _Optional[str] = ..., bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ByteCounts(_message.Message):
+    __slots__ = ("job", "rank", "start_ns", "bin_ns", "flows", "flops")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    BIN_NS_FIELD_NUMBER: _ClassVar[int]
+    FLOWS_FIELD_NUMBER: _ClassVar[int]
+    FLOPS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    rank: int
+    start_ns: int
+    bin_ns: int
+    flows: _containers.RepeatedCompositeFieldContainer[FlowBytes]
+    flops: float
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., start_ns: _Optional[int] = ..., bin_ns: _Optional[int] = ..., flows: _Optional[_Iterable[_Union[FlowBytes, _Mapping]]] = ..., flops: _Optional[float] = ...) -> None: ...
+
+class ClockRequest(_message.Message):
+    __slots__ = ("sent_ns",)
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
+    sent_ns: int
+    def __init__(self, sent_ns: _Optional[int] = ...) -> None: ...
+
+class ClockReply(_message.Message):
+    __slots__ = ("sent_ns", "received_ns", "replied_ns")
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_NS_FIELD_NUMBER: _ClassVar[int]
+    REPLIED_NS_FIELD_NUMBER: _ClassVar[int]
+    sent_ns: int
+    received_ns: int
+    replied_ns: int
+    def __init__(self, sent_ns: _Optional[int] = ..., received_ns: _Optional[int] = ..., replied_ns: _Optional[int] = ...) -> None: ...
 
 class ProbeRequest(_message.Message):
     __slots__ = ("flow",)
