@@ -90,7 +90,8 @@ class KernelEngine:
         self._k, self._settle, self._run = k, settle, run_kernel
         links, paths, best = _binding(capacity, self.runs)
         self._state = s = _allocate(capacity, marks, self.runs, links, paths, best, log)
-        s.reg[k.NOW], s.reg[k.FULL], s.reg[k.PERIODIC] = now, full, skip
+        s.reg[k.NOW], s.reg[k.FULL] = now, full
+        s.reg[k.PERIODIC] = skip and not any(run.jitter for run in self.runs)
         self._first_channel = np.cumsum([0, *(len(r.paths) for r in self.runs)])
         for j, run in enumerate(self.runs):
             if run.ended >= 0:
@@ -270,6 +271,8 @@ def _allocate(
             (k.KLASS, run.klass),
             (k.LONGEST, run.longest),
             (k.ENDED, run.ended),
+            (k.JITTER, run.jitter),
+            (k.SALT, run.salt),
         ):
             jobs[i, column] = value
 

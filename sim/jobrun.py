@@ -54,7 +54,8 @@ class JobRun:
     """A job and its progress. An engine reads it when it is made and writes it back by `export`.
 
     `paths` holds the link numbers of each channel (empty: it meets no link; None: no way is alive).
-    `ready` is since when it waits for its first or next slot, -1 if an iteration runs. All in ps.
+    `ready` is since when it waits for its first or next slot, -1 if an iteration runs. All in ps. Each
+    compute differs by up to `jitter` millionths, drawn from `salt` (see `sim.jitter`).
     """
 
     name: str
@@ -64,6 +65,8 @@ class JobRun:
     iterations: int
     ready: int
     rhythm: Rhythm = FREE
+    jitter: int = 0
+    salt: int = 0
     count: int = 0
     begin: int = -1
     total: int = 0

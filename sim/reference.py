@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.jitter import stretched
 from sim.jobrun import JobRun, Progress, slot_delay
 from sim.program import BARRIER, FLOW
 from sim.units import NEVER, PS_PER_S
@@ -207,7 +208,9 @@ class ReferenceEngine:
                     self._flows[j, int(following)] = float(program.bits[following])
                 elif program.kind[following] != BARRIER and program.span[following] > 0:
                     progress.active[following] = 1
-                    progress.key[following] = self.now + int(program.span[following])
+                    span = int(program.span[following])
+                    span = stretched(span, run.jitter, run.salt, run.count, int(following))
+                    progress.key[following] = self.now + span
                     heapq.heappush(self._timers, (int(progress.key[following]), j, int(following)))
                 else:
                     stack.append(int(following))

@@ -3,5 +3,6 @@
 
 from pathlib import Path
 
-SOURCES = Path(__file__).parent, Path(__file__).parent.parent / "units.py"
+_SIM = Path(__file__).parent.parent
+SOURCES = Path(__file__).parent, _SIM / "units.py", _SIM / "jitter.py"
 """All files whose functions the kernels call (see `controller.kernel.cold`)."""

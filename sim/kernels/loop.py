@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from sim.jitter import stretched
 from sim.kernels.allocate import repair
 from sim.kernels.compiler import kernel
 from sim.kernels.flows import join, leave
@@ -23,6 +24,7 @@ from sim.kernels.state import (
     HEAP,
     HELD,
     IDLE,
+    JITTER,
     LOGGED,
     LONGEST,
     NOW,
@@ -31,6 +33,7 @@ from sim.kernels.state import (
     READY,
     REFERENCE,
     ROOT,
+    SALT,
     SHIFT,
     SINK,
     STARTS,
@@ -45,6 +48,8 @@ REACHED, JOB_DONE, LOG_FULL = 0, 1, 2
 # Part of the period that an iteration may start late before it waits for its next slot; the agents on
 # the hosts use the same (CASSINI thesis 4.4.2, step 3).
 _LATE = 0.05
+
+_stretched = kernel(stretched)
 
 
 @kernel
@@ -99,7 +104,7 @@ def _complete(s: State, task: int) -> None:
                 join(s, following, s.tasks[following].bits)
             elif s.tasks[following].kind == COMPUTE and s.tasks[following].span > 0:
                 s.tasks[following].active = ACTIVE
-                put(s, following, s.reg[NOW] + s.tasks[following].span)
+                put(s, following, s.reg[NOW] + _span(s, job, following))
             elif following == s.jobs[job, SINK]:
                 if _end(s, job):
                     s.tasks[size].stack = s.jobs[job, ROOT]
@@ -107,6 +112,13 @@ def _complete(s: State, task: int) -> None:
             else:
                 s.tasks[size].stack = following
                 size += 1
+
+
+@kernel
+def _span(s: State, job: int, task: int) -> int:
+    """How long a compute takes in the iteration that runs."""
+    row = s.jobs[job]
+    return _stretched(s.tasks[task].span, row[JITTER], row[SALT], row[COUNT], task - row[ROOT])
 
 
 @kernel
