@@ -2,7 +2,8 @@
 """What runs `p4/build`: the embedded switch, and the launcher of `simple_switch_grpc`."""
 
 from . import entries
+from .failover import PortTable
 from .program import Program, ProgramError, load_program
 from .switch import EmbeddedSwitch
 
-__all__ = ["EmbeddedSwitch", "Program", "ProgramError", "entries", "load_program"]
+__all__ = ["EmbeddedSwitch", "PortTable", "Program", "ProgramError", "entries", "load_program"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from bmv2.failover import PortTable
 from bmv2.packet_scheduler import BMV2_QUEUE_PACKETS
 from bmv2.server.listening import CertificateError, Tls
 
@@ -44,6 +45,7 @@ class Settings:
     queue_bytes: int | None
     bmv2: bool
     queue_rate_pps: int | None
+    port_table: PortTable | None
     seed: int
     pcap: Path | None
     thrift_port: int | None
@@ -102,6 +104,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="PPS",
         help="with --bmv2: each queue's packets/s (default: no limit)",
+    )
+    parser.add_argument(
+        "--port-table",
+        metavar="TABLE=ACTION",
+        help="enter each port that is down into this table of the program, which is keyed by a port alone "
+        "(ours: port_state=set_port_down)",
     )
     parser.add_argument("program", nargs="?", metavar="PROGRAM.json", help="a program that p4c made for BMv2")
     parser.add_argument(
@@ -165,6 +173,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
         queue_bytes=args.queue_bytes,
         bmv2=args.bmv2,
         queue_rate_pps=args.queue_rate,
+        port_table=_port_table(args.port_table),
         seed=args.seed,
         pcap=None if args.pcap is None else Path(args.pcap),
         thrift_port=args.thrift_port,
@@ -216,6 +225,17 @@ def _check_bmv2(args: argparse.Namespace) -> None:
         )
     if args.queue_bytes is not None:
         raise UsageError("--bmv2 and --queue-bytes: BMv2 bounds its queues in packets only; give one")
+
+
+def _port_table(specification: str | None) -> PortTable | None:
+    if specification is None:
+        return None
+    table, separator, action = specification.partition("=")
+    if not separator or not table or not action:
+        raise UsageError(
+            f"--port-table {specification}: must be TABLE=ACTION, for example port_state=set_port_down"
+        )
+    return PortTable(table, action)
 
 
 def _tls(options: argparse.Namespace) -> Tls | None:

@@ -66,6 +66,7 @@ def _run(settings: Settings) -> None:
             drop_port=settings.drop_port,
             queues=settings.priority_queues,
             seed=settings.seed,
+            port_table=settings.port_table,
         )
         switch.log = _LOG.info
         if settings.program is not None:

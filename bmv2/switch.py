@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from .boundary import Clock
 from .codegen.runtime import log_text
 from .control import ControlPlane
+from .entries import TableEntry
+from .failover import PortTable, PortWatch
 from .packet_scheduler import BMV2_QUEUE_PACKETS, PacketRatePort
 from .program import Program
 from .scheduler import Port
@@ -39,7 +41,9 @@ class EmbeddedSwitch(ControlPlane):
         drop_port: int = 511,
         queues: int = 8,
         seed: int = 0,
+        port_table: PortTable | None = None,
     ) -> None:
+        """`port_table`: what the switch keeps of its own port states in programs that have such a table."""
         super().__init__(name, clock)
         self.packet_in: Callable[[bytes], None] | None = None
         self.port_state_changed: Callable[[int, bool], None] | None = None
@@ -52,6 +56,8 @@ class EmbeddedSwitch(ControlPlane):
         self._drop_port = drop_port
         self._queues = queues
         self._seed = seed
+        self._port_watch = None if port_table is None else PortWatch(clock, port_table)
+        self._watched_table = ""
         self._ports: dict[int, Port] = {}
         self._unconnected: dict[int, Port] = {}
         self._ingress: Callable[..., None] | None = None
@@ -94,8 +100,29 @@ class EmbeddedSwitch(ControlPlane):
         )
         for port in (self._cpu, *self._ports.values(), *self._unconnected.values()):
             port.reset(self._egress)
-            if not port.up:
-                self._watch(port.number, up=False)
+        self._load_port_states({number for number, port in self._ports.items() if not port.up})
+
+    def _load_port_states(self, down: Iterable[int]) -> None:
+        """Tell a new program's state which ports are down."""
+        for number in down:
+            self._watch(number, up=False)
+        if self._port_watch is not None:
+            name = self._port_watch.kept.table
+            self._watched_table = name if self._port_watch.load(self._tables.get(name), down) else ""
+
+    def insert(self, table: str, entry: TableEntry) -> None:
+        """Add an entry; EntryError where it exists, does not fit or the table is full."""
+        if table == self._watched_table and self._port_watch is not None:
+            self._port_watch.insert(entry)
+        else:
+            super().insert(table, entry)
+
+    def delete(self, table: str, entry: TableEntry) -> None:
+        """Remove the entry with this match and priority."""
+        if table == self._watched_table and self._port_watch is not None:
+            self._port_watch.delete(entry)
+        else:
+            super().delete(table, entry)
 
     def add_port(
         self,
@@ -148,6 +175,8 @@ class EmbeddedSwitch(ControlPlane):
         if known.up != up:
             known.set_up(up)
             self._watch(port, up)
+            if self._port_watch is not None:
+                self._port_watch.port_changed(port, up)
             if self.port_state_changed is not None:
                 self.port_state_changed(port, up)
 

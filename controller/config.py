@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.southbound.desired import FRAME_BYTES, EcnProfile
+from controller.southbound.desired import FRAME_BYTES, STRAYS, EcnProfile
 from controller.southbound.fleet import Target
 from topo.graph import Topology
 from topo.jsonio import TopologyFormatError, topology_from_json
 
 _REQUIRED = {"name", "clock", "control_delay_ns", "topology", "switches", "ecn"}
-_DEFAULTS: Mapping[str, Any] = {"verify": True, "scenario": "", "poll_ms": 100, "elephant_bytes": 10_000}
+_DEFAULTS: Mapping[str, Any] = {
+    "verify": True,
+    "scenario": "",
+    "poll_ms": 100,
+    "elephant_bytes": 10_000,
+    "strays": STRAYS[0],
+}
 CLOCKS = ("embedded", "host")
 
 
@@ -25,7 +31,8 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FabricDescription:
-    """A fabric as the controller is told of it. A flow below `elephant_bytes` an iteration goes by ECMP."""
+    """A fabric as the controller is told of it. A flow below `elephant_bytes` an iteration goes by ECMP;
+    `strays` (one of STRAYS) is what becomes of what hosts may not say."""
 
     name: str
     clock: str
@@ -36,6 +43,7 @@ class FabricDescription:
     scenario: str
     poll_ns: int
     elephant_bytes: int
+    strays: str = STRAYS[0]
 
 
 def load_fabric(path: Path) -> FabricDescription:
@@ -69,6 +77,8 @@ def _fabric(data: object) -> FabricDescription:
     data = {**_DEFAULTS, **data}
     if data["clock"] not in CLOCKS:
         raise ConfigError(f"clock: {data['clock']!r} is none of {', '.join(CLOCKS)}")
+    if data["strays"] not in STRAYS:
+        raise ConfigError(f"strays: {data['strays']!r} is none of {', '.join(STRAYS)}")
     if not isinstance(data["verify"], bool):
         raise ConfigError("verify: true or false is needed")
     topology = topology_from_json(data["topology"])
@@ -83,6 +93,7 @@ def _fabric(data: object) -> FabricDescription:
         scenario=str(data["scenario"]),
         poll_ns=_whole(data, "poll_ms", 1) * 1_000_000,
         elephant_bytes=_whole(data, "elephant_bytes", 0),
+        strays=data["strays"],
     )
 
 

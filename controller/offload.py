@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from controller.southbound import worker
-from controller.southbound.desired import EcnProfile
+from controller.southbound.desired import STRAYS, EcnProfile
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ T = TypeVar("T")
 class Offload:
     """Runs pure functions in the worker process, one at a time, in the order they are asked for."""
 
-    def __init__(self, topology: Topology, ecn: EcnProfile, artefacts: Path) -> None:
-        self._start = (topology, ecn, artefacts)
+    def __init__(self, topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAYS[0]) -> None:
+        self._start = (topology, ecn, artefacts, strays)
         self._pool = self._new_pool()
 
     async def warm_up(self) -> None:

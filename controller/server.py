@@ -197,7 +197,7 @@ class _Service:
     async def _serve(self) -> None:
         start, fabric = self._start, self._start.fabric
         history = History(start.state) if start.state is not None else None
-        offload = Offload(fabric.topology, fabric.ecn, start.artefacts)
+        offload = Offload(fabric.topology, fabric.ecn, start.artefacts, fabric.strays)
         warm = asyncio.create_task(offload.warm_up())
         embedded = fabric.clock == "embedded"
         settings = Settings(

@@ -7,7 +7,8 @@ that lacks one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
@@ -15,12 +16,17 @@ from controller.model.traffic import TrafficClasses
 from controller.routing.forwarding import SwitchForwarding
 from topo.graph import Switch
 
-# Tables by what refers to what: a table refers only to tables of earlier stages.
+# Tables by what refers to what: a table refers only to tables of earlier stages. A dead port comes first,
+# for one entry turns all that leaves by it to the backups; edge_ingress before there is any way to go.
 STAGES: tuple[frozenset[str], ...] = (
-    frozenset({"switch_identity", "queue", "edge", "ecn", "next_hop"}),
+    frozenset({"port_state"}),
+    frozenset({"switch_identity", "queue", "edge", "edge_ingress", "ecn", "next_hop"}),
     frozenset({"ecmp"}),
     frozenset({"routing"}),
 )
+
+# What becomes of strays at the ports that face hosts.
+STRAYS = ("remark", "stop")
 
 # A RoCEv2 frame with 1,024 bytes of payload.
 FRAME_BYTES = 1082
@@ -109,15 +115,30 @@ def desired_entries(
     forwarding: SwitchForwarding,
     classes: TrafficClasses,
     ecn: EcnProfile,
+    *,
+    down_ports: Collection[int] = (),
+    strays: str = STRAYS[0],
 ) -> tuple[Entry, ...]:
-    """Everything that `switch` should hold, each key once."""
+    """Everything that `switch` should hold whatever the plan, each key once.
+
+    `down_ports` are the ports that lead nowhere now; `strays` is one of STRAYS.
+    """
     return (
+        *(Entry("port_state", (("port", port),), "set_port_down") for port in sorted(down_ports)),
         Entry("switch_identity", (), "set_switch_id", (switch.device_id,)),
         *_queue(classes.queues),
         *_ecn(classes, ecn),
-        *(Entry("edge", (("port", port),), "mark_edge") for port in sorted(forwarding.edge_ports)),
+        *_edges(forwarding.edge_ports, classes, strays),
         *_routing(switch, forwarding),
     )
+
+
+def _edges(ports: Collection[int], classes: TrafficClasses, strays: str) -> Iterator[Entry]:
+    """Ports that face hosts: where probes end, and where nobody makes any."""
+    action, params = ("stop_strays", ()) if strays == "stop" else ("remark_strays", (classes.mice,))
+    for port in sorted(ports):
+        yield Entry("edge", (("port", port),), "mark_edge")
+        yield Entry("edge_ingress", (("port", port),), action, params)
 
 
 def _queue(queues: Mapping[int, int]) -> Iterator[Entry]:
@@ -148,8 +169,13 @@ def _routing(switch: Switch, forwarding: SwitchForwarding) -> Iterator[Entry]:
             (hop.port, mac_to_int(hop.src_mac), mac_to_int(hop.dst_mac)),
         )
     for group, members in sorted(forwarding.groups.items()):
-        for bucket, member in enumerate(members):
-            yield Entry("ecmp", (("group_id", group), ("bucket", bucket)), "set_next_hop", (member,))
+        for bucket, (member, backup) in enumerate(zip(members, backups(members), strict=True)):
+            key = (("group_id", group), ("bucket", bucket))
+            if backup is None:
+                yield Entry("ecmp", key, "set_next_hop", (member,))
+            else:
+                port = forwarding.next_hops[member].port
+                yield Entry("ecmp", key, "set_next_hop_with_backup", (member, port, backup))
     for prefix, route in sorted(forwarding.routes.items()):
         network = IPv4Network(prefix)
         action = "set_next_hop" if route.kind == "next_hop" else f"set_ecmp_group_tier{route.tier}"
@@ -159,6 +185,22 @@ def _routing(switch: Switch, forwarding: SwitchForwarding) -> Iterator[Entry]:
             action,
             (route.id,),
         )
+
+
+def backups(members: Sequence[int]) -> tuple[int | None, ...]:
+    """Per bucket of a group, the next hop that takes over while the bucket's own is down.
+
+    A member's buckets are spread over all the others, so that a dead port's load is too; None where
+    there is no other.
+    """
+    others = {m: [x for x in dict.fromkeys(members) if x != m] for m in set(members)}
+    seen: dict[int, int] = defaultdict(int)
+    result: list[int | None] = []
+    for member in members:
+        rest = others[member]
+        result.append(rest[seen[member] % len(rest)] if rest else None)
+        seen[member] += 1
+    return tuple(result)
 
 
 def mac_to_int(mac: str) -> int:

@@ -20,10 +20,10 @@ from pathlib import Path
 from finsy.proto import p4r
 
 from controller.model.traffic import TRAFFIC_CLASSES
-from controller.routing.forwarding import SwitchForwarding, forwarding
+from controller.routing.forwarding import SwitchForwarding, forwarding, pair
 from controller.southbound.artefacts import load_artefacts
 from controller.southbound.codec import Codec
-from controller.southbound.desired import EcnProfile, Entry, desired_entries
+from controller.southbound.desired import STRAYS, EcnProfile, Entry, desired_entries
 from controller.southbound.diff import difference
 from topo.graph import Topology
 
@@ -49,13 +49,14 @@ class Writes:
 class _Fabric:
     topology: Topology
     ecn: EcnProfile
+    strays: str
     codec: Codec
 
 
 _fabric: _Fabric | None = None
 
 
-def start(topology: Topology, ecn: EcnProfile, artefacts: Path) -> None:
+def start(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAYS[0]) -> None:
     """Called once in the worker process: keep what every later call needs.
 
     The worker lives and dies with its parent, and leaves Ctrl-C to it.
@@ -64,15 +65,15 @@ def start(topology: Topology, ecn: EcnProfile, artefacts: Path) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
-    prepare(topology, ecn, artefacts)
+    prepare(topology, ecn, artefacts, strays)
 
 
-def prepare(topology: Topology, ecn: EcnProfile, artefacts: Path) -> None:
+def prepare(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAYS[0]) -> None:
     """Keep the fabric that later calls are about."""
     global _fabric  # noqa: PLW0603 - a pool's worker has no other place for what lasts between calls
     codec = Codec(load_artefacts(artefacts))
     cell_bytes = codec.depth_cell_bytes
-    _fabric = _Fabric(topology, ecn if cell_bytes is None else ecn.in_cells(cell_bytes), codec)
+    _fabric = _Fabric(topology, ecn if cell_bytes is None else ecn.in_cells(cell_bytes), strays, codec)
     _forwarding.cache_clear()
 
 
@@ -115,7 +116,25 @@ def _entries(name: str, condition: Condition) -> tuple[Entry, ...]:
     switch = _forwarding(condition).get(name)
     if switch is None:
         return ()
-    return desired_entries(fabric.topology.switch[name], switch, TRAFFIC_CLASSES, fabric.ecn)
+    return desired_entries(
+        fabric.topology.switch[name],
+        switch,
+        TRAFFIC_CLASSES,
+        fabric.ecn,
+        down_ports=_down_ports(name, condition),
+        strays=fabric.strays,
+    )
+
+
+def _down_ports(name: str, condition: Condition) -> frozenset[int]:
+    """The ports of a switch whose cable to another switch is down, or that switch itself."""
+    topology = _known().topology
+    return frozenset(
+        port
+        for port, peer in topology.ports[name].items()
+        if peer.node in topology.switch
+        and (peer.node in condition.down_switches or pair(name, peer.node) in condition.down_links)
+    )
 
 
 @lru_cache(maxsize=4)

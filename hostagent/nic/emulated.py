@@ -30,8 +30,10 @@ from hostagent.nic.roce import (
     mac_bytes,
 )
 
-DEFAULT_CONTROL_DSCP = 48
+DEFAULT_CNP_DSCP = 48
 """CS6, the custom for CNPs; in force until a controller's Welcome says otherwise."""
+DEFAULT_ACK_DSCP = 50
+"""Not the CNPs': a switch's edge may stop what bears their DSCP and is none."""
 _CACHED_HEADS = 4096
 _UDP = 17
 _DATA = (SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY)
@@ -87,7 +89,7 @@ class EmulatedNic:
         self.profile = dcqcn
         self.mtu = mtu
         self.payload = bytes(mtu)
-        self.cnp_dscp = self.ack_dscp = DEFAULT_CONTROL_DSCP
+        self.cnp_dscp, self.ack_dscp = DEFAULT_CNP_DSCP, DEFAULT_ACK_DSCP
         self._transmit = transmit
         self._seed = seed
         self._ns_per_byte = 8e9 / rate_bps

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from bmv2 import EmbeddedSwitch
+from bmv2 import EmbeddedSwitch, PortTable
 from bmv2.server import SwitchServer, serve
 from controller.wire import agent_pb2
 from hostagent.host import EmulatedHost
 from hostagent.session import Session
 from polyrhythm.fabric.boundary import FabricBoundary
+from polyrhythm.fabric.failures import FailoverWatch, Failure
 from polyrhythm.fabric.heap import Heap
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
 from topo.jsonio import topology_to_json
@@ -25,26 +26,40 @@ CONTROL_DELAY_NS = 1_000_000
 
 COUNTER_POLL_MS = 100
 
+# What a switch's own software takes from the loss of light to its port table.
+PORT_DOWN_DELAY_NS = 100_000
+
 MEET_TIMEOUT_S = 20.0
 
 
 class EmbeddedFabric:
     """All nodes of a scenario on one heap. Cables take no time: a frame arrives with its last bit."""
 
-    def __init__(self, scenario: Scenario, seed: int, rpc_delay_s: float = 0.0) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int, rpc_delay_s: float = 0.0, failures: Sequence[Failure] = ()
+    ) -> None:
         self.scenario = scenario
         self.heap = Heap()
         self.boundary = FabricBoundary(self.heap, CONTROL_DELAY_NS)
         self._rpc_delay_s = rpc_delay_s
         topology = scenario.topology
-        self.switches = {s.name: EmbeddedSwitch(s.name, self.heap, seed=seed) for s in topology.switches}
+        port_table = PortTable("port_state", "set_port_down", PORT_DOWN_DELAY_NS)
+        self.switches = {
+            s.name: EmbeddedSwitch(s.name, self.heap, seed=seed, port_table=port_table)
+            for s in topology.switches
+        }
+        self.failovers = FailoverWatch(self.heap, self.switches, tuple(failures))
+        for failure in failures:
+            self.heap.call_at(failure.at_ns, self._fail, failure)
         self.hosts = {h.name: self._host(h.name, seed) for h in topology.hosts}
         for switch in topology.switches:
+            watched = switch.name in self.failovers.watched
             for port, peer in topology.ports[switch.name].items():
+                transmit = self._arrival(peer.node, peer.port)
                 self.switches[switch.name].add_port(
                     port,
                     rate_bps=peer.rate_bps,
-                    transmit=self._arrival(peer.node, peer.port),
+                    transmit=self.failovers.tap(switch.name, port, transmit) if watched else transmit,
                     queue_packets=scenario.buffer_packets,
                 )
         self.servers: dict[str, SwitchServer] = {
@@ -95,14 +110,23 @@ class EmbeddedFabric:
         if not self.boundary.wait_for(lambda: len(self._met) == len(self.hosts), MEET_TIMEOUT_S):
             log.warning("only %d of %d agents reached the controller", len(self._met), len(self.hosts))
 
-    def power_off(self, name: str) -> None:
-        """A switch dies: its server ends, its ports and those that face it go down."""
-        self.boundary.note(f"{name} was powered off")
-        self.servers[name].stop()
-        for port, peer in self.scenario.topology.ports[name].items():
-            self.switches[name].set_port_up(port, False)
-            if peer.node in self.switches:
-                self.switches[peer.node].set_port_up(peer.port, False)
+    def _fail(self, failure: Failure) -> None:
+        """Begin a failure: a switch dies and its server ends, or a cable is cut; the ports at it go down."""
+        self.failovers.began(failure)
+        if failure.switch is not None:
+            self.boundary.note(f"{failure.switch} was powered off")
+            self.servers[failure.switch].stop()
+        else:
+            self.boundary.note(f"{failure.what} was cut")
+        for switch, port in failure.ends:
+            self.switches[switch].set_port_up(port, False)
+        if failure.until_ns is not None:
+            self.heap.call_at(failure.until_ns, self._mend, failure)
+
+    def _mend(self, failure: Failure) -> None:
+        self.boundary.note(f"{failure.what} was whole again")
+        for switch, port in failure.ends:
+            self.switches[switch].set_port_up(port, True)
 
     def close(self) -> None:
         """End every session and server."""
@@ -141,8 +165,13 @@ class EmbeddedFabric:
         self.boundary.depart(host, f"agent:{host}", partial(self._sessions[host].send, message))
 
     def _from_controller(self, host: str, message: agent_pb2.ControllerMessage) -> None:
-        self.boundary.deliver(host, partial(self.hosts[host].on_message, message))
+        self.boundary.deliver(host, partial(self._hear, host, message))
         self.boundary.arrived(f"agent:{host}")
+
+    def _hear(self, host: str, message: agent_pb2.ControllerMessage) -> None:
+        if message.WhichOneof("body") == "flow":
+            self.failovers.reassigned()
+        self.hosts[host].on_message(message)
 
     def _session_lost(self, host: str) -> None:
         self.boundary.deliver(host, self.hosts[host].session_lost)

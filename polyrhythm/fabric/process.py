@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.fabric.assembly import EmbeddedFabric
+from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.fabric.follow import ClockStream
 from polyrhythm.fabric.jobs import JobRunner, StalledError
 from polyrhythm.scenario import ScenarioError, load_scenario
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pace", type=float, default=0.0, help="fabric seconds per second; 0: as fast as it goes"
     )
     parser.add_argument("--forever", action="store_true", help="run until the input ends")
-    parser.add_argument("--fail", action="append", default=[], metavar="NODE@MS")
+    parser.add_argument("--fail", action="append", default=[], metavar="NODE@MS|A:B@MS[-MS]")
     parser.add_argument("--rpc-delay-ms", type=float, default=0.0)
 
 
@@ -46,12 +47,13 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         scenario = load_scenario(args.scenario)
-    except ScenarioError as error:
+        failures = [parse_failure(text, scenario.topology) for text in args.fail]
+    except (ScenarioError, FailureError) as error:
         print(error, file=sys.stderr)
         return 2
     profiles = json.loads(args.profiles.read_text()) if args.profiles else {}
     rpc_delay_s = args.rpc_delay_ms / 1e3
-    fabric = EmbeddedFabric(scenario, args.seed, rpc_delay_s)
+    fabric = EmbeddedFabric(scenario, args.seed, rpc_delay_s, failures)
     _say({"ready": True, "fabric": fabric.describe()})
     introduction = sys.stdin.readline()
     if not introduction:
@@ -73,9 +75,6 @@ def run(args: argparse.Namespace) -> int:
         random_offsets=args.random_offsets,
         forever=args.forever,
     )
-    for failure in args.fail:
-        node, _, at_ms = failure.partition("@")
-        fabric.heap.call_at(int(at_ms) * 1_000_000, fabric.power_off, node)
     parent_left = threading.Event()
     threading.Thread(target=_watch_input, args=(runner, parent_left), daemon=True).start()
     try:
@@ -130,6 +129,7 @@ def _result(fabric: EmbeddedFabric, runner: JobRunner) -> dict[str, Any]:
         "profiles": runner.profiles(),
         "deterministic": fabric.boundary.deterministic,
         "notes": fabric.boundary.notes,
+        "failovers": fabric.failovers.results(),
     }
 
 

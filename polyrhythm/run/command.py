@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.run.experiment import Comparison, Experiment, Options, Progress, to_json
 from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
@@ -55,8 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail",
         action="append",
         default=[],
-        metavar="NODE@MS",
-        help="power a switch off after so much fabric time (spine2@3000); repeatable",
+        metavar="WHAT@MS",
+        help="after so much fabric time power a switch off (spine2@3000), or cut a cable, for good or until "
+        "another time (leaf1:spine2@3000, leaf1:spine2@3000-3500); repeatable",
     )
     parser.add_argument(
         "--port", type=_whole(0), default=8080, help="of the live page (default 8080, or the next)"
@@ -204,16 +206,12 @@ def _check_names(scenarios: list[tuple[Path, Scenario]]) -> None:
 
 
 def _check_fail(failures: list[str], scenarios: list[tuple[Path, Scenario]]) -> None:
-    for failure in failures:
-        node, at, time = failure.partition("@")
-        if not at or not time.isdigit():
-            raise ScenarioError(f"--fail {failure}: say NODE@MS, as in spine2@3000")
+    for text in failures:
         for _, scenario in scenarios:
-            if node not in scenario.topology.switch:
-                legal = ", ".join(scenario.topology.switch)
-                raise ScenarioError(
-                    f"--fail {failure}: {node!r} is no switch of {scenario.name}; legal: {legal}"
-                )
+            try:
+                parse_failure(text, scenario.topology)
+            except FailureError as error:
+                raise ScenarioError(f"--fail {error}") from None
 
 
 def _whole(least: int) -> Any:

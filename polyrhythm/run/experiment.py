@@ -37,6 +37,7 @@ class Measured:
     plan: Mapping[str, Any] | None
     deterministic: bool
     notes: tuple[str, ...]
+    failovers: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,7 @@ class Experiment:
             plan=draws[-1].plan,
             deterministic=all(draw.deterministic for draw in draws),
             notes=tuple(dict.fromkeys(note for draw in draws for note in draw.notes)),
+            failovers=tuple(outcome for draw in draws for outcome in draw.failovers),
         )
 
 
@@ -188,6 +190,7 @@ def to_json(comparison: Comparison) -> Mapping[str, Any]:
         "about": scenario.about,
         "deterministic": base.deterministic and ours.deterministic,
         "notes": {"ecmp": list(base.notes), "polyrhythm": list(ours.notes)},
+        "failovers": {"ecmp": list(base.failovers), "polyrhythm": list(ours.failovers)},
         "speedup_mean": speedup(base.jobs, ours.jobs, "mean_ms"),
         "speedup_p99": speedup(base.jobs, ours.jobs, "p99_ms"),
         "gpu_utilisation": {

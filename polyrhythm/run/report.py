@@ -90,7 +90,22 @@ def blocks(scenarios: Mapping[str, Mapping[str, Any]]) -> Text:
 def _notes(scenario: Mapping[str, Any]) -> list[str]:
     """What the reader has to know besides the figures."""
     lines = [f"{policy}: {note}" for policy, notes in scenario["notes"].items() for note in notes]
+    for policy, failovers in scenario["failovers"].items():
+        lines += [f"{policy}: {_failover(outcome)}" for outcome in failovers]
     return lines if scenario["deterministic"] else [*lines, "not deterministic"]
+
+
+def _failover(outcome: Mapping[str, Any]) -> str:
+    """How soon the packets had another way."""
+    words = [f"{outcome['what']} down at {outcome['at_ms'] / 1e3:.1f} s"]
+    if outcome["backup_ms"] is None:
+        words.append("no flow took a backup")
+    else:
+        words.append(f"first packet on a backup after {outcome['backup_ms']:.2f} ms")
+    if outcome["first_reassigned_ms"] is not None:
+        first, last = outcome["first_reassigned_ms"], outcome["last_reassigned_ms"]
+        words.append(f"first flow re-assigned after {first:.2f} ms, last after {last:.2f}")
+    return ", ".join([*words, f"{outcome['packets_lost']} packets lost at the dead ports"])
 
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:

@@ -36,13 +36,15 @@ class SessionSpec:
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """What came out: each job's recorded iterations, its measured profile, and the last plan."""
+    """What came out: each job's recorded iterations, its measured profile, the last plan, and what followed
+    each failure."""
 
     iterations: Mapping[str, tuple[Iteration, ...]]
     profiles: Mapping[str, Any]
     plan: Mapping[str, Any] | None
     deterministic: bool
     notes: tuple[str, ...]
+    failovers: tuple[Mapping[str, Any], ...] = ()
 
 
 class Session:
@@ -105,6 +107,7 @@ class Session:
                     plan=await self._plan(),
                     deterministic=raw["deterministic"],
                     notes=tuple(raw["notes"]),
+                    failovers=tuple(raw["failovers"]),
                 )
         raise await self._fabric.failure()
 

@@ -113,10 +113,14 @@ def topology() -> Topology:
 
 
 @contextmanager
-def running(topology: Topology, open_server: Callable[..., Any]) -> Iterator[HostFabric]:
-    """A fabric whose switches are served by `open_server(switch, loop, device_id=...)`."""
+def running(
+    topology: Topology,
+    open_server: Callable[..., Any],
+    make: Callable[..., EmbeddedSwitch] = EmbeddedSwitch,
+) -> Iterator[HostFabric]:
+    """A fabric of `make(name, loop)` switches, served by `open_server(switch, loop, device_id=...)`."""
     loop = HostLoop()
-    switches = {s.name: EmbeddedSwitch(s.name, loop) for s in topology.switches}
+    switches = {s.name: make(s.name, loop) for s in topology.switches}
     servers = {s.name: open_server(switches[s.name], loop, device_id=s.device_id) for s in topology.switches}
     rig = HostFabric(topology, loop, switches, servers)
     wire_up(topology, switches, lambda node, frame: rig.to_hosts.put((node, frame)))

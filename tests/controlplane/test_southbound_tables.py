@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Desired state, differences and encoding."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,7 +14,14 @@ from controller.model.traffic import TRAFFIC_CLASSES
 from controller.routing.forwarding import forwarding
 from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError, canonical
-from controller.southbound.desired import ALWAYS_MARK, MAX_DEPTH, EcnProfile, Entry, desired_entries
+from controller.southbound.desired import (
+    ALWAYS_MARK,
+    MAX_DEPTH,
+    EcnProfile,
+    Entry,
+    backups,
+    desired_entries,
+)
 from controller.southbound.diff import Operation, difference
 from topo.generate import leaf_spine
 
@@ -21,10 +29,13 @@ CODEC = Codec(load_artefacts())
 ECN = EcnProfile(5, 50, 0.1)
 
 
-def wanted(down=frozenset(), name="leaf1"):
+def wanted(down=frozenset(), name="leaf1", **options):
     topology = leaf_spine(3, 3, 2, host_bps=1, fabric_bps=1)
     table = forwarding(topology, down, frozenset())
-    return desired_entries(topology.switch[name], table[name], TRAFFIC_CLASSES, ECN)
+    dead = {p for p, peer in topology.ports[name].items() if tuple(sorted((name, peer.node))) in down}
+    return desired_entries(
+        topology.switch[name], table[name], TRAFFIC_CLASSES, ECN, down_ports=dead, **options
+    )
 
 
 @given(st.integers(0, 1000), st.integers(1, 1000), st.floats(0, 1))
@@ -83,8 +94,9 @@ def dangling(entries):
     groups = {dict(e.match)["group_id"] for e in entries if e.table == "ecmp"}
     missing = set()
     for e in entries:
-        if e.action == "set_next_hop" and e.params[0] not in hops:
-            missing.add(("next_hop", e.params[0]))
+        if e.action.startswith("set_next_hop"):
+            named = {e.params[0], e.params[-1]}
+            missing |= {("next_hop", hop) for hop in named - hops}
         if e.action.startswith("set_ecmp_group") and e.params[0] not in groups:
             missing.add(("group", e.params[0]))
     return missing
@@ -105,6 +117,56 @@ def play(held, stages):
             else:
                 del state[key]
         yield state
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8, unique=True))
+def test_a_member_is_backed_up_by_all_others_alike(members):
+    buckets = [members[b % len(members)] for b in range(256)]
+    spare = backups(buckets)
+    if len(members) == 1:
+        assert set(spare) == {None}
+        return
+    assert all(b is not None and b != m for m, b in zip(buckets, spare, strict=True))
+    for member in members:
+        shares = Counter(b for m, b in zip(buckets, spare, strict=True) if m == member)
+        assert set(shares) == set(members) - {member}
+        assert max(shares.values()) - min(shares.values()) <= 1
+
+
+def test_every_bucket_names_its_port_and_a_live_backup():
+    down = frozenset({("leaf1", "spine1")})
+    for entries, ways in ((wanted(), 3), (wanted(down), 2)):
+        hops = {dict(e.match)["next_hop_id"]: e.params[0] for e in entries if e.table == "next_hop"}
+        buckets = [e for e in entries if e.table == "ecmp"]
+        assert {e.action for e in buckets} == {"set_next_hop_with_backup"}
+        assert all(hops[e.params[0]] == e.params[1] for e in buckets)
+        # Towards each of the two other leaves.
+        assert len({e.params[0] for e in buckets}) == len({e.params[2] for e in buckets}) == ways
+    # Where there is one way only, there is no group and no backup.
+    two_down = down | {("leaf1", "spine2")}
+    assert [e for e in wanted(two_down) if e.table == "ecmp"] == []
+
+
+def test_a_dead_port_is_entered_first_and_taken_out_last():
+    down = frozenset({("leaf1", "spine1")})
+    dead, alive = wanted(down), wanted()
+    first = difference(alive, dead)[0]
+    assert [str(c.entry) for c in first] == ["port_state[port=3] -> set_port_down()"]
+    last = difference(dead, alive)[-1]
+    assert [(c.operation, c.entry.table) for c in last] == [(Operation.DELETE, "port_state")]
+
+
+@pytest.mark.parametrize(
+    ("options", "action"),
+    [({}, ("remark_strays", (0,))), ({"strays": "stop"}, ("stop_strays", ()))],
+)
+def test_ports_that_face_hosts_are_guarded_before_there_is_a_way(options, action):
+    entries = wanted(**options)
+    guards = {dict(e.match)["port"]: (e.action, e.params) for e in entries if e.table == "edge_ingress"}
+    assert guards == dict.fromkeys((1, 2), action)
+    stage = {c.entry.table: i for i, stage in enumerate(difference((), entries)) for c in stage}
+    assert stage["edge_ingress"] < stage["routing"]
+    assert not [e for e in wanted(name="spine1") if e.table == "edge_ingress"]
 
 
 LINKS = [(f"leaf{i}", f"spine{k}") for i in (1, 2, 3) for k in (1, 2, 3)]

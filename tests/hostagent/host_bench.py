@@ -40,7 +40,7 @@ class Heap:
 
 
 class OutPort:
-    """A switch port at `rate_bps`: control (DSCP 48) first, then one FIFO; marks by RED at enqueue."""
+    """A switch port at `rate_bps`: control (DSCP 48 and 50) first, then one FIFO; marks by RED at enqueue."""
 
     def __init__(
         self, heap: Heap, rate_bps: int, deliver: Callable[[bytes], None], depth: int = 128, seed: int = 1
@@ -54,7 +54,7 @@ class OutPort:
         self.bytes = self.marks = self.drops = self.peak = 0
 
     def enqueue(self, frame: bytes) -> None:
-        if frame[15] >> 2 == 48:
+        if frame[15] >> 2 in (48, 50):
             self._control.append(frame)
         elif len(self._data) >= self._depth:
             self.drops += 1

@@ -95,7 +95,7 @@ def test_a_message_is_first_middle_last_and_is_acknowledged() -> None:
     assert 3 <= len(acks) <= 5
     assert acks[-1].psn == data[-1].psn
     assert acks[-1].payload == bytes([0x1F, 0, 0, 1])
-    assert {(p.dscp, p.ecn) for p in acks} == {(48, 0)}
+    assert {(p.dscp, p.ecn) for p in acks} == {(50, 0)}
     assert len(done) == 1
     assert queue.bytes == qp.bytes_acked == 40 * 1024 + 10
     assert data[0].dst_mac.hex(":") == "02:ff:00:00:00:01"

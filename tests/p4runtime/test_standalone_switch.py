@@ -130,6 +130,7 @@ def start(*argv):
         (["--no-p4", "--bmv2", "--queue-rate", "0"], "--queue-rate 0: must be above 0 packets/s"),
         (["--no-p4", "--bmv2", "--port-rate", "5"], "--bmv2 and --port-rate: "),
         (["--no-p4", "--bmv2", "--queue-bytes", "5"], "--bmv2 and --queue-bytes: "),
+        (["--no-p4", "--port-table", "port_state"], "--port-table port_state: must be TABLE=ACTION"),
         (["--no-p4", "-i", "eth0"], "PORT@INTERFACE"),
         (["--no-p4", "-i", "511@eth0"], "0..510"),
         (["--no-p4", "-i", "255@eth0"], "CPU"),

@@ -113,6 +113,25 @@ def test_a_dead_spine_is_routed_around(tmp_path: Path) -> None:
     assert "spine2 is lost" in log
 
 
+def test_a_cut_cable_is_left_within_the_switch_before_the_controller_acts(tmp_path: Path) -> None:
+    scenario = shortened("collide", tmp_path, warmup=2, iterations=6)
+    # In the middle of everybody's fourth Up phase.
+    document, table = figures(tmp_path, scenario, "--policy", "routing", "--fail", "leaf1:spine2@740-1100")
+    collide = document["scenarios"]["collide"]
+    assert collide["deterministic"] is True
+    (outcome,) = collide["failovers"]["polyrhythm"]
+    assert outcome["what"] == "leaf1:spine2"
+    assert outcome["until_ms"] == 1100
+    # Detection takes 0.1 ms, a frame on the wire 0.35 ms, the control channel 1 ms.
+    assert 0.1 < outcome["backup_ms"] < 1 <= outcome["first_reassigned_ms"]
+    assert outcome["packets_lost"] > 0
+    assert "first packet on a backup after" in " ".join(table.split())
+    assert collide["notes"]["polyrhythm"] == [
+        "at 0.7 s leaf1:spine2 was cut",
+        "at 1.1 s leaf1:spine2 was whole again",
+    ]
+
+
 def test_without_any_spine_the_run_ends_with_a_clear_error(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=6)
     done = run(scenario, "--once", "--fail", "spine1@600")
@@ -226,6 +245,13 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
             "'spine9' is no switch of two_vgg19; legal: leaf1, leaf2, spine1",
         ),
         (["two_vgg19", "--fail", "spine1"], "--fail spine1: say NODE@MS"),
+        (
+            ["two_vgg19", "--fail", "leaf1:leaf2@5"],
+            "no cable joins leaf1 and leaf2; leaf1 is joined to spine1",
+        ),
+        (["two_vgg19", "--fail", "leaf1:spine1@5-5"], "up again after it went down"),
+        (["two_vgg19", "--fail", "leaf1:spine1@5-x"], "--fail leaf1:spine1@5-x: say NODE@MS"),
+        (["two_vgg19", "--fail", "spine1@5-9"], "a switch that is powered off stays so"),
         (["two_vgg19", "two_vgg19"], "names are unique"),
         (["two_vgg19", "--json", "/no/such/folder/f.json"], "its folder does not exist"),
         (["two_vgg19", "--seed", "-1"], "must be 0 or more"),

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What breaks during a run, when, and how soon the packets have another way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from bmv2 import EmbeddedSwitch
+from polyrhythm.fabric.heap import Heap
+from topo.graph import Topology
+
+End = tuple[str, int]
+
+_NS_PER_MS = 1_000_000
+_IPV4 = b"\x08\x00"
+
+
+class FailureError(ValueError):
+    """A failure that cannot be asked for; one line that says what is legal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A switch, or the cables between two switches, that are down from `at_ns` to `until_ns` (None: for
+    good). `ends` are the ports that go down, dead switch's and living neighbour's."""
+
+    what: str
+    at_ns: int
+    until_ns: int | None
+    ends: tuple[End, ...]
+
+    @property
+    def switch(self) -> str | None:
+        """The switch that is powered off; None for a cable."""
+        return None if ":" in self.what else self.what
+
+
+def parse_failure(text: str, topology: Topology) -> Failure:
+    """Read NODE@MS, A:B@MS or A:B@MS-MS.
+
+    Raises:
+        FailureError: another form, a node that is no switch, two that no cable joins, times in no order.
+    """
+    what, at, times = text.partition("@")
+    begin, dash, end = times.partition("-")
+    if not at or not begin.isdecimal() or (dash and not end.isdecimal()):
+        raise FailureError(f"{text}: say NODE@MS or A:B@MS, as in spine2@3000, leaf1:spine2@3000-3500")
+    a, colon, b = what.partition(":")
+    for node in (a, b) if colon else (a,):
+        if node not in topology.switch:
+            raise FailureError(
+                f"{text}: {node!r} is no switch of {topology.name}; legal: {', '.join(topology.switch)}"
+            )
+    if dash and not colon:
+        raise FailureError(f"{text}: a switch that is powered off stays so; say {what}@{begin}")
+    if dash and int(end) <= int(begin):
+        raise FailureError(f"{text}: it must be up again after it went down")
+    ends: list[End] = []
+    for port, peer in topology.ports[a].items():
+        if peer.node == b or not colon:
+            ends.append((a, port))
+            if peer.node in topology.switch:
+                ends.append((peer.node, peer.port))
+    if colon and not ends:
+        legal = ", ".join(dict.fromkeys(p.node for p in topology.ports[a].values() if p.port))
+        raise FailureError(f"{text}: no cable joins {a} and {b}; {a} is joined to {legal}")
+    until = int(end) * _NS_PER_MS if dash else None
+    return Failure(what, int(begin) * _NS_PER_MS, until, tuple(ends))
+
+
+@dataclass(slots=True)
+class Failover:
+    """What became of the flows that a failure cut off, in ns after it; None: it never happened.
+
+    `backup_ns`: a flow's first packet has left a living switch by another port than the dead one.
+    `reassigned_ns`: first and last flow that the controller gave another way, as its agent hears of it.
+    `lost` counts packets lost at the dead ports.
+    """
+
+    failure: Failure
+    backup_ns: int | None = None
+    reassigned_ns: tuple[int, int] | None = None
+    lost: int = 0
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Times in ms."""
+        first, last = self.reassigned_ns or (None, None)
+        return {
+            "what": self.failure.what,
+            "at_ms": self.failure.at_ns / _NS_PER_MS,
+            "until_ms": _ms(self.failure.until_ns),
+            "backup_ms": _ms(self.backup_ns),
+            "first_reassigned_ms": _ms(first),
+            "last_reassigned_ms": _ms(last),
+            "packets_lost": self.lost,
+        }
+
+
+@dataclass(slots=True)
+class FailoverWatch:
+    """Follows which port each flow leaves the switches of coming failures by, and measures what follows.
+
+    Only these switches are looked at: nothing is counted in runs without a failure.
+    """
+
+    heap: Heap
+    switches: Mapping[str, EmbeddedSwitch]
+    failures: Iterable[Failure]
+    outcomes: list[Failover] = field(default_factory=list)
+    _last: dict[str, dict[bytes, int]] = field(default_factory=lambda: defaultdict(dict))
+    _cut: dict[tuple[str, bytes], tuple[Failover, int]] = field(default_factory=dict)
+    _drops: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def watched(self) -> frozenset[str]:
+        """The switches that a failure touches."""
+        return frozenset(switch for f in self.failures for switch, _ in f.ends)
+
+    def tap(self, switch: str, port: int, transmit: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """`transmit`, with a look at each frame that leaves by that port."""
+        return partial(self._leaving, switch, port, transmit)
+
+    def began(self, failure: Failure) -> None:
+        """A failure is about to begin."""
+        outcome = Failover(failure)
+        self.outcomes.append(outcome)
+        self._drops[id(outcome)] = self._dropped(failure)
+        for switch, port in failure.ends:
+            if switch != failure.switch:
+                for flow, last in self._last[switch].items():
+                    if last == port:
+                        self._cut[switch, flow] = outcome, port
+
+    def reassigned(self) -> None:
+        """The controller's word on a flow has reached an agent."""
+        for outcome in self.outcomes:
+            after = self.heap.now - outcome.failure.at_ns
+            first, _ = outcome.reassigned_ns or (after, after)
+            outcome.reassigned_ns = first, after
+
+    def results(self) -> list[Mapping[str, Any]]:
+        """The outcomes so far, as JSON values."""
+        for outcome in self.outcomes:
+            outcome.lost = self._dropped(outcome.failure) - self._drops[id(outcome)]
+        return [outcome.to_json() for outcome in self.outcomes]
+
+    def _leaving(self, switch: str, port: int, transmit: Callable[[bytes], None], frame: bytes) -> None:
+        if frame[12:14] == _IPV4:
+            flow = frame[26:38]
+            self._last[switch][flow] = port
+            if self._cut:
+                outcome, dead = self._cut.get((switch, flow), (None, 0))
+                if outcome is not None and port != dead:
+                    del self._cut[switch, flow]
+                    if outcome.backup_ns is None:
+                        outcome.backup_ns = self.heap.now - outcome.failure.at_ns
+        transmit(frame)
+
+    def _dropped(self, failure: Failure) -> int:
+        return sum(
+            queue.drops for switch, port in failure.ends for queue in self.switches[switch].ports[port].queues
+        )
+
+
+def _ms(time_ns: int | None) -> float | None:
+    return None if time_ns is None else time_ns / _NS_PER_MS

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller's entries make of real frames: strays at the edge, and ports that die."""
+
+import asyncio
+import struct
+from functools import partial
+from ipaddress import IPv4Address
+
+import pytest
+from control_rig import PATIENCE_S, running
+from fleet_rig import in_service, until
+
+from bmv2 import EmbeddedSwitch, PortTable
+from bmv2.server import serve
+from controller.southbound.worker import Condition
+from controller.verify import Tuple5, build_probe, parse_probe
+
+CNP, ACK_OPCODE, CNP_OPCODE = 48, 0x11, 0x81
+PROBES, CNPS = 0, 1
+
+
+def mac(text):
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def internet_checksum(header):
+    total = sum(struct.unpack(f"!{len(header) // 2}H", header))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def roce(topology, src, dst, sport, dscp, opcode):
+    """A RoCEv2 frame from one host to another."""
+    a, b = topology.host[src], topology.host[dst]
+    body = bytes([opcode]) + bytes(11) + b"payload!" * 8
+    ip = struct.pack(
+        "!BBHHHBBH4s4s",
+        0x45, dscp << 2, 28 + len(body), 0, 0, 64, 17, 0,
+        IPv4Address(a.ip).packed, IPv4Address(b.ip).packed,
+    )  # fmt: skip
+    ip = ip[:10] + struct.pack("!H", internet_checksum(ip)) + ip[12:]
+    udp = struct.pack("!HHHH", sport, 4791, 8 + len(body), 0)
+    return mac(topology.switch[a.leaf].mac) + mac(a.mac) + b"\x08\x00" + ip + udp + body
+
+
+async def from_host(fabric, host, frame):
+    """Let a host's NIC send a frame."""
+    place = fabric.topology.host[host]
+    receive = partial(fabric.switches[place.leaf].receive, place.leaf_port, frame)
+    await asyncio.to_thread(fabric.on_data_plane, receive)
+
+
+async def at_host(fabric):
+    """The next frame that reaches a host."""
+    return await asyncio.to_thread(fabric.to_hosts.get, timeout=PATIENCE_S)
+
+
+def strays(fabric, host):
+    """(probes, false CNPs) counted at a host's port."""
+    place = fabric.topology.host[host]
+    counts = fabric.on_data_plane(lambda: fabric.switches[place.leaf].read_counter("stray_packets"))
+    return tuple(counts[place.leaf_port * 8 + kind][0] for kind in (PROBES, CNPS))
+
+
+@pytest.mark.parametrize("rule", ["remark", "stop"])
+def test_strays_of_a_host_are_counted_and_remarked_or_stopped(fabric, artefacts, rule):
+    topology = fabric.topology
+    probe = build_probe(
+        Tuple5(topology.host["h1"].ip, topology.host["h3"].ip, 0xC123),
+        topology.host["h1"].mac,
+        topology.switch["leaf1"].mac,
+        7,
+    )
+    false_cnp = roce(topology, "h1", "h3", 0xC123, CNP, ACK_OPCODE)
+    honest = [roce(topology, "h1", "h3", 0xC123, d, o) for d, o in ((CNP, CNP_OPCODE), (50, ACK_OPCODE))]
+
+    async def scenario(fleet, witness):
+        await from_host(fabric, "h1", probe)
+        await from_host(fabric, "h1", false_cnp)
+        for frame in honest:
+            await from_host(fabric, "h1", frame)
+        arrived = [await at_host(fabric) for _ in range(2 if rule == "stop" else 4)]
+        assert {host for host, _ in arrived} == {"h3"}
+        dscps = [frame[15] >> 2 for _, frame in arrived]
+        # CNPs and acknowledgements share the first queue and pass before what was remarked.
+        assert sorted(dscps) == ([48, 50] if rule == "stop" else [0, 0, 48, 50])
+        assert await asyncio.to_thread(strays, fabric, "h1") == (1, 1)
+        assert await asyncio.to_thread(strays, fabric, "h2") == (0, 0)
+        assert witness.packets == []
+        # The controller's own probe enters by packet-out, and passes.
+        assert await fleet.packet_out("leaf1", probe, 0, True)
+        await until(lambda: witness.packets)
+        ((name, packet),) = witness.packets
+        assert name == "leaf2"
+        assert [hop.node_id for hop in parse_probe(packet.payload).hops][::2] == [1, 2]
+        assert await asyncio.to_thread(strays, fabric, "h1") == (1, 1)
+
+    in_service(fabric, artefacts, scenario, strays=rule)
+
+
+def uplinks(fabric):
+    """How many frames leaf1 has sent by each of its uplinks, by the queue of DSCP 26."""
+    qid = 5
+    counts = fabric.on_data_plane(lambda: fabric.switches["leaf1"].read_counter("egress_packets"))
+    return tuple(counts[port * 8 + qid][0] for port in (3, 4))
+
+
+async def send_all(fabric, ports):
+    """One frame for each source port, and what of them arrives."""
+    for sport in ports:
+        await from_host(fabric, "h1", roce(fabric.topology, "h1", "h3", sport, 26, 0))
+    return [await at_host(fabric) for _ in ports]
+
+
+PORTS = range(0xC000, 0xC000 + 40)
+
+
+@pytest.fixture
+def watchful(topology):
+    """A fabric whose switches enter their own dead ports, as a real one's software does."""
+    kept = PortTable("port_state", "set_port_down")
+    with running(topology, serve, partial(EmbeddedSwitch, port_table=kept)) as rig:
+        yield rig
+
+
+def test_a_dead_port_is_left_before_the_controller_says_anything(watchful, artefacts):
+    async def scenario(fleet, witness):
+        await send_all(watchful, PORTS)
+        before = await asyncio.to_thread(uplinks, watchful)
+        assert min(before) > 8
+        leaf = watchful.switches["leaf1"]
+        await asyncio.to_thread(watchful.on_data_plane, lambda: leaf.set_port_up(3, False))
+        # Nobody has told the fleet of anything: its tables are the intact fabric's.
+        await send_all(watchful, PORTS)
+        after = await asyncio.to_thread(uplinks, watchful)
+        assert (after[0] - before[0], after[1] - before[1]) == (0, len(PORTS))
+        # The controller finds out and writes the same; then the port is up again.
+        down = Condition(frozenset({("leaf1", "spine1")}))
+        assert await fleet.want(down) == ()
+        await send_all(watchful, PORTS)
+        await asyncio.to_thread(watchful.on_data_plane, lambda: leaf.set_port_up(3, True))
+        assert await fleet.want(Condition()) == ()
+        await send_all(watchful, PORTS)
+        last = await asyncio.to_thread(uplinks, watchful)
+        assert last[0] - after[0] == before[0]
+
+    in_service(watchful, artefacts, scenario)
+
+
+def test_where_a_switch_enters_no_port_states_the_controller_does(fabric, artefacts):
+    def entered():
+        return fabric.on_data_plane(lambda: fabric.switches["leaf1"].table("port_state").entries())
+
+    async def scenario(fleet, witness):
+        assert await fleet.want(Condition(frozenset({("leaf1", "spine1")}))) == ()
+        held = await asyncio.to_thread(entered)
+        assert [entry.match[0].value for entry in held] == [3]
+        assert await fleet.want(Condition()) == ()
+        assert await asyncio.to_thread(entered) == []
+
+    in_service(fabric, artefacts, scenario)
