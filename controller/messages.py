@@ -164,13 +164,14 @@ class SendAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SendSchedule:
-    """When a job talks. `period_ns` 0: it runs free."""
+    """When a job talks, and its senders' congestion control. `period_ns` 0: it runs free."""
 
     host: str
     job: str
     epoch_ns: int
     shift_ns: int
     period_ns: int
+    sender: str = "job"
 
 
 @dataclass(frozen=True, slots=True)

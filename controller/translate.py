@@ -110,6 +110,7 @@ def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
             message.schedule.epoch_ns = effect.epoch_ns
             message.schedule.shift_ns = effect.shift_ns
             message.schedule.period_ns = effect.period_ns
+            message.schedule.sender = effect.sender
         case SendRefusal():
             message.refusal.what = effect.what
         case SendProbeResult():

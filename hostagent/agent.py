@@ -15,7 +15,7 @@ from random import Random
 from controller.wire import agent_pb2 as pb
 from hostagent.clock import Clock
 from hostagent.job import IterationRecord, JobSpec, Schedule
-from hostagent.nic.driver import FIRST_SOURCE_PORT, NicDriver, QueuePair, ReceiveQueue
+from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, QueuePair, ReceiveQueue
 from hostagent.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,7 @@ class Agent:
         self.marking = Marking()
         self.pins: dict[str, Pin] = {}
         self.schedules: dict[str, Schedule] = {}
+        self.senders: dict[str, str] = {}
         self.probes: dict[str, Probe] = {}
         self.refusals: list[str] = []
         self._nic = nic
@@ -130,9 +131,11 @@ class Agent:
             said = message.schedule
             schedule = Schedule(said.epoch_ns, said.shift_ns, said.period_ns)
             self.schedules[said.job] = schedule
+            self.senders[said.job] = said.sender
             for (job, _), worker in list(self._workers.items()):
                 if job == said.job:
                     worker.trainer.set_schedule(schedule)
+                    self._set_sender(worker)
         elif kind == "probe_result":
             result = message.probe_result
             self.probes[result.flow] = Probe(tuple(result.path), result.verified)
@@ -173,6 +176,7 @@ class Agent:
         self._clock.call_at(self._clock.now + LINGER_NS, _close_all, worker.receive)
         if all(job != name for job, _ in self._workers):
             self.schedules.pop(name, None)
+            self.senders.pop(name, None)
         if self.welcomed and worker.joined:
             self._send(pb.AgentMessage(job_leave=pb.JobLeave(job=name, rank=trainer.rank)))
 
@@ -243,6 +247,7 @@ class Agent:
         schedule = self.schedules.get(spec.name)
         if schedule is not None:
             trainer.set_schedule(schedule)
+        self._set_sender(worker)
         if not self.connected:
             self._open_waiting(worker)
             return
@@ -251,6 +256,11 @@ class Agent:
             self._announce(worker)
         if not worker.waiting:
             self._start(worker)
+
+    def _set_sender(self, worker: _Worker) -> None:
+        """The congestion control that the plan wants for the job, or that the job chose."""
+        spec, told = worker.trainer.spec, self.senders.get(worker.trainer.spec.name)
+        self._nic.set_sender(spec.name, told if told in SENDERS else spec.sender)
 
     def _announce(self, worker: _Worker) -> None:
         """Tell the controller of a worker's job, and ask for its flows that are not open."""

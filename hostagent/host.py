@@ -100,6 +100,8 @@ class EmulatedHost:
             on_done=self.agent.job_left,
             seed=self._seed,
         )
+        if spec.increase_timer != 1.0:
+            self.nic.set_increase_timer(spec.name, spec.increase_timer)
         self.agent.add_worker(trainer, start_ns - join_lead_ns)
         self.trainers[spec.name, rank] = trainer
         return trainer

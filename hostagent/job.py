@@ -42,8 +42,9 @@ class JobSpec:
     """A training job. `hosts` in rank order; `ring` lists its flows as (source, destination) hosts.
 
     `profile` is what the controller is told; None tells the nominal one, made of the phases.
-    `flops_per_iteration` is of the whole job. Each worker adds a uniform jitter of up to
-    `compute_jitter_ns` either way to each Down phase. Raises ValueError for what cannot run.
+    `sender` is the congestion control it chose, dcqcn or mltcp, and `increase_timer` DCQCN's timer in parts
+    of the NIC's profile. `flops_per_iteration` is of the whole job. Each worker adds a uniform jitter of up
+    to `compute_jitter_ns` either way to each Down phase. Raises ValueError for what cannot run.
     """
 
     name: str
@@ -55,6 +56,8 @@ class JobSpec:
     flops_per_iteration: float
     compute_jitter_ns: int = 0
     profile: MeasuredProfile | None = None
+    sender: str = "dcqcn"
+    increase_timer: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:

@@ -61,6 +61,7 @@ def to_json(decided: Plan) -> dict[str, Any]:
             "shift_ms": j.shift_ns / 1e6,
             "period_ms": None if j.period_ns is None else j.period_ns / 1e6,
             "intensity": j.intensity,
+            "sender": j.sender,
             "why": j.why,
         }
         for j in decided.jobs.values()

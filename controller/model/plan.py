@@ -10,13 +10,15 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Which mechanisms a plan uses. `routing`: ecmp | greedy | auto; `priority`: equal | crux;
-    `interleave`: none | cassini. `levels` is CRUX's K: the job levels of the switches."""
+    `interleave`: none | cassini; `sender`: job | dcqcn | mltcp, the congestion control of the jobs' senders
+    (job: each job's own choice). `levels` is CRUX's K: the job levels of the switches."""
 
     name: str
     routing: str
     priority: str
     interleave: str
     levels: int = 6
+    sender: str = "job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class JobPlan:
     """`level` 0 is the highest. The job starts communicating at times t with
     (t - plan.epoch_ns) mod period_ns == shift_ns; period_ns None: the job runs free.
     `intensity` is CRUX's, in flop/s of the job per second of communication time; None without traffic.
+    `sender` is its senders' congestion control: dcqcn, mltcp, or job for what the job chose itself.
     """
 
     job: str
@@ -45,6 +48,7 @@ class JobPlan:
     period_ns: int | None
     intensity: float | None
     why: str
+    sender: str = "job"
 
 
 @dataclass(frozen=True, slots=True)

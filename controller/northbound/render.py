@@ -65,6 +65,7 @@ def plan(value: Plan) -> schema.PlanOut:
             priority=policy.priority,
             interleave=policy.interleave,
             levels=policy.levels,
+            sender=policy.sender,
         ),
         epoch_ns=value.epoch_ns,
         jobs=tuple(
@@ -75,6 +76,7 @@ def plan(value: Plan) -> schema.PlanOut:
                 shift_ms=j.shift_ns / _NS_PER_MS,
                 period_ms=None if j.period_ns is None else j.period_ns / _NS_PER_MS,
                 intensity=j.intensity,
+                sender=j.sender,
                 why=j.why,
             )
             for j in value.jobs.values()

@@ -101,6 +101,9 @@ class PolicyOut(Out):
     priority: str
     interleave: str
     levels: int = Field(description="Priority levels that the switches have for jobs.")
+    sender: str = Field(
+        description="Senders' congestion control: job (its own choice), dcqcn, mltcp."
+    )
 
 
 class JobPlanOut(Out):
@@ -114,6 +117,7 @@ class JobPlanOut(Out):
     intensity: float | None = Field(
         description="CRUX's GPU intensity: flop/s of the job per second of communication."
     )
+    sender: str = Field(description="job (its own choice), dcqcn or mltcp.")
     why: str
 
 

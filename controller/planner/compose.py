@@ -44,6 +44,7 @@ def _job_plan(order: Order, ranked: Ranked) -> JobPlan:
         period_ns=held.period_ns if held else None,
         intensity=ranked.intensity,
         why=f"{time_why(rhythms, ranked.name)}; {order_why(order, ranked)}",
+        sender=order.demands.inputs.policy.sender,
     )
 
 

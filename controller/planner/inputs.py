@@ -15,6 +15,7 @@ POLICIES: Mapping[str, Policy] = {
     "routing": Policy("routing", "auto", "equal", "none"),
     "crux": Policy("crux", "ecmp", "crux", "none"),
     "cassini": Policy("cassini", "ecmp", "equal", "cassini"),
+    "mltcp": Policy("mltcp", "ecmp", "equal", "none", sender="mltcp"),
 }
 # What the sum of demands may exceed a link's rate by before its jobs count as contending.
 SLACK = 0.02
@@ -53,6 +54,7 @@ def check(inputs: PlanInput) -> None:
         (policy.routing, ("ecmp", "greedy", "auto")),
         (policy.priority, ("equal", "crux")),
         (policy.interleave, ("none", "cassini")),
+        (policy.sender, ("job", "dcqcn", "mltcp")),
     ):
         if value not in legal:
             raise ValueError(f"policy {policy.name}: {value!r} is not one of {', '.join(legal)}")

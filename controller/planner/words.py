@@ -10,7 +10,8 @@ def explain(plan: Plan) -> str:
     """The plan in plain words, a line for each job, flow and shared link."""
     lines = [f"plan {plan.version}, policy {plan.policy.name}"]
     for job in plan.jobs.values():
-        lines.append(f"job {job.job}: dscp {job.dscp}; {job.why}")
+        sender = f", {job.sender} senders" if job.sender != "job" else ""
+        lines.append(f"job {job.job}: dscp {job.dscp}{sender}; {job.why}")
         for flow in plan.flows.values():
             if flow.flow.startswith(f"{job.job}/"):
                 lines.append(f"  {flow.flow}: {_way(flow)}; {flow.why}")
@@ -48,6 +49,8 @@ def diff(old: Plan | None, new: Plan) -> tuple[str, ...]:
         same = was.period_ns == job.period_ns
         if not same or (job.period_ns and (was.shift_ns + moved - job.shift_ns) % job.period_ns):
             lines.append(f"job {name}: {_rhythm(was)} -> {_rhythm(job)}")
+        if was.sender != job.sender:
+            lines.append(f"job {name}: sender {was.sender} -> {job.sender}")
     for name, flow in new.flows.items():
         before = old.flows.get(name) if old else None
         if before is None:

@@ -12,6 +12,10 @@ FIRST_SOURCE_PORT = 0xC000
 """RoCEv2 source ports are 0xC000-0xFFFF (14 bits of the flow label)."""
 
 
+SENDERS = ("dcqcn", "mltcp")
+"""The congestion controls that a plan or a job can choose for its senders."""
+
+
 @dataclass(frozen=True, slots=True)
 class NicCounters:
     """Sums over queue pairs. `bytes_acked` is goodput sent, `bytes_received` goodput arrived in order,
@@ -88,6 +92,12 @@ class NicDriver(Protocol):
 
     def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
         """The DSCP of the congestion notifications and acknowledgements sent from now on."""
+
+    def set_sender(self, job: str, sender: str) -> None:
+        """The congestion control of a job's queue pairs, now and later: "dcqcn" or "mltcp".
+
+        A driver whose NIC has one congestion control for all leaves it at that.
+        """
 
     def counters(self, job: str = "") -> NicCounters:
         """Sums over the queue pairs of one job (flows named "job/..."), or over all; closed ones count."""

@@ -97,6 +97,7 @@ class EmulatedNic:
         self._responders: dict[int, Responder] = {}
         self._known: dict[bytes, _Known] = {}
         self._mltcp: dict[str, Mltcp] = {}
+        self._increase_timers: dict[str, float] = {}
         self._control: deque[bytes] = deque()
         self._ring: deque[Requester] = deque()
         self._busy = False
@@ -116,8 +117,19 @@ class EmulatedNic:
         qp = Requester(self, flow, number, psn, ip_bytes(dst_ip), source_port=source_port, dscp=dscp)
         self._requesters[number] = qp
         self._known.clear()
-        qp.set_mltcp(self._mltcp.get(flow.partition("/")[0]))
+        job = flow.partition("/")[0]
+        qp.set_mltcp(self._mltcp.get(job))
+        if job in self._increase_timers:
+            qp.set_increase_timer(self._increase_timers[job])
         return qp
+
+    def set_sender(self, job: str, sender: str) -> None:
+        """The congestion control of a job; see NicDriver."""
+        self.set_mltcp(job, Mltcp() if sender == "mltcp" else None)
+
+    def set_increase_timer(self, job: str, ratio: float) -> None:
+        """Give a job's later queue pairs `ratio` of the profile's increase timer; less is greedier."""
+        self._increase_timers[job] = ratio
 
     def set_mltcp(self, job: str, settings: Mltcp | None) -> None:
         """Let a job's queue pairs (flows named "job/..."), now and later, weigh their increase by MLTCP.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from zlib import crc32
 
 from hostagent.nic.dcqcn import ReactionPoint
@@ -153,6 +154,12 @@ class Requester:
         """Weigh the rate's increase by the progress of the iteration (MLTCP); None: plain DCQCN."""
         self._progress = Progress(settings) if settings is not None else None
         self.reaction.weight = 1.0
+
+    def set_increase_timer(self, ratio: float) -> None:
+        """Start over with DCQCN's increase timer at `ratio` of the profile's (thesis 3.2: unfairness)."""
+        timer = max(1, round(ratio * self._profile.increase_timer_ns))
+        profile = replace(self._profile, increase_timer_ns=timer)
+        self.reaction = ReactionPoint(self._port.rate_bps, profile)
 
     def close(self) -> None:
         """Forget the connection; messages not yet complete are dropped without a call."""

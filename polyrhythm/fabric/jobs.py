@@ -157,6 +157,8 @@ def _spec(workload: Workload, measured: Mapping[str, Any] | None) -> JobSpec:
             for phase, (size, rate, compute) in zip(job.profile.phases, workload.steps, strict=True)
         ),
         flops_per_iteration=job.flops_per_iteration,
+        sender=workload.sender,
+        increase_timer=workload.increase_timer,
         profile=None if measured is None else _profile(measured),
     )
 

@@ -77,7 +77,11 @@ class PhaseConfig(Section):
 
 
 class JobConfig(Section):
-    """A training job: one ring all-reduce over `hosts` in each Up phase, compute in between."""
+    """A training job: one ring all-reduce over `hosts` in each Up phase, compute in between.
+
+    `sender` is its NICs' congestion control; `increase_timer` makes DCQCN greedier (below 1) or tamer, in
+    parts of the profile's timer.
+    """
 
     name: Name
     model: Annotated[str, Field(min_length=1, max_length=64)]
@@ -85,6 +89,8 @@ class JobConfig(Section):
     hosts: Annotated[tuple[Name, ...], Field(min_length=2, max_length=1024)]
     period_ms: Annotated[float, Field(ge=1, le=3_600_000)]
     phases: Annotated[tuple[PhaseConfig, ...], Field(min_length=1, max_length=64)]
+    sender: Literal["dcqcn", "mltcp"] = "dcqcn"
+    increase_timer: Annotated[float, Field(ge=0.01, le=100)] = 1.0
     teraflops_per_iteration: Annotated[float, Field(gt=0, le=1e12)] | None = None
 
 

@@ -41,11 +41,14 @@ class DomainError(ValueError):
 class Workload:
     """A job as the emulated hosts run it: per Up phase the bytes of each flow, then compute.
 
-    `steps` holds (bytes per flow, rate cap in bit/s, compute in ns) in the order of the period.
+    `steps` holds (bytes per flow, rate cap in bit/s, compute in ns) in the order of the period; `sender` and
+    `increase_timer` are as in the file.
     """
 
     job: Job
     steps: tuple[tuple[int, int, int], ...]
+    sender: str = "dcqcn"
+    increase_timer: float = 1.0
 
     @property
     def compute_ns(self) -> int:
@@ -228,4 +231,6 @@ def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Wor
             flows=tuple(Flow(f"{job.name}/{a}>{b}", job.name, a, b, total) for a, b in ring),
         ),
         steps=tuple(steps),
+        sender=job.sender,
+        increase_timer=job.increase_timer,
     )

@@ -153,6 +153,38 @@ def test_two_jobs_on_one_link_contend_and_shifted_they_do_not() -> None:
     assert marks[True] * 5 < marks[False]
 
 
+@pytest.mark.parametrize(("chosen", "told"), [("mltcp", ""), ("mltcp", "job"), ("dcqcn", "mltcp")])
+def test_mltcp_by_the_job_or_by_the_plan_takes_turns_without_shifts(chosen: str, told: str) -> None:
+    lengths = {}
+    for sender, order in (("dcqcn", "dcqcn"), (chosen, told)):
+        cluster = Cluster()
+        cluster.connect()
+        for name, hosts in (("a", ("h0", "h2")), ("b", ("h1", "h3"))):
+            cluster.run_job(dataclasses.replace(job(name, hosts), sender=sender), 15, 25, jitter_ns=MS)
+            for host in hosts:
+                said = pb.JobSchedule(job=name, sender=order)
+                cluster.hosts[host].on_message(pb.ControllerMessage(schedule=said))
+        cluster.heap.run(12_000 * MS)
+        records = [r for r in cluster.records("h0", "a") + cluster.records("h1", "b") if r.index >= 20]
+        lengths[order] = mean(r.end_ns - r.start_ns for r in records) / MS
+    assert lengths["dcqcn"] > 330
+    assert lengths[told] < 275
+
+
+def test_a_plan_can_take_mltcp_back_and_a_greedy_timer_gets_more() -> None:
+    cluster = Cluster()
+    cluster.connect()
+    greedy = dataclasses.replace(job("a", ("h0", "h2")), sender="mltcp", increase_timer=0.5)
+    cluster.run_job(greedy, 15, 3)
+    cluster.run_job(job("b", ("h1", "h3")), 15, 3)
+    said = pb.ControllerMessage(schedule=pb.JobSchedule(job="a", sender="dcqcn"))
+    for host in greedy.hosts:
+        cluster.hosts[host].on_message(said)
+    cluster.heap.run(2_000 * MS)
+    first, second = cluster.records("h0", "a")[0], cluster.records("h1", "b")[0]
+    assert first.communication_ns < 0.97 * second.communication_ns
+
+
 @given(st.integers(0, 10**10), st.integers(0, 10**9), st.integers(1, 10**9), st.integers(0, 2 * 10**10))
 def test_the_slot_rule(epoch: int, shift: int, period: int, now: int) -> None:
     schedule = Schedule(epoch, shift, period)
