@@ -24,7 +24,9 @@ from controller.routing.algorithms.base import loads
 from controller.routing.assign import SMALL
 from controller.routing.engine import cold
 from controller.routing.fabric import Demand, Fabric, Floats, Ints, UnsuitableError
+from controller.routing.hash import ROCE_PORTS
 from controller.routing.instance import Failures, demand_of, fabric_of, nics_of, parse_failures
+from controller.routing.linear import polarised_words
 from controller.routing.ports import addresses, ports_for, repeats, stages
 from controller.routing.rates import flow_rates
 from topo.files import load_topology
@@ -96,8 +98,23 @@ def run(args: argparse.Namespace) -> int:
     except (TopologyFormatError, RouteError) as error:
         print(error, file=sys.stderr)
         return 2
-    write(routed, flows, sys.stdout) if args.json else print(summary(routed, args.algorithm))
+    polarised = polarised_words(topology)
+    if args.json:
+        write(routed, flows, sys.stdout, polarised)
+    else:
+        print("\n".join(filter(None, (summary(routed, args.algorithm), polarised))))
+    _warn(topology, routed)
     return 0
+
+
+def _warn(topology: Topology, routed: Routed) -> None:
+    """Say on stderr how many flows have no source port."""
+    without = int((routed.ports < 0).sum())
+    if without:
+        why = (
+            "no source port leads along the path" if topology.hash.known else "the switches' hash is unknown"
+        )
+        print(f"{without} of {len(routed.ports)} flows go without a port: {why}", file=sys.stderr)
 
 
 def _failures(topology: Topology, words: str) -> Failures:
@@ -116,7 +133,7 @@ def read_flows(path: Path, topology: Topology) -> Flows:
         RouteError: with the row, counting lines from 1.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             return _read(file, path, topology)
     except OSError as error:
         raise RouteError(f"{path}: {error.strerror or error}") from None
@@ -135,7 +152,8 @@ def _read(file: TextIO, path: Path, topology: Topology) -> Flows:
         for row in reader:
             cells = [cell.strip() for cell in row]
             where = f"{path}: row {reader.line_num}"
-            if not any(cells) or (not rows and reader.line_num == 1 and cells[:2] == ["src", "dst"]):
+            first = not rows and reader.line_num == 1
+            if not any(cells) or (first and [c.lower() for c in cells[:2]] == ["src", "dst"]):
                 continue
             if len(cells) not in (2, 3):
                 raise RouteError(f"{where}: src,dst or src,dst,weight is needed, not {len(cells)} columns")
@@ -235,8 +253,14 @@ def _ports(
     topology: Topology, fabric: Fabric, demand: Demand, choice: Ints, flows: Flows, options: Options
 ) -> Ints:
     src, dst = addresses(a.ip for a, _ in flows.nics), addresses(b.ip for _, b in flows.nics)
-    wanted = stages(topology, fabric, demand, choice)
-    return ports_for(src, dst, wanted, skip=repeats(src, dst, choice), plain=options.plain)
+    wanted, spec = stages(topology, fabric, demand, choice), topology.hash
+    if not spec.known:
+        # Where a switch chooses, only probes can tell which port leads where.
+        free = (wanted.stage >= 0).any(axis=1)
+        lowest = ROCE_PORTS.start + repeats(src, dst) % len(ROCE_PORTS)
+        return np.where(free, -1, lowest).astype(np.int32)
+    skip = repeats(src, dst, choice)
+    return ports_for(src, dst, wanted, skip=skip, spec=spec, plain=options.plain)
 
 
 def _rows(routed: Routed, flows: Flows) -> Iterator[str]:
@@ -252,7 +276,7 @@ def _rows(routed: Routed, flows: Flows) -> Iterator[str]:
         )
 
 
-def write(routed: Routed, flows: Flows, out: TextIO) -> None:
+def write(routed: Routed, flows: Flows, out: TextIO, polarised: str = "") -> None:
     """The assignment as JSON, written flow by flow: a million of them need not be held as text."""
     out.write('{"flows": [')
     for i, row in enumerate(_rows(routed, flows)):
@@ -262,6 +286,7 @@ def write(routed: Routed, flows: Flows, out: TextIO) -> None:
         "min_rate": None if not len(routed.rates) else round(float(routed.rates.min()) / 1e9, 9),
         "excess": routed.excess,
         "elapsed_ms": round(routed.elapsed_ms, 6),
+        "polarised": polarised or None,
     }
     out.write("],\n" + json.dumps(rest)[1:] + "\n")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from controller.routing.forwarding import BUCKETS
 from controller.routing.hash import ROCE_PORT, ROCE_PORTS, UDP
-from controller.routing.linear import FIELDS, OURS
+from controller.routing.linear import FIELDS, polarisation_of, polarised_words
 from topo.files import load_topology
 from topo.graph import Topology
 from topo.jsonio import TopologyFormatError
@@ -53,10 +53,13 @@ def summary(topology: Topology) -> str:
     for switch in topology.switches:
         tiers[switch.tier.value] = tiers.get(switch.tier.value, 0) + 1
     counts = ", ".join(f"{count} {tier}" for tier, count in tiers.items())
-    return (
+    line = (
         f"{topology.name}: {len(topology.machines)} hosts with {len(topology.hosts)} NICs; switches: "
         f"{counts}; {len(topology.links)} links between switches"
     )
+    if not topology.hash.known:
+        return f"{line}\nhash unknown: source ports have to be learned by probes"
+    return "\n".join(filter(None, (line, polarised_words(topology))))
 
 
 def to_json(topology: Topology) -> dict[str, Any]:
@@ -81,6 +84,7 @@ def to_json(topology: Topology) -> dict[str, Any]:
         }
         for name, nics in topology.machines.items()
     ]
+    spec = topology.hash
     switches = [
         {
             "name": s.name,
@@ -90,8 +94,8 @@ def to_json(topology: Topology) -> dict[str, Any]:
                 "fields": list(FIELDS),
                 "field_bits": list(_FIELD_BITS),
                 "constants": {"protocol": UDP, "dst_port": ROCE_PORT},
-                "algorithm": OURS.algorithm,
-                "slice": {"lsb": OURS.slices[s.tier.level], "bits": 8},
+                "algorithm": spec.algorithm,
+                "slice": {"lsb": spec.slices[s.tier.level], "bits": 8} if topology.hash.known else None,
                 "buckets": BUCKETS,
                 "order": [
                     peer.node
@@ -114,4 +118,17 @@ def to_json(topology: Topology) -> dict[str, Any]:
         "switches": switches,
         "links": links,
         "prefixes": dict(topology.prefixes),
+        "polarisation": _polarisation(topology),
+    }
+
+
+def _polarisation(topology: Topology) -> dict[str, Any] | None:
+    found = polarisation_of(topology)
+    if found is None:
+        return None
+    return {
+        "polarised": found.polarised,
+        "reached": found.reached,
+        "possible": found.possible,
+        "why": polarised_words(topology) or None,
     }

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from topo.generate import explicit, leaf_spine, rail, three_tier
 from topo.graph import Tier, Topology
-from topo.jsonio import TopologyFormatError, topology_from_json
+from topo.jsonio import TopologyFormatError, hash_from_json, topology_from_json
 
 # kind -> (generator, whole-number parameters in its order). All kinds take host_gbps and fabric_gbps.
 _GENERATORS: Mapping[str, tuple[Callable[..., Topology], tuple[str, ...]]] = {
@@ -57,6 +58,10 @@ def read_topology(data: object, where: str, name: str) -> Topology:
         if "prefixes" in data:
             return topology_from_json(data, where)
         raise TopologyFormatError(f"{where}.kind: missing; legal: {', '.join(KINDS)}")
+    if "hash" in data:
+        spec = hash_from_json(data["hash"], f"{where}.hash")
+        rest = {key: value for key, value in data.items() if key != "hash"}
+        return replace(read_topology(rest, where, name), hash=spec)
     kind = data["kind"]
     if kind == "explicit":
         return _explicit(data, where, name)

@@ -72,6 +72,27 @@ class Peer:
     rate_bps: int
 
 
+@dataclass(frozen=True, slots=True)
+class HashSpec:
+    """The switches' ECMP hash over source, destination, protocol and ports: tier t takes 8 bits of it, from
+    bit slices[t] upward. `algorithm` is one of HASH_BITS, or UNKNOWN_HASH where nobody has told."""
+
+    algorithm: str = "crc32"
+    slices: tuple[int, ...] = (0, 8, 16)
+
+    @property
+    def known(self) -> bool:
+        """Whether source ports can be worked out instead of learned by probes."""
+        return self.algorithm != UNKNOWN_HASH
+
+
+HASH_BITS: Mapping[str, int] = MappingProxyType({"crc32": 32, "crc16": 16})
+"""Hash algorithms, and how many bits of a hash there are to slice."""
+UNKNOWN_HASH = "unknown"
+OURS = HashSpec()
+"""The hash of our own P4 program."""
+
+
 @dataclass(frozen=True)
 class Topology:
     """A whole fabric. `prefixes` maps a leaf to its hosts' IPv4 prefix in CIDR form."""
@@ -81,6 +102,7 @@ class Topology:
     switches: tuple[Switch, ...]
     links: tuple[Link, ...]
     prefixes: Mapping[str, str]
+    hash: HashSpec = OURS
 
     @cached_property
     def host(self) -> Mapping[str, Host]:
@@ -130,4 +152,5 @@ class Topology:
             "switches": self.switches,
             "links": self.links,
             "prefixes": dict(self.prefixes),
+            "hash": self.hash,
         }

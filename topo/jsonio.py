@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from topo.graph import Host, Link, Switch, Tier, Topology
+from topo.graph import HASH_BITS, OURS, UNKNOWN_HASH, HashSpec, Host, Link, Switch, Tier, Topology
 
 _TIERS = tuple(tier.value for tier in Tier)
 
@@ -19,6 +19,8 @@ class TopologyFormatError(ValueError):
 
 def topology_to_json(topology: Topology) -> dict[str, Any]:
     """The topology as plain dictionaries and lists; `topology_from_json` is its inverse."""
+    spec = topology.hash
+    told: object = {"algorithm": spec.algorithm, "slices": list(spec.slices)} if spec.known else UNKNOWN_HASH
     return {
         "name": topology.name,
         "hosts": [
@@ -42,7 +44,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
             for k in topology.links
         ],
         "prefixes": dict(topology.prefixes),
-    }
+    } | ({} if spec == OURS else {"hash": told})
 
 
 def topology_from_json(data: object, where: str = "topology") -> Topology:
@@ -51,7 +53,7 @@ def topology_from_json(data: object, where: str = "topology") -> Topology:
     Raises:
         TopologyFormatError: unknown or missing keys, wrong types, dangling names, ports wired twice.
     """
-    top = _object(data, where, ("name", "hosts", "switches", "links", "prefixes"))
+    top = _object(data, where, ("name", "hosts", "switches", "links", "prefixes"), ("hash",))
     switches = tuple(
         _switch(item, f"{where}.switches[{i}]") for i, item in enumerate(_list(top, "switches", where))
     )
@@ -74,7 +76,31 @@ def topology_from_json(data: object, where: str = "topology") -> Topology:
             raise TopologyFormatError(f"{where}.prefixes.{leaf}: {error}") from None
     _unique([s.name for s in switches] + [h.name for h in hosts], where)
     _wired_once(hosts, links, where)
-    return Topology(_text(top, "name", where), hosts, switches, links, dict(prefixes))
+    spec = hash_from_json(top["hash"], f"{where}.hash") if "hash" in top else OURS
+    return Topology(_text(top, "name", where), hosts, switches, links, dict(prefixes), spec)
+
+
+def hash_from_json(data: object, where: str) -> HashSpec:
+    """The switches' hash: "unknown", or an object of `algorithm` and, per tier, `slices`.
+
+    Raises:
+        TopologyFormatError: with what would be legal.
+    """
+    if data == UNKNOWN_HASH:
+        return HashSpec(UNKNOWN_HASH)
+    if not isinstance(data, Mapping):
+        raise TopologyFormatError(f'{where}: "{UNKNOWN_HASH}", or an object with algorithm and slices')
+    item = _object(data, where, ("algorithm", "slices"))
+    algorithm, slices = item["algorithm"], item["slices"]
+    if not isinstance(algorithm, str) or algorithm not in HASH_BITS:
+        raise TopologyFormatError(f"{where}.algorithm: {algorithm!r} is none of {', '.join(HASH_BITS)}")
+    last = HASH_BITS[algorithm] - 8
+    if not isinstance(slices, list) or len(slices) != len(_TIERS):
+        raise TopologyFormatError(f"{where}.slices: a list of {len(_TIERS)} is needed, one for each tier")
+    for i, bit in enumerate(slices):
+        if not isinstance(bit, int) or isinstance(bit, bool) or not 0 <= bit <= last:
+            raise TopologyFormatError(f"{where}.slices[{i}]: the lowest of 8 bits is needed, 0 to {last}")
+    return HashSpec(algorithm, tuple(slices))
 
 
 def _switch(data: object, where: str) -> Switch:

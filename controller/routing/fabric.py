@@ -121,7 +121,8 @@ def ceil_share(counts: NDArray[np.intp], ways: NDArray[np.intp]) -> int:
 @dataclass(frozen=True)
 class TwoTier:
     """A leaf-spine fabric. `up` (leaves, spines) is the bit/s of the link each way, 0 where dead; a choice
-    is the index of a spine."""
+    is the index of a spine. A spine with several cables to every leaf stands there once for each of them,
+    in the order of the leaf's ports."""
 
     leaves: tuple[str, ...]
     spines: tuple[str, ...]
@@ -191,6 +192,28 @@ def two_tier(
     spines = tuple(s.name for s in topology.switches if s.tier is Tier.SPINE)
     if any(t is Tier.CORE for t in tier.values()):
         return None
-    rates = capacities(topology, down_links, down_switches)
-    up = np.array([[rates.get((u, s), 0) for s in spines] for u in leaves], dtype=np.float64)
-    return TwoTier(leaves, spines, up.reshape(len(leaves), len(spines)))
+    cables = _cables(topology)
+    most = {s: max((len(cables.get((u, s), ())) for u in leaves), default=0) for s in spines}
+    if any(len(bundle) != most[s] for (_, s), bundle in cables.items()):
+        # Bundles of different widths: each counts as one cable of the joint rate.
+        rates = capacities(topology, down_links, down_switches)
+        up = [[rates.get((u, s), 0) for s in spines] for u in leaves]
+    else:
+        dead = {(u, s) for u, s in cables if (min(u, s), max(u, s)) in down_links or {u, s} & down_switches}
+        columns = [(s, i) for s in spines for i in range(max(most[s], 1))]
+        up = [
+            [cables[u, s][i] if (u, s) in cables and (u, s) not in dead else 0 for s, i in columns]
+            for u in leaves
+        ]
+        spines = tuple(s for s, _ in columns)
+    return TwoTier(leaves, spines, np.array(up, dtype=np.float64).reshape(len(leaves), len(spines)))
+
+
+def _cables(topology: Topology) -> Mapping[Cable, list[int]]:
+    """(leaf, spine) -> bit/s of each of their cables, in the order of the leaf's ports."""
+    leaves = topology.prefixes.keys()
+    found: dict[Cable, list[tuple[int, int]]] = defaultdict(list)
+    for k in topology.links:
+        u, port, s = (k.a, k.a_port, k.b) if k.a in leaves else (k.b, k.b_port, k.a)
+        found[u, s].append((port, k.rate_bps))
+    return {ends: [rate for _, rate in sorted(bundle)] for ends, bundle in found.items()}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,8 +65,9 @@ def degraded(fabric: Fabric, event: Event) -> Fabric:
     leaf = {name: i for i, name in enumerate(fabric.leaves)}
     ends = (event,) if isinstance(event, str) else event
     if isinstance(fabric, TwoTier):
-        spine = {name: s for s, name in enumerate(fabric.spines)}
-        up[_at(ends, leaf), _at(ends, spine)] = 0.0
+        rows = [leaf[n] for n in ends if n in leaf] or range(len(fabric.leaves))
+        columns = [s for s, name in enumerate(fabric.spines) if name in ends] or range(len(fabric.spines))
+        up[np.ix_(rows, columns)] = 0.0
         return replace(fabric, up=up)
     over = fabric.over.copy()
     place = {name: (p, j) for p, pod in enumerate(fabric.spines) for j, name in enumerate(pod)}
@@ -83,10 +84,6 @@ def degraded(fabric: Fabric, event: Event) -> Fabric:
         up[pod, j] = 0.0
         over[p, j] = 0.0
     return replace(fabric, up=up, over=over)
-
-
-def _at(ends: tuple[str, ...], number: Mapping[str, int]) -> int | slice:
-    return next((number[n] for n in ends if n in number), slice(None))
 
 
 def reroute(topology: Topology, fabric: Fabric, now: Assigned, event: Event) -> Reroute:
@@ -141,7 +138,8 @@ def _stands(before: Fabric, after: AnyFabric, now: Assigned) -> Ints:
 def _ports(topology: Topology, after: Fabric, now: Assigned, choice: Ints) -> Ints:
     """The old port where it still leads along the path, else the lowest that no flow of the pair has."""
     wanted = stages(topology, after, now.demand, choice)
-    good = leads(now.src, now.dst, now.ports, wanted) & (choice >= 0)
+    spec = topology.hash
+    good = leads(now.src, now.dst, now.ports, wanted, spec=spec) & (choice >= 0)
     ports = np.where(good, now.ports, -1).astype(np.int32)
     open_flows = np.flatnonzero(~good & (choice >= 0))
     pair_of = now.src.astype(np.uint64) << np.uint64(32) | now.dst
@@ -153,7 +151,7 @@ def _ports(topology: Topology, after: Fabric, now: Assigned, choice: Ints) -> In
     while len(todo):
         flows = open_flows[todo]
         part = replace(wanted, stage=wanted.stage[flows], want=wanted.want[flows])
-        found = ports_for(now.src[flows], now.dst[flows], part, skip=skip[todo])
+        found = ports_for(now.src[flows], now.dst[flows], part, skip=skip[todo], spec=spec)
         again = []
         for i, f, port in zip(todo.tolist(), flows.tolist(), found.tolist(), strict=True):
             taken = used[int(pair_of[f])]

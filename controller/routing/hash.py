@@ -6,10 +6,14 @@ from __future__ import annotations
 import ipaddress
 import struct
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
+
+from topo.graph import OURS
 
 UDP = 17
 ROCE_PORT = 4791
@@ -21,40 +25,60 @@ def _fields(src: str, dst: str, source_port: int, protocol: int, dest_port: int)
     return struct.pack("!IIBHH", a, b, protocol, source_port, dest_port)
 
 
+def crc16(data: bytes) -> int:
+    """CRC-16/ARC: polynomial 0x8005 reflected, initial value 0; what P4's crc16 is on BMv2."""
+    value = 0
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = (value >> 1) ^ (0xA001 if value & 1 else 0)
+    return value
+
+
+ALGORITHMS: Mapping[str, Callable[[bytes], int]] = MappingProxyType({"crc32": zlib.crc32, "crc16": crc16})
+
+
 def ecmp_hash(
-    src: str, dst: str, source_port: int, *, protocol: int = UDP, dest_port: int = ROCE_PORT
+    src: str,
+    dst: str,
+    source_port: int,
+    *,
+    protocol: int = UDP,
+    dest_port: int = ROCE_PORT,
+    algorithm: str = "crc32",
 ) -> int:
-    """CRC-32 (zlib's) of source, destination, protocol and ports, 13 bytes as they are on the wire.
+    """CRC of source, destination, protocol and ports, 13 bytes as they are on the wire.
 
-    `src` and `dst` are dotted IPv4 addresses.
+    `src` and `dst` are dotted IPv4 addresses, `algorithm` one of ALGORITHMS.
     """
-    return zlib.crc32(_fields(src, dst, source_port, protocol, dest_port))
+    return ALGORITHMS[algorithm](_fields(src, dst, source_port, protocol, dest_port))
 
 
-def bucket(value: int, tier: int) -> int:
-    """The 8-bit slice of a hash that tier 0, 1 or 2 reads: h[8 * tier + 7 : 8 * tier]."""
-    return (value >> (8 * tier)) & 0xFF
+def bucket(value: int, tier: int, slices: Sequence[int] = OURS.slices) -> int:
+    """The 8 bits of a hash that tier 0, 1 or 2 reads, from bit slices[tier] upward."""
+    return (value >> slices[tier]) & 0xFF
 
 
 @cache
-def port_contributions() -> NDArray[np.uint32]:
+def port_contributions(algorithm: str = "crc32") -> NDArray[np.uint32]:
     """What each source port XORs into the hash of source port 0, shape (65536,).
 
     CRC is affine over GF(2) at a fixed length: crc(x ^ y) = crc(x) ^ crc(y) ^ crc(0). Sixteen single
     bits give the whole table by doubling.
     """
-    zero = zlib.crc32(bytes(13))
+    crc = ALGORITHMS[algorithm]
+    zero = crc(bytes(13))
     table = np.zeros(1, dtype=np.uint32)
     for bit in range(16):
-        one = zlib.crc32(bytes(9) + struct.pack("!H", 1 << bit) + bytes(2)) ^ zero
+        one = crc(bytes(9) + struct.pack("!H", 1 << bit) + bytes(2)) ^ zero
         table = np.concatenate((table, table ^ np.uint32(one)))
     table.setflags(write=False)
     return table
 
 
 def source_port_hashes(
-    src: str, dst: str, *, protocol: int = UDP, dest_port: int = ROCE_PORT
+    src: str, dst: str, *, protocol: int = UDP, dest_port: int = ROCE_PORT, algorithm: str = "crc32"
 ) -> NDArray[np.uint32]:
     """`ecmp_hash` of a flow for every source port, shape (65536,): one XOR with the table."""
-    base = ecmp_hash(src, dst, 0, protocol=protocol, dest_port=dest_port)
-    return port_contributions() ^ np.uint32(base)
+    base = ecmp_hash(src, dst, 0, protocol=protocol, dest_port=dest_port, algorithm=algorithm)
+    return port_contributions(algorithm) ^ np.uint32(base)

@@ -3,44 +3,18 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.hash import ROCE_PORT, ROCE_PORTS, UDP
+from controller.routing.hash import ALGORITHMS, ROCE_PORT, ROCE_PORTS, UDP
+from topo.graph import HashSpec, Tier, Topology
 
 # Where the bytes of the hashed fields are: source 0-3, destination 4-7, protocol 8, ports 9-10 and 11-12.
 FIELDS = ("src_addr", "dst_addr", "protocol", "src_port", "dst_port")
 _LENGTH = 13
-
-
-def crc16(data: bytes) -> int:
-    """CRC-16/ARC: polynomial 0x8005 reflected, initial value 0; what P4's crc16 is on BMv2."""
-    value = 0
-    for byte in data:
-        value ^= byte
-        for _ in range(8):
-            value = (value >> 1) ^ (0xA001 if value & 1 else 0)
-    return value
-
-
-ALGORITHMS: Mapping[str, Callable[[bytes], int]] = MappingProxyType({"crc32": zlib.crc32, "crc16": crc16})
-
-
-@dataclass(frozen=True, slots=True)
-class HashSpec:
-    """A switch's ECMP hash over FIELDS: tier t takes 8 bits of it, from bit slices[t] upward."""
-
-    algorithm: str = "crc32"
-    slices: tuple[int, ...] = (0, 8, 16)
-
-
-OURS = HashSpec()
 
 
 @cache
@@ -105,3 +79,38 @@ def polarisation(spec: HashSpec, ways: tuple[int, ...]) -> Polarisation:
         joint = joint * n + ((value >> np.uint32(shift)) & np.uint32(255)) % n
         possible *= n
     return Polarisation(len(np.unique(joint)), possible)
+
+
+def uplink_choices(topology: Topology) -> tuple[int, ...]:
+    """Per tier, from the leaves upward, the most cables that a switch can choose among on the way up."""
+    most: dict[int, int] = {}
+    for s in topology.switches:
+        ways = len(topology.upward[s.name])
+        most[s.tier.level] = max(most.get(s.tier.level, 1), ways, 1)
+    return tuple(most.get(tier.level, 1) for tier in Tier)
+
+
+def polarisation_of(topology: Topology) -> Polarisation | None:
+    """What the fabric's tiers do to one another's choices; None where the hash is not known."""
+    return polarisation(topology.hash, uplink_choices(topology)) if topology.hash.known else None
+
+
+def polarised_words(topology: Topology) -> str:
+    """A line that says which tiers share bits of the hash, and what that costs; empty where none do."""
+    found, spec = polarisation_of(topology), topology.hash
+    if found is None or not found.polarised:
+        return ""
+    ways = uplink_choices(topology)
+    tiers = [t for t in Tier if ways[t.level] > 1]
+    shared = [
+        f"{a.value} and {b.value} switches read common bits ({spec.slices[a.level]} and "
+        f"{spec.slices[b.level]} upward)"
+        for i, a in enumerate(tiers)
+        for b in tiers[i + 1 :]
+        if abs(spec.slices[a.level] - spec.slices[b.level]) < 8
+    ]
+    why = "; ".join(shared) or "the hash has too few independent bits"
+    return (
+        f"polarised: {why}: source ports reach {found.reached} of {found.possible} combinations of uplinks, "
+        "whatever the seed; give each tier bits of its own"
+    )

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from controller.routing.forwarding import Route, SwitchForwarding
-from controller.routing.hash import ROCE_PORTS, bucket, ecmp_hash, source_port_hashes
+from controller.routing.hash import ROCE_PORTS, ecmp_hash, source_port_hashes
 from topo.graph import Topology
 
 Path = tuple[str, ...]
@@ -54,7 +54,8 @@ def paths(topology: Topology, forwarding: Forwarding, src: str, dst: str) -> tup
 
 def path_of(topology: Topology, forwarding: Forwarding, src: str, dst: str, source_port: int) -> Path:
     """The path that the fabric's hash gives a RoCEv2 flow, host to host; empty if a switch drops it."""
-    value = ecmp_hash(topology.host[src].ip, topology.host[dst].ip, source_port)
+    spec = topology.hash
+    value = ecmp_hash(topology.host[src].ip, topology.host[dst].ip, source_port, algorithm=spec.algorithm)
     path: Path = (src, topology.host[src].leaf)
     while path[-1] != dst:
         switch = path[-1]
@@ -62,7 +63,11 @@ def path_of(topology: Topology, forwarding: Forwarding, src: str, dst: str, sour
         if route is None:
             return ()
         table = forwarding[switch]
-        hop = table.groups[route.id][bucket(value, route.tier)] if route.kind == "group" else route.id
+        hop = (
+            table.groups[route.id][value >> spec.slices[route.tier] & 0xFF]
+            if route.kind == "group"
+            else route.id
+        )
         path = (*path, topology.ports[switch][table.next_hops[hop].port].node)
     return path
 
@@ -76,7 +81,9 @@ def port_for_path(
     the forwarding does not allow the path.
     """
     src, dst = path[0], path[-1]
-    hashes = source_port_hashes(topology.host[src].ip, topology.host[dst].ip)[ROCE_PORTS.start :]
+    spec = topology.hash
+    a, b = topology.host[src].ip, topology.host[dst].ip
+    hashes = source_port_hashes(a, b, algorithm=spec.algorithm)[ROCE_PORTS.start :]
     good = np.ones(len(ROCE_PORTS), dtype=np.bool_)
     for switch, following in pairwise(path[1:]):
         route = route_to(topology, forwarding, switch, dst)
@@ -89,7 +96,7 @@ def port_for_path(
                 return None
             continue
         wanted = np.array([n in leads for n in table.groups[route.id]], dtype=np.bool_)
-        good &= wanted[(hashes >> np.uint32(8 * route.tier)) & np.uint32(0xFF)]
+        good &= wanted[(hashes >> np.uint32(spec.slices[route.tier])) & np.uint32(0xFF)]
     taken = [p - ROCE_PORTS.start for p in used if p in ROCE_PORTS]
     good[taken] = False
     index = int(np.argmax(good))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,8 +17,8 @@ from controller.routing.engine import engine
 from controller.routing.fabric import Demand, Fabric, Ints, TwoTier, grouped
 from controller.routing.forwarding import BUCKETS, forwarding
 from controller.routing.hash import ROCE_PORTS
-from controller.routing.linear import OURS, HashSpec, bases, contributions
-from topo.graph import Topology
+from controller.routing.linear import bases, contributions
+from topo.graph import OURS, HashSpec, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,14 @@ class _Tables:
         )
 
 
-def stages(topology: Topology, fabric: Fabric, demand: Demand, choice: Ints, spec: HashSpec = OURS) -> Stages:
-    """What the switches' hashes have to give for every flow's choice. A row of choice -1 wants nothing."""
-    tables = _Tables(spec)
+def stages(
+    topology: Topology, fabric: Fabric, demand: Demand, choice: Ints, spec: HashSpec | None = None
+) -> Stages:
+    """What the switches' hashes have to give for every flow's choice. A row of choice -1 wants nothing.
+
+    `spec` is the switches' hash, by default the topology's.
+    """
+    tables = _Tables(topology.hash if spec is None else spec)
     if isinstance(fabric, TwoTier):
         return _two(topology, fabric, demand, choice, tables)
     if isinstance(fabric, ThreeTier):
@@ -71,13 +76,17 @@ def stages(topology: Topology, fabric: Fabric, demand: Demand, choice: Ints, spe
 
 
 def _two(topology: Topology, fabric: TwoTier, demand: Demand, choice: Ints, tables: _Tables) -> Stages:
-    """A leaf's table depends on the order of its ports and on which spines both leaves reach."""
-    number = {name: i for i, name in enumerate(fabric.spines)}
+    """A leaf's table depends on the order of its ports and on which spines both leaves reach. Where a spine
+    has several cables to a leaf, it chooses among them in turn."""
+    columns: dict[str, list[int]] = {}
+    for i, name in enumerate(fabric.spines):
+        columns.setdefault(name, []).append(i)
     orders: dict[tuple[int, ...], int] = {}
-    order_of = [
-        orders.setdefault(tuple(number[s] for s in topology.upward[leaf]), len(orders))
-        for leaf in fabric.leaves
-    ]
+    order_of = []
+    for leaf in fabric.leaves:
+        turn = {name: iter(cables) for name, cables in columns.items()}
+        order = tuple(next(turn[s], columns[s][-1]) for s in topology.upward[leaf])
+        order_of.append(orders.setdefault(order, len(orders)))
     pair, src, dst = grouped(demand, len(fabric.leaves))
     both = fabric.live[src] & fabric.live[dst]
     kinds = np.column_stack((np.array(order_of)[src], np.packbits(both, axis=1)))
@@ -88,7 +97,29 @@ def _two(topology: Topology, fabric: TwoTier, demand: Demand, choice: Ints, tabl
     )
     stage = table[kind.reshape(-1)[pair]] if len(demand) else np.empty(0, dtype=np.int32)
     stage[(choice < 0) | (demand.src == demand.dst)] = -1
-    return tables.stages(stage[:, None], choice[:, None])
+    if all(len(cables) == 1 for cables in columns.values()):
+        return tables.stages(stage[:, None], choice[:, None])
+    down = _down_tables(topology, fabric, columns, tables)[demand.dst, choice]
+    down[(choice < 0) | (demand.src == demand.dst)] = -1
+    return tables.stages(np.stack((stage, down), axis=1), np.stack((choice, choice), axis=1))
+
+
+def _down_tables(
+    topology: Topology, fabric: TwoTier, columns: Mapping[str, list[int]], tables: _Tables
+) -> Ints:
+    """The table by which a spine chooses among its cables to a leaf, (leaves, spines)."""
+    result = np.full((len(fabric.leaves), len(fabric.spines)), -1, dtype=np.int32)
+    for v, leaf in enumerate(fabric.leaves):
+        far: dict[str, list[int]] = {}
+        for peer in topology.ports[leaf].values():
+            if peer.node in columns:
+                far.setdefault(peer.node, []).append(peer.port)
+        for spine, ports in far.items():
+            cables = columns[spine]
+            if len(ports) == len(cables) > 1:
+                by_port = [cables[i] for i in sorted(range(len(ports)), key=ports.__getitem__)]
+                result[v, cables] = tables.add(1, by_port)
+    return result
 
 
 def _three(topology: Topology, fabric: ThreeTier, demand: Demand, choice: Ints, tables: _Tables) -> Stages:

@@ -27,11 +27,12 @@ from controller.routing.fabric import Demand, Fabric, Floats, Ints, TwoTier
 from controller.routing.failover import Assigned, Failover, events
 from controller.routing.instance import fabric_of
 from controller.routing.learn import learn
-from controller.routing.linear import OURS, bases, contributions
+from controller.routing.linear import bases, contributions
 from controller.routing.live import LiveSpines
 from controller.routing.ports import addresses, ports_for, ports_of_all_paths, repeats, stages
 from controller.routing.rates import CLASSES, maxmin
 from topo.generate import leaf_spine, three_tier
+from topo.graph import OURS
 
 RUNS = 15
 _RATE = 100_000_000_000

@@ -15,14 +15,14 @@ from routing_rig import clos, host_pairs
 
 from controller.routing.algorithms import Options, solve
 from controller.routing.forwarding import forwarding
-from controller.routing.hash import ROCE_PORTS, source_port_hashes
+from controller.routing.hash import ROCE_PORTS, crc16, source_port_hashes
 from controller.routing.instance import Failures, demand_of, fabric_of
 from controller.routing.learn import learn
-from controller.routing.linear import OURS, HashSpec, bases, contributions, crc16, polarisation
+from controller.routing.linear import bases, contributions, polarisation
 from controller.routing.paths import path_of
 from controller.routing.ports import addresses, leads, ports_for, ports_of_all_paths, repeats, stages
 from topo.generate import rail, three_tier
-from topo.graph import Link, Topology
+from topo.graph import OURS, HashSpec, Link, Topology
 
 
 def lopsided() -> Topology:

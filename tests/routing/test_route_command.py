@@ -279,3 +279,114 @@ def test_few_flows_do_not_wait_for_numba(files) -> None:
     command = ["route", *files(LEAF_SPINE, ["h1,h5"]), "--json"]
     code = f"import sys; from polyrhythm.cli import main; main({command!r}); print('numba' in sys.modules)"
     assert python(code).splitlines()[-1] == "False"
+
+
+BUNDLED = {
+    "kind": "explicit",
+    "switches": [{"name": n, "tier": t} for n, t in (("x", "leaf"), ("y", "leaf"), ("s", "spine"), ("t", "spine"))],
+    "hosts": [{"name": f"{u}{i}", "leaf": u, "gbps": 100} for u in "xy" for i in range(8)],
+    # Spine s has two cables to each leaf; y's are wired crosswise.
+    "links": [{"a": a, "b": b, "gbps": 100} for a, b in (("x", "s"), ("y", "s"), ("x", "t"), ("s", "y"), ("x", "s"), ("t", "y"))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", ["greedy", "optimal", "ecmp"])
+def test_parallel_cables_count_each_for_itself(capsys, files, algorithm) -> None:
+    given = files(BUNDLED, [f"x{i},y{i}" for i in range(6)])
+    assert main(["route", *given, "--algorithm", algorithm, "--json"]) == 0
+    routed = json.loads(capsys.readouterr().out)
+    assert main(["topo", "show", given[1], "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    hosts = {h["name"]: h for h in shown["hosts"]}
+    slices = {s["name"]: s["hash"]["slice"]["lsb"] for s in shown["switches"]}
+    ports: dict[str, list[tuple[int, str, int]]] = {}
+    for k in shown["links"]:
+        for a, b in (("a", "b"), ("b", "a")):
+            ports.setdefault(k[a], []).append((k[f"{a}_port"], k[b], k[f"{b}_port"]))
+    load: Counter[tuple[str, int]] = Counter()
+    for flow in routed["flows"]:
+        ends = [int(ipaddress.ip_address(hosts[flow[e]]["ip"])) for e in ("src", "dst")]
+        value = zlib.crc32(struct.pack("!IIBHH", *ends, 17, flow["sport"], 4791))
+        here, path = "x", ["x"]
+        while here != "y":
+            ways = sorted(w for w in ports[here] if here == "x" or w[1] == "y")
+            port, there, _ = ways[(value >> slices[here] & 255) % len(ways)]
+            load[here, port] += 1
+            here = there
+            path.append(here)
+        assert path == flow["path"][1:-1]
+    assert routed["max_load"] == max(load.values())
+    assert routed["excess"] == max(load.values()) - 2
+    if algorithm == "optimal":
+        assert set(load.values()) == {2}
+        assert routed["min_rate"] == 50
+
+
+def test_polarised_tiers_are_told(capsys, files) -> None:
+    same = {**THREE_TIER, "hash": {"algorithm": "crc32", "slices": [0, 0, 8]}}
+    given = files(same, ["h1,h5", "h2,h6", "h1,h9", "h2,h10", "h1,h6"])
+    assert main(["topo", "show", given[1]]) == 0
+    assert "polarised: leaf and spine switches read common bits" in capsys.readouterr().out
+    assert main(["topo", "show", given[1], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["polarisation"]
+    assert (found["polarised"], found["reached"], found["possible"]) == (True, 2, 4)
+    assert main(["route", *given, "--json"]) == 0
+    out, err = capsys.readouterr()
+    routed = json.loads(out)
+    assert routed["polarised"].startswith("polarised: ")
+    lost = [f for f in routed["flows"] if f["sport"] is None]
+    assert f"{len(lost)} of 5 flows go without a port" in err or not lost
+    sound = files(THREE_TIER, ["h1,h5"])
+    assert main(["topo", "show", sound[1], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["polarisation"]["polarised"] is False
+    assert main(["route", *sound, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["polarised"] is None
+
+
+def test_the_hash_is_the_file_s(capsys, files) -> None:
+    other = {**LEAF_SPINE, "hash": {"algorithm": "crc16", "slices": [3, 0, 8]}}
+    given = files(other, ["h1,h5", "h2,h6", "h3,h24"])
+    assert main(["route", *given, "--json"]) == 0
+    for flow, ends in zip(
+        json.loads(capsys.readouterr().out)["flows"],
+        (("10.0.1.1", "10.0.2.1"), ("10.0.1.2", "10.0.2.2"), ("10.0.1.3", "10.0.6.4")),
+        strict=True,
+    ):
+        packet = struct.pack("!IIBHH", *(int(ipaddress.ip_address(e)) for e in ends), 17, flow["sport"], 4791)
+        value = 0
+        for byte in packet:
+            value ^= byte
+            for _ in range(8):
+                value = value >> 1 ^ (0xA001 if value & 1 else 0)
+        assert flow["path"][2] == f"spine{(value >> 3 & 255) % 4 + 1}"
+
+
+def test_an_unknown_hash_gives_no_ports(capsys, files) -> None:
+    given = files({**LEAF_SPINE, "hash": "unknown"}, ["h1,h5", "h1,h2", "h1,h2"])
+    assert main(["route", *given, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [f["sport"] for f in json.loads(out)["flows"]] == [None, 0xC000, 0xC001]
+    assert "1 of 3 flows go without a port: the switches' hash is unknown" in err
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("crc64", '"unknown"'),
+        ({"algorithm": "md5", "slices": [0, 8, 16]}, "'md5' is none of crc32, crc16"),
+        ({"algorithm": "crc16", "slices": [0, 8, 16]}, "slices[2]: the lowest of 8 bits is needed, 0 to 8"),
+        ({"algorithm": "crc32", "slices": [0, 8]}, "a list of 3"),
+        ({"algorithm": "crc32"}, "slices"),
+    ],
+)
+def test_a_hash_that_makes_no_sense_is_refused(capsys, files, spec, words) -> None:
+    assert main(["route", *files({**LEAF_SPINE, "hash": spec}, ["h1,h5"])]) == 2
+    err = capsys.readouterr().err
+    assert "hash" in err
+    assert words in err
+
+
+def test_a_byte_order_mark_and_a_header_in_capitals(capsys, files) -> None:
+    given = files(LEAF_SPINE, ["\ufeffSrc,DST", "", "h1,h5", "  ", " h2 , h6 "])
+    assert main(["route", *given, "--json"]) == 0
+    assert [f["src"] for f in json.loads(capsys.readouterr().out)["flows"]] == ["h1", "h2"]
