@@ -14,7 +14,10 @@ from random import Random
 
 from controller.wire import agent_pb2 as pb
 from hostagent.clock import Clock
-from hostagent.job import IterationRecord, JobSpec, Schedule
+from hostagent.counts import ByteSource
+from hostagent.fabrictime import FabricTime
+from hostagent.job import LATE_TOLERANCE, IterationRecord, JobSpec, Schedule
+from hostagent.metering import Metering
 from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, QueuePair, ReceiveQueue
 from hostagent.trainer import Trainer
 
@@ -22,6 +25,10 @@ log = logging.getLogger(__name__)
 
 PROTOCOL = 1
 DEFAULT_DEADLINE_NS = 10_000_000
+DEFAULT_CLOCK_POLL_NS = 4_000_000_000
+"""How often fabric time is asked for, unless Welcome says otherwise."""
+UNKNOWN_NS = 1 << 62
+"""The error of a fabric time that nobody has told."""
 LINGER_NS = 1_000_000_000
 """How long receiving ends outlive their worker, to acknowledge again what a peer sends again."""
 
@@ -67,6 +74,10 @@ class _Worker:
         self.out: dict[str, QueuePair] = {}
         self.receive: list[ReceiveQueue] = []
 
+    def read(self) -> Mapping[str, int]:
+        """What each flow of the worker has put on the wire so far."""
+        return {flow: qp.wire_bytes for flow, qp in self.out.items()}
+
 
 class Agent:
     """One host's agent.
@@ -74,6 +85,8 @@ class Agent:
     `send(message)` is called with `sequence` and `time_ns` filled, only between `session_up` and
     `session_lost`. `addresses` maps host names to IPv4 addresses. `seed` fixes the source ports that ECMP
     flows draw: a port depends on the seed and the flow's name alone, so two runs with one seed agree.
+    `shared_clock` says that `clock` is the fabric's own; otherwise the controller is asked for its time.
+    `byte_source(job)` gives another source of a job's byte counts than its queue pairs.
     """
 
     def __init__(
@@ -86,6 +99,8 @@ class Agent:
         *,
         addresses: Mapping[str, str],
         seed: int = 0,
+        shared_clock: bool = True,
+        byte_source: Callable[[str], ByteSource] | None = None,
     ) -> None:
         self.host = host
         self.ip = ip
@@ -97,6 +112,7 @@ class Agent:
         self.senders: dict[str, str] = {}
         self.probes: dict[str, Probe] = {}
         self.refusals: list[str] = []
+        self.time = FabricTime(shared=shared_clock)
         self._nic = nic
         self._clock = clock
         self._send_message = send
@@ -104,6 +120,9 @@ class Agent:
         self._seed = seed
         self._sequence = 0
         self._workers: dict[tuple[str, int], _Worker] = {}
+        self._metering = Metering(clock, self.time, self._send_counts, byte_source)
+        self._clock_poll_ns = DEFAULT_CLOCK_POLL_NS
+        self._clock_round = 0
 
     # -- the session
 
@@ -111,12 +130,16 @@ class Agent:
         """A session with a controller is open: say who we are."""
         self.connected = True
         self.welcomed = False
-        hello = pb.Hello(host=self.host, ip=self.ip, pinning=self._nic.pinning, protocol=PROTOCOL)
+        hello = pb.Hello(
+            host=self.host, ip=self.ip, pinning=self._nic.pinning, protocol=PROTOCOL, counts_bytes=True
+        )
         self._send(pb.AgentMessage(hello=hello))
 
     def session_lost(self) -> None:
         """The session is gone: flows go on as they are, and those that wait for an answer go by ECMP."""
         self.connected = self.welcomed = False
+        self._clock_round += 1
+        self._metering.clear()
         for worker in list(self._workers.values()):
             self._open_waiting(worker)
 
@@ -129,7 +152,8 @@ class Agent:
             self._on_assignment(message.flow)
         elif kind == "schedule":
             said = message.schedule
-            schedule = Schedule(said.epoch_ns, said.shift_ns, said.period_ns)
+            realign = said.realign or LATE_TOLERANCE
+            schedule = Schedule(said.epoch_ns, said.shift_ns, said.period_ns, realign)
             self.schedules[said.job] = schedule
             self.senders[said.job] = said.sender
             for (job, _), worker in list(self._workers.items()):
@@ -139,6 +163,11 @@ class Agent:
         elif kind == "probe_result":
             result = message.probe_result
             self.probes[result.flow] = Probe(tuple(result.path), result.verified)
+        elif kind == "measure":
+            self._metering.request(message.measure)
+        elif kind == "clock":
+            reply = message.clock
+            self.time.add(reply.sent_ns, reply.received_ns, reply.replied_ns, self._clock.now)
         elif kind == "refusal":
             self.refusals.append(message.refusal.what)
             log.warning("agent %s: the controller refuses: %s", self.host, message.refusal.what)
@@ -164,12 +193,14 @@ class Agent:
         at = max(join_ns, self._clock.now)
         ends = {spec.flow_name(src, dst): dst for src, dst in spec.ring if src == self.host}
         worker = self._workers[key] = _Worker(trainer, ends)
+        trainer.keep_time(self.fabric_time)
         self._clock.call_at(at, self._join, worker)
 
     def job_left(self, trainer: Trainer) -> None:
         """A worker is done: close its flows and tell the controller."""
         name = trainer.spec.name
         worker = self._workers.pop((name, trainer.rank))
+        self._metering.left(trainer)
         for flow, qp in worker.out.items():
             qp.close()
             self.pins.pop(flow, None)
@@ -181,21 +212,34 @@ class Agent:
             self._send(pb.AgentMessage(job_leave=pb.JobLeave(job=name, rank=trainer.rank)))
 
     def report(self, record: IterationRecord) -> None:
-        """Tell the controller of an iteration."""
-        if self.welcomed:
+        """Tell the controller of an iteration, unless its job is silent. Its times are the host's."""
+        worker = self._workers.get((record.job, record.rank))
+        if self.welcomed and not (worker is not None and worker.trainer.spec.silent):
             report = pb.IterationReport(
                 job=record.job,
                 rank=record.rank,
                 index=record.index,
-                start_ns=record.start_ns,
-                end_ns=record.end_ns,
+                start_ns=max(0, self.time.to_fabric(record.start_ns)),
+                end_ns=max(0, self.time.to_fabric(record.end_ns)),
                 communication_ns=record.communication_ns,
                 bytes_sent=record.bytes_sent,
                 ecn_marks=record.ecn_marks,
                 retransmits=record.retransmits,
                 held_ns=record.held_ns,
+                compute_ns=record.compute_ns,
+                flops=record.flops,
+                drift_ns=record.drift_ns,
+                realigned=record.realigned,
+                clock_error_ns=self.fabric_time()[1],
             )
             self._send(pb.AgentMessage(iteration=report))
+
+    def fabric_time(self) -> tuple[int, int]:
+        """The present fabric time as this host knows it, and how far off it may be, in ns."""
+        now = self._clock.now
+        if not self.time.known:
+            return now, UNKNOWN_NS
+        return self.time.to_fabric(now), self.time.error_ns(now)
 
     def source_port(self, flow: str) -> int:
         """The source port a flow draws when it goes by ECMP."""
@@ -207,8 +251,11 @@ class Agent:
         if self.connected:
             self._sequence += 1
             message.sequence = self._sequence
-            message.time_ns = self._clock.now
+            message.time_ns = max(0, self.fabric_time()[0])
             self._send_message(message)
+
+    def _send_counts(self, counts: pb.ByteCounts) -> None:
+        self._send(pb.AgentMessage(byte_counts=counts))
 
     def _on_welcome(self, welcome: pb.Welcome) -> None:
         self.welcomed = True
@@ -220,9 +267,20 @@ class Agent:
             welcome.answer_deadline_ns or DEFAULT_DEADLINE_NS,
         )
         self._nic.set_control_dscp(welcome.cnp_dscp, welcome.ack_dscp)
+        self._clock_poll_ns = welcome.clock_poll_ns or DEFAULT_CLOCK_POLL_NS
+        self._clock_round += 1
+        if not self.time.shared:
+            self._ask_time(self._clock_round)
         for worker in list(self._workers.values()):
             if worker.joined:
                 self._announce(worker)
+
+    def _ask_time(self, round_: int) -> None:
+        """Ask for fabric time now and every so often, as long as this session lasts."""
+        if round_ == self._clock_round:
+            now = self._clock.now
+            self._send(pb.AgentMessage(clock_request=pb.ClockRequest(sent_ns=now)))
+            self._clock.call_at(now + self._clock_poll_ns, self._ask_time, round_)
 
     def _on_assignment(self, said: pb.FlowAssignment) -> None:
         pin = self.pins[said.flow] = Pin(said.source_port, said.dscp, said.rate_cap_bps)
@@ -244,6 +302,7 @@ class Agent:
             if dst == self.host:
                 queue = self._nic.listen(spec.flow_name(src, dst), self._addresses[src], trainer.on_bytes)
                 worker.receive.append(queue)
+        self._metering.joined(trainer, worker.read)
         schedule = self.schedules.get(spec.name)
         if schedule is not None:
             trainer.set_schedule(schedule)
@@ -315,6 +374,7 @@ def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
             )
             for src, dst in spec.ring
         ],
+        silent=spec.silent,
     )
 
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from statistics import median
 
 from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
-from hostagent.clock import Clock
+from hostagent.clock import Clock, SkewedClock
 from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.emulated import EmulatedNic
@@ -21,6 +22,14 @@ JOIN_LEAD_NS = 15_000_000
 """How long before its start a worker joins: the answer deadline and the control delays fit in."""
 
 
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """How far a host's clock is off: ahead by so many ns, gaining so many millionths (ppm)."""
+
+    offset_ns: int = 0
+    drift_ppm: float = 0.0
+
+
 class EmulatedHost:
     """One host.
 
@@ -29,7 +38,8 @@ class EmulatedHost:
     `session_up` / `session_lost` follow the session. All on the data-plane thread. `rate_bps` is the
     emulated link's; `dcqcn` None takes the profile scaled to it. `addresses` maps every host name to its
     IPv4 address. `seed` must be the same on all hosts of a fabric: each draw names its host, flow or rank.
-    `records` keeps each finished iteration of each worker here, in the order of their ends.
+    `records` keeps each finished iteration of each worker here, in the order of their ends, in the times
+    of `clock`. With a `skew` the agent reads another clock than that, and has to ask for fabric time.
     """
 
     def __init__(
@@ -47,6 +57,7 @@ class EmulatedHost:
         dcqcn: DcqcnProfile | None = None,
         mtu: int = 1024,
         seed: int = 0,
+        skew: Skew | None = None,
     ) -> None:
         profile = dcqcn or DcqcnProfile.scaled(rate_bps, mtu + OVERHEAD_BYTES)
         self.name = name
@@ -62,7 +73,17 @@ class EmulatedHost:
             mtu=mtu,
             seed=seed,
         )
-        self.agent = Agent(name, ip, self.nic, clock, send, addresses=addresses, seed=seed)
+        self._skewed = None if skew is None else SkewedClock(clock, skew.offset_ns, skew.drift_ppm)
+        self.agent = Agent(
+            name,
+            ip,
+            self.nic,
+            self._skewed or clock,
+            send,
+            addresses=addresses,
+            seed=seed,
+            shared_clock=skew is None,
+        )
         self.trainers: dict[tuple[str, int], Trainer] = {}
         self.records: list[IterationRecord] = []
         self.receive = self.nic.receive
@@ -102,7 +123,7 @@ class EmulatedHost:
         )
         if spec.increase_timer != 1.0:
             self.nic.set_increase_timer(spec.name, spec.increase_timer)
-        self.agent.add_worker(trainer, start_ns - join_lead_ns)
+        self.agent.add_worker(trainer, self._shown(start_ns - join_lead_ns))
         self.trainers[spec.name, rank] = trainer
         return trainer
 
@@ -118,7 +139,12 @@ class EmulatedHost:
 
     def _iteration(self, record: IterationRecord) -> None:
         self.records.append(record)
-        self.agent.report(record)
+        # An agent reports what its host's clock shows.
+        start, end = self._shown(record.start_ns), self._shown(record.end_ns)
+        self.agent.report(replace(record, start_ns=start, end_ns=end))
+
+    def _shown(self, time_ns: int) -> int:
+        return time_ns if self._skewed is None else self._skewed.reading(time_ns)
 
 
 def measured_profile(records: Sequence[IterationRecord], spec: JobSpec, skip: int = 1) -> MeasuredProfile:

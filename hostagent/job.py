@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,25 @@ class MeasuredProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """From `iteration` on (counted from 0) a job runs other phases: another batch size, another model
+    part. `flops_per_iteration` is of the whole job from then on."""
+
+    iteration: int
+    phases: tuple[PhaseSpec, ...]
+    flops_per_iteration: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """A training job. `hosts` in rank order; `ring` lists its flows as (source, destination) hosts.
 
     `profile` is what the controller is told; None tells the nominal one, made of the phases.
     `sender` is the congestion control it chose, dcqcn or mltcp, and `increase_timer` DCQCN's timer in parts
     of the NIC's profile. `flops_per_iteration` is of the whole job. Each worker adds a uniform jitter of up
-    to `compute_jitter_ns` either way to each Down phase. Raises ValueError for what cannot run.
+    to `compute_jitter_ns` either way to each Down phase. `changes` are in the order of their iterations.
+    A `silent` job's iterations are reported to nobody; its bytes can be counted all the same.
+    Raises ValueError for what cannot run.
     """
 
     name: str
@@ -58,17 +71,17 @@ class JobSpec:
     profile: MeasuredProfile | None = None
     sender: str = "dcqcn"
     increase_timer: float = 1.0
+    changes: tuple[Change, ...] = ()
+    silent: bool = False
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
             raise ValueError(f"job name {self.name!r}: needs a name without '/'")
-        if not self.phases:
-            raise ValueError(f"job {self.name}: needs at least one phase")
-        for phase in self.phases:
-            if min(phase.up_ns, phase.bytes_per_flow, phase.rate_bps, phase.down_ns) < 0:
-                raise ValueError(f"job {self.name}: a phase has a negative figure: {phase}")
-        if sum(phase.up_ns + phase.down_ns for phase in self.phases) <= 0:
-            raise ValueError(f"job {self.name}: an iteration needs time")
+        for phases in (self.phases, *(change.phases for change in self.changes)):
+            self._check_phases(phases)
+        for before, after in pairwise(change.iteration for change in self.changes):
+            if after <= before:
+                raise ValueError(f"job {self.name}: its changes must be in the order of their iterations")
         for src, dst in self.ring:
             if src == dst or src not in self.hosts or dst not in self.hosts:
                 raise ValueError(
@@ -79,9 +92,26 @@ class JobSpec:
         if self.compute_jitter_ns < 0:
             raise ValueError(f"job {self.name}: compute jitter must be >= 0, not {self.compute_jitter_ns}")
 
+    def _check_phases(self, phases: tuple[PhaseSpec, ...]) -> None:
+        if not phases:
+            raise ValueError(f"job {self.name}: needs at least one phase")
+        for phase in phases:
+            if min(phase.up_ns, phase.bytes_per_flow, phase.rate_bps, phase.down_ns) < 0:
+                raise ValueError(f"job {self.name}: a phase has a negative figure: {phase}")
+        if sum(phase.up_ns + phase.down_ns for phase in phases) <= 0:
+            raise ValueError(f"job {self.name}: an iteration needs time")
+
+    def at(self, iteration: int) -> tuple[tuple[PhaseSpec, ...], float]:
+        """The phases that iteration runs, and its flops (whole job)."""
+        phases, flops = self.phases, self.flops_per_iteration
+        for change in self.changes:
+            if change.iteration <= iteration:
+                phases, flops = change.phases, change.flops_per_iteration
+        return phases, flops
+
     @property
     def bytes_per_iteration(self) -> int:
-        """Bytes each flow carries in one iteration."""
+        """Bytes each flow carries in one iteration, before any change."""
         return sum(phase.bytes_per_flow for phase in self.phases)
 
     def flow_name(self, src: str, dst: str) -> str:
@@ -107,7 +137,9 @@ class IterationRecord:
     """One iteration of one worker; the fields of IterationReport, and the wire's side of it.
 
     `phases` holds (start, end) of each Up phase in ns since `start_ns`, `wire_bytes` the bytes of the
-    frames the worker's flows sent in each.
+    frames the worker's flows sent in each. `flops` are those of this worker; `drift_ns` is how late the
+    iteration began after its slot, and `realigned` says that it would have been later than the schedule
+    allows and waited for the next slot.
     """
 
     job: str
@@ -122,38 +154,58 @@ class IterationRecord:
     held_ns: int
     phases: tuple[tuple[int, int], ...]
     wire_bytes: tuple[int, ...]
+    compute_ns: int = 0
+    flops: float = 0.0
+    drift_ns: int = 0
+    realigned: bool = False
+
+
+LATE_TOLERANCE = 0.05
+"""Part of a period a communication phase may start late before it waits for its next slot. The thesis
+(4.4.2, step 3) measures the drift on each server and adjusts; the figure is the authors' later one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """When the job talks: at t with (t - epoch) mod period == shift, not before epoch + shift.
 
-    `period_ns` 0: run free.
+    Times are the fabric's. `period_ns` 0: run free. `realign` is the part of the period that a phase may
+    begin late.
     """
 
     epoch_ns: int
     shift_ns: int
     period_ns: int
+    realign: float = LATE_TOLERANCE
 
 
 FREE = Schedule(0, 0, 0)
-LATE_TOLERANCE = 0.05
-"""Part of a period a communication phase may start late before it waits for its next slot. The thesis
-(4.4.2, step 3) measures the drift on each server and adjusts; the figure is the authors' later one."""
 
 
-def slot_delay(now: int, schedule: Schedule) -> int:
-    """How long (ns) a communication phase that is ready at `now` has to wait for its slot.
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What a phase that is ready has to do: wait `delay_ns`; begin `drift_ns` after its slot."""
 
-    At its slot or late by at most 5 % of the period it goes at once; otherwise, early or later than
-    that, it waits for the next slot (CASSINI thesis 4.4.2, step 3).
+    delay_ns: int = 0
+    drift_ns: int = 0
+    realigned: bool = False
+
+
+def next_slot(now: int, schedule: Schedule, error_ns: int = 0) -> Slot:
+    """The slot of a communication phase that is ready at fabric time `now`, known to +- `error_ns`.
+
+    At its slot or late by at most `realign` of the period it goes at once; otherwise, early or later
+    than that, it waits for the next slot (CASSINI thesis 4.4.2, step 3). A host whose clock may be
+    further off than that cannot keep step, and runs free.
     """
-    if schedule.period_ns <= 0:
-        return 0
+    period = schedule.period_ns
+    if period <= 0 or error_ns > schedule.realign * period:
+        return Slot()
     offset = now - schedule.epoch_ns - schedule.shift_ns
     if offset < 0:
-        return -offset
-    offset %= schedule.period_ns
-    if offset <= LATE_TOLERANCE * schedule.period_ns:
-        return 0
-    return schedule.period_ns - offset
+        return Slot(-offset)
+    offset %= period
+    if offset <= schedule.realign * period:
+        return Slot(0, offset)
+    # The first half of the way is called late, the second early: late ones have lost their slot.
+    return Slot(period - offset, 0, offset < period / 2)

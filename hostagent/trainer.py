@@ -11,8 +11,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from hostagent.clock import Clock
-from hostagent.job import FREE, IterationRecord, JobSpec, Schedule, slot_delay
+from hostagent.job import FREE, IterationRecord, JobSpec, PhaseSpec, Schedule, Slot, next_slot
 from hostagent.nic.driver import QueuePair, ReceiveQueue
+
+FabricTime = Callable[[], tuple[int, int]]
+"""The present fabric time as the host knows it, and how far off that may be, both in ns."""
 
 
 class Trainer:
@@ -20,7 +23,8 @@ class Trainer:
 
     `open` starts it once its queue pairs exist: the first communication phase begins at `start_ns`, or
     when the flows are open if that is later, or at the job's slot. `on_iteration(record)` is called at
-    the end of each iteration. A worker draws its compute jitter from `seed`, job and rank.
+    the end of each iteration. A worker draws its compute jitter from `seed`, job and rank. Until
+    `keep_time` says otherwise its clock is the fabric's. `flops` counts what its GPUs have done.
     """
 
     def __init__(
@@ -44,11 +48,18 @@ class Trainer:
         self.index = 0
         self.running = False
         self.done = False
+        self.flops = 0.0
         self._clock = clock
+        self._fabric_time: FabricTime = lambda: (clock.now, 0)
         self._on_iteration = on_iteration
         self._on_done = on_done
         self._random = Random(f"{seed}/{spec.name}/{rank}")
         self._schedule = FREE
+        self._kept: Schedule | None = None
+        self._slot = Slot()
+        self._phases: tuple[PhaseSpec, ...] = spec.phases
+        self._flops_per_down_ns = self._flops_at_end = 0.0
+        self._compute = 0
         self._out: Sequence[QueuePair] = ()
         self._in: Sequence[ReceiveQueue] = ()
         self._token = 0
@@ -63,6 +74,8 @@ class Trainer:
         self._wire: list[int] = []
         self._base = (0, 0, 0)
         self._wire_base = 0
+        self._flops_base = 0.0
+        self._began = (0, False)
 
     def open(self, out: Sequence[QueuePair], receive: Sequence[ReceiveQueue]) -> None:
         """The worker's flows are open: begin at the start time. Call `on_bytes` for what arrives."""
@@ -70,6 +83,10 @@ class Trainer:
         self.running = True
         self._token += 1
         self._clock.call_at(max(self._clock.now, self.start_ns), self._ready, self._token)
+
+    def keep_time(self, fabric_time: FabricTime) -> None:
+        """Hold schedules by this idea of fabric time."""
+        self._fabric_time = fabric_time
 
     def set_schedule(self, schedule: Schedule) -> None:
         """A new schedule, for the next iteration; a worker that waits for its slot looks again."""
@@ -101,9 +118,10 @@ class Trainer:
 
     def _gate(self) -> None:
         self._token += 1
-        delay = slot_delay(self._clock.now, self._schedule)
-        if delay:
-            self._clock.call_at(self._clock.now + delay, self._begin, self._token)
+        now, error = self._fabric_time()
+        slot = self._slot = next_slot(now, self._schedule, error)
+        if slot.delay_ns:
+            self._clock.call_at(self._clock.now + slot.delay_ns, self._begin, self._token)
         else:
             self._begin(self._token)
 
@@ -115,12 +133,27 @@ class Trainer:
         self._ready_ns = -1
         if self.index:
             self._report(now, held)
+        # What a new schedule asks for at first is no drift.
+        same = self._schedule == self._kept
+        self._kept = self._schedule
+        self._began = (self._slot.drift_ns, self._slot.realigned) if same else (0, False)
+        self._begin_work()
         self._start = now
         self._spans = []
         self._wire = []
         self._base = self._counts()
         self._phase = 0
         self._begin_phase()
+
+    def _begin_work(self) -> None:
+        """The phases of this iteration, and what its GPUs do in them."""
+        self._phases, flops = self.spec.at(self.index)
+        own = flops / len(self.spec.hosts)
+        down = sum(phase.down_ns for phase in self._phases)
+        # Without compute the work is done when the iteration is.
+        self._flops_per_down_ns, self._flops_at_end = (own / down, 0.0) if down else (0.0, own)
+        self._compute = 0
+        self._flops_base = self.flops
 
     def _counts(self) -> tuple[int, int, int]:
         acked = sum(qp.bytes_acked for qp in self._out)
@@ -141,11 +174,15 @@ class Trainer:
             held_ns=held,
             phases=tuple(self._spans),
             wire_bytes=tuple(self._wire),
+            compute_ns=self._compute,
+            flops=self.flops - self._flops_base,
+            drift_ns=self._began[0],
+            realigned=self._began[1],
         )
         self._on_iteration(record)
 
     def _begin_phase(self) -> None:
-        phase = self.spec.phases[self._phase]
+        phase = self._phases[self._phase]
         self._phase_start = self._clock.now
         self._wire_base = sum(qp.wire_bytes for qp in self._out)
         self._communicating = True
@@ -167,20 +204,23 @@ class Trainer:
             return
         self._communicating = False
         now = self._clock.now
-        phase = self.spec.phases[self._phase]
+        phase = self._phases[self._phase]
         self._spans.append((self._phase_start - self._start, now - self._start))
         self._wire.append(sum(qp.wire_bytes for qp in self._out) - self._wire_base)
         jitter = self.spec.compute_jitter_ns
         compute = phase.down_ns + (self._random.randint(-jitter, jitter) if jitter and phase.down_ns else 0)
+        self._compute += max(0, compute)
         self._clock.call_at(now + max(0, compute), self._computed, self._token)
 
     def _computed(self, token: int) -> None:
         if token != self._token:
             return
+        self.flops += self._flops_per_down_ns * self._phases[self._phase].down_ns
         self._phase += 1
-        if self._phase < len(self.spec.phases):
+        if self._phase < len(self._phases):
             self._begin_phase()
             return
+        self.flops += self._flops_at_end
         self.index += 1
         if self.index == self.iterations:
             self._report(self._clock.now, 0)

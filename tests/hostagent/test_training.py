@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from controller.wire import agent_pb2 as pb
 from hostagent.host import EmulatedHost, measured_profile
-from hostagent.job import IterationRecord, JobSpec, PhaseSpec, Schedule, slot_delay
+from hostagent.job import IterationRecord, JobSpec, PhaseSpec, Schedule, next_slot
 
 NAMES = tuple(f"h{i}" for i in range(4))
 WELCOME = pb.ControllerMessage(
@@ -188,7 +188,7 @@ def test_a_plan_can_take_mltcp_back_and_a_greedy_timer_gets_more() -> None:
 @given(st.integers(0, 10**10), st.integers(0, 10**9), st.integers(1, 10**9), st.integers(0, 2 * 10**10))
 def test_the_slot_rule(epoch: int, shift: int, period: int, now: int) -> None:
     schedule = Schedule(epoch, shift, period)
-    delay = slot_delay(now, schedule)
+    delay = next_slot(now, schedule).delay_ns
     start = now + delay - epoch - shift
     assert start >= 0
     late = start % period
@@ -196,13 +196,13 @@ def test_the_slot_rule(epoch: int, shift: int, period: int, now: int) -> None:
     assert delay == 0 or late == 0
     if now >= epoch + shift:
         assert delay < period
-    assert slot_delay(now, Schedule(epoch, shift, 0)) == 0
+    assert next_slot(now, Schedule(epoch, shift, 0)).delay_ns == 0
 
 
 @pytest.mark.parametrize(("offset_ms", "wait_ms"), [(0, 0), (13, 0), (14, 246), (200, 60), (259, 1)])
 def test_late_within_five_percent_goes_at_once_later_waits(offset_ms: int, wait_ms: int) -> None:
     schedule = Schedule(5 * MS, 40 * MS, 260 * MS)
-    assert slot_delay((45 + 3 * 260 + offset_ms) * MS, schedule) == wait_ms * MS
+    assert next_slot((45 + 3 * 260 + offset_ms) * MS, schedule).delay_ns == wait_ms * MS
 
 
 def test_a_hold_is_reported_and_a_new_schedule_frees_who_waits() -> None:
