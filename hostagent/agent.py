@@ -19,7 +19,7 @@ from hostagent.fabrictime import FabricTime
 from hostagent.job import LATE_TOLERANCE, IterationRecord, JobSpec, Schedule
 from hostagent.metering import Metering
 from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, QueuePair, ReceiveQueue
-from hostagent.trainer import Trainer
+from hostagent.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class _Worker:
 
     __slots__ = ("asked", "joined", "out", "receive", "trainer", "waiting")
 
-    def __init__(self, trainer: Trainer, waiting: dict[str, str]) -> None:
+    def __init__(self, trainer: Worker, waiting: dict[str, str]) -> None:
         self.trainer = trainer
         self.joined = False
         self.waiting = waiting
@@ -178,7 +178,7 @@ class Agent:
 
     # -- the workers
 
-    def add_worker(self, trainer: Trainer, join_ns: int) -> None:
+    def add_worker(self, trainer: Worker, join_ns: int) -> None:
         """Bring a worker's job to the fabric at `join_ns`, and its training loop up when its flows are open.
 
         Raises ValueError for a worker that runs already, or a flow with a host without an address.
@@ -196,7 +196,7 @@ class Agent:
         trainer.keep_time(self.fabric_time)
         self._clock.call_at(at, self._join, worker)
 
-    def job_left(self, trainer: Trainer) -> None:
+    def job_left(self, trainer: Worker) -> None:
         """A worker is done: close its flows and tell the controller."""
         name = trainer.spec.name
         worker = self._workers.pop((name, trainer.rank))

@@ -43,6 +43,8 @@ class QueuePair(Protocol):
     wire_bytes: int
     bytes_acked: int
     retransmits: int
+    latency_ns: int
+    """The round trip last measured; 0: not known."""
 
     def post(self, size: int, on_complete: Callable[[], None], rate_bps: int = 0) -> None:
         """Send a message of `size` bytes (> 0), at most at `rate_bps` on the wire (0: no cap).

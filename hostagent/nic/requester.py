@@ -73,6 +73,8 @@ class Requester:
         "_profile",
         "_progress",
         "_rate_cap",
+        "_timed",
+        "_timed_at",
         "_una",
         "_window",
         "active",
@@ -80,6 +82,7 @@ class Requester:
         "cnps_received",
         "dscp",
         "flow",
+        "latency_ns",
         "next_ns",
         "packets",
         "reaction",
@@ -115,6 +118,8 @@ class Requester:
         self._armed = False
         self._closed = False
         self._activity = 0
+        self._timed = self._timed_at = -1
+        self.latency_ns = 0
         self.packets = self.wire_bytes = self.bytes_acked = 0
         self.retransmits = self.timeouts = self.cnps_received = 0
 
@@ -229,6 +234,9 @@ class Requester:
             self.retransmits += 1
         else:
             self._high = after
+            # Only what is sent once tells a round trip (Karn).
+            if self._timed < 0 and word & ACK_REQUEST:
+                self._timed, self._timed_at = after, start
         self.packets += 1
         self.wire_bytes += size
         rate = self._cap_bps
@@ -256,6 +264,9 @@ class Requester:
         if acked:
             self._una = una = una + acked
             self._activity = self._clock.now
+            if 0 <= self._timed <= una:
+                self.latency_ns = self._activity - self._timed_at
+                self._timed = -1
             if self._progress is not None:
                 self._progress.on_ack(self._clock.now, acked * self._port.mtu)
                 self.reaction.weight = self._progress.weight
@@ -270,6 +281,7 @@ class Requester:
             self._complete(una)
         if negative and self._next > self._una == una:
             self._next = una
+            self._timed = -1
             self._wake()
             self._port.kick()
         else:
@@ -332,6 +344,7 @@ class Requester:
         self.timeouts += 1
         self._port.settle()
         self._next = self._una
+        self._timed = -1
         self._window = 1
         self._wake()
         self._port.kick()

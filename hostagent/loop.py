@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's event loop on the host's clock: timers, sockets and calls from other threads, in one thread.
+
+A timer's callback sees the time it was due at, even if it runs late: an emulated NIC keeps its rate on
+average. It is no asyncio: the NIC needs that rule and timers finer than a millisecond.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+_MOST_AT_ONCE = 64
+"""Timers run between two looks at the sockets, so that a late NIC does not deafen the agent."""
+
+
+class Timer:
+    """A timer that can be called off."""
+
+    __slots__ = ("cancelled",)
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Do not call back any more."""
+        self.cancelled = True
+
+
+class HostLoop:
+    """A Clock on the host's monotonic clock, which all processes of one machine share.
+
+    `now` is in nanoseconds and stands still within a callback. All but `call` and `stop` belong to the
+    thread that runs the loop (or to the time before `run`).
+    """
+
+    def __init__(self) -> None:
+        self.now = time.monotonic_ns()
+        self._events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = itertools.count()
+        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._writers: dict[int, Callable[[], None]] = {}
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._awake = False
+        self._lock = threading.Lock()
+        self._stopping = False
+        self.watch(self._wake_out.fileno(), self._drain)
+
+    def call_at(self, time_ns: int, callback: Callable[..., None], *args: Any) -> None:
+        """Run `callback(*args)` at `time_ns`; at once if that is past."""
+        heapq.heappush(self._events, (time_ns, next(self._order), callback, args))
+
+    def timer(self, delay_ns: int, callback: Callable[..., None], *args: Any) -> Timer:
+        """Like `call_at` after a delay, with a handle to call it off."""
+        handle = Timer()
+        self.call_at(self.now + delay_ns, _unless_cancelled, handle, callback, args)
+        return handle
+
+    def every(self, interval_ns: int, callback: Callable[[], None]) -> None:
+        """Run `callback()` each interval, until the loop ends; rounds that were missed are left out."""
+
+        def due() -> None:
+            callback()
+            self.call_at(max(self.now, time.monotonic_ns()) + interval_ns, due)
+
+        self.call_at(self.now + interval_ns, due)
+
+    def watch(self, descriptor: int, readable: Callable[[], None]) -> None:
+        """Run `readable` whenever the descriptor has something to read."""
+        self._readers[descriptor] = readable
+
+    def watch_write(self, descriptor: int, writable: Callable[[], None] | None) -> None:
+        """Run `writable` whenever the descriptor can be written to; None: no more."""
+        if writable is None:
+            self._writers.pop(descriptor, None)
+        else:
+            self._writers[descriptor] = writable
+
+    def unwatch(self, descriptor: int) -> None:
+        """Look at the descriptor no more."""
+        self._readers.pop(descriptor, None)
+        self._writers.pop(descriptor, None)
+
+    def call(self, callback: Callable[..., None], *args: Any) -> None:
+        """Run `callback(*args)` on the loop's thread soon. From any thread, in order."""
+        self._calls.append((callback, args))
+        self._wake()
+
+    def stop(self) -> None:
+        """Make `run` return. From any thread or a signal handler."""
+        self._stopping = True
+        self._wake()
+
+    def run(self) -> None:
+        """Live until `stop`, or until a callback raises."""
+        while not self._stopping:
+            self._run_due()
+            readable, writable, _ = select.select(self._readers, self._writers, (), self._patience_s())
+            self.now = max(self.now, time.monotonic_ns())
+            for descriptor in readable:
+                if (reader := self._readers.get(descriptor)) is not None:
+                    reader()
+            for descriptor in writable:
+                if (writer := self._writers.get(descriptor)) is not None:
+                    writer()
+            for _ in range(len(self._calls)):
+                callback, args = self._calls.popleft()
+                callback(*args)
+
+    def close(self) -> None:
+        """Give back the loop's own sockets, after `run` has returned."""
+        self._wake_in.close()
+        self._wake_out.close()
+
+    def _patience_s(self) -> float | None:
+        if self._calls or self._stopping:
+            return 0.0
+        if not self._events:
+            return None
+        return max(0, self._events[0][0] - time.monotonic_ns()) / 1e9
+
+    def _run_due(self) -> None:
+        present = time.monotonic_ns()
+        for _ in range(_MOST_AT_ONCE):
+            if not self._events or self._events[0][0] > present:
+                self.now = max(self.now, present)
+                return
+            due, _, callback, args = heapq.heappop(self._events)
+            self.now = max(self.now, due)
+            callback(*args)
+
+    def _wake(self) -> None:
+        with self._lock:
+            if self._awake:
+                return
+            self._awake = True
+        self._wake_in.send(b"\0")
+
+    def _drain(self) -> None:
+        self._wake_out.recv(16)
+        with self._lock:
+            self._awake = False
+
+
+def _unless_cancelled(handle: Timer, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
+    if not handle.cancelled:
+        callback(*args)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A NIC over UDP sockets, for hosts without RDMA such as network namespaces: RoCEv2-shaped datagrams to 4791.
+
+The transport is the emulated NIC's (go-back-N, DCQCN, pacing); only the link differs. A datagram leaves from
+a socket bound to the flow's source port, so the fabric hashes it as it would a pinned queue pair's packet,
+and carries DSCP and ECN by IP_TOS. The kernel writes Ethernet, IP and UDP headers; BTH, payload and ICRC are
+those of the emulated frame.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import struct
+
+from hostagent.clock import Clock
+from hostagent.loop import HostLoop
+from hostagent.nic.dcqcn import DcqcnProfile
+from hostagent.nic.driver import ROCE_PORT
+from hostagent.nic.emulated import EmulatedNic
+from hostagent.nic.roce import internet_checksum, ip_bytes
+
+log = logging.getLogger(__name__)
+
+_HEADERS = 14 + 20 + 8
+_MOST_SOCKETS = 512
+_MOST_HEADS = 4096
+_BATCH = 64
+_BUFFER_BYTES = 4 << 20
+_ANCILLARY = socket.CMSG_SPACE(4)
+_IP_UDP = struct.Struct(">BBHHHBBH4s4s HHHH")
+_MAC = "02:00:00:00:00:01"
+_GATEWAY = "02:00:00:00:00:02"
+"""Both ends assume these two, for the kernel's real addresses do not enter the ICRC."""
+
+
+class NicError(ValueError):
+    """A NIC that cannot be used; the message says which and why."""
+
+
+class UdpNic(EmulatedNic):
+    """A NIC of a host with address `ip`, which sends at most at `rate_bps`, headers included.
+
+    `unsent` counts datagrams the kernel did not take (the transport sends them again). Raises NicError
+    when the address is not this host's, or its RoCE port is taken.
+    """
+
+    pinning = "udp"
+
+    def __init__(
+        self,
+        name: str,
+        ip: str,
+        rate_bps: int,
+        *,
+        loop: HostLoop,
+        dcqcn: DcqcnProfile,
+        mtu: int = 1024,
+        seed: int = 0,
+        interface: str = "",
+    ) -> None:
+        clock: Clock = loop
+        super().__init__(
+            name, ip, _MAC, _GATEWAY, rate_bps,
+            clock=clock, transmit=self._send, dcqcn=dcqcn, mtu=mtu, seed=seed,
+        )  # fmt: skip
+        self.address = ip
+        self.unsent = 0
+        self._loop = loop
+        self._interface = interface
+        self._sockets: dict[tuple[int, int], socket.socket] = {}
+        self._heads: dict[tuple[str, int, int, int], bytes] = {}
+        self._complained: set[int] = set()
+        self._receiving = self._listening_socket()
+        loop.watch(self._receiving.fileno(), self._readable)
+
+    def check_port(self, source_port: int) -> bool:
+        """Whether a socket of ours can be bound to `source_port`: another program may hold it."""
+        try:
+            self._socket(source_port, 0)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give back all sockets."""
+        self._loop.unwatch(self._receiving.fileno())
+        self._receiving.close()
+        for sending in self._sockets.values():
+            sending.close()
+        self._sockets.clear()
+
+    # -- sending
+
+    def _send(self, frame: bytes) -> None:
+        """A frame's last bit leaves: hand what the kernel does not write itself to the right socket."""
+        port = int.from_bytes(frame[34:36], "big")
+        try:
+            sending = self._sockets.get((port, frame[15])) or self._socket(port, frame[15])
+            sending.sendto(frame[_HEADERS:], (socket.inet_ntoa(frame[30:34]), ROCE_PORT))
+        except OSError as error:
+            self.unsent += 1
+            if error.errno not in self._complained:
+                self._complained.add(error.errno or 0)
+                log.warning("NIC %s: a datagram from port %d was not sent: %s", self.name, port, error)
+
+    def _socket(self, port: int, tos: int) -> socket.socket:
+        found = self._sockets.get((port, tos))
+        if found is not None:
+            return found
+        if len(self._sockets) >= _MOST_SOCKETS:
+            self._sockets.pop(next(iter(self._sockets))).close()
+        made = self._plain_socket()
+        try:
+            made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
+            made.bind((self.address, port))
+        except OSError:
+            made.close()
+            raise
+        self._sockets[port, tos] = made
+        return made
+
+    def _plain_socket(self) -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+        if self._interface:
+            try:
+                name = self._interface.encode()
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name)
+            except OSError as error:
+                made.close()
+                raise NicError(f"NIC {self.name}: interface {self._interface}: {error.strerror}") from None
+        return made
+
+    # -- receiving
+
+    def _listening_socket(self) -> socket.socket:
+        made = self._plain_socket()
+        # A second agent on this address must not share the port: of two readers only one gets a packet.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        try:
+            made.bind((self.address, ROCE_PORT))
+        except OSError as error:
+            made.close()
+            reason = {
+                errno.EADDRNOTAVAIL: "no interface of this host has the address",
+                errno.EADDRINUSE: "another agent, or a RoCE stack in software, has the port",
+            }.get(error.errno or 0, error.strerror)
+            raise NicError(f"NIC {self.name}: {self.address}:{ROCE_PORT}: {reason}") from None
+        return made
+
+    def _readable(self) -> None:
+        for _ in range(_BATCH):
+            try:
+                datagram, ancillary, _, sender = self._receiving.recvmsg(9216, _ANCILLARY)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                log.warning("NIC %s: %s", self.name, error)
+                return
+            tos = next((data[0] for level, kind, data in ancillary if kind == socket.IP_TOS), 0)
+            self.receive(self._head(sender[0], sender[1], tos, len(datagram)) + datagram)
+
+    def _head(self, sender: str, port: int, tos: int, size: int) -> bytes:
+        """The frame's headers as the transport knows them, from what the kernel tells of a datagram."""
+        key = (sender, port, tos, size)
+        head = self._heads.get(key)
+        if head is None:
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads.clear()
+            length = size + 8
+            fields = (0x45, tos, length + 20, 0, 0x4000, 64, socket.IPPROTO_UDP)
+            ends = (ip_bytes(sender), self.ip, port, ROCE_PORT, length, 0)
+            bare = _IP_UDP.pack(*fields, 0, *ends)
+            checksum = internet_checksum(bare[:20])
+            ethernet = self.macs[6:] + self.macs[:6] + b"\x08\x00"
+            head = self._heads[key] = ethernet + _IP_UDP.pack(*fields, checksum, *ends)
+        return head
