@@ -20,6 +20,15 @@ from controller.wire import agent_pb2_grpc as wire_grpc
 log = logging.getLogger(__name__)
 
 
+# An agent pings a silent controller to find out that a network is cut; gRPC would take that for an attack.
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 500),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
 class Inbox(Protocol):
     """Takes what agents say."""
 
@@ -70,14 +79,21 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         self._server: grpc.aio.Server | None = None
         self.sent: dict[str, int] = {}
 
-    async def start(self, port: int) -> int:
-        """Listen on 127.0.0.1; the port that was taken (0: any)."""
-        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    async def start(self, address: str, port: int) -> str:
+        """Listen on `address` and `port` (0: any), or on "unix:/PATH"; what agents are to be told.
+
+        Raises OSError when that cannot be had.
+        """
+        self._server = grpc.aio.server(options=_OPTIONS)
         wire_grpc.add_AgentHubServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         wire_grpc.add_FabricTimeServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
-        taken = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        local = address.startswith("unix:")
+        try:
+            taken = self._server.add_insecure_port(address if local else f"{address}:{port}")
+        except RuntimeError as error:
+            raise OSError(f"{address if local else f'{address}:{port}'} cannot be listened on") from error
         await self._server.start()
-        return int(taken)
+        return address if local else f"{address}:{taken}"
 
     async def stop(self) -> None:
         """End all sessions."""

@@ -60,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"one of {', '.join(POLICIES)} (default %(default)s)",
     )
+    parser.add_argument(
+        "--agents-address",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="where agents connect: an address of this host, 0.0.0.0, or unix:/PATH (default %(default)s)",
+    )
     parser.add_argument("--agents-port", type=int, default=0, metavar="N", help="port for agents (0: any)")
     parser.add_argument(
         "--web-port",
@@ -124,6 +130,7 @@ class _Start:
     fabric: FabricDescription
     policy: Policy
     artefacts: Path
+    agents_address: str
     agents_port: int
     web_port: int
     seed: int
@@ -148,6 +155,7 @@ def _start(args: argparse.Namespace) -> _Start:
         fabric=load_fabric(args.fabric),
         policy=policy,
         artefacts=artefacts_dir(),
+        agents_address=args.agents_address,
         agents_port=args.agents_port,
         web_port=args.web_port,
         seed=args.seed,
@@ -229,11 +237,11 @@ class _Service:
         engine.connect(fleet, agents)
         close_web: Callable[[], Coroutine[Any, Any, None]] = _nothing
         try:
-            port = await agents.start(start.agents_port)
+            address = await _listen(agents, start)
             fleet.start()
             self._frame.start(self._sender(engine))
             url, close_web = await _serve_web(engine, start.web_port)
-            _say_ready(f"127.0.0.1:{port}", url)
+            _say_ready(address, url)
             await warm
             await engine.run()
         finally:
@@ -249,6 +257,13 @@ class _Service:
                 self._loop.call_soon_threadsafe(engine.put, switch, "application", frame)
 
         return send
+
+
+async def _listen(agents: AgentServer, start: _Start) -> str:
+    try:
+        return await agents.start(start.agents_address, start.agents_port)
+    except OSError as error:
+        raise AddressError(f"--agents-address: {error}") from None
 
 
 async def _serve_web(engine: Engine, port: int) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:

@@ -87,6 +87,7 @@ class Agent:
     flows draw: a port depends on the seed and the flow's name alone, so two runs with one seed agree.
     `shared_clock` says that `clock` is the fabric's own; otherwise the controller is asked for its time.
     `byte_source(job)` gives another source of a job's byte counts than its queue pairs.
+    No flow waits for the controller longer than `most_wait_ns`, whatever the controller says (0: that).
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Agent:
         seed: int = 0,
         shared_clock: bool = True,
         byte_source: Callable[[str], ByteSource] | None = None,
+        most_wait_ns: int = 0,
     ) -> None:
         self.host = host
         self.ip = ip
@@ -118,6 +120,7 @@ class Agent:
         self._send_message = send
         self._addresses = addresses
         self._seed = seed
+        self._most_wait_ns = most_wait_ns
         self._sequence = 0
         self._workers: dict[tuple[str, int], _Worker] = {}
         self._metering = Metering(clock, self.time, self._send_counts, byte_source)
@@ -245,6 +248,12 @@ class Agent:
         """The source port a flow draws when it goes by ECMP."""
         return Random(f"{self._seed}/{flow}").randrange(FIRST_SOURCE_PORT, 0x10000)
 
+    @property
+    def deadline_ns(self) -> int:
+        """How long a flow waits for the controller's answer."""
+        said = self.marking.deadline_ns
+        return min(said, self._most_wait_ns) if self._most_wait_ns else said
+
     # -- inside
 
     def _send(self, message: pb.AgentMessage) -> None:
@@ -310,7 +319,7 @@ class Agent:
         if not self.connected:
             self._open_waiting(worker)
             return
-        self._clock.call_at(self._clock.now + self.marking.deadline_ns, self._open_waiting, worker)
+        self._clock.call_at(self._clock.now + self.deadline_ns, self._open_waiting, worker)
         if self.welcomed:
             self._announce(worker)
         if not worker.waiting:

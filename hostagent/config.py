@@ -61,11 +61,11 @@ class SafetySettings:
     windows: int = setting("bad windows in a row that end a pin", 3, least=1, most=1000)
     loss_percent: float = setting("packets sent again, of those sent, that make a window bad", 2.0, least=0.0,
                                   most=100.0)  # fmt: skip
-    latency_ms: float = setting("round trip that makes a window bad; 0: only the factor counts", 0.0, least=0.0,
+    latency_ms: float = setting("round trip that makes a window bad; 0: the factor alone", 0.0, least=0.0,
                                 most=60000.0)  # fmt: skip
-    latency_factor: float = setting("times the flow's own least round trip that makes a window bad; 0: off",
+    latency_factor: float = setting("times the flow's least round trip that makes a window bad; 0: off",
                                     20.0, least=0.0, most=1e6)  # fmt: skip
-    hold_s: float = setting("how long a flow stays on ECMP before its pin is tried again; doubles with each fall",
+    hold_s: float = setting("how long a flow stays on ECMP before it is pinned again; doubles with each fall",
                             5.0, least=0.0, most=86400.0)  # fmt: skip
     longest_hold_s: float = setting("the longest hold", 300.0, least=0.0, most=86400.0)
     good_s: float = setting("how long a pin must be good for the hold to be the first again", 60.0, least=0.0,
@@ -108,7 +108,13 @@ class TrainingProfile:
     """A profile measured earlier, told to the controller instead of the nominal one."""
 
     period_ns: int = setting("one iteration alone", least=1)
-    phases: tuple[tuple[int, int, int], ...] = setting("[start_ns, end_ns, rate_bps] of each Up phase", least=0)
+    phases: tuple[tuple[int, int, int], ...] = setting(
+        "[start_ns, end_ns, rate_bps] of each Up phase", least=0
+    )
+
+    def measured(self) -> MeasuredProfile:
+        """The profile as workers know it."""
+        return MeasuredProfile(self.period_ns, tuple(MeasuredPhase(*phase) for phase in self.phases))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +128,9 @@ class TrainingJob:
     model: str = setting("name of the model", "")
     gpus: int = setting("of the whole job; 0: one a host", 0, least=0)
     flops_per_iteration: float = setting("of the whole job", 0.0, least=0.0)
-    start_ns: int = setting("when it starts, on the host's monotonic clock; 0: 1 s after the agent", 0, least=0)
+    start_ns: int = setting(
+        "when it starts, on the host's monotonic clock; 0: 1 s after the agent", 0, least=0
+    )
     start_jitter_ns: int = setting("the start is later by up to this", 0, least=0)
     compute_jitter_ns: int = setting("each Down phase is longer or shorter by up to this", 0, least=0)
     iterations: int = setting("how many; 0: until the agent ends", 0, least=0)
@@ -142,10 +150,7 @@ class TrainingJob:
             phases=tuple(PhaseSpec(p.up_ns, p.bytes_per_flow, p.rate_bps, p.down_ns) for p in self.phases),
             flops_per_iteration=self.flops_per_iteration,
             compute_jitter_ns=self.compute_jitter_ns,
-            profile=self.profile
-            and MeasuredProfile(
-                self.profile.period_ns, tuple(MeasuredPhase(*phase) for phase in self.profile.phases)
-            ),
+            profile=self.profile.measured() if self.profile is not None else None,
         )
 
 
@@ -153,7 +158,9 @@ class TrainingJob:
 class TrainingSettings:
     """Emulated training on this host; only with the udp driver."""
 
-    records: str = setting("file each finished iteration is written to, a JSON object a line; empty: none", "")
+    records: str = setting(
+        "file each finished iteration is written to, a JSON object a line; empty: none", ""
+    )
     seed: int = setting("of start and compute jitter and ECMP's source ports; the same on every host", 1)
     jobs: tuple[TrainingJob, ...] = setting("the jobs", ())
 

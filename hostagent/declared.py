@@ -7,6 +7,7 @@ legal, and the JSON schema. No library for this: an agent has 60 MiB for everyth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from types import UnionType
@@ -121,7 +122,7 @@ def _scalar(kind: Any, value: object, path: str, item: Field[Any]) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         low = least is not None and value < least
         high = most is not None and value > most
-        if low or high or value != value:
+        if low or high or (isinstance(value, float) and math.isnan(value)):
             bounds = f"from {least:g}" + (f" to {most:g}" if most is not None else "")
             raise ConfigError(f"{path}: {bounds} is legal, not {value!r}")
     return value

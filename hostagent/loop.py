@@ -106,7 +106,8 @@ class HostLoop:
         while not self._stopping:
             self._run_due()
             readable, writable, _ = select.select(self._readers, self._writers, (), self._patience_s())
-            self.now = max(self.now, time.monotonic_ns())
+            # What was due before the sockets had something sees its own time first.
+            self._run_due()
             for descriptor in readable:
                 if (reader := self._readers.get(descriptor)) is not None:
                     reader()

@@ -37,6 +37,8 @@ class Session:
     The callbacks come on the session's own thread, in order: `on_connected()` when the controller can be
     reached (the owner's agent then says Hello), `on_message(message)` for each message, `on_lost()` once
     for each `on_connected`. `rpc_delay_s` delays each message either way by that much host time.
+    `keepalive_s` above 0 pings a silent controller so often, and gives the session up when a ping goes
+    unanswered for as long.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Session:
         on_lost: Callable[[], None],
         on_connected: Callable[[], None],
         rpc_delay_s: float = 0.0,
+        keepalive_s: float = 0.0,
     ) -> None:
         self.address = address
         self._on_message = on_message
@@ -56,7 +59,7 @@ class Session:
         self._lock = threading.Lock()
         self._outbox: queue.SimpleQueue[pb.AgentMessage | None] | None = None
         self._call: grpc.Call | None = None
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._channel = grpc.insecure_channel(address, options=(*_OPTIONS, *_keepalive(keepalive_s)))
         self._thread = threading.Thread(target=self._run, name=f"session-{address}", daemon=True)
 
     def start(self) -> None:
@@ -88,9 +91,8 @@ class Session:
     def _run(self) -> None:
         backoff = _FIRST_BACKOFF_S
         while not self._stopping.is_set():
-            if self._reachable():
+            if self._reachable() and self._serve():
                 backoff = _FIRST_BACKOFF_S
-                self._serve()
             if self._stopping.wait(backoff):
                 return
             backoff = min(_LONGEST_BACKOFF_S, backoff * 2)
@@ -109,8 +111,9 @@ class Session:
         finally:
             ready.cancel()
 
-    def _serve(self) -> None:
-        """One session from its first message to its end."""
+    def _serve(self) -> bool:
+        """One session from its first message to its end; whether the controller took us in."""
+        welcome = False
         outbox: queue.SimpleQueue[pb.AgentMessage | None] = queue.SimpleQueue()
         stub = pb_grpc.AgentHubStub(self._channel)  # type: ignore[no-untyped-call]
         call = stub.Session(self._outgoing(outbox))
@@ -123,6 +126,7 @@ class Session:
             for message in call:
                 if self._delay_s:
                     time.sleep(self._delay_s)
+                welcome = welcome or not message.HasField("refusal")
                 self._on_message(message)
         except grpc.RpcError as error:
             if not self._stopping.is_set():
@@ -133,9 +137,20 @@ class Session:
             outbox.put(None)
             call.cancel()
             self._on_lost()
+        return welcome
 
     def _outgoing(self, outbox: queue.SimpleQueue[pb.AgentMessage | None]) -> Iterator[pb.AgentMessage]:
         while (message := outbox.get()) is not None:
             if self._delay_s:
                 time.sleep(self._delay_s)
             yield message
+
+
+def _keepalive(interval_s: float) -> tuple[tuple[str, int], ...]:
+    if not interval_s:
+        return ()
+    return (
+        ("grpc.keepalive_time_ms", int(interval_s * 1e3)),
+        ("grpc.keepalive_timeout_ms", int(interval_s * 1e3)),
+        ("grpc.http2.max_pings_without_data", 0),
+    )

@@ -24,6 +24,7 @@ COMMANDS = {
     "paper": ("polyrhythm.paper", "the papers' experiments"),
     "switch": ("bmv2.standalone", "the embedded switch as a process, with simple_switch_grpc's command line"),
     "controller": ("controller.server", "the controller of one fabric"),
+    "agent": ("hostagent.process", "the agent of one host: pins flows, paces jobs, falls back by itself"),
     "fabric": ("polyrhythm.fabric.process", "the embedded fabric: switches, NICs and agents in one process"),
     "pipeline": ("polyrhythm.pipeline", "what a target is given besides P4Info: device config, queueing"),
     "stf": ("polyrhythm.stf", "run p4c's packet tests (STF) against the embedded switch"),

@@ -13,13 +13,14 @@ import errno
 import logging
 import socket
 import struct
+from zlib import crc32
 
 from hostagent.clock import Clock
 from hostagent.loop import HostLoop
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.driver import ROCE_PORT
 from hostagent.nic.emulated import EmulatedNic
-from hostagent.nic.roce import internet_checksum, ip_bytes
+from hostagent.nic.roce import HEAD_BYTES, icrc_state, internet_checksum, ip_bytes
 
 log = logging.getLogger(__name__)
 
@@ -72,16 +73,9 @@ class UdpNic(EmulatedNic):
         self._sockets: dict[tuple[int, int], socket.socket] = {}
         self._heads: dict[tuple[str, int, int, int], bytes] = {}
         self._complained: set[int] = set()
+        self._held: set[int] = set()
         self._receiving = self._listening_socket()
         loop.watch(self._receiving.fileno(), self._readable)
-
-    def check_port(self, source_port: int) -> bool:
-        """Whether a socket of ours can be bound to `source_port`: another program may hold it."""
-        try:
-            self._socket(source_port, 0)
-        except OSError:
-            return False
-        return True
 
     def close(self) -> None:
         """Give back all sockets."""
@@ -98,7 +92,9 @@ class UdpNic(EmulatedNic):
         port = int.from_bytes(frame[34:36], "big")
         try:
             sending = self._sockets.get((port, frame[15])) or self._socket(port, frame[15])
-            sending.sendto(frame[_HEADERS:], (socket.inet_ntoa(frame[30:34]), ROCE_PORT))
+            bound = sending.getsockname()[1] if port in self._held else port
+            body = frame[_HEADERS:] if bound == port else _sealed(frame, bound)
+            sending.sendto(body, (socket.inet_ntoa(frame[30:34]), ROCE_PORT))
         except OSError as error:
             self.unsent += 1
             if error.errno not in self._complained:
@@ -114,12 +110,27 @@ class UdpNic(EmulatedNic):
         made = self._plain_socket()
         try:
             made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
-            made.bind((self.address, port))
+            self._bind(made, port)
         except OSError:
             made.close()
             raise
         self._sockets[port, tos] = made
         return made
+
+    def _bind(self, made: socket.socket, port: int) -> None:
+        """Bind to `port`, or to one the kernel picks where another program holds it: the flow goes on, by
+        whatever path that gives."""
+        try:
+            made.bind((self.address, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            made.bind((self.address, 0))
+            if port not in self._held:
+                self._held.add(port)
+                log.warning(
+                    "NIC %s: another program holds UDP port %d: its flow is not pinned", self.name, port
+                )
 
     def _plain_socket(self) -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -180,3 +191,10 @@ class UdpNic(EmulatedNic):
             ethernet = self.macs[6:] + self.macs[:6] + b"\x08\x00"
             head = self._heads[key] = ethernet + _IP_UDP.pack(*fields, checksum, *ends)
         return head
+
+
+def _sealed(frame: bytes, port: int) -> bytes:
+    """What follows the UDP header of `frame`, its ICRC made for another source port."""
+    head = frame[:34] + port.to_bytes(2, "big") + frame[36:HEAD_BYTES]
+    body = frame[HEAD_BYTES:-4]
+    return frame[_HEADERS:HEAD_BYTES] + body + crc32(body, icrc_state(head)).to_bytes(4, "little")

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent put together: loop, NIC, session with the controller, training code's socket, watchers."""
+
+from __future__ import annotations
+
+import logging
+
+from controller.wire import agent_pb2 as pb
+from hostagent.agent import Agent
+from hostagent.config import Config
+from hostagent.loop import HostLoop
+from hostagent.nic.choose import open_nic
+from hostagent.session import Session
+from hostagent.training import Training
+
+log = logging.getLogger(__name__)
+
+KEEPALIVE_S = 2.0
+"""A network partition sends no reset: after so long without an answer to a ping the session is lost."""
+_DONE_POLL_NS = 100_000_000
+
+
+class Service:
+    """One host's agent as a process runs it. Raises ValueError for what it cannot be."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.loop = HostLoop()
+        self.nic = open_nic(config, self.loop)
+        self.agent = Agent(
+            config.agent.host,
+            config.agent.ip,
+            self.nic,
+            self.loop,
+            self._send,
+            addresses=config.addresses(),
+            seed=config.training.seed,
+            most_wait_ns=int(config.agent.deadline_ms * 1e6),
+        )
+        self.session = Session(
+            config.agent.controller,
+            self._from_controller,
+            self._session_lost,
+            self._session_up,
+            keepalive_s=KEEPALIVE_S,
+        )
+        self.training = Training(config.training, self.agent, self.loop)
+
+    def run(self) -> None:
+        """Serve until `loop.stop`, or until all emulated workers have done their iterations."""
+        self.session.start()
+        if self.training.trainers:
+            self.loop.every(_DONE_POLL_NS, self._stop_when_done)
+        try:
+            self.loop.run()
+        finally:
+            self.training.stop()
+            self.session.stop()
+            self.nic.close()
+            self.loop.close()
+
+    def _stop_when_done(self) -> None:
+        if self.training.finished:
+            self.loop.stop()
+
+    # -- the session's thread hands over
+
+    def _send(self, message: pb.AgentMessage) -> None:
+        self.session.send(message)
+
+    def _from_controller(self, message: pb.ControllerMessage) -> None:
+        self.loop.call(self._on_message, message)
+
+    def _on_message(self, message: pb.ControllerMessage) -> None:
+        try:
+            self.agent.on_message(message)
+        except ValueError as error:
+            log.error("the controller says what cannot be done, and it is left out: %s", error)
+
+    def _session_up(self) -> None:
+        self.loop.call(self.agent.session_up)
+
+    def _session_lost(self) -> None:
+        self.loop.call(self.agent.session_lost)

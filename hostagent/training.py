@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Emulated training on a host of its own: the workers that agent.toml names, and their records."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from pathlib import Path
+from random import Random
+from typing import TextIO
+
+from hostagent.agent import Agent
+from hostagent.config import TrainingJob, TrainingSettings
+from hostagent.declared import ConfigError
+from hostagent.host import JOIN_LEAD_NS
+from hostagent.job import IterationRecord
+from hostagent.loop import HostLoop
+from hostagent.trainer import Trainer
+
+log = logging.getLogger(__name__)
+
+START_DELAY_NS = 1_000_000_000
+
+
+class Training:
+    """The emulated workers of one host.
+
+    A record is written when its iteration ends, whole lines at a time, so that a reader may follow the file.
+    Raises ConfigError for a records file that cannot be written, or a job that cannot run here.
+    """
+
+    def __init__(self, settings: TrainingSettings, agent: Agent, loop: HostLoop) -> None:
+        self._agent = agent
+        self._loop = loop
+        self._seed = settings.seed
+        self.trainers: list[Trainer] = []
+        self._records = _open_records(settings.records) if settings.records else None
+        for job in settings.jobs:
+            self._add(job)
+
+    @property
+    def finished(self) -> bool:
+        """Whether there were workers and all have done their iterations."""
+        return bool(self.trainers) and all(trainer.done for trainer in self.trainers)
+
+    def stop(self) -> None:
+        """End every worker's loop; the controller hears of it. Close the file."""
+        for trainer in self.trainers:
+            trainer.stop()
+        if self._records is not None:
+            self._records.close()
+
+    def _add(self, job: TrainingJob) -> None:
+        spec = job.spec()
+        start = job.start_ns or self._loop.now + START_DELAY_NS
+        for rank, host in enumerate(spec.hosts):
+            if host != self._agent.host:
+                continue
+            jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, job.start_jitter_ns)
+            trainer = Trainer(
+                spec, rank, self._loop, start + jitter, job.iterations,
+                on_iteration=self._iteration, on_done=self._agent.job_left, seed=self._seed,
+            )  # fmt: skip
+            try:
+                self._agent.add_worker(trainer, start - JOIN_LEAD_NS)
+            except ValueError as error:
+                raise ConfigError(f"training.jobs: {error}") from None
+            self.trainers.append(trainer)
+
+    def _iteration(self, record: IterationRecord) -> None:
+        self._agent.report(record)
+        if self._records is not None:
+            self._records.write(json.dumps(dataclasses.asdict(record)) + "\n")
+
+
+def _open_records(path: str) -> TextIO:
+    try:
+        return Path(path).open("w", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise ConfigError(f"training.records: {path}: {error.strerror}") from None

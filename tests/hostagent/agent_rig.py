@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents as real processes on loopback addresses, and a controller's end of their session by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from controller.wire import agent_pb2 as pb
+from controller.wire import agent_pb2_grpc as pb_grpc
+
+PATIENCE_S = 30.0
+MS = 1_000_000
+ROOT = Path(__file__).parents[2]
+
+
+def eventually(condition: Callable[[], Any], what: str = "condition") -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"never came true: {what}")
+
+
+class Hub(pb_grpc.AgentHubServicer):
+    """A controller's agents port. `answer(message)` gives what is said to each message of an agent."""
+
+    def __init__(self) -> None:
+        self.heard: queue.Queue[pb.AgentMessage] = queue.Queue()
+        self.kept: list[pb.AgentMessage] = []
+        self.answer: Callable[[pb.AgentMessage], list[pb.ControllerMessage]] = welcome_and_pin
+
+    def Session(
+        self, request_iterator: Iterator[pb.AgentMessage], context: grpc.ServicerContext
+    ) -> Iterator[pb.ControllerMessage]:
+        try:
+            for message in request_iterator:
+                self.kept.append(message)
+                yield from self.answer(message)
+        except grpc.RpcError:
+            return
+
+    def bodies(self, kind: str) -> list[Any]:
+        return [getattr(m, kind) for m in list(self.kept) if m.WhichOneof("body") == kind]
+
+
+WELCOME = pb.Welcome(
+    policy="test", cnp_dscp=48, ack_dscp=48, equal_dscp=26, mice_dscp=2, elephant_bytes=10_000,
+    answer_deadline_ns=50 * MS,
+)  # fmt: skip
+
+
+def welcome_and_pin(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
+    kind = message.WhichOneof("body")
+    if kind == "hello":
+        return [pb.ControllerMessage(sequence=1, welcome=WELCOME)]
+    if kind == "flow_request":
+        return [assignment(message.flow_request.flow)]
+    return []
+
+
+def assignment(flow: str, port: int = 0xC777, dscp: int = 34) -> pb.ControllerMessage:
+    return pb.ControllerMessage(flow=pb.FlowAssignment(flow=flow, source_port=port, dscp=dscp))
+
+
+@dataclass
+class AgentProcess:
+    """A running agent: its first line, its log, and the records of its workers."""
+
+    process: subprocess.Popen[str]
+    ready: dict[str, Any]
+    log: Path
+    records_file: Path
+
+    def records(self) -> list[dict[str, Any]]:
+        lines = self.records_file.read_text().splitlines() if self.records_file.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def says(self, words: str) -> bool:
+        return words in self.log.read_text()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def command(*arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*prefix, sys.executable, "-m", "polyrhythm", "agent", *arguments],
+        capture_output=True, text=True, timeout=PATIENCE_S, cwd=ROOT, env=environment(), check=False,
+    )  # fmt: skip
+
+
+def config_text(
+    host: str,
+    ip: str,
+    *,
+    controller: str = "127.0.0.1:1",
+    addresses: dict[str, str] | None = None,
+    agent: str = "",
+    nic: str = 'driver = "udp"',
+    more: str = "",
+) -> str:
+    hosts = "".join(f'{name} = "{address}"\n' for name, address in (addresses or {}).items())
+    return (
+        f'[agent]\nhost = "{host}"\nip = "{ip}"\ncontroller = "{controller}"\n{agent}\n'
+        f"[nic]\n{nic}\n[hosts]\n{hosts}\n{more}\n"
+    )
+
+
+def job_text(
+    hosts: tuple[str, ...], records: Path, *, name: str = "a", up_ms: int = 20, down_ms: int = 30,
+    size: int = 20_000, start_ns: int = 0, iterations: int = 0,
+) -> str:  # fmt: skip
+    names = ", ".join(f'"{h}"' for h in hosts)
+    return (
+        f'[training]\nrecords = "{records}"\nseed = 3\n[[training.jobs]]\nname = "{name}"\nhosts = [{names}]\n'
+        f"phases = [{{up_ns = {up_ms * MS}, bytes_per_flow = {size}, down_ns = {down_ms * MS}}}]\n"
+        f"start_ns = {start_ns}\niterations = {iterations}\n"
+    )
+
+
+@pytest.fixture
+def start_agent(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
+    """Start an agent on a configuration; all are ended after the test."""
+    running: list[AgentProcess] = []
+
+    def start(text: str, *, prefix: tuple[str, ...] = (), records: Path | None = None) -> AgentProcess:
+        number = len(running)
+        file = tmp_path / f"agent{number}.toml"
+        file.write_text(text)
+        log = tmp_path / f"agent{number}.log"
+        process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "polyrhythm", "agent", "--config", str(file)],
+            stdout=subprocess.PIPE, stderr=log.open("w"), text=True, cwd=ROOT, env=environment(),
+        )  # fmt: skip
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, log.read_text()
+        agent = AgentProcess(process, json.loads(line), log, records or tmp_path / "none")
+        running.append(agent)
+        return agent
+
+    yield start
+    for agent in running:
+        agent.stop(signal.SIGKILL)
+        assert agent.process.stdout is not None
+        agent.process.stdout.close()
+
+
+@pytest.fixture
+def hub() -> Iterator[tuple[Hub, str]]:
+    """A served hub and its address."""
+    made = Hub()
+    server, address = serve_hub(made)
+    yield made, address
+    server.stop(grace=0).wait()
+
+
+def serve_hub(made: Hub, address: str = "127.0.0.1:0") -> tuple[grpc.Server, str]:
+    server = grpc.server(futures.ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+    pb_grpc.add_AgentHubServicer_to_server(made, server)
+    port = server.add_insecure_port(address)
+    server.start()
+    return server, address if address.startswith("unix:") else f"127.0.0.1:{port}"

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm agent` as real processes: training over UDP, with and without a controller, and bad input."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from agent_rig import (
+    MS,
+    AgentProcess,
+    Hub,
+    assignment,
+    command,
+    config_text,
+    eventually,
+    hub,
+    job_text,
+    serve_hub,
+    start_agent,
+    welcome_and_pin,
+)
+
+from controller.wire import agent_pb2 as pb
+
+__all__ = ["hub", "start_agent"]
+
+Start = Callable[..., AgentProcess]
+ADDRESSES = {"h2": "127.0.1.2", "h3": "127.0.1.3"}
+
+
+def start_pair(
+    start: Start, tmp_path: Path, controller: str = "127.0.0.1:1", **job: int
+) -> list[AgentProcess]:
+    begin = time.monotonic_ns() + 1_500 * MS
+    agents = []
+    for name, ip in ADDRESSES.items():
+        records = tmp_path / f"{name}.jsonl"
+        text = config_text(
+            name, ip, controller=controller, addresses=ADDRESSES, agent='socket = ""',
+            nic='driver = "udp"\nrate_mbps = 25.0',
+            more=job_text(("h2", "h3"), records, start_ns=begin, **job),
+        )  # fmt: skip
+        agents.append(start(text, records=records))
+    return agents
+
+
+def test_two_hosts_train_over_udp_without_a_controller(start_agent: Start, tmp_path: Path) -> None:
+    agents = start_pair(start_agent, tmp_path, iterations=8)
+    assert [a.ready["pinning"] for a in agents] == ["udp", "udp"]
+    assert [a.process.wait(30) for a in agents] == [0, 0]
+    for rank, agent in enumerate(agents):
+        records = agent.records()
+        assert [r["index"] for r in records] == list(range(8))
+        assert {(r["job"], r["rank"], r["bytes_sent"]) for r in records} == {("a", rank, 20_000)}
+        # 20,000 bytes are 20 packets; at 25 Mbit/s, with headers, they take 6.8 ms, and never less.
+        assert all(r["communication_ns"] > 6.5 * MS for r in records)
+        assert all(r["end_ns"] - r["start_ns"] > 36.5 * MS for r in records)
+
+
+def test_the_datagrams_are_rocev2_from_the_pinned_port_with_dscp_and_ecn(
+    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+) -> None:
+    """The far host is a bare socket: it sees what a switch would."""
+    made, address = hub
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
+        far.bind((ADDRESSES["h3"], 4791))
+        far.settimeout(30)
+        far.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        text = config_text(
+            "h2", ADDRESSES["h2"], controller=address, addresses=ADDRESSES, agent='socket = ""',
+            more=job_text(("h2", "h3"), tmp_path / "r"),
+        )  # fmt: skip
+        start_agent(text)
+        datagram, ancillary, _, sender = far.recvmsg(9000, 64)
+    assert sender == (ADDRESSES["h2"], 0xC777)
+    assert ancillary[0][2][0] == 34 << 2 | 2
+    assert datagram[0] == 0x00  # RC SEND First
+    assert len(datagram) == 12 + 1024 + 4
+    assert made.bodies("hello")[0].pinning == "udp"
+    assert made.bodies("job_join")[0].job == "a"
+
+
+def test_a_move_of_the_plan_reaches_the_packets(
+    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+) -> None:
+    made, address = hub
+    moved: list[str] = []
+
+    def answer(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
+        if message.WhichOneof("body") == "iteration" and message.iteration.index == 2 and not moved:
+            moved.append("moved")
+            return [assignment("a/h2>h3", 0xD001, 40)]
+        return welcome_and_pin(message)
+
+    made.answer = answer
+    agents = start_pair(start_agent, tmp_path, controller=address, iterations=8)
+    assert [a.process.wait(30) for a in agents] == [0, 0]
+    assert moved == ["moved"]
+    assert [len(a.records()) for a in agents] == [8, 8]
+    assert len(made.bodies("job_leave")) == 2
+
+
+def test_garbage_on_the_roce_port_is_counted_and_harms_nothing(start_agent: Start, tmp_path: Path) -> None:
+    agents = start_pair(start_agent, tmp_path, iterations=6)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
+        for size in (0, 1, 11, 12, 40, 1500):
+            for byte in (0x00, 0x11, 0x81, 0xFF):
+                noise.sendto(bytes([byte]) * size, (ADDRESSES["h2"], 4791))
+    assert [a.process.wait(30) for a in agents] == [0, 0]
+    assert [len(a.records()) for a in agents] == [6, 6]
+
+
+def test_what_the_controller_says_in_error_is_left_out(
+    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+) -> None:
+    made, address = hub
+
+    def answer(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
+        if message.WhichOneof("body") == "flow_request":
+            return [assignment(message.flow_request.flow, port=80)]
+        return welcome_and_pin(message)
+
+    made.answer = answer
+    agents = start_pair(start_agent, tmp_path, controller=address, iterations=3)
+    assert [a.process.wait(30) for a in agents] == [0, 0]
+    assert [len(a.records()) for a in agents] == [3, 3]
+    assert agents[0].says("source port 80 is outside 49152-65535")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[agent]\nhost = 'h1'\nip = '10.0.0.1'\nhots = 1\n", "agent.hots: unknown key; legal: host, ip"),
+        ("[agnt]\n", "agnt: unknown key; legal: agent, nic, safety"),
+        ("[agent]\nhost = 'h1'\n", "agent.ip: missing"),
+        ("[agent]\nhost = 'h1'\nip = '10.0.0.256'\n", "agent.ip: '10.0.0.256' is not an IPv4 address"),
+        (
+            "[agent]\nhost = 'h1'\nip = '10.0.0.1'\n[nic]\ndriver = 'dpdk'\n",
+            "'dpdk' is none of auto, verbs, shim",
+        ),
+        ("[agent]\nhost = 'h1'\nip = '10.0.0.1'\n[nic]\nmtu = 1023\n", "nic.mtu: 1023 is no multiple of 4"),
+        ("[agent]\nhost = 'h1'\nip = '10.0.0.1'\ndeadline_ms = 0\n", "agent.deadline_ms: from 0.1 to 1000"),
+        ("not toml", "not TOML"),
+        (
+            "[agent]\nhost='h1'\nip='127.0.0.1'\n[training]\njobs=[{name='a', hosts=['h1','h2'], phases=[]}]\n",
+            "only driver 'udp' sends by itself",
+        ),
+        (
+            "[agent]\nhost='h1'\nip='127.0.0.1'\n[nic]\ndriver='udp'\n"
+            "[training]\njobs=[{name='a', hosts=['h1','h2'], phases=[]}]\n",
+            "training.jobs[0]: job a: needs at least one phase",
+        ),
+        (
+            "[agent]\nhost='h1'\nip='10.99.0.1'\n[nic]\ndriver='udp'\n",
+            "no interface of this host has the address",
+        ),
+    ],
+)
+def test_a_bad_configuration_is_refused_in_one_line(tmp_path: Path, text: str, complaint: str) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(text)
+    done = command("--config", str(file))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"polyrhythm agent: {file}: ")
+
+
+def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
+    done = command("--config", str(tmp_path / "none.toml"))
+    assert (done.returncode, "No such file" in done.stderr) == (2, True)
+
+
+def test_the_schema_is_published_and_complete() -> None:
+    done = command("schema")
+    schema = json.loads(done.stdout)
+    assert schema["properties"]["agent"]["required"] == ["host", "ip"]
+    assert schema["properties"]["nic"]["properties"]["driver"]["enum"][0] == "auto"
+
+    def described(node: dict[str, object]) -> bool:
+        inner = node.get("properties", {})
+        assert isinstance(inner, dict)
+        return all(item.get("description") and described(item) for item in inner.values())
+
+    assert described(schema)
+
+
+def test_two_agents_on_one_address_the_second_is_refused(start_agent: Start, tmp_path: Path) -> None:
+    text = config_text("h2", ADDRESSES["h2"], agent='socket = ""')
+    first = start_agent(text)
+    file = tmp_path / "twin.toml"
+    file.write_text(text)
+    done = command("--config", str(file))
+    assert done.returncode == 2
+    assert "another agent, or a RoCE stack in software, has the port" in done.stderr
+    assert first.process.poll() is None
+
+
+def test_a_controller_that_dies_and_returns(start_agent: Start, tmp_path: Path) -> None:
+    """Nothing is lost: training goes on without a controller, and the session resumes with the next one."""
+    first, second = Hub(), Hub()
+    path = f"unix:{tmp_path}/controller.sock"
+    server, address = serve_hub(first, path)
+    agents = start_pair(start_agent, tmp_path, controller=address)
+    eventually(lambda: len(first.bodies("iteration")) > 4, "iterations reported")
+    server.stop(grace=0).wait()
+    before = len(agents[0].records())
+    eventually(lambda: len(agents[0].records()) > before + 5, "iterations without a controller")
+    server, _ = serve_hub(second, path)
+    eventually(lambda: len(second.bodies("iteration")) > 2, "iterations reported again")
+    server.stop(grace=0).wait()
+    assert {j.rank for j in second.bodies("job_join")} == {0, 1}
+    for agent in agents:
+        assert agent.stop(signal.SIGTERM) == 0
+        indices = [r["index"] for r in agent.records()]
+        assert indices == list(range(len(indices)))
