@@ -19,6 +19,7 @@ from hostagent.fabrictime import FabricTime
 from hostagent.job import LATE_TOLERANCE, IterationRecord, JobSpec, Schedule
 from hostagent.metering import Metering
 from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, QueuePair, ReceiveQueue
+from hostagent.nic.requester import check_pin
 from hostagent.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -147,7 +148,7 @@ class Agent:
             self._open_waiting(worker)
 
     def on_message(self, message: pb.ControllerMessage) -> None:
-        """A message of the controller."""
+        """A message of the controller. Raises ValueError, and does nothing, for what it cannot mean."""
         kind = message.WhichOneof("body")
         if kind == "welcome":
             self._on_welcome(message.welcome)
@@ -292,7 +293,9 @@ class Agent:
             self._clock.call_at(now + self._clock_poll_ns, self._ask_time, round_)
 
     def _on_assignment(self, said: pb.FlowAssignment) -> None:
-        pin = self.pins[said.flow] = Pin(said.source_port, said.dscp, said.rate_cap_bps)
+        pin = Pin(said.source_port, said.dscp, said.rate_cap_bps)
+        check_pin(said.flow, pin.source_port or FIRST_SOURCE_PORT, pin.dscp)
+        self.pins[said.flow] = pin
         for worker in list(self._workers.values()):
             qp = worker.out.get(said.flow)
             if qp is not None:

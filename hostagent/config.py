@@ -11,6 +11,7 @@ from typing import Any
 
 from hostagent.declared import ConfigError, read, schema, setting
 from hostagent.job import JobSpec, MeasuredPhase, MeasuredProfile, PhaseSpec
+from hostagent.nic.driver import SENDERS
 from hostagent.nic.roce import ip_bytes
 
 DRIVERS = ("auto", "verbs", "shim", "udp", "none")
@@ -128,6 +129,9 @@ class TrainingJob:
     model: str = setting("name of the model", "")
     gpus: int = setting("of the whole job; 0: one a host", 0, least=0)
     flops_per_iteration: float = setting("of the whole job", 0.0, least=0.0)
+    sender: str = setting(
+        "congestion control of its senders, unless the plan says otherwise", "dcqcn", choices=SENDERS
+    )
     start_ns: int = setting(
         "when it starts, on the host's monotonic clock; 0: 1 s after the agent", 0, least=0
     )
@@ -150,6 +154,7 @@ class TrainingJob:
             phases=tuple(PhaseSpec(p.up_ns, p.bytes_per_flow, p.rate_bps, p.down_ns) for p in self.phases),
             flops_per_iteration=self.flops_per_iteration,
             compute_jitter_ns=self.compute_jitter_ns,
+            sender=self.sender,
             profile=self.profile.measured() if self.profile is not None else None,
         )
 

@@ -101,9 +101,7 @@ class PolicyOut(Out):
     priority: str
     interleave: str
     levels: int = Field(description="Priority levels that the switches have for jobs.")
-    sender: str = Field(
-        description="Senders' congestion control: job (its own choice), dcqcn, mltcp."
-    )
+    sender: str = Field(description="Senders' congestion control: job (its own choice), dcqcn, mltcp.")
 
 
 class JobPlanOut(Out):

@@ -69,7 +69,7 @@ def test_plan_has_policy_reasons_and_shared_links(api: httpx.Client) -> None:
         "priority": "crux",
         "interleave": "cassini",
         "levels": 6,
-            "sender": "job",
+        "sender": "job",
     }
     assert body["epoch_ns"] == 150 * MS
     assert [(j["job"], j["shift_ms"]) for j in body["jobs"]] == [
