@@ -132,6 +132,7 @@ class TrainingJob:
     sender: str = setting(
         "congestion control of its senders, unless the plan says otherwise", "dcqcn", choices=SENDERS
     )
+    silent: bool = setting("nobody reports its iterations; the controller counts bytes", False)
     start_ns: int = setting(
         "when it starts, on the host's monotonic clock; 0: 1 s after the agent", 0, least=0
     )
@@ -155,6 +156,7 @@ class TrainingJob:
             flops_per_iteration=self.flops_per_iteration,
             compute_jitter_ns=self.compute_jitter_ns,
             sender=self.sender,
+            silent=self.silent,
             profile=self.profile.measured() if self.profile is not None else None,
         )
 

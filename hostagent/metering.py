@@ -9,7 +9,7 @@ from controller.wire import agent_pb2 as pb
 from hostagent.clock import Clock
 from hostagent.counts import ByteSampler, ByteSource, Counts
 from hostagent.fabrictime import FabricTime
-from hostagent.trainer import Trainer
+from hostagent.worker import Worker
 
 
 class Metering:
@@ -31,7 +31,7 @@ class Metering:
         self._send = send
         self._byte_source = byte_source
         self._requests: dict[str, pb.MeasureRequest] = {}
-        self._workers: dict[tuple[str, int], tuple[Trainer, ByteSource]] = {}
+        self._workers: dict[tuple[str, int], tuple[Worker, ByteSource]] = {}
         self._samplers: dict[tuple[str, int], ByteSampler] = {}
 
     def request(self, said: pb.MeasureRequest) -> None:
@@ -43,7 +43,7 @@ class Metering:
         for key in [key for key in self._workers if key[0] == said.job]:
             self._sample(key)
 
-    def joined(self, trainer: Trainer, source: ByteSource) -> None:
+    def joined(self, trainer: Worker, source: ByteSource) -> None:
         """A worker is there; `source` reads its flows."""
         key = (trainer.spec.name, trainer.rank)
         if self._byte_source is not None:
@@ -51,7 +51,7 @@ class Metering:
         self._workers[key] = (trainer, source)
         self._sample(key)
 
-    def left(self, trainer: Trainer) -> None:
+    def left(self, trainer: Worker) -> None:
         """A worker is gone; with the last one of its job goes what was asked about it."""
         job = trainer.spec.name
         self._stop((job, trainer.rank))

@@ -35,6 +35,7 @@ class Service:
             self._send,
             addresses=config.addresses(),
             seed=config.training.seed,
+            shared_clock=False,
             most_wait_ns=int(config.agent.deadline_ms * 1e6),
         )
         self.session = Session(

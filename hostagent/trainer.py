@@ -13,9 +13,7 @@ from random import Random
 from hostagent.clock import Clock
 from hostagent.job import FREE, IterationRecord, JobSpec, PhaseSpec, Schedule, Slot, next_slot
 from hostagent.nic.driver import QueuePair, ReceiveQueue
-
-FabricTime = Callable[[], tuple[int, int]]
-"""The present fabric time as the host knows it, and how far off that may be, both in ns."""
+from hostagent.worker import FabricTime
 
 
 class Trainer:

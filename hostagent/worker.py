@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from hostagent.job import JobSpec, Schedule
 from hostagent.nic.driver import QueuePair, ReceiveQueue
+
+
+FabricTime = Callable[[], tuple[int, int]]
+"""The present fabric time as the host knows it, and how far off that may be, both in ns."""
 
 
 class Worker(Protocol):
@@ -17,9 +21,14 @@ class Worker(Protocol):
     rank: int
     running: bool
     done: bool
+    flops: float
+    """Done by this worker's GPUs so far; 0: not known."""
 
     def open(self, out: Sequence[QueuePair], receive: Sequence[ReceiveQueue]) -> None:
         """The worker's flows are open."""
+
+    def keep_time(self, fabric_time: FabricTime) -> None:
+        """Hold schedules by this idea of fabric time."""
 
     def set_schedule(self, schedule: Schedule) -> None:
         """When the job talks from now on."""
