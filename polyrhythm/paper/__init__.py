@@ -16,6 +16,10 @@ EXPERIMENTS = {
         "polyrhythm.paper.mltcp",
         "jobs that come to take turns by themselves, as a fluid and on packets (CASSINI/MLTCP thesis, 1.2)",
     ),
+    "cassini-snapshots": (
+        "polyrhythm.paper.cassini_snapshots",
+        "jobs on one link, fair and in turns, on packets (CASSINI thesis, Tables 3.1 and 4.3)",
+    ),
     "crux-microbench": (
         "polyrhythm.paper.crux_microbench",
         "paths, priorities and levels against the optimum of 1,500 small cases (CRUX, section 4.4)",
