@@ -13,6 +13,7 @@ from .ir import Calculation, Ir
 from .meters import Meter
 from .profiles import ActionProfile
 from .tables import MatchTable
+from .value_sets import Member, MemberSet, member_sets
 
 _SESSIONS = 0x7FFF
 
@@ -44,9 +45,7 @@ class ControlPlane:
         self._registers: dict[str, list[int]] = {}
         self._register_widths: dict[str, int] = {}
         self._customs: dict[str, CustomCrc] = {}
-        self._value_sets: dict[str, set[int]] = {}
-        self._members: dict[str, dict[int, tuple[int, ...]]] = {}
-        self._set_widths: dict[str, tuple[tuple[int, ...], int]] = {}
+        self._value_sets: dict[str, MemberSet] = {}
         self._groups: dict[int, tuple[tuple[int, int], ...]] = {}
         # Bytes to keep plus one by session (0: all), as generated code asks for it.
         self._sessions: dict[int, int] = {}
@@ -72,9 +71,7 @@ class ControlPlane:
         self._customs = {
             c.name: CustomCrc(CUSTOM[c.algorithm]) for c in calculations if c.algorithm in CUSTOM
         }
-        self._value_sets = {name: set() for name in ir.value_sets}
-        self._members = {name: {} for name in ir.value_sets}
-        self._set_widths = {name: (known.widths, known.size) for name, known in ir.value_sets.items()}
+        self._value_sets = member_sets(ir.value_sets)
 
     def _missing(self, what: str, name: str) -> EntryError:
         return EntryError(EntryFault.MISSING, f"{self.name}: there is no {what} '{name}'")
@@ -231,45 +228,22 @@ class ControlPlane:
         if not 0 <= index < size:
             raise EntryError(EntryFault.INVALID, f"{what} '{name}' has {size} indices, got {index}")
 
-    def set_value_set(self, name: str, members: tuple[tuple[int, ...], ...]) -> None:
-        """Replace the members of a parser value set: an integer for each part of the key."""
-        packed = {self._pack_member(name, member): member for member in members}
-        _, size = self._set_widths[name]
-        if len(packed) > size:
-            raise EntryError(EntryFault.FULL, f"value set '{name}' takes {size} members, got {len(packed)}")
-        self._members[name] = packed
-        self._value_sets[name].clear()
-        self._value_sets[name].update(packed)
+    def set_value_set(self, name: str, members: tuple[Member, ...]) -> None:
+        """Replace the members of a parser value set: an integer or a match for each part of the key."""
+        self._value_set(name).replace(members)
 
-    def insert_value_set_member(self, name: str, member: tuple[int, ...]) -> None:
+    def insert_value_set_member(self, name: str, member: Member) -> None:
         """Add one member to a parser value set."""
-        packed = self._pack_member(name, member)
-        if packed in self._members[name]:
-            raise EntryError(EntryFault.EXISTS, f"value set '{name}' holds {member} already")
-        self.set_value_set(name, (*self._members[name].values(), member))
+        self._value_set(name).insert(member)
 
-    def read_value_set(self, name: str) -> tuple[tuple[int, ...], ...]:
-        """The members of a parser value set."""
-        if name not in self._members:
-            raise self._missing("value set", name)
-        return tuple(self._members[name].values())
+    def read_value_set(self, name: str) -> tuple[Member, ...]:
+        """The members of a parser value set, as they were given."""
+        return self._value_set(name).members()
 
-    def _pack_member(self, name: str, member: tuple[int, ...]) -> int:
-        if name not in self._set_widths:
+    def _value_set(self, name: str) -> MemberSet:
+        if name not in self._value_sets:
             raise self._missing("value set", name)
-        widths, _ = self._set_widths[name]
-        if len(member) != len(widths):
-            raise EntryError(
-                EntryFault.INVALID, f"value set '{name}' has {len(widths)} fields, got {len(member)}"
-            )
-        packed = 0
-        for value, width in zip(member, widths, strict=True):
-            if not 0 <= value < 1 << width:
-                raise EntryError(
-                    EntryFault.INVALID, f"a field of value set '{name}' is {width} bits wide, got {value}"
-                )
-            packed = packed << width | value
-        return packed
+        return self._value_sets[name]
 
     def set_multicast_group(self, group: int, replicas: tuple[tuple[int, int], ...]) -> None:
         """Set the (port, rid) pairs of a multicast group; an empty tuple deletes it."""

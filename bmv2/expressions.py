@@ -22,6 +22,7 @@ from .ir import (
     Meter,
     Operation,
     Param,
+    RegisterCell,
     Stack,
     ValidBit,
     is_boolean,
@@ -145,10 +146,22 @@ class Scope:
             field = value[1]
             choice = self._last(self.stack(value[0]))
             return pick(choice, lambda name: self._field_of(field, name), Const(0))
+        if kind == "register":
+            return self.cell(value, params)
         raise reader.fail(
             f"expressions of type '{kind}' are not supported; supported: bool, expression, field, hexstr, "
-            "local, lookahead, runtime_data, stack_field"
+            "local, lookahead, register, runtime_data, stack_field"
         )
+
+    def cell(self, reader: Reader, params: Sequence[tuple[str, int]] = ()) -> RegisterCell:
+        """The cell of a register array that a pair [array, index] names."""
+        name = reader[0].text()
+        if name not in self.registers:
+            raise reader.fail(f"no register array is called '{name}'")
+        index = self.expression(reader[1], params)
+        if is_boolean(index):
+            raise reader.fail("a register's index is an integer, not a truth value")
+        return RegisterCell(name, index, self.registers[name][1])
 
     def _kind_of(self, reader: Reader) -> str:
         """What a type-value object stands for: its operator where it is an operation, else its type."""

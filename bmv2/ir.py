@@ -23,6 +23,7 @@ from .ir_values import (
     Operation,
     Param,
     Primitive,
+    RegisterCell,
     ValidBit,
     is_boolean,
     walk,
@@ -59,6 +60,7 @@ __all__ = [
     "Pipeline",
     "Primitive",
     "Profile",
+    "RegisterCell",
     "Stack",
     "Table",
     "Transition",
@@ -66,6 +68,7 @@ __all__ = [
     "ValueSet",
     "Verify",
     "is_boolean",
+    "view_of",
     "walk",
 ]
 
@@ -130,6 +133,17 @@ class ParserState:
     key: tuple[tuple[Expression, int], ...]
     transitions: tuple[Transition, ...]
     default: str | None
+
+
+def view_of(state: ParserState, transition: Transition) -> tuple[str, int | None]:
+    """The value set a transition asks, and the mask over the whole key (None where there is none)."""
+    assert transition.value_set is not None
+    if transition.masks is None:
+        return transition.value_set, None
+    whole = 0
+    for mask, (_, width) in zip(transition.masks, state.key, strict=True):
+        whole = whole << width | mask & ((1 << width) - 1)
+    return transition.value_set, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +275,13 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """A parser value set: members the control plane sets, an integer for each part of the key."""
+    """A parser value set: members the control plane sets, for keys of parts of these widths.
+
+    Old compilers do not tell its `size`, the most members it takes.
+    """
 
     name: str
-    size: int
+    size: int | None
     widths: tuple[int, ...]
 
 
@@ -332,6 +349,16 @@ class Ir:
         if isinstance(ref, FieldRef):
             return self.headers[ref.header].fields[ref.field].width
         return 1 if isinstance(ref, ValidBit) else ref.width
+
+    def set_views(self) -> tuple[tuple[str, int | None], ...]:
+        """The value sets the parser asks, each with the mask over the whole key it is asked under."""
+        views = (
+            view_of(state, way)
+            for state in self.states.values()
+            for way in state.transitions
+            if way.value_set is not None
+        )
+        return tuple(dict.fromkeys(views))
 
     def tables(self) -> Iterator[Table]:
         """All tables, ingress first."""

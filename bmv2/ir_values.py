@@ -94,7 +94,16 @@ class Operation:
     boolean: bool
 
 
-Expression: TypeAlias = Const | Bool | FieldRef | ValidBit | Param | Lookahead | Operation
+@dataclass(frozen=True, slots=True)
+class RegisterCell:
+    """A cell of a register array, 0 where the array has no such index; only JSON from P4_14 reads it so."""
+
+    register: str
+    index: Expression
+    width: int
+
+
+Expression: TypeAlias = Const | Bool | FieldRef | ValidBit | Param | Lookahead | RegisterCell | Operation
 
 
 def is_boolean(expression: Expression) -> bool:
@@ -108,6 +117,8 @@ def walk(expression: Expression) -> Iterator[Expression]:
     if isinstance(expression, Operation):
         for operand in expression.operands:
             yield from walk(operand)
+    elif isinstance(expression, RegisterCell):
+        yield from walk(expression.index)
 
 
 @dataclass(frozen=True, slots=True)

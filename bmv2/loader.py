@@ -54,7 +54,11 @@ def load(source: bytes | str) -> Ir:
     root = Reader(document, "program")
     _check_version(root)
     for item in root.list("extern_instances"):
-        raise item.fail("extern instances are not supported: v1model has none of its own")
+        kind = item.optional_text("type") or "?"
+        raise item.fail(
+            f"an extern object of type '{kind}' cannot be run: v1model has none, and BMv2 takes them only "
+            "from C++ modules; the supported externs are v1model's functions"
+        )
     scope = read_objects(root)
     primitives = Primitives(scope)
     actions = {a.id: a for a in map(primitives.action, root.list("actions"))}

@@ -38,7 +38,9 @@ def read_parser(
     """The first state, all states, and the value sets they choose by."""
     sets = {
         v["name"].text(): ValueSet(
-            v["name"].text(), v["max_size"].integer(), (v["compressed_bitwidth"].width(),)
+            v["name"].text(),
+            None if v.get("max_size") is None else v["max_size"].integer(),
+            (v["compressed_bitwidth"].width(),),
         )
         for v in root.list("parse_vsets")
     }
@@ -100,15 +102,14 @@ class _ParserReader:
         name = reader["value"].text()
         if name not in self._sets:
             raise reader.fail(f"no value set is called '{name}'")
-        if reader.get("mask") is not None:
-            raise reader.fail("a value set under a mask is not supported")
         known = self._sets[name]
         widths = tuple(width for _, width in key)
         if sum(widths) != sum(known.widths):
             raise reader.fail(f"value set '{name}' has {sum(known.widths)} bits, the key {sum(widths)}")
         if len(known.widths) == 1:
             self._sets[name] = ValueSet(name, known.size, widths)
-        return Transition((), None, following, name)
+        mask = reader.get("mask")
+        return Transition((), None if mask is None else _split(mask.hexadecimal(), key), following, name)
 
     def _key_part(self, reader: Reader) -> tuple[Expression, int]:
         kind = reader["type"].text()

@@ -98,6 +98,10 @@ class Primitives:
             return self._assign_union(self._union(arguments[0], params), self._union(arguments[1], params))
         if op in ("push", "pop"):
             return self._shift(op, self._stack(arguments[0]), self._data(arguments[1], params), reader)
+        if op == "assign" and arguments[0]["type"].text() == "register":
+            cell = self._scope.cell(arguments[0]["value"], params)
+            args = (ObjectArg(cell.register), cell.index, self._data(arguments[1], params))
+            return Primitive("register_write", args)
         if op in ("assign_header", "add_header", "remove_header"):
             return self._on_headers(op, [self._header(argument, params) for argument in arguments])
         if op == "log_msg":

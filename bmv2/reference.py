@@ -51,7 +51,7 @@ class Reference(Parser):
 
     def _arrive(self, port: int, frame: bytes, now: int) -> Packet:
         metadata = {h.name for h in self.ir.headers.values() if h.metadata}
-        packet = Packet({}, metadata, frame, 0, len(frame), now)
+        packet = Packet({}, metadata, frame, 0, len(frame), now, registers=self.registers)
         for header in self.ir.headers.values():
             packet.values.update({(header.name, name): 0 for name in header.fields})
         self._give(packet, "standard_metadata.ingress_port", port)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .entries import Exact, Lpm, Optional, Ternary
 from .ir import Extract, ExtractNext, FieldRef, Lookahead, ParserState, Primitive, Transition, Verify
 from .reference_steps import Steps
 from .reference_values import Packet, evaluate
 from .structures import length_of
+from .value_sets import Member
 
 _STEP_LIMIT = 4096
 
@@ -21,9 +23,9 @@ class _ParseError(Exception):
 
 @dataclass
 class Parser(Steps):
-    """Parses packets; `value_sets` holds the members of each set as tuples."""
+    """Parses packets; `value_sets` holds the members of each set."""
 
-    value_sets: dict[str, set[tuple[int, ...]]] = field(default_factory=dict)
+    value_sets: dict[str, set[Member]] = field(default_factory=dict)
 
     def parse(self, packet: Packet) -> int:
         """Parse a packet; gives the code of the error that ended it, or of NoError."""
@@ -107,7 +109,30 @@ class Parser(Steps):
 
     def _matches(self, state: ParserState, transition: Transition, key: list[int]) -> bool:
         if transition.value_set is not None:
-            return tuple(key) in self.value_sets.get(transition.value_set, set())
+            masks = transition.masks or (-1,) * len(key)
+            members = self.value_sets.get(transition.value_set, set())
+            return any(self._is_member(state, member, key, masks) for member in members)
         masks = transition.masks or tuple((1 << width) - 1 for _, width in state.key)
         wanted = zip(key, transition.values, masks, strict=True)
         return all(part & mask == value & mask for part, value, mask in wanted)
+
+    @staticmethod
+    def _is_member(state: ParserState, member: Member, key: list[int], masks: tuple[int, ...]) -> bool:
+        """Whether a member, field by field and under the transition's masks, matches the key."""
+        for match, value, mask, (_, width) in zip(member, key, masks, state.key, strict=True):
+            if isinstance(match, int | Exact):
+                wanted = match if isinstance(match, int) else match.value
+                fits = value & mask == wanted & mask
+            elif isinstance(match, Lpm):
+                fits = (value & mask) >> (width - match.prefix_len) == (match.value & mask) >> (
+                    width - match.prefix_len
+                )
+            elif isinstance(match, Ternary):
+                fits = value & mask & match.mask == match.value & mask & match.mask
+            elif isinstance(match, Optional):
+                fits = match.value is None or value & mask == match.value & mask
+            else:
+                fits = match.low <= value & mask <= match.high
+            if not fits:
+                return False
+        return True

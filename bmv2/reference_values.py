@@ -3,12 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from .codegen.runtime import divide, modulo, peek, shift_left
 from .entries import Exact, Lpm, Optional, Range, TableEntry, Ternary
-from .ir import Bool, Const, Expression, FieldRef, Lookahead, Operation, Param, Table, ValidBit, is_boolean
+from .ir import (
+    Bool,
+    Const,
+    Expression,
+    FieldRef,
+    Lookahead,
+    Operation,
+    Param,
+    RegisterCell,
+    Table,
+    ValidBit,
+    is_boolean,
+)
 
 
 @dataclass
@@ -23,10 +35,11 @@ class Packet:
     now: int = 0
     leaving: bool = False
     params: tuple[int, ...] = ()
+    registers: Mapping[str, list[int]] = field(default_factory=dict)
 
     def copy(self) -> Packet:
         """An independent copy, as multicast makes."""
-        return Packet(dict(self.values), set(self.valid), self.frame, self.position, self.length, self.now)
+        return replace(self, values=dict(self.values), valid=set(self.valid), leaving=False, params=())
 
     @property
     def payload(self) -> bytes:
@@ -51,6 +64,9 @@ def evaluate(expression: Expression, packet: Packet) -> int:
         size = -(-(expression.offset + expression.width) // 8) - expression.offset // 8
         shift = -(expression.offset + expression.width) % 8
         return peek(packet.frame, first, size) >> shift & ((1 << expression.width) - 1)
+    if isinstance(expression, RegisterCell):
+        cells, index = packet.registers[expression.register], evaluate(expression.index, packet)
+        return cells[index] if 0 <= index < len(cells) else 0
     return _operate(expression, packet)
 
 

@@ -17,7 +17,7 @@ from bmv2.ir import Action, KeyField, Table
 from .stf_language import ActionCall, Add, Check, Command, Place, Remove, SetDefault, is_number, number
 
 T = TypeVar("T")
-_DIGIT_BITS = {"x": 4, "b": 1}
+_DIGIT_BITS = {"x": 4, "b": 1, "o": 3}
 _MICROSECONDS = 1_000_000
 # Members made for entries of tables with an action profile, where P4Runtime's 32 bits do not reach.
 _FIRST_MEMBER = 1 << 32

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 NAME = r'(?:"[^"]+"|[A-Za-z_$][\w$]*(?:\[\d+\])?(?:\.[A-Za-z_$][\w$]*(?:\[\d+\])?)*)'
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F*]+|0[bB][01*]+|[0-9]+")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F*]+|0[bB][01*]+|0[oO][0-7*]+|[0-9]+")
+# What stands around `:`, `/`, `&&&` and `..` of a key, as p4c's grammar allows.
+_SPACED = re.compile(r"""("[^"]*")|[ \t]*(:|/|&&&|\.\.|->)[ \t]*""")
 _ACTION = re.compile(rf"({NAME})\s*\(([^()]*)\)\s*(?:=\s*([\w$]+))?\s*$")
 _KEY = re.compile(rf"({NAME})\s*:\s*(\S+)")
 _HEAD = re.compile(rf"({NAME})\s*(\d+(?=\s|$))?")
@@ -91,7 +93,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """A packet that must leave by a port: hexadecimal digits, `*` for any, None for any packet at all.
+    """A packet that must leave by a port: hexadecimal digits, `*` for any, None for any one packet at all.
 
     `exact` means that nothing may follow the digits.
     """
@@ -164,7 +166,7 @@ COMMANDS: Mapping[str, tuple[int, int]] = MappingProxyType(
 
 
 def number(text: str, place: Place) -> int:
-    """A number without wildcards: decimal, 0x or 0b."""
+    """A number without wildcards: decimal, 0x, 0b or 0o."""
     if not _NUMBER.fullmatch(text) or "*" in text:
         raise place.error(f"'{text}' is not a number")
     return int(text, 10 if text.isdecimal() else 0)
@@ -181,7 +183,7 @@ def read_statements(text: str, file: str) -> list[Statement]:
 
 
 def _lines(text: str, file: str) -> Iterator[tuple[Place, str]]:
-    lines = [line.split("#", 1)[0].strip() for line in text.splitlines()]
+    lines = [line.split("#", 1)[0].strip() for line in text.removeprefix("\ufeff").splitlines()]
     number = 0
     while number < len(lines):
         place, line = Place(file, number + 1), lines[number]
@@ -241,7 +243,7 @@ def _call(place: Place, text: str) -> tuple[int, ActionCall, str | None]:
 
 def _add(place: Place, rest: str) -> Add:
     start, action, label = _call(place, rest)
-    text = rest[:start]
+    text = _SPACED.sub(lambda found: found[1] or found[2], rest[:start])
     head = _HEAD.match(text)
     if head is None:
         raise place.error("a table's name must follow 'add'")

@@ -192,6 +192,7 @@ def lines_of_bindings(ir: Ir) -> list[str]:
         lines.append(f"packets{number} = counters[{name!r}].packets")
         lines.append(f"bytes{number} = counters[{name!r}].bytes")
     lines += [f"meter{number} = meters[{name!r}]" for number, name in enumerate(ir.meters)]
-    lines += [f"vset{number} = value_sets[{name!r}]" for number, name in enumerate(ir.value_sets)]
+    for number, (name, mask) in enumerate(ir.set_views()):
+        lines.append(f"vset{number} = value_sets[{name!r}].view({mask})")
     lines += [f"register{number} = registers[{name!r}]" for number, name in enumerate(ir.registers)]
     return lines

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir import Bool, Const, Expression, FieldRef, Lookahead, Operation, Param, ValidBit
+from ..ir import Bool, Const, Expression, FieldRef, Lookahead, Operation, Param, RegisterCell, ValidBit
 from .layout import Layout
 from .writer import Writer
 
@@ -67,6 +67,8 @@ class Expressions:
             return Code(self.params[expression.index], 0, (1 << expression.width) - 1)
         if isinstance(expression, Lookahead):
             return self._lookahead(expression)
+        if isinstance(expression, RegisterCell):
+            return self._cell(expression)
         if isinstance(expression, Operation):
             return self._operation(expression)
         return Code(str(int(expression.value)), 0, 1)
@@ -103,6 +105,13 @@ class Expressions:
         if code.fits(0, (1 << width) - 1):
             return code.text
         return f"({code.text} & {hex((1 << width) - 1)})"
+
+    def _cell(self, cell: RegisterCell) -> Code:
+        registers, index = self._layout.ir.registers, self.integer(cell.index)
+        array = f"register{list(registers).index(cell.register)}"
+        inside = index.fits(0, registers[cell.register][0] - 1)
+        text = f"{array}[{index.text}]" if inside else f"cell({array}, {index.text})"
+        return Code(text, 0, (1 << cell.width) - 1)
 
     def _lookahead(self, part: Lookahead) -> Code:
         first, last = part.offset // 8, -(-(part.offset + part.width) // 8)

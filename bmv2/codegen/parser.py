@@ -21,6 +21,7 @@ from ..ir import (
     Transition,
     ValidBit,
     Verify,
+    view_of,
 )
 from .actions import Actions
 from .steps import Steps
@@ -229,8 +230,8 @@ class ParserWriter:
             for part, (_, width) in zip(parts, state.key, strict=True):
                 bits -= width
                 whole.append(f"{part} << {bits}" if bits else part)
-            number = list(self._ir.value_sets).index(transition.value_set)
-            return f"({' | '.join(whole)}) in vset{number}"
+            number = self._ir.set_views().index(view_of(state, transition))
+            return f"vset{number}[{' | '.join(whole)}]"
         tests = []
         for index, (_, width) in enumerate(state.key):
             full = (1 << width) - 1

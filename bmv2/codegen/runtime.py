@@ -36,6 +36,11 @@ def peek(frame: bytes, start: int, size: int) -> int:
     return int.from_bytes(frame[start : start + size].ljust(size, b"\0"))
 
 
+def cell(cells: Sequence[int], index: int) -> int:
+    """A cell of a register array; 0 where it has none, where BMv2 aborts."""
+    return cells[index] if 0 <= index < len(cells) else 0
+
+
 def shift_left(value: int, amount: int) -> int:
     """`value << amount`, 0 where nothing could remain in any field."""
     return value << amount if amount < _WIDEST else 0
@@ -77,6 +82,7 @@ def uniform_of(rng: Random) -> Callable[[int, int], int]:
 __all__ = [
     "EMPTY",
     "Struct",
+    "cell",
     "cksum16",
     "crc16",
     "crc32",

@@ -1,102 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries between P4Runtime's messages and the switch's values, with every check of the specification.
-
-Byte strings follow P4Runtime 1.4, section 8.3: a receiver looks at the value, not at the length, so a
-padded string is read; everything kept, compared and sent is the canonical (shortest) form.
-"""
+"""Table entries between P4Runtime's messages and the switch's values, with the specification's checks."""
 
 from __future__ import annotations
 
 from finsy.proto import p4r
 
-from bmv2.entries import Exact, Lpm, MatchValue, Optional, Range, TableEntry, Ternary
-from bmv2.server.errors import OUT_OF_RANGE, StatusError, invalid
-from bmv2.server.schema import MatchField, MatchKind, Schema, Table
-
-
-def decode_uint(data: bytes, width: int, what: str) -> int:
-    """Read an unsigned big-endian value of at most `width` bits.
-
-    Raises StatusError: INVALID_ARGUMENT for an empty string, OUT_OF_RANGE for a value that does not fit.
-    """
-    if not data:
-        raise invalid(f"{what}: the byte string is empty; zero is the one byte 00")
-    value = int.from_bytes(data, "big")
-    if value >> width:
-        raise StatusError(OUT_OF_RANGE, f"{what}: {value:#x} does not fit into {width} bits")
-    return value
-
-
-def encode_uint(value: int) -> bytes:
-    """Write an unsigned value in the canonical form: the fewest bytes, at least one."""
-    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
+from bmv2.entries import MatchValue, TableEntry
+from bmv2.server.errors import invalid
+from bmv2.server.matches import decode_fields, decode_uint, encode_fields, encode_uint
+from bmv2.server.schema import Schema, Table
 
 
 def decode_match(table: Table, message: p4r.TableEntry) -> tuple[MatchValue, ...]:
-    """Read a key: one value per field of the table's key, don't-care where a field may be left out.
+    """Read an entry's key.
 
     Raises StatusError for unknown, repeated, missing, ill-typed or ill-formed fields.
     """
-    given: dict[int, p4r.FieldMatch] = {}
-    known = {field.id for field in table.key}
-    for item in message.match:
-        if item.field_id not in known:
-            legal = ", ".join(f"{field.id} ({field.name})" for field in table.key) or "none"
-            raise invalid(f"table {table.name}: match field id {item.field_id} is unknown; legal: {legal}")
-        if item.field_id in given:
-            raise invalid(f"table {table.name}: match field id {item.field_id} is given twice")
-        given[item.field_id] = item
-    return tuple(_decode_field(table, field, given.get(field.id)) for field in table.key)
-
-
-def _decode_field(table: Table, field: MatchField, item: p4r.FieldMatch | None) -> MatchValue:
-    what = f"table {table.name}, match field {field.name}"
-    if item is None:
-        return _absent(field, what)
-    kind = item.WhichOneof("field_match_type")
-    if kind != field.kind.value:
-        raise invalid(f"{what}: is {field.kind.value}, but {kind or 'nothing'} is given")
-    full = (1 << field.width) - 1
-    if field.kind is MatchKind.EXACT:
-        return Exact(decode_uint(item.exact.value, field.width, what))
-    if field.kind is MatchKind.OPTIONAL:
-        return Optional(decode_uint(item.optional.value, field.width, what))
-    if field.kind is MatchKind.LPM:
-        value, prefix = decode_uint(item.lpm.value, field.width, what), item.lpm.prefix_len
-        if not 1 <= prefix <= field.width:
-            raise invalid(
-                f"{what}: a prefix length of {prefix} is not in 1..{field.width}; leave the field out for 0"
-            )
-        if value & (full >> prefix):
-            raise invalid(f"{what}: {value:#x} has bits set beyond its prefix of {prefix}")
-        return Lpm(value, prefix)
-    if field.kind is MatchKind.TERNARY:
-        value = decode_uint(item.ternary.value, field.width, what)
-        mask = decode_uint(item.ternary.mask, field.width, f"{what}, mask")
-        if not mask:
-            raise invalid(f"{what}: the mask is 0; leave the field out to match anything")
-        if value & ~mask:
-            raise invalid(f"{what}: {value:#x} has bits set outside its mask {mask:#x}")
-        return Ternary(value, mask)
-    low = decode_uint(item.range.low, field.width, f"{what}, low end")
-    high = decode_uint(item.range.high, field.width, f"{what}, high end")
-    if low > high:
-        raise invalid(f"{what}: the low end {low} is above the high end {high}")
-    if low == 0 and high == full:
-        raise invalid(f"{what}: the range is everything; leave the field out to match anything")
-    return Range(low, high)
-
-
-def _absent(field: MatchField, what: str) -> MatchValue:
-    if field.kind is MatchKind.EXACT:
-        raise invalid(f"{what}: is missing, and an exact field must be given")
-    if field.kind is MatchKind.LPM:
-        return Lpm(0, 0)
-    if field.kind is MatchKind.TERNARY:
-        return Ternary(0, 0)
-    if field.kind is MatchKind.RANGE:
-        return Range(0, (1 << field.width) - 1)
-    return Optional(None)
+    return decode_fields(f"table {table.name}", table.key, message.match)
 
 
 def decode_priority(table: Table, message: p4r.TableEntry) -> int:
@@ -167,8 +87,7 @@ def encode_action(schema: Schema, name: str, params: tuple[int, ...]) -> p4r.Tab
 def encode_key(table: Table, entry: TableEntry) -> p4r.TableEntry:
     """Write an entry's table, match and priority: don't-care fields left out, canonical values."""
     message = p4r.TableEntry(table_id=table.id, priority=entry.priority)
-    for field, value in zip(table.key, entry.match, strict=True):
-        _encode_field(message, field, value)
+    message.match.extend(encode_fields(table.key, entry.match))
     return message
 
 
@@ -183,30 +102,3 @@ def encode_entry(schema: Schema, table: Table, entry: TableEntry) -> p4r.TableEn
     else:
         message.action.CopyFrom(encode_action(schema, entry.action, entry.params))
     return message
-
-
-def _encode_field(message: p4r.TableEntry, field: MatchField, value: MatchValue) -> None:
-    item = p4r.FieldMatch(field_id=field.id)
-    match value:
-        case Exact():
-            item.exact.value = encode_uint(value.value)
-        case Lpm():
-            if value.prefix_len == 0:
-                return
-            item.lpm.value = encode_uint(value.value)
-            item.lpm.prefix_len = value.prefix_len
-        case Ternary():
-            if value.mask == 0:
-                return
-            item.ternary.value = encode_uint(value.value)
-            item.ternary.mask = encode_uint(value.mask)
-        case Range():
-            if value.low == 0 and value.high == (1 << field.width) - 1:
-                return
-            item.range.low = encode_uint(value.low)
-            item.range.high = encode_uint(value.high)
-        case Optional():
-            if value.value is None:
-                return
-            item.optional.value = encode_uint(value.value)
-    message.match.append(item)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from bmv2.ir import Ir
 from bmv2.ir import Table as ProgramTable
+from bmv2.ir import ValueSet as ProgramValueSet
 from bmv2.server.errors import invalid
-from bmv2.server.schema import MatchKind, Schema, Table
+from bmv2.server.matches import MatchKind
+from bmv2.server.resources import ValueSet
+from bmv2.server.schema import Schema, Table
 
 # p4c writes optional fields as ternary ones.
 _PROGRAM_KINDS = {
@@ -34,15 +37,20 @@ def check_consistency(schema: Schema, ir: Ir) -> None:
     _check_action_params(schema, ir)
     _check_profiles(schema, ir)
     _check_arrays(schema, ir)
-    value_sets = {name: (value_set.size, value_set.widths) for name, value_set in ir.value_sets.items()}
     for value_set in schema.value_sets.values():
-        widths = tuple(width for _, width in value_set.fields)
-        if value_sets.get(value_set.name) != (value_set.size, widths):
+        if not _fits_value_set(value_set, ir.value_sets.get(value_set.name)):
             raise invalid(f"P4Info has value set {value_set.name}, which the device config has not")
     digests = {digest.name: digest.widths for digest in ir.digests.values()}
     for digest in schema.digests.values():
         if digests.get(digest.name) != digest.widths:
             raise invalid(f"P4Info has digest {digest.name}, which the device config has not")
+
+
+def _fits_value_set(value_set: ValueSet, program: ProgramValueSet | None) -> bool:
+    """Whether the program has this set; old compilers do not tell its size."""
+    if program is None or program.size not in (None, value_set.size):
+        return False
+    return program.widths == tuple(field.width for field in value_set.key)
 
 
 def _check_key(table: Table, program: ProgramTable) -> None:

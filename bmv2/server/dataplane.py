@@ -15,7 +15,7 @@ from finsy.proto import p4d, p4r
 
 from bmv2.entries import TableEntry
 from bmv2.program import Program
-from bmv2.server.codec import encode_uint
+from bmv2.server.matches import encode_uint
 from bmv2.server.resources import Digest
 from bmv2.switch import EmbeddedSwitch
 

@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 from finsy.proto import p4i, p4r
 
 from bmv2.entries import MeterConfig
-from bmv2.server.codec import decode_uint, encode_uint
 from bmv2.server.dataplane import DataPlane, Effect
 from bmv2.server.errors import (
     ALREADY_EXISTS,
@@ -20,7 +19,8 @@ from bmv2.server.errors import (
     StatusError,
     invalid,
 )
-from bmv2.server.resources import Meter, Register, Resource, ValueSet
+from bmv2.server.matches import decode_fields, decode_uint, encode_fields, encode_uint
+from bmv2.server.resources import Meter, Register, Resource
 from bmv2.server.schema import Schema
 
 R = TypeVar("R", bound=Resource)
@@ -75,10 +75,12 @@ class ExternStore:
             raise StatusError(
                 RESOURCE_EXHAUSTED, f"{what}: takes {value_set.size} members, got {len(message.members)}"
             )
-        members = tuple(_decode_member(value_set, member, what) for member in message.members)
+        members = tuple(decode_fields(what, value_set.key, member.match) for member in message.members)
         if len(set(members)) != len(members):
             raise StatusError(ALREADY_EXISTS, f"{what}: a member is given twice")
-        self._sets[value_set.id] = [_encode_member(value_set, member) for member in members]
+        self._sets[value_set.id] = [
+            p4r.ValueSetMember(match=encode_fields(value_set.key, member)) for member in members
+        ]
         return lambda plane: plane.switch.set_value_set(value_set.name, members)
 
     def apply_digest(self, kind: int, message: p4r.DigestEntry) -> Effect:
@@ -233,24 +235,3 @@ def _check_plain(register: Register) -> None:
 def _refuse_colour_counters(given: bool, what: str) -> None:
     if given:
         raise StatusError(UNIMPLEMENTED, f"{what}: there are no counters per colour")
-
-
-def _decode_member(value_set: ValueSet, member: p4r.ValueSetMember, what: str) -> tuple[int, ...]:
-    values: dict[int, int] = {}
-    widths = dict(value_set.fields)
-    for item in member.match:
-        if item.field_id not in widths:
-            raise invalid(f"{what}: match field id {item.field_id} is unknown")
-        if item.field_id in values or item.WhichOneof("field_match_type") != "exact":
-            raise invalid(f"{what}: match field {item.field_id} must be given once, and exact")
-        values[item.field_id] = decode_uint(item.exact.value, widths[item.field_id], what)
-    if len(values) != len(widths):
-        raise invalid(f"{what}: a member needs a value for each of its {len(widths)} fields")
-    return tuple(values[field_id] for field_id in widths)
-
-
-def _encode_member(value_set: ValueSet, values: tuple[int, ...]) -> p4r.ValueSetMember:
-    message = p4r.ValueSetMember()
-    for (field_id, _), value in zip(value_set.fields, values, strict=True):
-        message.match.add(field_id=field_id).exact.value = encode_uint(value)
-    return message

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from finsy.proto import p4r
 
-from bmv2.server.codec import decode_uint, encode_uint
 from bmv2.server.errors import invalid
+from bmv2.server.matches import decode_uint, encode_uint
 from bmv2.server.schema import PacketHeader
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from finsy.proto import p4r
 
 from bmv2.entries import GroupMember
-from bmv2.server.codec import decode_call, decode_uint, encode_call, encode_uint
+from bmv2.server.codec import decode_call, encode_call
 from bmv2.server.dataplane import Effect
 from bmv2.server.errors import (
     ALREADY_EXISTS,
@@ -22,6 +22,7 @@ from bmv2.server.errors import (
     StatusError,
     invalid,
 )
+from bmv2.server.matches import decode_uint, encode_uint
 from bmv2.server.resources import Profile
 from bmv2.server.schema import Schema
 

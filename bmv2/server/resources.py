@@ -10,6 +10,7 @@ from typing import TypeAlias
 from finsy.proto import p4i, p4t
 
 from bmv2.server.errors import UNIMPLEMENTED, StatusError, invalid
+from bmv2.server.matches import MatchField, parse_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,12 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """A parser value set of at most `size` members: match field ids and widths in the key's order."""
+    """A parser value set of at most `size` members, and what of the key its fields match."""
 
     id: int
     name: str
     size: int
-    fields: tuple[tuple[int, int], ...]
+    key: tuple[MatchField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +105,14 @@ def parse_direct_meter(message: p4i.DirectMeter, table_ids: Iterable[int]) -> Me
 
 
 def parse_value_set(message: p4i.ValueSet) -> ValueSet:
-    """Take a value set. Raises StatusError for a match that is not exact: BMv2 has no other."""
+    """Take a value set. Raises StatusError for a match field that the switch has not."""
     name = message.preamble.name
     fields = []
     for field in sorted(message.match, key=lambda field: field.id):
-        if field.match_type != p4i.MatchField.EXACT or field.bitwidth <= 0:
-            raise StatusError(UNIMPLEMENTED, f"P4Info: value set {name}: its fields must be exact and bit<W>")
-        fields.append((field.id, field.bitwidth))
+        what = f"{name}.{field.name}"
+        if field.bitwidth <= 0:
+            raise StatusError(UNIMPLEMENTED, f"P4Info: value set {name}: its fields must be bit<W>")
+        fields.append(MatchField(field.id, field.name, field.bitwidth, parse_kind(what, field)))
     return ValueSet(message.preamble.id, name, message.size, tuple(fields))
 
 

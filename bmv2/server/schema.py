@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from finsy.proto import p4i
 
 from bmv2.server.errors import UNIMPLEMENTED, StatusError, invalid
+from bmv2.server.matches import MatchField, MatchKind, parse_kind
 from bmv2.server.resources import (
     Digest,
     Meter,
@@ -24,24 +24,6 @@ from bmv2.server.resources import (
     parse_value_set,
 )
 
-
-class MatchKind(Enum):
-    """The match kinds of P4Runtime that the embedded switch executes."""
-
-    EXACT = "exact"
-    LPM = "lpm"
-    TERNARY = "ternary"
-    RANGE = "range"
-    OPTIONAL = "optional"
-
-
-_KINDS = {
-    p4i.MatchField.EXACT: MatchKind.EXACT,
-    p4i.MatchField.LPM: MatchKind.LPM,
-    p4i.MatchField.TERNARY: MatchKind.TERNARY,
-    p4i.MatchField.RANGE: MatchKind.RANGE,
-    p4i.MatchField.OPTIONAL: MatchKind.OPTIONAL,
-}
 _PRIORITISED = {MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL}
 
 
@@ -53,16 +35,6 @@ class Field:
     name: str
     width: int
     optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MatchField:
-    """One field of a table's key, `width` in bits."""
-
-    id: int
-    name: str
-    width: int
-    kind: MatchKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,14 +251,9 @@ def _scoped(refs: Iterable[p4i.ActionRef], barred: int) -> frozenset[int]:
 
 def _match_field(table: str, message: p4i.MatchField) -> MatchField:
     what = f"{table}.{message.name}"
-    if message.match_type not in _KINDS:
-        raise StatusError(
-            UNIMPLEMENTED,
-            f"P4Info: match field {what} has an unknown match kind; "
-            "known are exact, lpm, ternary, range and optional",
-        )
+    kind = parse_kind(what, message)
     width = _width(f"match field {what}", message.bitwidth, message.type_name.name)
-    return MatchField(message.id, message.name, width, _KINDS[message.match_type])
+    return MatchField(message.id, message.name, width, kind)
 
 
 def _header(message: p4i.ControllerPacketMetadata) -> PacketHeader:

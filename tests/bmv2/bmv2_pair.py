@@ -20,7 +20,7 @@ from bmv2.entries import (
     TableEntry,
     Ternary,
 )
-from bmv2.ir import KeyField, Table
+from bmv2.ir import FieldRef, KeyField, Table
 from bmv2.meters import Meter
 from bmv2.reference import Reference
 
@@ -127,6 +127,14 @@ def random_match(rng: Random, part: KeyField) -> MatchValue:
     return Exact(value)
 
 
+def random_part(rng: Random, width: int) -> int | MatchValue:
+    """One field of a value set's member: mostly a plain integer."""
+    if rng.random() < 0.6:
+        return rng.choice((rng.getrandbits(width), rng.randint(0, 3) & ((1 << width) - 1)))
+    kind = rng.choice(("exact", "lpm", "ternary", "range"))
+    return random_match(rng, KeyField("", kind, FieldRef("", ""), width, None))
+
+
 def random_call(rng: Random, table: Table) -> tuple[str, tuple[int, ...]]:
     """One of a table's actions with random arguments, small ones more often."""
     name = rng.choice(list(table.actions))
@@ -168,8 +176,8 @@ def fill(pair: Pair, rng: Random) -> None:
             pair.reference.meters[name][index].set(config)
     for name, known in ir.value_sets.items():
         members = {
-            tuple(rng.choice((rng.getrandbits(w), rng.randint(0, 3) & ((1 << w) - 1))) for w in known.widths)
-            for _ in range(min(known.size, 5))
+            tuple(random_part(rng, width) for width in known.widths)
+            for _ in range(5 if known.size is None else min(known.size, 5))
         }
         pair.switch.set_value_set(name, tuple(members))
         pair.reference.value_sets[name] = members

@@ -26,6 +26,8 @@ class RandomProgram:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.b = ProgramBuilder()
+        # Whether expressions may read registers, which is state beyond their own values.
+        self.reads_cells = True
         self.fields: list[tuple[str, str, int]] = []
         self.entries: list[tuple[str, list[tuple[Any, ...]], int, str, list[int]]] = []
         self.headers = [f"h{i}" for i in range(rng.randint(1, 4))]
@@ -148,12 +150,17 @@ class RandomProgram:
                 "sat_cast",
                 "%",
                 "/",
+                "register",
             )
         )
         if choice == "?":
             return op(
                 "?", self.data(depth - 1, params), self.data(depth - 1, params), self.truth(depth - 1, params)
             )
+        if choice == "register":
+            if not self.reads_cells:
+                return self.data(0, params)
+            return {"type": "register", "value": ["cells", self.data(rng.randint(0, 1), params)]}
         if choice == "b2d":
             return op("b2d", None, self.truth(depth - 1, params))
         if choice == "~":
@@ -197,6 +204,10 @@ class RandomProgram:
         writable = [f for f in self.fields if f[0] != "standard_metadata"]
         target = field(*rng.choice(writable)[:2])
         choice = rng.random()
+        if choice < 0.02:
+            return assign(
+                {"type": "register", "value": ["cells", self.data(1, params)]}, self.data(2, params)
+            )
         if choice < 0.5:
             return assign(target, self.data(3, params))
         if choice < 0.56:

@@ -25,6 +25,7 @@ from bmv2.structures import read_structures
 def test_source_value_and_range(seed: int) -> None:
     rng = Random(seed)
     made = RandomProgram(rng)
+    made.reads_cells = False
     ir = load(made.json)
     layout, scope = Layout(ir), Scope(read_structures(Reader(json.loads(made.json), "program")))
     for _ in range(20):

@@ -8,7 +8,7 @@ import pytest
 from bmv2_programs import Json, ProgramBuilder, assign, call, const, extract, field, forwarder, op, std
 from bmv2_rig import Rig, ethernet
 
-from bmv2 import load_program
+from bmv2 import ProgramError, load_program
 from bmv2.entries import Exact, TableEntry
 
 SRC, DST, TYPE = field("eth", "src"), field("eth", "dst"), field("eth", "type")
@@ -186,3 +186,30 @@ def test_a_sum_over_a_header_that_only_the_sum_reads() -> None:
     rig = Rig(b.json())
     rig.switch.receive(1, ethernet(2) + b"\x12\x34")
     assert source(rig.frames(2)[0]) == 0xFFFF - 0x1234
+
+
+def test_register_cells_stand_in_expressions() -> None:
+    """As BMv2 has them in JSON from P4_14: read by constant or computed index, and assigned to."""
+    b = forwarder()
+    b.document["register_arrays"].append({"name": "cells", "id": 0, "size": 4, "bitwidth": 8})
+
+    def cell(index: Json) -> Json:
+        return {"type": "register", "value": ["cells", index]}
+
+    b.document["actions"][1]["primitives"] += [
+        assign(cell(const(1)), op("+", cell(const(1)), const(0xFF))),
+        assign(cell(op("&", TYPE, const(0xFF))), const(0x77)),
+        assign(SRC, op("+", op("<<", cell(const(1)), const(8)), cell(op("&", TYPE, const(0xFF))))),
+    ]
+    rig = Rig(b.json())
+    rig.switch.write_register("cells", 1, 3)
+    rig.switch.receive(1, ethernet(2, priority=0x1202))
+    rig.switch.receive(1, ethernet(2, priority=0x1209))
+    assert [source(frame) for frame in rig.frames(2)] == [0x0277, 0x0100]
+    assert rig.switch.read_register("cells") == [0, 1, 0x77, 0]
+
+
+def test_a_register_that_is_not_there_is_named() -> None:
+    b = forwarder([assign(SRC, {"type": "register", "value": ["cells", const(1)]})])
+    with pytest.raises(ProgramError, match="no register array is called 'cells'"):
+        load_program(b.json())

@@ -43,8 +43,9 @@ def test_what_is_not_a_program_is_refused(source: bytes | str, message: str) -> 
 
 def test_externs_that_v1model_does_not_have_are_named_with_their_place() -> None:
     b = forwarder()
-    b.document["extern_instances"] = [{"name": "thing"}]
-    with pytest.raises(ProgramError, match=r"program\.extern_instances\[thing\]: extern instances are not"):
+    b.document["extern_instances"] = [{"name": "thing", "type": "wonder"}]
+    where = r"program\.extern_instances\[thing\]: an extern object of type 'wonder' cannot be run"
+    with pytest.raises(ProgramError, match=where):
         load_program(b.json())
 
 

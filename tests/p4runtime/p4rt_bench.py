@@ -16,8 +16,13 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 def every_entity_config():
     """The program as P4Runtime takes it."""
-    info = text_format.Parse((PROGRAMS / "every_entity.p4info.txtpb").read_text(), p4i.P4Info())
-    device = (PROGRAMS / "every_entity.json").read_bytes()
+    return config_of("every_entity")
+
+
+def config_of(program):
+    """A program of programs/ as P4Runtime takes it."""
+    info = text_format.Parse((PROGRAMS / f"{program}.p4info.txtpb").read_text(), p4i.P4Info())
+    device = (PROGRAMS / f"{program}.json").read_bytes()
     return p4r.ForwardingPipelineConfig(p4info=info, p4_device_config=device)
 
 

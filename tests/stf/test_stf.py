@@ -12,6 +12,7 @@ from polyrhythm.stf_language import (
     Command,
     Expect,
     Send,
+    SetDefault,
     StfError,
     read_statements,
 )
@@ -50,7 +51,9 @@ def test_our_programs_pass(name: str, program: Path, capsys: pytest.CaptureFixtu
         ("packet 0 04 04 00 00\nexpect 1 04 04 00 01", "test.stf:3: port 1: differs at digit 7 (byte 3)"),
         ("packet 0 04 04 00 00 11\nexpect 1 04040000 1122", "has 8 digits, expected 12"),
         ("packet 0 04 05 00 00 11\nexpect 1 04050000 $", "has 10 digits, expected no more than 8"),
-        ("expect 1", "test.stf:2: port 1 sent nothing"),
+        ("expect 1", "test.stf:2: port 1 did not send any packet"),
+        ("packet 0 04 04 00 00\nexpect 1\nexpect 1", "test.stf:4: port 1 did not send any packet"),
+        ("packet 0 04 04 00 00\npacket 0 04 04 00 00\nexpect 1", "sent more than expected: 04040000"),
         ("expect 1 00", "test.stf:2: port 1 did not send 00"),
         ("packet 0 04 04 00 00\npacket 1 0101", "port 1 sent more than expected: 04040000"),
         ("packet 1 04 04 00 00\nno_packet", "test.stf:3: no packet was expected, port 1 sent 04040000"),
@@ -157,3 +160,18 @@ def test_the_language_is_read_as_it_stands() -> None:
 def test_an_unknown_word_is_an_error() -> None:
     with pytest.raises(StfError, match="f:1: 'fly' is not a command"):
         read_statements("fly", "f")
+
+
+def test_what_p4cs_grammar_lets_stand_is_read() -> None:
+    text = (
+        '\ufeffadd t a : 0x0a000000 / 8 b :\t0o1* "c : d":3 e: 0 .. 9 act ( x : 1 ,"y":0b1 )\r\n'
+        'setdefault "t" "act"()\r\nexpect 2 $\n'
+    )
+    add, default, expect = read_statements(text, "f")
+    assert isinstance(add, Add)
+    assert add.keys == (("a", "0x0a000000/8"), ("b", "0o1*"), ("c : d", "3"), ("e", "0..9"))
+    assert dict(add.action.arguments) == {"x": "1", "y": "0b1"}
+    assert isinstance(default, SetDefault)
+    assert (default.table, default.action.name) == ("t", "act")
+    assert isinstance(expect, Expect)
+    assert (expect.digits, expect.exact) == ("", True)
