@@ -10,7 +10,9 @@ from typing import Any, Protocol
 class Clock(Protocol):
     """Nanoseconds of the time the data plane lives in, and events at a time."""
 
-    now: int
+    @property
+    def now(self) -> int:
+        """The present time."""
 
     def call_at(self, time_ns: int, callback: Callable[..., None], *args: Any) -> None:
         """Run `callback(*args)` on the data-plane thread at `time_ns` (>= now). Cannot be cancelled."""

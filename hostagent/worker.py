@@ -9,7 +9,6 @@ from typing import Protocol
 from hostagent.job import JobSpec, Schedule
 from hostagent.nic.driver import QueuePair, ReceiveQueue
 
-
 FabricTime = Callable[[], tuple[int, int]]
 """The present fabric time as the host knows it, and how far off that may be, both in ns."""
 
