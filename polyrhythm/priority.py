@@ -20,6 +20,8 @@ from controller.priority.methods import METHODS, Assignment, Setting
 
 _LARGE = 1e30
 _NAMED = 8
+# Fairness plays every assignment that it tries through in time: with more jobs that takes minutes.
+_MOST_FAIR = 200
 
 
 class PriorityError(ValueError):
@@ -49,9 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, rank, compress and print; 2 for bad input."""
     try:
+        if args.seed < 0:
+            raise PriorityError(f"--seed: {args.seed}; legal: a whole number from 0")
         levels = _levels(args.levels)
         cap = _cap(args.loss_cap, args.method)
         contest = load_contest(Path(args.file))
+        if cap is not None and len(contest.jobs) > _MOST_FAIR:
+            raise PriorityError(
+                f"{args.file}: jobs: {len(contest.jobs)}; legal with --loss-cap: at most {_MOST_FAIR}"
+            )
     except PriorityError as error:
         print(error, file=sys.stderr)
         return 2

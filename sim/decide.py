@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from controller.model import TRAFFIC_CLASSES, Job, Plan, Policy
+from controller.model import TRAFFIC_CLASSES, Job, JobPlan, Plan, Policy
 from controller.planner import POLICIES, PlanInput, plan
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
@@ -123,9 +123,16 @@ def orders(plan: Plan, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
         )
     return Orders(
         paths={f: p for f, p in paths.items() if p is not None},
-        klass=CLASSES - 1 - TRAFFIC_CLASSES.queues[decided.dscp],
+        klass=_klass(plan.policy, decided),
         rhythm=rhythm,
     )
+
+
+def _klass(policy: Policy, decided: JobPlan) -> int:
+    """The class of a job's queue; without compression its level itself, as far as classes go."""
+    if not policy.compress:
+        return min(decided.level, CLASSES - 1)
+    return CLASSES - 1 - TRAFFIC_CLASSES.queues[decided.dscp]
 
 
 EQUAL_CLASS = CLASSES - 1 - TRAFFIC_CLASSES.queues[TRAFFIC_CLASSES.equal]

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which mechanisms a plan uses. `routing`: ecmp | greedy | auto; `priority`: equal | crux;
-    `interleave`: none | cassini; `sender`: job | dcqcn | mltcp, the congestion control of the jobs' senders
-    (job: each job's own choice). `levels` is CRUX's K: the job levels of the switches."""
+    """Which mechanisms a plan uses. `routing`: ecmp | greedy | auto; `priority`: equal, or a method of
+    `controller.priority.methods`; `interleave`: none | cassini; `sender`: job | dcqcn | mltcp, the congestion
+    control of the jobs' senders (job: each job's own choice). `levels` is CRUX's K: the job levels of the
+    switches. Without `compress` every job may have a level of its own: no switch has that many, so only the
+    simulator keeps more apart than the switches' levels."""
 
     name: str
     routing: str
@@ -19,6 +21,7 @@ class Policy:
     interleave: str
     levels: int = 6
     sender: str = "job"
+    compress: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from controller.model import TRAFFIC_CLASSES, Flow, FlowPlan, JobPlan, LinkPlan, Plan
 from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput, check
-from controller.planner.order import Order
+from controller.planner.order import Order, method_of
 from controller.planner.rhythm import Rhythms
 from controller.planner.space import Space
 from controller.planner.why import order_why, path_why, time_why
-from controller.priority.crux import Ranked, rank
+from controller.priority.crux import Ranked
+from controller.priority.methods import Setting
 
 
 def plan(inputs: PlanInput) -> Plan:
@@ -22,7 +23,9 @@ def plan(inputs: PlanInput) -> Plan:
     check(inputs)
     demands = Demands(inputs)
     space = Space(demands)
-    ranked = rank(demands.contenders(space.links_of))
+    ranked = method_of(inputs.policy).rank(
+        demands.link_jobs(space.links_of), demands.rates, Setting(seed=inputs.seed)
+    )
     rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
     order = Order(demands, ranked, rhythms)
     jobs = {r.name: _job_plan(order, r) for r in ranked}
@@ -34,12 +37,12 @@ def plan(inputs: PlanInput) -> Plan:
 
 
 def _job_plan(order: Order, ranked: Ranked) -> JobPlan:
-    rhythms, level = order.rhythms, order.level(ranked)
+    rhythms, level = order.rhythms, order.levels[ranked.name]
     held = rhythms.holding.held.get(ranked.name)
     return JobPlan(
         job=ranked.name,
         level=level,
-        dscp=TRAFFIC_CLASSES.levels[level],
+        dscp=TRAFFIC_CLASSES.levels[min(level, len(TRAFFIC_CLASSES.levels) - 1)],
         shift_ns=held.shift_ns if held else 0,
         period_ns=held.period_ns if held else None,
         intensity=ranked.intensity,

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from controller.model import Flow, Job, Phase, Profile
 from controller.planner.inputs import DirectedLink, PlanInput
-from controller.priority.crux import Contender, traffic_time
+from controller.priority.jobs import LinkJob
 from controller.routing.fabric import capacities
 
 
@@ -63,22 +63,28 @@ class Demands:
             for f in job.flows
         }
 
-    def contenders(self, links_of: Mapping[str, Sequence[DirectedLink]]) -> list[Contender]:
-        """The jobs as CRUX sees them, with t_j over the given links of each flow."""
-        contenders = []
+    def link_jobs(self, links_of: Mapping[str, Sequence[DirectedLink]]) -> list[LinkJob]:
+        """The jobs as priority methods see them, with their bytes on the given links of each flow.
+
+        A profile tells when a job sends, not when it computes: what of the period it does not send
+        counts as compute, none of it overlapped.
+        """
+        found = []
         for job in self.inputs.jobs:
             on: dict[DirectedLink, float] = defaultdict(float)
             for flow in job.flows:
                 for link in links_of.get(flow.name, ()):
                     on[link] += flow.bytes_per_iteration
             profile = self.profiles[job.name]
-            contenders.append(
-                Contender(
+            found.append(
+                LinkJob(
                     name=job.name,
+                    gpus=job.gpus,
                     work=job.flops_per_iteration,
                     compute_s=(profile.period_ns - profile.up_ns) / 1e9,
-                    traffic_s=traffic_time(on, self.rates),
+                    bytes_on=on,
                     total_bytes=sum(f.bytes_per_iteration for f in job.flows),
+                    distance=max((len(links_of.get(f.name, ())) for f in job.flows), default=0),
                 )
             )
-        return contenders
+        return found

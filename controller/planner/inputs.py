@@ -7,15 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.model import Job, Plan, Policy
+from controller.priority.methods import METHODS
 from topo.graph import Topology
 
 POLICIES: Mapping[str, Policy] = {
     "ecmp": Policy("ecmp", "ecmp", "equal", "none"),
     "polyrhythm": Policy("polyrhythm", "auto", "crux", "cassini"),
     "routing": Policy("routing", "auto", "equal", "none"),
-    "crux": Policy("crux", "ecmp", "crux", "none"),
+    "crux": Policy("crux", "greedy", "crux", "none"),
+    "crux-ps-pa": Policy("crux-ps-pa", "greedy", "crux", "none", compress=False),
+    "crux-pa": Policy("crux-pa", "ecmp", "crux", "none", compress=False),
+    "intensity": Policy("intensity", "greedy", "intensity", "none"),
     "cassini": Policy("cassini", "ecmp", "equal", "cassini"),
     "mltcp": Policy("mltcp", "ecmp", "equal", "none", sender="mltcp"),
+    "sincronia": Policy("sincronia", "ecmp", "sincronia", "none"),
+    "varys": Policy("varys", "ecmp", "varys", "none"),
+    "taccl": Policy("taccl", "greedy", "taccl", "none"),
 }
 # What the sum of demands may exceed a link's rate by before its jobs count as contending.
 SLACK = 0.02
@@ -52,7 +59,7 @@ def check(inputs: PlanInput) -> None:
     policy = inputs.policy
     for value, legal in (
         (policy.routing, ("ecmp", "greedy", "auto")),
-        (policy.priority, ("equal", "crux")),
+        (policy.priority, ("equal", *METHODS)),
         (policy.interleave, ("none", "cassini")),
         (policy.sender, ("job", "dcqcn", "mltcp")),
     ):

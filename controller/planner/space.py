@@ -61,9 +61,9 @@ class Space:
         )
         if policy.routing == "ecmp":
             return assign_ecmp(x.topology, table, commodities, seed=x.seed, down_links=x.down_links)
-        if policy.priority == "crux":
-            intensity = {c.name: c.intensity or 0.0 for c in demands.contenders(demands.access)}
-            commodities = tuple(sorted(commodities, key=lambda c: (-intensity[c.owner], c.owner)))
+        first = self._first()
+        if first:
+            commodities = tuple(sorted(commodities, key=lambda c: (-first[c.owner], c.owner)))
         else:
             commodities = connection_order(x.topology, commodities)
         before = x.previous.flows.values() if x.previous else ()
@@ -76,6 +76,31 @@ class Space:
             overlap=self._turns if policy.interleave == "cassini" else None,
             failures=Failures(x.down_links, x.down_switches) if policy.routing == "auto" else None,
         )
+
+    def _first(self) -> Mapping[str, float]:
+        """Which jobs choose their paths first, the highest number at once; empty where jobs do not matter.
+
+        CRUX: the most intense (CRUX, section 4.1). TACCL*: those whose traffic goes farthest, in leaves
+        that it touches one hop from another (CRUX, section 4.4).
+        """
+        demands = self.demands
+        if demands.inputs.policy.priority in ("crux", "intensity"):
+            jobs = demands.link_jobs(demands.access)
+            return {j.name: j.contender(demands.rates).intensity or 0.0 for j in jobs}
+        if demands.inputs.policy.priority == "taccl":
+            reach = dict.fromkeys(demands.jobs, 0)
+            for f in demands.elephants:
+                reach[f.job] = max(reach[f.job], self._hops(f.src, f.dst))
+            return {job: float(hops) for job, hops in reach.items()}
+        return {}
+
+    def _hops(self, src: str, dst: str) -> int:
+        """Hops of the shortest way between two hosts: 2 in a leaf, 4 below a common switch, then 6."""
+        topology = self.demands.inputs.topology
+        a, b = topology.host[src].leaf, topology.host[dst].leaf
+        if a == b:
+            return 2
+        return 4 if set(topology.upward[a]) & set(topology.upward[b]) else 6
 
     @cached_property
     def links_of(self) -> Mapping[str, Sequence[DirectedLink]]:

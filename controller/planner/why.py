@@ -21,7 +21,7 @@ def order_why(order: Order, ranked: Ranked) -> str:
         return "same level for all"
     if ranked.intensity is None:
         return "lowest level: it sends nothing"
-    level = order.compression.level[ranked.name]
+    level = order.levels[ranked.name]
     meets = sorted({j for p in order.rhythms.contending for j in p if ranked.name in p} - {ranked.name})
     if not meets:
         return f"level {level}: it meets no other job, no order needed"
@@ -30,10 +30,12 @@ def order_why(order: Order, ranked: Ranked) -> str:
     below = [j for j in meets if j not in above]
     words = [f"after {', '.join(above)}"] if above else []
     words += [f"before {', '.join(below)}"] if below else []
-    return (
-        f"level {level}: {' and '.join(words)}, by intensity "
-        f"{ranked.intensity:.3g} flop/s x correction {ranked.correction:.3g}"
-    )
+    method = order.demands.inputs.policy.priority
+    if method == "crux":
+        by = f"intensity {ranked.intensity:.3g} flop/s x correction {ranked.correction:.3g}"
+    else:
+        by = f"{method}'s order"
+    return f"level {level}: {' and '.join(words)}, by {by}"
 
 
 def time_why(rhythms: Rhythms, name: str) -> str:

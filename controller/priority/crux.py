@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 _NS = 1_000_000_000
 _LONGER_ITERATIONS = 1_000
@@ -58,7 +59,7 @@ def rounded(priority: float) -> float:
     return float(f"{priority:.12g}")
 
 
-def traffic_time(bytes_on: Mapping[tuple[str, str], float], rate_bps: Mapping[tuple[str, str], int]) -> float:
+def traffic_time(bytes_on: Mapping[Any, float], rate_bps: Mapping[Any, float]) -> float:
     """t_j = max over links of 8 * bytes / rate, in seconds; 0 without traffic."""
     return max((8 * b / rate_bps[link] for link, b in bytes_on.items()), default=0.0)
 

@@ -6,29 +6,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
-from controller.priority.crux import Contender
+from controller.priority.crux import Contender, traffic_time
 
-Rates = Mapping[str, float]
-"""Link -> bit/s."""
+Rates = Mapping[Any, float]
+"""Link -> bit/s. What names a link is the caller's: a text in a file, a pair of nodes in the planner."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkJob:
     """A job per iteration: `work` is W_j in flop, all GPUs together; `compute_s` its computing time, after
     the part `overlap_start` of which communication starts; `bytes_on` what it sends on each link.
-    `distance` is the longest way that its traffic takes, in hops.
+    `distance` is the longest way that its traffic takes, in hops; `total_bytes` all that it sends, where
+    that is not the sum over the links.
     """
 
     name: str
     gpus: int
     work: float
     compute_s: float
-    bytes_on: Mapping[str, float]
+    bytes_on: Mapping[Any, float]
     overlap_start: float = 1.0
     distance: int = 0
+    total_bytes: float | None = None
 
-    def seconds_on(self, rate_bps: Rates) -> Mapping[str, float]:
+    def seconds_on(self, rate_bps: Rates) -> Mapping[Any, float]:
         """Seconds that each link takes for an iteration's bytes; links without any are left out."""
         return {link: 8 * sent / rate_bps[link] for link, sent in self.bytes_on.items() if sent > 0}
 
@@ -38,20 +41,20 @@ class LinkJob:
             name=self.name,
             work=self.work,
             compute_s=self.compute_s,
-            traffic_s=max(self.seconds_on(rate_bps).values(), default=0.0),
-            total_bytes=sum(self.bytes_on.values()),
+            traffic_s=traffic_time(self.bytes_on, rate_bps),
+            total_bytes=sum(self.bytes_on.values()) if self.total_bytes is None else self.total_bytes,
             overlap_start=self.overlap_start,
         )
 
 
-def shared_links(jobs: Sequence[LinkJob]) -> Mapping[tuple[str, str], tuple[str, ...]]:
+def shared_links(jobs: Sequence[LinkJob]) -> Mapping[tuple[str, str], tuple[Any, ...]]:
     """The pairs of jobs that both send on some link, in the order given, and which links these are."""
-    on: dict[str, list[str]] = {}
+    on: dict[Any, list[str]] = {}
     for job in jobs:
         for link, sent in job.bytes_on.items():
             if sent > 0:
                 on.setdefault(link, []).append(job.name)
-    pairs: dict[tuple[str, str], list[str]] = {}
+    pairs: dict[tuple[str, str], list[Any]] = {}
     for link, names in on.items():
         for pair in combinations(names, 2):
             pairs.setdefault(pair, []).append(link)

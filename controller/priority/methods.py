@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,22 +59,38 @@ class Method:
     def assign(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting | None = None) -> Assignment:
         """Order and levels of the jobs. Raises ValueError for two jobs of one name or levels below 1."""
         setting = setting or Setting()
-        if setting.levels is not None and setting.levels < 1:
-            raise ValueError(f"levels must be at least 1, not {setting.levels}")
+        ranked = self.rank(jobs, rate_bps, setting)
+        return self.place(ranked, shared_links(jobs), setting)
+
+    def rank(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> tuple[Ranked, ...]:
+        """All jobs, highest first, those that send nothing last and by name. Raises ValueError for two
+        jobs of one name."""
         if len({j.name for j in jobs}) < len(jobs):
             raise ValueError("two jobs have the same name")
         senders = [j for j in jobs if any(sent > 0 for sent in j.bytes_on.values())]
-        ranked = list(self.order(senders, rate_bps, setting))
-        edges = contention(ranked, shared_links(senders))
+        silent = sorted({j.name for j in jobs} - {j.name for j in senders})
+        return (
+            *self.order(senders, rate_bps, setting),
+            *(Ranked(name, None, 1.0, 0.0) for name in silent),
+        )
+
+    def place(
+        self, ranked: Sequence[Ranked], sharing: Iterable[tuple[str, str]], setting: Setting
+    ) -> Assignment:
+        """Levels for ranked jobs, of which the pairs in `sharing` contend. Raises ValueError for levels
+        below 1."""
+        if setting.levels is not None and setting.levels < 1:
+            raise ValueError(f"levels must be at least 1, not {setting.levels}")
+        senders = [r for r in ranked if r.intensity is not None]
+        names = {r.name for r in senders}
+        edges = contention(senders, [pair for pair in sharing if names.issuperset(pair)])
         if setting.levels is None:
-            levels: Sequence[int] = range(len(ranked))
+            levels: Sequence[int] = range(len(senders))
         else:
-            levels = self.compress(ranked, edges, setting)
-        level = {r.name: k for r, k in zip(ranked, levels, strict=True)}
-        silent = sorted(j.name for j in jobs if j.name not in level)
-        for place, name in enumerate(silent, len(ranked)):
-            level[name] = place if setting.levels is None else setting.levels - 1
-        ranked += [Ranked(name, None, 1.0, 0.0) for name in silent]
+            levels = self.compress(senders, edges, setting)
+        level = {r.name: k for r, k in zip(senders, levels, strict=True)}
+        for place, r in enumerate(ranked[len(senders) :], len(senders)):
+            level[r.name] = place if setting.levels is None else setting.levels - 1
         cut = sum(w for (a, b), w in edges.items() if level[a] != level[b])
         return Assignment(tuple(ranked), level, edges, cut, sum(edges.values()) - cut)
 

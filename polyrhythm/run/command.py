@@ -29,7 +29,10 @@ DEFAULT_SCENARIOS = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend"
 # Columns that the table needs; a narrower terminal gets the same figures in blocks of lines.
 WIDE = 150
 
-POLICIES = ("polyrhythm", "routing", "crux", "cassini", "mltcp", "ecmp")
+POLICIES = (
+    "polyrhythm", "routing", "crux", "crux-pa", "crux-ps-pa", "intensity", "cassini", "mltcp", "sincronia",
+    "varys", "taccl", "ecmp",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -210,6 +210,7 @@ def test_malformed_jobs(
         (["--levels", "0"], "--levels: '0'; legal: a whole number from 1"),
         (["--levels", "two"], "--levels: 'two'"),
         (["--loss-cap", "2"], "--loss-cap: '2'; legal: a number from 0 to 1"),
+        (["--seed", "-1"], "--seed: -1; legal: a whole number from 0"),
         (["--loss-cap", "nan"], "--loss-cap: 'nan'"),
         (["--loss-cap", "0.5", "--method", "varys"], "not with --method varys; legal: crux"),
     ],
@@ -221,6 +222,15 @@ def test_bad_options(
     file.write_text(json.dumps({"links": LINKS, "jobs": []}))
     assert main(["priority", str(file), *options]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_cap_for_more_jobs_than_can_be_played_through(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps({"links": LINKS, "jobs": [job(f"j{i}") for i in range(201)]}))
+    assert main(["priority", str(file), "--loss-cap", "0.5"]) == 2
+    assert "jobs: 201; legal with --loss-cap: at most 200" in capsys.readouterr().err
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
