@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-slow lint format setup p4 shell wire wheel clean help
+.PHONY: run shim test test-slow lint format setup p4 shell wire wheel clean help
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,10 @@ setup: .venv/.run ## the virtual environment alone
 
 p4: .venv/.run ## recompile p4/ with the pinned p4c, where it is on PATH
 	@$(BIN)/python -m polyrhythm.p4tool build
+
+shim: ## build the verbs shim, which pins the queue pairs of training processes (needs cc)
+	@$(MAKE) -s -C hostagent/shim
+	@echo hostagent/shim/build/libpolyrhythm-verbs.so
 
 shell: .venv/.run .venv-shell/.ready ## p4runtime-shell on a switch of the live fabric (SWITCH=leaf1)
 	@$(BIN)/polyrhythm shell $(or $(SWITCH),leaf1)

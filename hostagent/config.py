@@ -40,7 +40,7 @@ class AgentSettings:
 class NicSettings:
     """What sends, and how its flows are pinned."""
 
-    driver: str = setting("how flows are pinned; auto: the first of verbs, shim, none that can", "auto",
+    driver: str = setting("how flows are pinned; auto: the first of shim, verbs, none that can", "auto",
                           choices=DRIVERS)  # fmt: skip
     device: str = setting("RDMA device under /sys/class/infiniband; empty: any (verbs), counters of none", "")
     port: int = setting("port of the RDMA device", 1, least=1, most=255)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hostagent.config import config_schema, load_config
 from hostagent.declared import ConfigError
-from hostagent.nic.choose import NicError
+from hostagent.nic.udp import NicError
 
 DEFAULT_CONFIG = Path("/etc/polyrhythm/agent.toml")
 
