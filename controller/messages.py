@@ -154,12 +154,13 @@ class SendWelcome:
 
 @dataclass(frozen=True, slots=True)
 class SendAssignment:
-    """A flow's source port (0: by ECMP) and DSCP."""
+    """A flow's source port (0: by ECMP), DSCP, and rate cap on the wire in bit/s (0: none)."""
 
     host: str
     flow: str
     source_port: int
     dscp: int
+    rate_cap_bps: int = 0
 
 
 @dataclass(frozen=True, slots=True)

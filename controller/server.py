@@ -36,6 +36,7 @@ from controller.northbound.api import create_app
 from controller.northbound.web import AddressError, assets_dir, serve
 from controller.offload import Offload
 from controller.planner import POLICIES
+from controller.planner.options import add_policy_options, policy_of
 from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
 from controller.southbound.codec import PipelineError
 from controller.southbound.fleet import Fleet
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="where agents connect: an address of this host, 0.0.0.0, or unix:/PATH (default %(default)s)",
     )
+    add_policy_options(parser)
     parser.add_argument("--agents-port", type=int, default=0, metavar="N", help="port for agents (0: any)")
     parser.add_argument(
         "--web-port",
@@ -141,8 +143,7 @@ class _Start:
 
 def _start(args: argparse.Namespace) -> _Start:
     """The options checked."""
-    policy = POLICIES.get(args.policy)
-    if policy is None:
+    if args.policy not in POLICIES:
         raise ConfigError(f"--policy {args.policy}: unknown; legal: {', '.join(POLICIES)}")
     for name in ("agents_port", "web_port"):
         if not 0 <= getattr(args, name) <= 65535:
@@ -153,7 +154,7 @@ def _start(args: argparse.Namespace) -> _Start:
         raise ConfigError(f"--rpc-delay-ms {args.rpc_delay_ms}: from 0 to 10,000")
     return _Start(
         fabric=load_fabric(args.fabric),
-        policy=policy,
+        policy=policy_of(args, args.policy),
         artefacts=artefacts_dir(),
         agents_address=args.agents_address,
         agents_port=args.agents_port,

@@ -22,7 +22,7 @@ class Told:
         self._plan: Plan | None = None
         self._asked: dict[str, str] = {}
         self._waiting: dict[str, str] = {}
-        self._assigned: dict[str, tuple[int, int]] = {}
+        self._assigned: dict[str, tuple[int, int, int]] = {}
         self._scheduled: dict[tuple[str, str], tuple[int, int, str]] = {}
 
     def adopt(self, plan: Plan, members: Members) -> Iterator[Effect]:
@@ -75,11 +75,11 @@ class Told:
             log.warning("%s asks for %s, a flow of no job here; it goes by ECMP", host, flow)
 
     def _assign(self, host: str, flow: str, *, again: bool = False) -> Iterator[Effect]:
-        """Tell an agent a flow's port and DSCP if they are news, or `again` because it asks."""
+        """Tell an agent a flow's port, DSCP and rate cap if they are news, or `again` because it asks."""
         planned = self._plan.flows.get(flow) if self._plan is not None else None
         if planned is None:
             return
-        answer = (planned.source_port or 0, planned.dscp)
+        answer = (planned.source_port or 0, planned.dscp, planned.rate_cap_bps)
         if again or self._assigned.get(flow) != answer:
             self._assigned[flow] = answer
             yield SendAssignment(host, flow, *answer)

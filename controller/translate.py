@@ -105,6 +105,7 @@ def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
             message.flow.flow = effect.flow
             message.flow.source_port = effect.source_port
             message.flow.dscp = effect.dscp
+            message.flow.rate_cap_bps = effect.rate_cap_bps
         case SendSchedule():
             message.schedule.job = effect.job
             message.schedule.epoch_ns = effect.epoch_ns

@@ -9,8 +9,9 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from controller.model import Plan
+from controller.model import Plan, Policy
 from controller.planner import POLICIES, PlanInput, explain, plan
+from controller.planner.options import add_policy_options, policy_of
 from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
 
 
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm plan`."""
     parser.add_argument("scenario", metavar="SCENARIO", help="a scenario file, or the name of a shipped one")
     parser.add_argument("--policy", choices=sorted(POLICIES), default="polyrhythm")
+    add_policy_options(parser)
     parser.add_argument("--seed", type=int, default=1, help="of the planner's random choices (default 1)")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
@@ -29,18 +31,18 @@ def run(args: argparse.Namespace) -> int:
     except ScenarioError as error:
         print(error, file=sys.stderr)
         return 2
-    decided = plan_scenario(scenario, args.policy, args.seed)
+    decided = plan_scenario(scenario, policy_of(args, args.policy), args.seed)
     print(json.dumps(to_json(decided), indent=2) if args.json else explain(decided))
     return 0
 
 
-def plan_scenario(scenario: Scenario, policy: str, seed: int) -> Plan:
+def plan_scenario(scenario: Scenario, policy: Policy, seed: int) -> Plan:
     """The plan for all jobs of a scenario at once, from their declared profiles."""
     return plan(
         PlanInput(
             topology=scenario.topology,
             jobs=tuple(w.job for w in scenario.workloads),
-            policy=POLICIES[policy],
+            policy=policy,
             epoch_ns=0,
             down_links=frozenset(),
             down_switches=frozenset(),

@@ -13,7 +13,9 @@ class Policy:
     `controller.priority.methods`; `interleave`: none | cassini; `sender`: job | dcqcn | mltcp, the congestion
     control of the jobs' senders (job: each job's own choice). `levels` is CRUX's K: the job levels of the
     switches. Without `compress` every job may have a level of its own: no switch has that many, so only the
-    simulator keeps more apart than the switches' levels."""
+    simulator keeps more apart than the switches' levels. `max_moves` bounds how many flows that
+    could stay a plan takes off their paths (None: no bound). With `cap_epsilon` agents hold each flow to
+    (1 + cap_epsilon) times its max-min fair share."""
 
     name: str
     routing: str
@@ -22,18 +24,21 @@ class Policy:
     levels: int = 6
     sender: str = "job"
     compress: bool = True
+    max_moves: int | None = None
+    cap_epsilon: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
     """`path` names nodes host to host, `source_port` is the UDP port that makes the fabric's hash
-    choose it; both are None where the flow is left to ECMP."""
+    choose it; both are None where the flow is left to ECMP. `rate_cap_bps` is on the wire; 0: none."""
 
     flow: str
     path: tuple[str, ...] | None
     source_port: int | None
     dscp: int
     why: str
+    rate_cap_bps: int = 0
 
 
 @dataclass(frozen=True, slots=True)

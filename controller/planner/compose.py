@@ -7,11 +7,14 @@ those who gain by taking turns, then levels for those who still overlap in time.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.model import TRAFFIC_CLASSES, Flow, FlowPlan, JobPlan, LinkPlan, Plan
 from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput, check
 from controller.planner.order import Order, method_of
 from controller.planner.rhythm import Rhythms
+from controller.planner.shares import rate_caps
 from controller.planner.space import Space
 from controller.planner.why import order_why, path_why, time_why
 from controller.priority.crux import Ranked
@@ -29,7 +32,12 @@ def plan(inputs: PlanInput) -> Plan:
     rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
     order = Order(demands, ranked, rhythms)
     jobs = {r.name: _job_plan(order, r) for r in ranked}
-    flows = {f.name: _flow_plan(space, f, jobs[f.job]) for job in inputs.jobs for f in job.flows}
+    caps = rate_caps(space, order)
+    flows = {
+        f.name: replace(_flow_plan(space, f, jobs[f.job]), rate_cap_bps=caps.get(f.name, 0))
+        for job in inputs.jobs
+        for f in job.flows
+    }
     links = tuple(LinkPlan(*k.name, tuple(k.demands), rhythms.score(k)) for k in space.shared)
     version = inputs.previous.version + 1 if inputs.previous else 1
     in_order = {j.name: jobs[j.name] for j in inputs.jobs}

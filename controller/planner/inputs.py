@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -67,6 +68,11 @@ def check(inputs: PlanInput) -> None:
             raise ValueError(f"policy {policy.name}: {value!r} is not one of {', '.join(legal)}")
     if policy.levels < 1:
         raise ValueError(f"policy {policy.name}: levels must be at least 1, not {policy.levels}")
+    if policy.max_moves is not None and policy.max_moves < 0:
+        raise ValueError(f"policy {policy.name}: max_moves must not be negative, not {policy.max_moves}")
+    epsilon = policy.cap_epsilon
+    if epsilon is not None and not (math.isfinite(epsilon) and epsilon >= 0):
+        raise ValueError(f"policy {policy.name}: cap_epsilon must be 0 or more, not {epsilon}")
     names: set[str] = set()
     for job in inputs.jobs:
         if job.name in names:

@@ -75,6 +75,7 @@ class Space:
             previous={f.flow: (f.path, f.source_port) for f in before if f.path and f.source_port},
             overlap=self._turns if policy.interleave == "cassini" else None,
             failures=Failures(x.down_links, x.down_switches) if policy.routing == "auto" else None,
+            max_moves=policy.max_moves,
         )
 
     def _first(self) -> Mapping[str, float]:

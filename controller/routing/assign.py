@@ -11,11 +11,12 @@ import numpy as np
 
 from controller.routing.algorithms import Options, solve
 from controller.routing.ecmp import draw_port
-from controller.routing.fabric import UnsuitableError
+from controller.routing.fabric import Demand, Fabric, Ints, TwoTier, UnsuitableError
 from controller.routing.forwarding import pair
 from controller.routing.greedy import Commodity, Loads, Overlap, route
 from controller.routing.instance import Failures, demand_of, fabric_of
 from controller.routing.paths import Forwarding, Path, path_of, paths, port_for_path
+from controller.routing.update import rebalanced
 from topo.graph import Topology
 
 # Fewer flows than this are done by the plain loops before Numba would be imported.
@@ -46,11 +47,13 @@ def assign_greedy(
     previous: Mapping[str, tuple[Path, int]] | None = None,
     overlap: Overlap | None = None,
     failures: Failures | None = None,
+    max_moves: int | None = None,
 ) -> Mapping[str, Assignment]:
     """Greedy paths with a port for each, in the order of the commodities.
 
-    With `failures` (what is down) the optimum of the uniform Clos is tried too, and taken where it is less
-    congested than what greedy finds.
+    With `failures` (what is down) the uniform Clos is also balanced by Kempe chains from where flows are,
+    and coloured anew, and each taken where it is less congested than what came before, or as much and moves
+    fewer. Nothing is taken that moves more than `max_moves` of the flows that could stay.
 
     `previous` holds the path and port a flow has now. Where these still stand, flows stay on them and
     only the others are routed around; a fresh assignment of everything wins only if it is less
@@ -68,16 +71,30 @@ def assign_greedy(
         and c.name in previous
         and previous[c.name][0] in paths(topology, forwarding, c.src, c.dst)
     }
+    held = {name: path for name, (path, _) in standing.items()}
+
+    def moves(paths: Mapping[str, Path]) -> int:
+        return sum(paths.get(name) != path for name, path in held.items())
+
+    def legal(paths: Mapping[str, Path]) -> bool:
+        return max_moves is None or moves(paths) <= max_moves
+
     chosen, congestion = route(topology, forwarding, alive, overlap=overlap, spread=True)
     if standing:
-        held = {name: path for name, (path, _) in standing.items()}
         stable, with_held = route(topology, forwarding, alive, kept=held, overlap=overlap, spread=True)
-        if with_held <= congestion:
+        if with_held <= congestion or not legal(chosen):
             chosen, congestion = stable, with_held
+    least = congestion.max_load, moves(chosen)
     if failures is not None:
-        best = optimal_paths(topology, alive, failures)
-        if best is not None and congested(topology, alive, best, overlap) < congestion.max_load:
-            chosen = best
+        for ways in (
+            balanced_paths(topology, alive, failures, held, max_moves),
+            optimal_paths(topology, alive, failures),
+        ):
+            if ways is None or not legal(ways):
+                continue
+            cost = congested(topology, alive, ways, overlap), moves(ways)
+            if cost < least:
+                chosen, least = ways, cost
     used: dict[tuple[str, str], set[int]] = defaultdict(set)
     ports: dict[str, int] = {}
     for c in alive:
@@ -104,23 +121,64 @@ def assign_greedy(
     return result
 
 
-def optimal_paths(
-    topology: Topology, commodities: Sequence[Commodity], failures: Failures
+def balanced_paths(
+    topology: Topology,
+    commodities: Sequence[Commodity],
+    failures: Failures,
+    held: Mapping[str, Path],
+    max_moves: int | None,
 ) -> Mapping[str, Path] | None:
-    """The paths of `optimal` by commodity name; None where its conditions do not hold."""
+    """The paths that Kempe chains make of the `held` ones; None without any, or where the fabric or the
+    weights are not uniform."""
+    if not held:
+        return None
     fabric = fabric_of(topology, failures)
-    ends = [(topology.host[c.src], topology.host[c.dst]) for c in commodities]
-    demand = demand_of(fabric, ends, np.array([c.weight for c in commodities], dtype=np.float64))
+    if not isinstance(fabric, TwoTier):
+        return None
+    far = [c for c in commodities if topology.host[c.src].leaf != topology.host[c.dst].leaf]
+    demand = _demand(topology, fabric, far)
+    number = {name: i for i, name in enumerate(fabric.spines)}
+    before = np.array([number[held[c.name][2]] if c.name in held else -1 for c in far], dtype=np.int32)
     try:
-        choice = solve("optimal", fabric, demand, Options(plain=len(commodities) < SMALL))
+        choice = rebalanced(fabric, demand, before, max_moves, plain=len(far) < SMALL)
     except UnsuitableError:
         return None
+    inside = {
+        c.name: (c.src, topology.host[c.src].leaf, c.dst)
+        for c in commodities
+        if topology.host[c.src].leaf == topology.host[c.dst].leaf
+    }
+    return {**inside, **_paths(fabric, demand, far, choice)}
+
+
+def _demand(topology: Topology, fabric: Fabric, commodities: Sequence[Commodity]) -> Demand:
+    ends = [(topology.host[c.src], topology.host[c.dst]) for c in commodities]
+    return demand_of(fabric, ends, np.array([c.weight for c in commodities], dtype=np.float64))
+
+
+def _paths(
+    fabric: Fabric, demand: Demand, commodities: Sequence[Commodity], choice: Ints
+) -> Mapping[str, Path]:
+    """By commodity name; those of choice -1 are left out."""
     rows = zip(demand.src.tolist(), demand.dst.tolist(), choice.tolist(), strict=True)
     return {
         c.name: (c.src, *fabric.nodes(u, v, w), c.dst)
         for c, (u, v, w) in zip(commodities, rows, strict=True)
         if w >= 0
     }
+
+
+def optimal_paths(
+    topology: Topology, commodities: Sequence[Commodity], failures: Failures
+) -> Mapping[str, Path] | None:
+    """The paths of `optimal` by commodity name; None where its conditions do not hold."""
+    fabric = fabric_of(topology, failures)
+    demand = _demand(topology, fabric, commodities)
+    try:
+        choice = solve("optimal", fabric, demand, Options(plain=len(commodities) < SMALL))
+    except UnsuitableError:
+        return None
+    return _paths(fabric, demand, commodities, choice)
 
 
 def congested(

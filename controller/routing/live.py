@@ -21,6 +21,7 @@ class LiveSpines:
             raise ValueError("at least one leaf and one spine, and a cap that is not negative, are needed")
         self._leaves, self._spines, self._cap = leaves, spines, cap
         self._layers = 2
+        self.moved = 0
         self._table = self._empty()
         self._ends = np.full((3, 64), -1, dtype=np.int32)
         self._free = list(range(63, -1, -1))
@@ -33,15 +34,54 @@ class LiveSpines:
         table[:, -1] = 0
         return table
 
-    def arrive(self, src: int, dst: int) -> int:
-        """A flow comes from leaf to another leaf; returns its number, which `leave` takes."""
+    def arrive(self, src: int, dst: int, cap: int | None = None) -> int:
+        """A flow comes from leaf to another leaf; returns its number, which `leave` takes.
+
+        `cap` replaces the usual one for this flow. `moved` then says how many others it moved.
+        """
         if not self._free:
             self._grow()
         flow = self._free.pop()
+        cap = self._cap if cap is None else min(cap, self._cap)
         # A flow that finds no layer at its leaves gets more of them.
-        while self._arrive(self._table, self._ends, flow, src, dst, self._layers, self._cap) < 0:
+        while (moved := self._arrive(self._table, self._ends, flow, src, dst, self._layers, cap)) < 0:
             self._deepen()
+        self.moved = int(moved)
         return flow
+
+    def seat(self, src: int, dst: int, spine: int, layers: tuple[int, int] | None = None) -> int | None:
+        """A flow that is on a spine already, and moves no other; returns its number.
+
+        None if all of the first `layers` (of source and destination) have one there; without `layers` there
+        is always room.
+        """
+        while True:
+            found = [
+                next((v for v in range(at, at + n) if self._table[v, spine] < 0), None)
+                for at, n in zip(
+                    (src * self._layers, (self._leaves + dst) * self._layers),
+                    (min(n, self._layers) for n in layers or (self._layers, self._layers)),
+                    strict=True,
+                )
+            ]
+            u, v = found
+            if u is not None and v is not None:
+                break
+            if layers is not None:
+                return None
+            self._deepen()
+        if not self._free:
+            self._grow()
+        flow = self._free.pop()
+        self._ends[:, flow] = u, v, spine
+        self._table[[u, v], spine] = flow
+        self._table[[u, v], self._spines] += 1
+        return flow
+
+    def deepen(self, layers: int) -> None:
+        """Have room for so many flows of one spine at every leaf."""
+        while self._layers < layers:
+            self._deepen()
 
     def leave(self, flow: int) -> None:
         """A flow goes; its number may be given to another.

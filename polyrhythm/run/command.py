@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from controller.planner.options import add_policy_options, policy_arguments
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.run.experiment import Comparison, Experiment, Options, Progress, to_json
 from polyrhythm.run.live import Live
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="end after the table, also on a terminal")
     parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
     parser.add_argument("--policy", choices=POLICIES, default="polyrhythm", help="compared with ECMP")
+    add_policy_options(parser)
     parser.add_argument(
         "--seed", type=_whole(0), default=1, help="of jitter, ECMP ports and marking (default 1)"
     )
@@ -142,6 +144,7 @@ async def _measure(
     options = Options(
         seed=args.seed,
         policy=args.policy,
+        policy_options=policy_arguments(args),
         offsets=args.offsets,
         lanes=args.lanes,
         rpc_delay_ms=args.rpc_delay_ms,

@@ -23,6 +23,7 @@ class Options:
 
     seed: int = 1
     policy: str = "polyrhythm"
+    policy_options: tuple[str, ...] = ()
     offsets: int = 0
     lanes: int = 2
     rpc_delay_ms: float = 0.0
@@ -128,16 +129,17 @@ class Experiment:
         self, base: SessionSpec, scenario: Scenario
     ) -> list[tuple[SessionSpec, Callable[[float], None]]]:
         """The sessions with all jobs: the baseline's draws, ours, then pairs from random offsets."""
-        policy = self._options.policy
+        policy, options = self._options.policy, self._options.policy_options
         specs = [
             replace(base, seed=base.seed + 1000 * draw, workdir=base.workdir / f"{BASELINE}-{draw}")
             for draw in range(scenario.draws)
         ]
-        specs.append(replace(base, policy=policy, workdir=base.workdir / policy))
+        specs.append(replace(base, policy=policy, policy_options=options, workdir=base.workdir / policy))
         for k in range(self._options.offsets):
             shifted = replace(base, random_offsets=True, seed=base.seed + 1000 * (k + 1))
             specs.append(replace(shifted, workdir=base.workdir / f"{BASELINE}-offset-{k}"))
-            specs.append(replace(shifted, policy=policy, workdir=base.workdir / f"{policy}-offset-{k}"))
+            ours = base.workdir / f"{policy}-offset-{k}"
+            specs.append(replace(shifted, policy=policy, policy_options=options, workdir=ours))
         return [(spec, self._progress.track(f"{scenario.name}/{spec.workdir.name}")) for spec in specs]
 
     async def _run(self, spec: SessionSpec, step: Callable[[float], None]) -> SessionResult:

@@ -32,6 +32,7 @@ class SessionSpec:
     rpc_delay_ms: float = 0.0
     web_port: int = 0
     fail: tuple[str, ...] = ()
+    policy_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Session:
                 f"--seed={spec.seed}",
                 f"--web-port={spec.web_port}",
                 f"--rpc-delay-ms={spec.rpc_delay_ms}",
+                *spec.policy_options,
             ],
             spec.workdir / "controller.log",
         )

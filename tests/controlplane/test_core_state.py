@@ -31,9 +31,11 @@ from controller.messages import (
     WorkerLeft,
 )
 from controller.model.job import Phase, Profile
+from controller.model.traffic import TRAFFIC_CLASSES
 from controller.planner import POLICIES, plan
 from controller.southbound.codec import CounterValue
 from controller.telemetry import Counters, IterationStats
+from controller.translate import Terms, to_agent
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
@@ -99,6 +101,45 @@ def test_a_new_plan_tells_agents_only_what_has_changed():
     core.handle(WorkerJoined("h2", 0, job("b", "h2", "h4")))
     core.wants_plan = True
     assert replan(core) == ()
+
+
+def test_arrivals_and_departures_push_only_what_moves():
+    """Six jobs fill three spines evenly; when two of one spine leave, one flow each way moves, no more."""
+    fabric = leaf_spine(2, 3, 8, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+    core = Core(Settings(fabric, POLICIES["routing"], 1, False, 1))
+    jobs = [job(f"j{i}", f"h{i}", f"h{i + 8}") for i in range(1, 7)]
+    for member in jobs:
+        join(core, member)
+        for flow in member.flows:
+            core.handle(FlowAsked(flow.src, flow.name))
+        core.take_effects()
+        told = [e for e in replan(core) if isinstance(e, SendAssignment)]
+        # Each arrival is told of its own flows, and nobody else of anything.
+        assert [e.flow for e in told] == [f.name for f in member.flows]
+    spine = {m.name: core.plan.flows[m.flows[0].name].path[2] for m in jobs}
+    assert sorted(spine.values()) == ["spine1", "spine1", "spine2", "spine2", "spine3", "spine3"]
+    gone = [m for m in jobs if spine[m.name] == "spine2"]
+    for member in (*gone, next(m for m in jobs if spine[m.name] == "spine1")):
+        for rank, host in enumerate(member.hosts):
+            core.handle(WorkerLeft(host, rank, member.name))
+    before = dict(core.plan.flows)
+    told = [e for e in replan(core) if isinstance(e, SendAssignment)]
+    moved = {n for n, f in core.plan.flows.items() if f.path != before[n].path}
+    assert {e.flow for e in told} == moved
+    assert len({f.rpartition("/")[2].partition(">")[0] for f in moved}) == len(moved) <= 2
+    ways = [f.path[1:4] for f in core.plan.flows.values()]
+    assert len(set(ways)) == len(ways) == 6
+    assert replan(core) == ()
+
+
+def test_rate_caps_reach_the_agents():
+    core = Core(Settings(TOPOLOGY, replace(POLICIES["routing"], cap_epsilon=0.25), 1, False, 1))
+    member = job("a", "h1", "h3")
+    join(core, member)
+    core.handle(FlowAsked("h1", "a/h1>h3"))
+    (told,) = [e for e in replan(core) if isinstance(e, SendAssignment)]
+    assert told.rate_cap_bps == RATE_BPS * 1.25
+    assert to_agent(told, Terms("routing", TRAFFIC_CLASSES, 1)).flow.rate_cap_bps == told.rate_cap_bps
 
 
 def test_a_job_leaves_with_its_last_worker():

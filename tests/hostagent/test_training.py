@@ -289,6 +289,23 @@ def test_an_answer_in_time_pins_the_flow_and_a_later_one_moves_it() -> None:
     assert all(at == m.time_ns for at, _, m in cluster.said)
 
 
+def test_an_agent_enforces_the_rate_cap_it_is_told() -> None:
+    """Half the line's rate doubles the communication time, and lifting the cap brings it back."""
+    took: list[float] = []
+    for cap in (0, RATE // 2):
+        cluster = Cluster()
+        cluster.connect()
+        cluster.run_job(job(), 30, 3)
+        cluster.heap.run(17 * MS)
+        for host, flow in (("h0", "a/h0>h1"), ("h1", "a/h1>h0")):
+            said = pb.FlowAssignment(flow=flow, source_port=0xC042, dscp=30, rate_cap_bps=cap)
+            cluster.hosts[host].agent.on_message(pb.ControllerMessage(flow=said))
+        cluster.heap.run(2_000 * MS)
+        took.append(cluster.records("h0", "a")[-1].communication_ns / MS)
+    assert took[0] == pytest.approx(120, rel=0.03)
+    assert took[1] == pytest.approx(240, rel=0.03)
+
+
 def test_without_an_answer_the_flow_goes_by_ecmp_at_the_deadline() -> None:
     cluster = Cluster()
     cluster.connect()

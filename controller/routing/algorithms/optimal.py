@@ -53,10 +53,19 @@ def _balanced(src: Ints, dst: Ints, vertices: int, k: int, options: Options) -> 
     return colour
 
 
-def _two(fabric: TwoTier, demand: Demand, options: Options) -> Ints:
+def live_spines(fabric: TwoTier, demand: Demand) -> Ints:
+    """The spines that all leaves with flows have equal live links to.
+
+    Raises:
+        UnsuitableError: some of these links are down or slower.
+    """
     busy = np.zeros(len(fabric.leaves), dtype=np.bool_)
     busy[demand.src] = busy[demand.dst] = True
-    spines = _same(fabric.up[busy]).astype(np.int32)
+    return _same(fabric.up[busy]).astype(np.int32)
+
+
+def _two(fabric: TwoTier, demand: Demand, options: Options) -> Ints:
+    spines = live_spines(fabric, demand)
     if not len(spines):
         return np.full(len(demand), -1, dtype=np.int32)
     colour = _balanced(demand.src, demand.dst, len(fabric.leaves), len(spines), options)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy from a command line: its name, and what of it the other options change."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controller.model import Policy
+from controller.planner.inputs import POLICIES
+
+
+def add_policy_options(parser: argparse.ArgumentParser) -> None:
+    """`--max-moves` and `--rate-caps`, for commands that have `--policy`."""
+    parser.add_argument(
+        "--max-moves",
+        type=_moves,
+        metavar="N",
+        help="a new plan takes at most N flows off paths they could keep (default: no limit)",
+    )
+    parser.add_argument(
+        "--rate-caps",
+        type=_epsilon,
+        metavar="EPS",
+        help="agents hold each flow to (1 + EPS) of its max-min fair share (default: no caps)",
+    )
+
+
+def policy_of(args: argparse.Namespace, name: str, policies: Mapping[str, Policy] = POLICIES) -> Policy:
+    """The policy `name` with what `add_policy_options` read. Raises KeyError for an unknown name."""
+    return replace(policies[name], max_moves=args.max_moves, cap_epsilon=args.rate_caps)
+
+
+def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
+    """The same options for another process."""
+    words = []
+    if args.max_moves is not None:
+        words.append(f"--max-moves={args.max_moves}")
+    if args.rate_caps is not None:
+        words.append(f"--rate-caps={args.rate_caps}")
+    return tuple(words)
+
+
+def _moves(text: str) -> int:
+    value = int(text) if text.isdecimal() else -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
+    return value
+
+
+def _epsilon(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 10:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 10")
+    return value
