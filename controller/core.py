@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from controller.failover import Failovers
 from controller.linkstate import LinkState, PortMove
 from controller.members import JoinError, Members
 from controller.messages import (
@@ -45,6 +46,7 @@ from controller.model.plan import Plan, Policy
 from controller.pace import Pace
 from controller.pinned import PinnedPaths
 from controller.planner import PlanInput
+from controller.planner.emergency import Emergency
 from controller.southbound.worker import Condition
 from controller.telemetry import Counters, IterationStats
 from controller.told import Told
@@ -87,6 +89,7 @@ class Core:
         self.plan: Plan | None = None
         self.condition = Condition()
         self.wants_plan = False
+        self.failovers = Failovers()
         self.paths = PinnedPaths(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
         self._told = Told()
         self._announced: Plan | None = None
@@ -123,6 +126,9 @@ class Core:
     def plan_input(self) -> PlanInput:
         """What the planner is asked, as things stand; the wish for a plan is thereby granted."""
         self.wants_plan = False
+        return self._input()
+
+    def _input(self) -> PlanInput:
         return PlanInput(
             topology=self.topology,
             jobs=self.members.jobs,
@@ -177,9 +183,18 @@ class Core:
         self._effects.extend(self.paths.expire(self.now_ns))
         self._conclude_plan()
 
+    def fail_over(self, emergency: Emergency) -> int:
+        """Tell agents the ways around a failure, at once; how many flows have one. The full plan follows."""
+        if self.plan is None:
+            return 0
+        self.plan = emergency.applied(self.plan)
+        self._effects.extend(self._told.adopt(self.plan, self.members))
+        return len(emergency.flows)
+
     def adopt(self, plan: Plan) -> None:
         """Publish a plan: tell agents what it changes for them, and begin to verify its pinned paths."""
         self.plan = plan
+        self.failovers = Failovers.after(replace(self._input(), previous=None), plan)
         self._effects.extend(self._told.adopt(plan, self.members))
         self._announced = None
         self._effects.extend(self.paths.adopt(self.now_ns, plan))

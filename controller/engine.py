@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from controller.agents import AgentServer
 from controller.clock import Channels, EmbeddedClock, HostClock
 from controller.core import Core
+from controller.failover import Failovers, prepare
 from controller.messages import (
     CountersRead,
     Input,
@@ -31,12 +32,13 @@ from controller.messages import (
     SwitchLost,
     SwitchReady,
 )
+from controller.model.plan import Plan
 from controller.model.view import View
 from controller.northbound.source import ViewBoard
 from controller.offload import Offload
-from controller.planner import plan
+from controller.planner import PlanInput, plan
 from controller.southbound.codec import PacketIn
-from controller.southbound.fleet import Fleet
+from controller.southbound.fleet import Fleet, Prepared
 from controller.store.history import History
 from controller.views import build_view
 from controller.wire import agent_pb2 as wire
@@ -117,6 +119,7 @@ class Engine:
         self._frames_sent: dict[str, int] = {}
         self._announced: dict[str, int] = {}
         self._applying: asyncio.Task[None] | None = None
+        self._preparing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._next_poll_ns: int | None = None
         self._view_due: asyncio.TimerHandle | None = None
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -124,6 +127,10 @@ class Engine:
     def connect(self, fleet: Fleet, agents: AgentServer) -> None:
         """Introduce the two sides the engine speaks to."""
         self._fleet, self._agents = fleet, agents
+
+    def close(self) -> None:
+        """End what goes on in the background."""
+        self._preparing.cancel()
 
     # What comes in.
 
@@ -250,8 +257,7 @@ class Engine:
                 await self._wait_for_switches()
             while core.wants_tables or core.wants_plan:
                 if core.wants_tables and self._fleet is not None:
-                    for error in await self._fleet.want(core.take_condition()):
-                        log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
+                    await self._new_condition(self._fleet)
                 if core.wants_plan:
                     core.now_ns = self._clock.now_ns
                     try:
@@ -263,9 +269,50 @@ class Engine:
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
                 await self._carry_out()
+            self._prepare()
             self._show()
         finally:
             self._applying = None
+
+    async def _new_condition(self, fleet: Fleet) -> None:
+        """Write the tables for what is down now; after a single failure also send flows their way around it
+        at once, by the answer that was prepared, or else by the same answer worked out now."""
+        core, failovers = self._core, self._core.failovers
+        self._preparing.cancel()
+        condition = core.take_condition()
+        writes = failovers.writes(condition)
+        ready = Prepared(failovers.condition, writes) if writes is not None else None
+        for error in await fleet.want(condition, ready):
+            log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
+        event = failovers.event_of(condition)
+        if event is None or failovers.inputs is None or failovers.plan is None:
+            return
+        answer = failovers.answer(event)
+        if answer is None:
+            work = (failovers.inputs, failovers.plan, failovers.condition, (event,), False)
+            (answer,) = await self._offload.run(prepare, *work)
+        flows = core.fail_over(answer.emergency)
+        await self._carry_out()
+        how = "as prepared" if failovers.answer(event) is not None else "not prepared yet"
+        log.info("failure of %s: %d flows go around it, %s", event, flows, how)
+
+    def _prepare(self) -> None:
+        """Begin to work out what to do if any one thing fails now. Writes of tables are prepared where host
+        time counts."""
+        self._preparing.cancel()
+        failovers = self._core.failovers
+        if failovers.inputs is not None and failovers.plan is not None:
+            self._preparing = self._watched(self._prepare_all(failovers, failovers.inputs, failovers.plan))
+
+    async def _prepare_all(self, failovers: Failovers, inputs: PlanInput, plan: Plan) -> None:
+        with_writes = isinstance(self._clock, HostClock)
+        # One failure with its writes, or a few without, at a time: a plan waits behind no more than that.
+        step = 1 if with_writes else 8
+        while failovers.missing:
+            chosen = tuple(failovers.missing[:step])
+            work = (inputs, plan, failovers.condition, chosen, with_writes)
+            failovers.put(await self._offload.run(prepare, *work))
+            del failovers.missing[:step]
 
     async def _carry_out(self) -> None:
         core = self._core

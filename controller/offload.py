@@ -40,12 +40,15 @@ class Offload:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `function(*args)`; a worker that died is replaced, and the call made again once."""
+        pool = self._pool
         try:
-            return await asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+            return await asyncio.wrap_future(pool.submit(function, *args, **kwargs))
         except BrokenProcessPool:
-            log.error("the worker process died; a new one takes its place")
-            self._pool.shutdown(wait=False)
-            self._pool = self._new_pool()
+            # Whoever else was waiting for the dead one may have replaced it already.
+            if self._pool is pool:
+                log.error("the worker process died; a new one takes its place")
+                pool.shutdown(wait=False)
+                self._pool = self._new_pool()
             return await asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
 
     def close(self) -> None:

@@ -247,6 +247,7 @@ class _Service:
             await engine.run()
         finally:
             await asyncio.gather(close_web(), agents.stop(), fleet.stop(), return_exceptions=True)
+            engine.close()
             offload.close()
             if history is not None:
                 history.close()

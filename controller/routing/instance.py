@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.routing.anyfabric import AnyFabric
-from controller.routing.clos3 import three_tier
-from controller.routing.fabric import Cable, Demand, Fabric, Floats, Ints, two_tier
+from controller.routing.clos3 import ThreeTier, three_tier
+from controller.routing.fabric import Cable, Demand, Fabric, Floats, Ints, TwoTier, two_tier
 from controller.routing.forwarding import pair
 from topo.graph import Host, Topology
 
@@ -67,6 +67,31 @@ def demand_of(fabric: Fabric, flows: Collection[tuple[Host, Host]], weight: Floa
     if weight is not None and (not len(weight) or weight.min() == weight.max()):
         weight = None
     return Demand(src, dst, weight)
+
+
+def choices_of(fabric: Fabric, demand: Demand, paths: Sequence[tuple[str, ...]]) -> Ints:
+    """The fabric's numbers for paths given as switches from leaf to leaf; -1 for one that it does not have.
+
+    Of several cables to a spine it is the first, and inside a leaf 0.
+    """
+    choice = np.full(len(paths), -1, dtype=np.int32)
+    if isinstance(fabric, TwoTier):
+        column = {name: i for i, name in reversed(list(enumerate(fabric.spines)))}
+    if isinstance(fabric, ThreeTier):
+        place = {name: j for pod in fabric.spines for j, name in enumerate(pod)}
+        core = {name: c for group in fabric.cores for c, name in enumerate(group)}
+    for f, (u, v, path) in enumerate(zip(demand.src.tolist(), demand.dst.tolist(), paths, strict=True)):
+        if u == v:
+            choice[f] = 0
+        elif isinstance(fabric, TwoTier):
+            choice[f] = column.get(path[1], -1)
+        elif isinstance(fabric, ThreeTier):
+            group = fabric.over.shape[2]
+            choice[f] = place[path[1]] * group + (core[path[2]] if len(path) == 5 else 0)
+        elif isinstance(fabric, AnyFabric):
+            ways = fabric.paths(u, v)
+            choice[f] = ways.index(path) if path in ways else -1
+    return choice
 
 
 def nics_of(topology: Topology, flows: Collection[tuple[Host, Host]]) -> tuple[Ints, Ints, Floats]:

@@ -56,6 +56,14 @@ class Target:
     device_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Writes from `condition` to another one; a switch that is not named needs none."""
+
+    condition: Condition
+    writes: Mapping[str, Writes]
+
+
 @dataclass(slots=True)
 class _Held:
     """What a switch is known to hold: what `condition` asks for; `sure` False means read it back."""
@@ -108,13 +116,22 @@ class Fleet:
         """How many table entries the switch holds by our reckoning."""
         return self._held[name].entries
 
-    async def want(self, condition: Condition) -> tuple[EntryError, ...]:
-        """Have every switch that is in service hold what `condition` asks for; the errors that remain."""
+    async def want(self, condition: Condition, ready: Prepared | None = None) -> tuple[EntryError, ...]:
+        """Have every switch that is in service hold what `condition` asks for; the errors that remain.
+
+        `ready` may hold writes that were worked out before.
+        """
         self._wanted = condition
-        ready = [name for name, client in self.clients.items() if client.state == "ready"]
-        sure = {name: self._held[name].condition for name in ready if self._held[name].sure}
-        writes = await self._runner.run(changes, sure, condition) if sure else {}
-        results = await asyncio.gather(*(self._bring(name, condition, writes.get(name)) for name in ready))
+        there = [name for name, client in self.clients.items() if client.state == "ready"]
+        sure = {name: self._held[name].condition for name in there if self._held[name].sure}
+        writes: dict[str, Writes] = {}
+        if ready is not None:
+            for name in [n for n, held in sure.items() if held == ready.condition]:
+                writes[name] = ready.writes.get(name) or Writes((), 0, self._held[name].entries)
+                del sure[name]
+        if sure:
+            writes |= await self._runner.run(changes, sure, condition)
+        results = await asyncio.gather(*(self._bring(name, condition, writes.get(name)) for name in there))
         return tuple(error for errors in results for error in errors)
 
     async def packet_out(self, name: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> bool:

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers to every single link, leaf and spine failure, worked out while nothing is wrong.
+
+The engine has the worker process fill this in after each plan. What is missing when a failure comes is
+worked out then, to the same result: host time decides how soon an answer is there, never what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.model.plan import Plan
+from controller.planner import PlanInput
+from controller.planner.emergency import Emergency, emergencies
+from controller.routing.failover import Event, events
+from controller.routing.forwarding import pair
+from controller.southbound.worker import Condition, Writes, changes
+from topo.graph import Topology
+
+# How many bytes of table writes are held ready; the rest is worked out when it is needed.
+MOST_BYTES = 64_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An emergency, the condition of the fabric it is for, and the writes that bring switches from the
+    present one there (None: not prepared)."""
+
+    emergency: Emergency
+    condition: Condition
+    writes: Mapping[str, Writes] | None
+
+
+def prepare(
+    inputs: PlanInput, plan: Plan, condition: Condition, chosen: tuple[Event, ...], with_writes: bool
+) -> tuple[Answer, ...]:
+    """Answers to the chosen events; runs in the worker process."""
+    answers = []
+    for emergency in emergencies(inputs, plan, chosen):
+        after = _after(inputs.topology, condition, emergency.event)
+        moves = {s.name: condition for s in inputs.topology.switches}
+        writes = {n: w for n, w in changes(moves, after).items() if w.updates} if with_writes else None
+        answers.append(Answer(emergency, after, writes))
+    return tuple(answers)
+
+
+def _after(topology: Topology, condition: Condition, event: Event) -> Condition:
+    return replace(condition, down_links=condition.down_links | _cables(topology, event))
+
+
+def _cables(topology: Topology, event: Event) -> frozenset[tuple[str, str]]:
+    """The cables that are down when the event has happened: a switch's neighbours tell of all of its."""
+    if isinstance(event, tuple):
+        return frozenset({event})
+    return frozenset(pair(event, peer.node) for peer in topology.ports[event].values())
+
+
+@dataclass(slots=True)
+class Failovers:
+    """The answers for one plan and condition. `inputs` and `plan` None: nothing is planned yet."""
+
+    inputs: PlanInput | None = None
+    plan: Plan | None = None
+    condition: Condition = field(default_factory=Condition)
+    missing: list[Event] = field(default_factory=list)
+    _answers: dict[Event, Answer] = field(default_factory=dict)
+    _bytes: int = 0
+
+    @staticmethod
+    def after(inputs: PlanInput, plan: Plan) -> Failovers:
+        """Nothing prepared yet for a new plan; those switches and cables that are down already are left
+        out."""
+        condition = Condition(inputs.down_links, inputs.down_switches)
+        todo = [
+            e
+            for e in events(inputs.topology)
+            if not _cables(inputs.topology, e) <= condition.down_links and e not in condition.down_switches
+        ]
+        return Failovers(inputs, plan, condition, todo)
+
+    def put(self, answers: tuple[Answer, ...]) -> None:
+        """Keep what the worker has worked out."""
+        for answer in answers:
+            writes = answer.writes or {}
+            size = sum(len(w) for x in writes.values() for stage in x.stages for w in stage)
+            room = self._bytes + size <= MOST_BYTES
+            self._bytes += size if room else 0
+            self._answers[answer.emergency.event] = answer if room else replace(answer, writes=None)
+
+    def event_of(self, now: Condition) -> Event | None:
+        """The single failure that leads from the condition planned for to `now`; None if it takes more."""
+        if self.inputs is None or not self.inputs.jobs:
+            return None
+        topology, before = self.inputs.topology, self.condition
+        links, switches = now.down_links - before.down_links, now.down_switches - before.down_switches
+        if before.down_links - now.down_links or before.down_switches - now.down_switches:
+            return None
+        if not switches and len(links) == 1:
+            (cable,) = links
+            return cable if cable[0] in topology.switch and cable[1] in topology.switch else None
+        suspects = switches or {end for cable in links for end in cable if end in topology.switch}
+        for name in sorted(suspects):
+            cables = _cables(topology, name) - before.down_links
+            if links <= cables and switches <= {name} and (switches or links == cables):
+                return name
+        return None
+
+    def answer(self, event: Event) -> Answer | None:
+        """The answer to a failure, if it is ready."""
+        return self._answers.get(event)
+
+    def writes(self, now: Condition) -> Mapping[str, Writes] | None:
+        """The writes from the condition planned for to `now`, if they are ready."""
+        event = self.event_of(now)
+        answer = self._answers.get(event) if event is not None else None
+        return answer.writes if answer is not None and answer.condition == now else None
