@@ -294,7 +294,8 @@ class Engine:
         flows = core.fail_over(answer.emergency)
         await self._carry_out()
         how = "as prepared" if failovers.answer(event) is not None else "not prepared yet"
-        log.info("failure of %s: %d flows go around it, %s", event, flows, how)
+        name = event if isinstance(event, str) else "-".join(event)
+        log.info("failure of %s: %d flows go around it, %s", name, flows, how)
 
     def _prepare(self) -> None:
         """Begin to work out what to do if any one thing fails now. Writes of tables are prepared where host

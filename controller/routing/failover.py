@@ -14,6 +14,7 @@ from controller.routing.algorithms.base import Options, congestion
 from controller.routing.algorithms.greedy import greedy
 from controller.routing.algorithms.optimal import optimal
 from controller.routing.anyfabric import AnyFabric
+from controller.routing.assign import SMALL
 from controller.routing.clos3 import ThreeTier
 from controller.routing.fabric import Cable, Demand, Fabric, Ints, TwoTier, UnsuitableError
 from controller.routing.forwarding import pair
@@ -104,12 +105,13 @@ def reroute(topology: Topology, fabric: Fabric, now: Assigned, event: Event) -> 
         broken = ((after.capacity == 0)[links] & (links >= 0)).any(axis=1)
         kept = np.where(broken, -1, old).astype(np.int32)
     free = now.demand.take(between)
+    plain = len(now.choice) < SMALL
     choice = np.zeros(len(now.choice), dtype=np.int32)
-    choice[between] = greedy(after, free, Options(kept=kept[between]))
+    choice[between] = greedy(after, free, Options(kept=kept[between], plain=plain))
     load = congestion(after, now.demand, choice)
     try:
         anew = choice.copy()
-        anew[between] = optimal(after, free, Options())
+        anew[between] = optimal(after, free, Options(plain=plain))
         if congestion(after, now.demand, anew) < load * (1 - 1e-9):
             choice, load = anew, congestion(after, now.demand, anew)
     except UnsuitableError:
@@ -151,7 +153,9 @@ def _ports(topology: Topology, after: Fabric, now: Assigned, choice: Ints) -> In
     while len(todo):
         flows = open_flows[todo]
         part = replace(wanted, stage=wanted.stage[flows], want=wanted.want[flows])
-        found = ports_for(now.src[flows], now.dst[flows], part, skip=skip[todo], spec=spec)
+        found = ports_for(
+            now.src[flows], now.dst[flows], part, skip=skip[todo], spec=spec, plain=len(now.choice) < SMALL
+        )
         again = []
         for i, f, port in zip(todo.tolist(), flows.tolist(), found.tolist(), strict=True):
             taken = used[int(pair_of[f])]

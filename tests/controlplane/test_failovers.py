@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers to every single failure: complete, right by the switches' own tables, told at once."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from control_rig import RATE_BPS, job
+
+from controller.core import Core, Settings
+from controller.failover import Failovers, prepare
+from controller.messages import FlowAsked, PortsSeen, SendAssignment, SwitchLost, SwitchReady, WorkerJoined
+from controller.model.job import Flow, Job, Phase, Profile
+from controller.planner import POLICIES, PlanInput, plan
+from controller.routing.failover import events
+from controller.routing.forwarding import forwarding, pair
+from controller.routing.paths import path_of
+from controller.southbound import worker
+from controller.southbound.artefacts import artefacts_dir
+from controller.southbound.desired import EcnProfile
+from controller.southbound.worker import Condition
+from topo.generate import leaf_spine, three_tier
+from topo.graph import Topology
+
+SMALL = leaf_spine(3, 3, 4, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+POD = three_tier(2, 2, 2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+
+
+def jobs_on(topology: Topology, count: int, seed: int) -> tuple[Job, ...]:
+    rng = random.Random(seed)
+    made = []
+    for i in range(count):
+        a, b = rng.sample([h.name for h in topology.hosts], 2)
+        flows = tuple(Flow(f"j{i}/{x}>{y}", f"j{i}", x, y, 1_000_000) for x, y in ((a, b), (b, a)))
+        made.append(Job(f"j{i}", "m", 2, (a, b), Profile(100, (Phase(0, 80, RATE_BPS),)), 1e12, flows))
+    return tuple(made)
+
+
+@pytest.mark.parametrize("topology", [SMALL, POD], ids=["leaf-spine", "three tiers"])
+@pytest.mark.parametrize("before", [frozenset(), frozenset({("leaf1", "spine1")})], ids=["whole", "one down"])
+def test_every_single_failure_has_its_answer(topology: Topology, before: frozenset) -> None:
+    inputs = PlanInput(topology, jobs_on(topology, 8, 4), POLICIES["routing"], 0, before)
+    made = plan(inputs)
+    failovers = Failovers.after(inputs, made)
+    todo = tuple(failovers.missing)
+    assert set(todo) == {e for e in events(topology) if e not in before}
+    failovers.put(prepare(inputs, made, failovers.condition, todo, False))
+    for event in todo:
+        answer = failovers.answer(event)
+        assert answer is not None
+        assert failovers.event_of(answer.condition) == event
+        after = answer.emergency.applied(made)
+        tables = forwarding(topology, answer.condition.down_links)
+        for name, flow in after.flows.items():
+            src, dst = name.partition("/")[2].split(">")
+            cut = {pair(h, topology.host[h].leaf) for h in (src, dst)} & answer.condition.down_links
+            if flow.path is None or flow.source_port is None:
+                assert cut or not path_of(topology, tables, src, dst, 0xC000)
+                continue
+            assert not cut
+            assert path_of(topology, tables, src, dst, flow.source_port) == flow.path
+            assert not {pair(a, b) for a, b in pairwise(flow.path)} & answer.condition.down_links
+        untouched = {n for n in made.flows if n not in answer.emergency.flows}
+        assert all(after.flows[n] == made.flows[n] for n in untouched)
+
+
+def test_a_failure_is_told_from_what_the_switches_say_of_it() -> None:
+    inputs = PlanInput(SMALL, jobs_on(SMALL, 2, 1), POLICIES["routing"], 0)
+    failovers = Failovers.after(inputs, plan(inputs))
+    around = frozenset(pair("spine2", f"leaf{i}") for i in (1, 2, 3))
+    assert failovers.event_of(Condition(around)) == "spine2"
+    assert failovers.event_of(Condition(around, frozenset({"spine2"}))) == "spine2"
+    assert failovers.event_of(Condition(frozenset(), frozenset({"spine2"}))) == "spine2"
+    assert failovers.event_of(Condition(frozenset({("leaf1", "spine2")}))) == ("leaf1", "spine2")
+    assert failovers.event_of(Condition(frozenset({("h1", "leaf1")}))) is None
+    assert failovers.event_of(Condition(frozenset({("leaf1", "spine2"), ("leaf2", "spine1")}))) is None
+    assert failovers.event_of(Condition(frozenset(), frozenset({"spine1", "spine2"}))) is None
+    assert failovers.event_of(Condition()) is None
+
+
+def test_prepared_writes_are_those_that_would_be_worked_out() -> None:
+    worker.prepare(SMALL, EcnProfile(20, 60, 0.2), artefacts_dir())
+    inputs = PlanInput(SMALL, jobs_on(SMALL, 2, 1), POLICIES["routing"], 0)
+    made = plan(inputs)
+    failovers = Failovers.after(inputs, made)
+    failovers.put(prepare(inputs, made, failovers.condition, (("leaf1", "spine2"), "spine1"), True))
+    wanted = Condition(frozenset({("leaf1", "spine2")}))
+    ready = failovers.writes(wanted)
+    anew = worker.changes({s.name: Condition() for s in SMALL.switches}, wanted)
+    assert ready == {name: w for name, w in anew.items() if w.updates}
+    assert ready
+    assert failovers.writes(Condition(frozenset({("leaf2", "spine3")}))) is None
+
+
+def test_agents_hear_of_the_way_around_before_the_full_plan() -> None:
+    core = Core(Settings(SMALL, POLICIES["routing"], 1, False, 1))
+    for name in SMALL.switch:
+        core.handle(SwitchReady(name, dict.fromkeys(SMALL.ports[name], True)))
+    members = [job("a", "h1", "h5"), job("b", "h2", "h6"), job("c", "h9", "h7")]
+    for member in members:
+        for rank, host in enumerate(member.hosts):
+            core.handle(WorkerJoined(host, rank, member))
+        for flow in member.flows:
+            core.handle(FlowAsked(flow.src, flow.name))
+    core.adopt(plan(core.plan_input()))
+    core.take_effects()
+    before = core.plan
+    spine = before.flows["a/h1>h5"].path[2]
+    hit = {n for n, f in before.flows.items() if spine in f.path}
+    assert "a/h1>h5" in hit
+    assert hit != set(before.flows)
+    for leaf in ("leaf1", "leaf2", "leaf3"):
+        port = next(p for p, peer in SMALL.ports[leaf].items() if peer.node == spine)
+        core.handle(PortsSeen(leaf, {port: False}))
+    failovers = core.failovers
+    event = failovers.event_of(core.take_condition())
+    assert event == spine
+    (answer,) = prepare(failovers.inputs, failovers.plan, failovers.condition, (event,), False)
+    assert core.fail_over(answer.emergency) == len(answer.emergency.flows)
+    told = {e.flow: e.source_port for e in core.take_effects() if isinstance(e, SendAssignment)}
+    # Those off the failed spine keep their path, and may need another port for it; one on it
+    # may find that its port leads the new way too.
+    assert {n for n in hit if before.flows[n].source_port != core.plan.flows[n].source_port} <= set(told)
+    assert told
+    tables = forwarding(SMALL, core.condition.down_links)
+    for name, flow in core.plan.flows.items():
+        assert path_of(SMALL, tables, flow.path[0], flow.path[-1], flow.source_port) == flow.path
+        assert (flow.path == before.flows[name].path) == (name not in hit)
+    # The full plan finds all in order, and has nothing to say.
+    core.adopt(plan(core.plan_input()))
+    assert not [e for e in core.take_effects() if isinstance(e, SendAssignment)]
+    core.handle(SwitchLost(spine, "gone"))
+    assert core.failovers.event_of(core.take_condition()) == spine
