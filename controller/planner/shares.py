@@ -32,7 +32,7 @@ def rate_caps(space: Space, order: Order) -> Mapping[str, int]:
     for f in space.demands.elephants:
         if f.name in links_of:
             flows[f.job].append(f)
-    level = {r.name: min(order.level(r), CLASSES - 1) for r in order.ranked}
+    level = {r.name: min(order.levels[r.name], CLASSES - 1) for r in order.ranked}
     result: dict[str, int] = {}
     for job, company in _companies(list(flows), order, space).items():
         members = [f for name in company for f in flows[name]]
