@@ -118,10 +118,9 @@ def run(args: argparse.Namespace) -> int:
     service.stop()
     frame.stop()
     sys.stdout.flush()
-    if service.thread.is_alive() or any(
-        t.is_alive() and not t.daemon and t is not threading.main_thread() for t in threading.enumerate()
-    ):
-        # Something does not end (an application's handler, say); the process does.
+    if threading.active_count() > 1:
+        # Something does not end (an application's handler, the pool's thread when its process was ended in the
+        # middle of an answer); the process does, and the worker with it.
         logging.shutdown()
         os._exit(service.code)
     return service.code
