@@ -13,12 +13,26 @@ BMV2 = "simple_switch_grpc"
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files of a server's certificate and key, and of the authorities of its clients.
+
+    With `client_auth` a client without a certificate of these authorities is refused (mutual TLS).
+    """
+
+    certificate: Path
+    key: Path
+    authorities: Path | None = None
+    client_auth: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchOptions:
     """What a switch is started with.
 
     `interfaces` maps ports (from 1) to interface names. `program` is p4c's BMv2 JSON; None waits for one
-    by P4Runtime. `port_rate_bps`, `queue_packets` and `seed` reach the embedded switch only: BMv2 has no
-    port scheduler. `thrift_port` reaches BMv2 only in effect.
+    by P4Runtime. `pcap` is the folder for captures of all interfaces. `port_rate_bps`, `queue_packets` and
+    `seed` reach the embedded switch only: BMv2 has no port scheduler. `thrift_port` reaches BMv2 only in
+    effect.
     """
 
     device_id: int
@@ -30,6 +44,8 @@ class SwitchOptions:
     priority_queues: int = 8
     thrift_port: int | None = None
     log_console: bool = False
+    tls: TlsFiles | None = None
+    pcap: Path | None = None
     port_rate_bps: int | None = None
     queue_packets: int | None = None
     seed: int | None = None
@@ -55,13 +71,24 @@ def launch(options: SwitchOptions, *, which: Callable[[str], str | None] = shuti
         argv += ["--thrift-port", str(options.thrift_port)]
     if options.log_console:
         argv += ["--log-console"]
+    if options.pcap is not None:
+        argv += [f"--pcap={options.pcap}"]
     if embedded:
         argv += _embedded_options(options)
     argv += ["--no-p4"] if options.program is None else [str(options.program)]
     argv += ["--", "--grpc-server-addr", options.grpc_address]
+    argv += [] if options.tls is None else _tls_options(options.tls)
     argv += ["--cpu-port", str(options.cpu_port), "--drop-port", str(options.drop_port)]
     argv += ["--priority-queues", str(options.priority_queues)]
     return Launch(tuple(argv), embedded)
+
+
+def _tls_options(tls: TlsFiles) -> list[str]:
+    argv = ["--grpc-server-ssl", "--grpc-server-cert", str(tls.certificate)]
+    argv += ["--grpc-server-key", str(tls.key)]
+    if tls.authorities is not None:
+        argv += ["--grpc-server-cacert", str(tls.authorities)]
+    return [*argv, "--grpc-server-with-client-auth"] if tls.client_auth else argv
 
 
 def _embedded_options(options: SwitchOptions) -> list[str]:

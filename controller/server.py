@@ -38,7 +38,7 @@ from controller.offload import Offload
 from controller.planner import POLICIES
 from controller.planner.options import add_policy_options, policy_of
 from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
-from controller.southbound.codec import PipelineError
+from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.fleet import Fleet
 from controller.store.history import History, HistoryError
 from controller.translate import Terms
@@ -87,6 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sleep so long at each message of an agent",
     )
     parser.add_argument("--poll", action="store_true", help="read counters also when nobody watches the page")
+    parser.add_argument(
+        "--artefacts",
+        type=Path,
+        metavar="DIR",
+        help="push the program of this folder: NAME.p4info.txtpb with NAME.bin or NAME.json "
+        "(default: our own for BMv2)",
+    )
     parser.add_argument("--state", type=Path, metavar="FILE", help="keep plans and jobs in this SQLite file")
     parser.add_argument(
         "--app",
@@ -104,6 +111,8 @@ def run(args: argparse.Namespace) -> int:
         logging.getLogger(talkative).setLevel(logging.WARNING)
     try:
         start = _start(args)
+        # Read again where they are used; here for an error before anything is begun.
+        Codec(load_artefacts(start.artefacts))
         frame = Frame(args.app)
     except (ConfigError, ArtefactError, PipelineError, FrameError) as error:
         print(f"polyrhythm controller: {error}", file=sys.stderr)
@@ -154,7 +163,7 @@ def _start(args: argparse.Namespace) -> _Start:
     return _Start(
         fabric=load_fabric(args.fabric),
         policy=policy_of(args, args.policy),
-        artefacts=artefacts_dir(),
+        artefacts=artefacts_dir() if args.artefacts is None else args.artefacts,
         agents_address=args.agents_address,
         agents_port=args.agents_port,
         web_port=args.web_port,

@@ -9,6 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PROGRAM = "polyrhythm.v1model"
+_P4INFO = ".p4info.txtpb"
+# What the pipeline of a hardware target is packed into, else BMv2's JSON.
+_CONFIGS = (".bin", ".json")
 
 
 class ArtefactError(ValueError):
@@ -40,19 +43,43 @@ def artefacts_dir() -> Path:
 
 
 def load_artefacts(folder: Path | None = None) -> Artefacts:
-    """Read P4Info (text format) and the BMv2 JSON from `folder`, by default `artefacts_dir()`.
+    """Read P4Info (text format) and the device config beside it from `folder`, by default `artefacts_dir()`.
+
+    The folder holds one NAME.p4info.txtpb, and NAME.bin (what `polyrhythm pipeline pack` writes for a
+    hardware target) or NAME.json (BMv2's); with both, NAME.bin is taken. Neither is looked into.
 
     Raises:
-        ArtefactError: a file cannot be read.
+        ArtefactError: a file is missing, cannot be read, or there are several.
     """
     place = artefacts_dir() if folder is None else folder
+    info, device = _files(place)
     try:
-        p4info = (place / f"{PROGRAM}.p4info.txtpb").read_bytes()
-        config = (place / f"{PROGRAM}.json").read_bytes()
+        p4info, config = info.read_bytes(), device.read_bytes()
     except OSError as error:
         raise ArtefactError(
-            f"the compiled P4 program is not readable ({error.strerror}: {error.filename}); "
-            "`make p4` builds it"
+            f"the compiled P4 program is not readable ({error.strerror}: {error.filename})"
         ) from None
+    if not config:
+        raise ArtefactError(f"{device}: is empty")
     digest = hashlib.sha256(len(p4info).to_bytes(8, "big") + p4info + config).digest()
     return Artefacts(p4info, config, int.from_bytes(digest[:8], "big"))
+
+
+def _files(place: Path) -> tuple[Path, Path]:
+    """The P4Info of a folder and the device config of the same name."""
+    found = sorted(place.glob(f"*{_P4INFO}"))
+    if len(found) != 1:
+        count = ", ".join(info.name for info in found) if found else "none"
+        raise ArtefactError(
+            f"{place}: must hold one compiled P4 program, NAME{_P4INFO} with NAME.bin or NAME.json; "
+            f"P4Infos found: {count} (`make p4` builds the one for BMv2)"
+        )
+    [info] = found
+    name = info.name.removesuffix(_P4INFO)
+    for ending in _CONFIGS:
+        if (place / f"{name}{ending}").is_file():
+            return info, place / f"{name}{ending}"
+    raise ArtefactError(
+        f"{info}: has no device config beside it; {name}.bin (`polyrhythm pipeline pack`) or {name}.json "
+        "was expected"
+    )

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from bmv2_pair import random_match
 from bmv2_rig import Rig
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bmv2 import load_program
@@ -37,6 +37,7 @@ def fits(match, value, width):
     return all(value >> bit & 1 == match.value >> bit & 1 for bit in range(width) if match.mask >> bit & 1)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 9), min_size=1, max_size=3))
 def test_a_set_holds_what_one_of_its_members_matches(seed, widths):
     rng = Random(seed)

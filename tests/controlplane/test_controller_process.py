@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller as a process, on the host's clock, with real switches and agents on real sockets."""
 
+import json
 import os
 import signal
 import socket
 import sqlite3
 from pathlib import Path
 
+import grpc
 import pytest
 from control_rig import PATIENCE_S, eventually, job, join_message, silent_fabric, spawn
+from finsy.proto import p4r, p4r_grpc
 
+from controller.southbound.artefacts import load_artefacts
 from controller.wire import agent_pb2 as wire
 
 
@@ -200,6 +204,46 @@ def test_bad_input_ends_with_one_line_and_code_2(tmp_path, arguments, words):
     said = log.read_text().splitlines()
     assert len(said) == 1
     assert words in said[0]
+
+
+def test_a_named_folder_of_artefacts_is_pushed(fabric, start_controller, artefacts, tmp_path):
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    (folder / "mine.p4info.txtpb").write_bytes(artefacts.p4info)
+    (folder / "mine.bin").write_bytes(artefacts.device_config + b"\n")
+    controller = start_controller(fabric.description(), f"--artefacts={folder}")
+    eventually(lambda: all(switch.program for switch in fabric.switches.values()), "pipelines pushed")
+    ours = load_artefacts(folder).cookie
+    assert ours != artefacts.cookie
+    for switch in fabric.topology.switches:
+        with grpc.insecure_channel(fabric.servers[switch.name].address) as channel:
+            request = p4r.GetForwardingPipelineConfigRequest(device_id=switch.device_id)
+            reply = p4r_grpc.P4RuntimeStub(channel).GetForwardingPipelineConfig(request)
+        assert reply.config.p4_device_config == artefacts.device_config + b"\n"
+        assert reply.config.cookie.cookie == ours
+    assert controller.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "P4Infos found: none"),
+        ({"a.p4info.txtpb": ""}, "has no device config"),
+        ({"a.p4info.txtpb": "no P4Info {", "a.json": "{}"}, "P4Info is not readable"),
+    ],
+)
+def test_a_folder_without_a_program_ends_with_one_line_and_code_2(fabric, tmp_path, files, words):
+    description = tmp_path / "fabric.json"
+    description.write_text(json.dumps(fabric.description()))
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    process = spawn([f"--fabric={description}", f"--artefacts={folder}"], tmp_path / "log")
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 2
+    [said] = (tmp_path / "log").read_text().splitlines()
+    assert words in said
 
 
 def test_where_a_target_tells_no_port_states_link_probes_do(topology, start_controller):

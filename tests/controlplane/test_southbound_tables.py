@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from finsy.proto import p4r
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -38,6 +38,7 @@ def wanted(down=frozenset(), name="leaf1", **options):
     )
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 1000), st.floats(0, 1))
 def test_the_ecn_ramp_is_a_rising_staircase_without_gaps(kmin, width, pmax):
     ramp = EcnProfile(kmin, kmin + width, pmax).ramp()
@@ -119,6 +120,7 @@ def play(held, stages):
         yield state
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8, unique=True))
 def test_a_member_is_backed_up_by_all_others_alike(members):
     buckets = [members[b % len(members)] for b in range(256)]
@@ -173,6 +175,7 @@ LINKS = [(f"leaf{i}", f"spine{k}") for i in (1, 2, 3) for k in (1, 2, 3)]
 DOWN = st.frozensets(st.sampled_from(LINKS), max_size=4)
 
 
+@settings(deadline=None)
 @given(DOWN, DOWN, st.sampled_from(["leaf1", "spine2"]))
 def test_a_difference_leads_there_and_never_dangles(before, after, name):
     held, target = wanted(before, name), wanted(after, name)
@@ -182,6 +185,7 @@ def test_a_difference_leads_there_and_never_dangles(before, after, name):
     assert set(state.values()) == set(target)
 
 
+@settings(deadline=None)
 @given(
     st.frozensets(st.sampled_from(wanted()), max_size=60),
     st.frozensets(st.sampled_from(wanted()), max_size=60),
@@ -203,11 +207,13 @@ def test_nothing_to_do_is_no_stage():
     assert difference(wanted(), wanted()) == ()
 
 
+@settings(deadline=None)
 @given(st.sampled_from(wanted() + wanted(name="spine1")))
 def test_an_entry_survives_the_wire(entry):
     assert CODEC.decode(p4r.TableEntry.FromString(CODEC.encode(entry).SerializeToString())) == entry
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**64))
 def test_canonical_bytes_are_the_shortest(value):
     data = canonical(value)
@@ -243,3 +249,24 @@ def test_what_the_program_lacks_is_named(entry):
 def test_missing_artefacts_are_said(tmp_path):
     with pytest.raises(ArtefactError, match="make p4"):
         load_artefacts(tmp_path)
+
+
+def test_a_folder_of_artefacts_holds_one_program(tmp_path):
+    info = tmp_path / "mine.p4info.txtpb"
+    info.write_bytes(b"p4info")
+    with pytest.raises(ArtefactError, match=r"mine\.p4info\.txtpb: has no device config beside it"):
+        load_artefacts(tmp_path)
+    (tmp_path / "mine.json").write_bytes(b"json")
+    first = load_artefacts(tmp_path)
+    assert (first.p4info, first.device_config) == (b"p4info", b"json")
+    (tmp_path / "mine.bin").write_bytes(b"packed")
+    second = load_artefacts(tmp_path)
+    assert (second.device_config, second.cookie == first.cookie) == (b"packed", False)
+    (tmp_path / "mine.bin").write_bytes(b"")
+    with pytest.raises(ArtefactError, match=r"mine\.bin: is empty"):
+        load_artefacts(tmp_path)
+    (tmp_path / "other.p4info.txtpb").write_bytes(b"")
+    with pytest.raises(ArtefactError, match=r"found: mine\.p4info\.txtpb, other\.p4info\.txtpb"):
+        load_artefacts(tmp_path)
+    with pytest.raises(ArtefactError, match="must hold one compiled P4 program"):
+        load_artefacts(tmp_path / "nowhere")

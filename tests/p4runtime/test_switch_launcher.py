@@ -5,7 +5,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from bmv2.launcher import SwitchOptions, launch
+from bmv2.launcher import SwitchOptions, TlsFiles, launch
+from bmv2.command_line import read_settings
 from bmv2.standalone import add_arguments
 
 OPTIONS = SwitchOptions(
@@ -52,3 +53,28 @@ def test_a_program_takes_the_place_of_no_p4():
 
 def launch_tail(address):
     return ["--grpc-server-addr", address, *SHARED_TAIL[3:]]
+
+
+def test_certificates_and_captures_reach_either_switch(tmp_path):
+    for name, kind in (("cert.pem", "CERTIFICATE"), ("key.pem", "PRIVATE KEY"), ("ca.pem", "CERTIFICATE")):
+        (tmp_path / name).write_text(f"-----BEGIN {kind}-----\n-----END {kind}-----\n")
+    cert, key, ca = (tmp_path / name for name in ("cert.pem", "key.pem", "ca.pem"))
+    tls = TlsFiles(cert, key, ca, client_auth=True)
+    options = SwitchOptions(1, "h:1", {1: "veth1"}, tls=tls, pcap=tmp_path)
+    theirs = launch(options, which=lambda name: name).argv
+    ours = launch(options, which=lambda name: None).argv
+    assert ours[4:] == theirs[1:]
+    assert f"--pcap={tmp_path}" in theirs[: theirs.index("--")]
+    told = ["--grpc-server-ssl", "--grpc-server-cert", str(cert), "--grpc-server-key", str(key)]
+    told += ["--grpc-server-cacert", str(ca), "--grpc-server-with-client-auth"]
+    assert list(theirs[theirs.index("--") + 3 :])[: len(told)] == told
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    settings = read_settings(parser.parse_args(list(ours[4:])))
+    assert settings.pcap == tmp_path
+    assert settings.tls is not None
+    assert settings.tls.client_auth
+    assert settings.tls.authorities == ca.read_bytes()
+    plain = launch(SwitchOptions(1, "h:1", tls=TlsFiles(cert, key)), which=lambda name: name).argv
+    assert "--grpc-server-cacert" not in plain
+    assert "--grpc-server-with-client-auth" not in plain
