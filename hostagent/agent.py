@@ -16,7 +16,8 @@ from controller.wire import agent_pb2 as pb
 from hostagent.clock import Clock
 from hostagent.counts import ByteSource
 from hostagent.fabrictime import FabricTime
-from hostagent.job import LATE_TOLERANCE, IterationRecord, JobSpec, Schedule
+from hostagent.job import LATE_TOLERANCE, IterationRecord, Schedule
+from hostagent.messages import iteration_report, job_join
 from hostagent.metering import Metering
 from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, QueuePair, ReceiveQueue
 from hostagent.nic.requester import check_pin
@@ -88,6 +89,7 @@ class Agent:
     flows draw: a port depends on the seed and the flow's name alone, so two runs with one seed agree.
     `shared_clock` says that `clock` is the fabric's own; otherwise the controller is asked for its time.
     `byte_source(job)` gives another source of a job's byte counts than its queue pairs.
+    `on_answer(flow, pin)` hears of each assignment, `on_session(up)` of the session.
     No flow waits for the controller longer than `most_wait_ns`, whatever the controller says (0: that).
     """
 
@@ -115,6 +117,9 @@ class Agent:
         self.senders: dict[str, str] = {}
         self.probes: dict[str, Probe] = {}
         self.refusals: list[str] = []
+        self.fallen: set[str] = set()
+        self.on_answer: Callable[[str, Pin], None] | None = None
+        self.on_session: Callable[[bool], None] | None = None
         self.time = FabricTime(shared=shared_clock)
         self._nic = nic
         self._clock = clock
@@ -146,6 +151,8 @@ class Agent:
         self._metering.clear()
         for worker in list(self._workers.values()):
             self._open_waiting(worker)
+        if self.on_session is not None:
+            self.on_session(False)
 
     def on_message(self, message: pb.ControllerMessage) -> None:
         """A message of the controller. Raises ValueError, and does nothing, for what it cannot mean."""
@@ -208,6 +215,7 @@ class Agent:
         for flow, qp in worker.out.items():
             qp.close()
             self.pins.pop(flow, None)
+            self.fallen.discard(flow)
         self._clock.call_at(self._clock.now + LINGER_NS, _close_all, worker.receive)
         if all(job != name for job, _ in self._workers):
             self.schedules.pop(name, None)
@@ -219,23 +227,7 @@ class Agent:
         """Tell the controller of an iteration, unless its job is silent. Its times are the host's."""
         worker = self._workers.get((record.job, record.rank))
         if self.welcomed and not (worker is not None and worker.trainer.spec.silent):
-            report = pb.IterationReport(
-                job=record.job,
-                rank=record.rank,
-                index=record.index,
-                start_ns=max(0, self.time.to_fabric(record.start_ns)),
-                end_ns=max(0, self.time.to_fabric(record.end_ns)),
-                communication_ns=record.communication_ns,
-                bytes_sent=record.bytes_sent,
-                ecn_marks=record.ecn_marks,
-                retransmits=record.retransmits,
-                held_ns=record.held_ns,
-                compute_ns=record.compute_ns,
-                flops=record.flops,
-                drift_ns=record.drift_ns,
-                realigned=record.realigned,
-                clock_error_ns=self.fabric_time()[1],
-            )
+            report = iteration_report(record, self.time.to_fabric, self.fabric_time()[1])
             self._send(pb.AgentMessage(iteration=report))
 
     def fabric_time(self) -> tuple[int, int]:
@@ -248,6 +240,25 @@ class Agent:
     def source_port(self, flow: str) -> int:
         """The source port a flow draws when it goes by ECMP."""
         return Random(f"{self._seed}/{flow}").randrange(FIRST_SOURCE_PORT, 0x10000)
+
+    def port_of(self, flow: str, pin: Pin) -> int:
+        """Where a flow of that pin goes: a fallen one, or one without a port, by ECMP."""
+        return self.source_port(flow) if flow in self.fallen else pin.source_port or self.source_port(flow)
+
+    def queue_pairs(self) -> Mapping[str, QueuePair]:
+        """The sending ends of all flows that are open here."""
+        return {flow: qp for worker in self._workers.values() for flow, qp in worker.out.items()}
+
+    def fall_back(self, flow: str, fallen: bool) -> None:
+        """Let a pinned flow go by ECMP, or by its pin again; a pin to another port ends it by itself."""
+        (self.fallen.add if fallen else self.fallen.discard)(flow)
+        qp = self.queue_pairs().get(flow)
+        if qp is not None and flow in self.pins:
+            self._place(flow, qp)
+
+    def request(self, flow: str) -> None:
+        """Ask the controller for a flow's path; the answer comes to `on_answer`."""
+        self._send(pb.AgentMessage(flow_request=pb.FlowRequest(flow=flow)))
 
     @property
     def deadline_ns(self) -> int:
@@ -284,6 +295,8 @@ class Agent:
         for worker in list(self._workers.values()):
             if worker.joined:
                 self._announce(worker)
+        if self.on_session is not None:
+            self.on_session(True)
 
     def _ask_time(self, round_: int) -> None:
         """Ask for fabric time now and every so often, as long as this session lasts."""
@@ -295,14 +308,22 @@ class Agent:
     def _on_assignment(self, said: pb.FlowAssignment) -> None:
         pin = Pin(said.source_port, said.dscp, said.rate_cap_bps)
         check_pin(said.flow, pin.source_port or FIRST_SOURCE_PORT, pin.dscp)
+        before = self.pins.get(said.flow)
         self.pins[said.flow] = pin
+        if before is None or before.source_port != pin.source_port:
+            self.fallen.discard(said.flow)
         for worker in list(self._workers.values()):
-            qp = worker.out.get(said.flow)
-            if qp is not None:
-                qp.repin(pin.source_port or self.source_port(said.flow), pin.dscp)
-                qp.set_rate_cap(pin.rate_cap_bps)
+            if said.flow in worker.out:
+                self._place(said.flow, worker.out[said.flow])
             elif said.flow in worker.waiting and worker.joined:
                 self._open_flow(worker, said.flow)
+        if self.on_answer is not None:
+            self.on_answer(said.flow, pin)
+
+    def _place(self, flow: str, qp: QueuePair) -> None:
+        pin = self.pins[flow]
+        qp.repin(self.port_of(flow, pin), pin.dscp)
+        qp.set_rate_cap(pin.rate_cap_bps)
 
     def _join(self, worker: _Worker) -> None:
         trainer = worker.trainer
@@ -342,7 +363,7 @@ class Agent:
                 self._open_flow(worker, flow)
             elif flow not in worker.asked:
                 worker.asked.add(flow)
-                self._send(pb.AgentMessage(flow_request=pb.FlowRequest(flow=flow)))
+                self.request(flow)
 
     def _open_waiting(self, worker: _Worker) -> None:
         """No answer in time, or nobody to answer: what waits goes as it is known, else by ECMP."""
@@ -357,7 +378,7 @@ class Agent:
         marking = self.marking
         mice = worker.trainer.spec.bytes_per_iteration < marking.elephant_bytes
         pin = self.pins.get(flow) or Pin(0, marking.mice_dscp if mice else marking.equal_dscp)
-        port = pin.source_port or self.source_port(flow)
+        port = self.port_of(flow, pin)
         qp = self._nic.open_qp(flow, self._addresses[dst], port, pin.dscp)
         qp.set_rate_cap(pin.rate_cap_bps)
         worker.out[flow] = qp
@@ -366,28 +387,6 @@ class Agent:
     def _start(self, worker: _Worker) -> None:
         if not worker.waiting and not worker.trainer.running:
             worker.trainer.open(tuple(worker.out.values()), tuple(worker.receive))
-
-
-def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
-    """What every worker of a job says of it."""
-    profile = spec.announced()
-    return pb.JobJoin(
-        job=spec.name,
-        model=spec.model,
-        gpus=spec.gpus,
-        hosts=spec.hosts,
-        rank=rank,
-        period_ns=profile.period_ns,
-        phases=[pb.Phase(start_ns=p.start_ns, end_ns=p.end_ns, rate_bps=p.rate_bps) for p in profile.phases],
-        flops_per_iteration=spec.flops_per_iteration,
-        flows=[
-            pb.FlowSpec(
-                name=spec.flow_name(src, dst), src=src, dst=dst, bytes_per_iteration=spec.bytes_per_iteration
-            )
-            for src, dst in spec.ring
-        ],
-        silent=spec.silent,
-    )
 
 
 def _close_all(queues: list[ReceiveQueue]) -> None:

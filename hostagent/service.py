@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
 from hostagent.config import Config
+from hostagent.counts import ByteSource, port_counter
+from hostagent.local import LocalServer
 from hostagent.loop import HostLoop
-from hostagent.nic.choose import open_nic
+from hostagent.newflows import NewFlows
+from hostagent.nic.choose import open_nic, port_folder
+from hostagent.nic.foreign import ForeignNic
+from hostagent.safety import SafetyWatch
 from hostagent.session import Session
 from hostagent.training import Training
 
@@ -36,6 +42,7 @@ class Service:
             addresses=config.addresses(),
             seed=config.training.seed,
             shared_clock=False,
+            byte_source=self._byte_source if config.nic.device else None,
             most_wait_ns=int(config.agent.deadline_ms * 1e6),
         )
         self.session = Session(
@@ -45,7 +52,20 @@ class Service:
             self._session_up,
             keepalive_s=KEEPALIVE_S,
         )
+        self.flows = NewFlows(self.agent, self.loop)
+        self.safety = SafetyWatch(config.safety, self.agent, self.loop)
+        self.local = self._open_socket()
         self.training = Training(config.training, self.agent, self.loop)
+
+    def _open_socket(self) -> LocalServer | None:
+        path = self.config.agent.socket
+        if not path:
+            return None
+        rate_bps = int(self.config.nic.rate_mbps * 1e6)
+        local = LocalServer(path, self.agent, self.flows, self.loop, line_bps=rate_bps)
+        if isinstance(self.nic, ForeignNic):
+            self.nic.on_move = local.moved
+        return local
 
     def run(self) -> None:
         """Serve until `loop.stop`, or until all emulated workers have done their iterations."""
@@ -56,6 +76,8 @@ class Service:
             self.loop.run()
         finally:
             self.training.stop()
+            if self.local is not None:
+                self.local.close()
             self.session.stop()
             self.nic.close()
             self.loop.close()
@@ -63,6 +85,19 @@ class Service:
     def _stop_when_done(self) -> None:
         if self.training.finished:
             self.loop.stop()
+
+    def _byte_source(self, job: str) -> ByteSource:
+        """The NIC's own counter, which cannot tell jobs apart; a NIC that is gone counts no more."""
+        counter = port_counter(port_folder(self.config))
+
+        def read() -> Mapping[str, int]:
+            try:
+                return counter()
+            except (OSError, ValueError) as error:
+                log.debug("%s: %s", self.config.nic.device, error)
+                return {}
+
+        return read
 
     # -- the session's thread hands over
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Polyrhythm: where each flow of a training job goes, who goes first, and when each job talks.
 
-The public import: the job API (`Job`, `Profile`, `Phase`, `Flow`), the values of a plan and the
-planner (`plan`, `PlanInput`, `POLICIES`). Names are imported when they are first used.
+The public import: `polyrhythm_job` for training code, the job API (`Job`, `Profile`, `Phase`, `Flow`), the
+values of a plan and the planner (`plan`, `PlanInput`, `POLICIES`). Names are imported when first used.
 """
 
 from importlib import import_module
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from controller.model import Flow, FlowPlan, Job, JobPlan, LinkPlan, Phase, Plan, Policy, Profile
     from controller.planner import POLICIES, PlanInput, plan
+    from hostagent.library import polyrhythm_job
     from topo.generate import explicit, leaf_spine
     from topo.graph import Topology
 
@@ -22,6 +23,7 @@ _HOMES = {
     **dict.fromkeys(("POLICIES", "PlanInput", "plan"), "controller.planner"),
     **dict.fromkeys(("explicit", "leaf_spine"), "topo.generate"),
     "Topology": "topo.graph",
+    "polyrhythm_job": "hostagent.library",
 }
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "explicit",
     "leaf_spine",
     "plan",
+    "polyrhythm_job",
 ]
 
 

@@ -44,6 +44,8 @@ class ForeignQueuePair:
         if source_port != self.source_port:
             self.source_port = source_port
             self._nic.changed()
+            if self._nic.on_move is not None:
+                self._nic.on_move(self)
         self.dscp = dscp
 
     def set_rate_cap(self, rate_bps: int) -> None:
@@ -70,7 +72,8 @@ class ForeignReceiveQueue:
 class ForeignNic:
     """The driver of a host whose training processes own their queue pairs.
 
-    `pinning` says how they are pinned: shim (by `port_map`), verbs (by their owners) or none.
+    `pinning` says how they are pinned: shim (by `port_map`), verbs (by their owners, who hear of each move
+    by `on_move`) or none.
     """
 
     def __init__(self, pinning: str, ip: str, clock: Clock, port_map: Path | None = None) -> None:
@@ -78,6 +81,7 @@ class ForeignNic:
         self._ip = ip
         self._clock = clock
         self._port_map = port_map
+        self.on_move: Callable[[ForeignQueuePair], None] | None = None
         self._queue_pairs: dict[str, ForeignQueuePair] = {}
         self._due = False
         self.changed()

@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -57,6 +58,22 @@ class Hub(pb_grpc.AgentHubServicer):
 
     def bodies(self, kind: str) -> list[Any]:
         return [getattr(m, kind) for m in list(self.kept) if m.WhichOneof("body") == kind]
+
+
+def local_socket(path: str) -> socket.socket:
+    """A connection with an agent's socket."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.settimeout(PATIENCE_S)
+    made.connect(path)
+    return made
+
+
+def status(path: str) -> dict[str, Any]:
+    """An agent's state, from its socket."""
+    with local_socket(path) as made:
+        made.sendall(b'{"op": "status"}\n')
+        answer: dict[str, Any] = json.loads(made.makefile().readline())
+        return answer
 
 
 WELCOME = pb.Welcome(

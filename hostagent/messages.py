@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent says of jobs and iterations, in the protocol's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.wire import agent_pb2 as pb
+from hostagent.job import IterationRecord, JobSpec
+
+
+def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
+    """What every worker of a job says of it."""
+    profile = spec.announced()
+    return pb.JobJoin(
+        job=spec.name,
+        model=spec.model,
+        gpus=spec.gpus,
+        hosts=spec.hosts,
+        rank=rank,
+        period_ns=profile.period_ns,
+        phases=[pb.Phase(start_ns=p.start_ns, end_ns=p.end_ns, rate_bps=p.rate_bps) for p in profile.phases],
+        flops_per_iteration=spec.flops_per_iteration,
+        flows=[
+            pb.FlowSpec(
+                name=spec.flow_name(src, dst), src=src, dst=dst, bytes_per_iteration=spec.bytes_per_iteration
+            )
+            for src, dst in spec.ring
+        ],
+        silent=spec.silent,
+    )
+
+
+def iteration_report(
+    record: IterationRecord, to_fabric: Callable[[int], int], error_ns: int
+) -> pb.IterationReport:
+    """A record of the host's times, told in fabric time, which the host knows to +- `error_ns`."""
+    return pb.IterationReport(
+        job=record.job,
+        rank=record.rank,
+        index=record.index,
+        start_ns=max(0, to_fabric(record.start_ns)),
+        end_ns=max(0, to_fabric(record.end_ns)),
+        communication_ns=record.communication_ns,
+        bytes_sent=record.bytes_sent,
+        ecn_marks=record.ecn_marks,
+        retransmits=record.retransmits,
+        held_ns=record.held_ns,
+        compute_ns=record.compute_ns,
+        flops=record.flops,
+        drift_ns=record.drift_ns,
+        realigned=record.realigned,
+        clock_error_ns=error_ns,
+    )

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Safety on the host (routing paper, 3.5.5): a pinned flow whose latency or loss goes bad falls back to ECMP.
+
+It is pinned again after a hold, which doubles with each fall, so that a flow on a bad path does not swing;
+a pin that stays good for long makes the hold short again. A pin to another port is another path, and counts
+at once. Nobody is asked: this holds while the controller works on what has happened, and without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from hostagent.agent import Agent
+from hostagent.config import SafetySettings
+from hostagent.loop import HostLoop
+
+log = logging.getLogger(__name__)
+
+_LEAST_PACKETS = 16
+"""A window with fewer packets says nothing about loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A flow's counters so far, and the round trip it measured last (0: not known)."""
+
+    packets: int
+    retransmits: int
+    latency_ns: int
+
+
+class FlowGuard:
+    """Judges one flow, a window at a time. `fallen` says that it is to go by ECMP."""
+
+    def __init__(self, settings: SafetySettings) -> None:
+        self._settings = settings
+        self._last = Sample(0, 0, 0)
+        self._least_ns = 0
+        self._bad = 0
+        self._hold_ns = int(settings.hold_s * 1e9)
+        self._since = 0
+        self.fallen = False
+        self.why = ""
+
+    def judge(self, now: int, sample: Sample) -> bool:
+        """Take the counters at the end of a window; whether `fallen` has changed."""
+        why = self._badness(sample)
+        self._last = sample
+        settings = self._settings
+        if self.fallen:
+            if now - self._since < self._hold_ns:
+                return False
+            self.fallen, self._since, self._bad = False, now, 0
+            return True
+        if why:
+            self._bad += 1
+            if self._bad < settings.windows:
+                return False
+            self.fallen, self.why = True, why
+            if self._since and now - self._since < settings.good_s * 1e9:
+                self._hold_ns = min(2 * self._hold_ns, int(settings.longest_hold_s * 1e9))
+            else:
+                self._hold_ns = int(settings.hold_s * 1e9)
+            self._since = now
+            return True
+        self._bad = 0
+        return False
+
+    def _badness(self, sample: Sample) -> str:
+        """What is bad about the window, in words; empty: nothing."""
+        settings, last = self._settings, self._last
+        sent, again = sample.packets - last.packets, sample.retransmits - last.retransmits
+        if sent >= _LEAST_PACKETS and 100 * again > settings.loss_percent * sent:
+            return f"{100 * again / sent:.1f} % of packets sent again"
+        latency = sample.latency_ns
+        if not latency or not sent:
+            return ""
+        self._least_ns = min(self._least_ns or latency, latency)
+        if settings.latency_ms and latency > settings.latency_ms * 1e6:
+            return f"round trip {latency / 1e6:.2f} ms"
+        if settings.latency_factor and latency > settings.latency_factor * self._least_ns:
+            return f"round trip {latency / 1e6:.2f} ms, {latency / self._least_ns:.0f} times the least"
+        return ""
+
+
+class SafetyWatch:
+    """Guards every pinned flow of an agent."""
+
+    def __init__(self, settings: SafetySettings, agent: Agent, loop: HostLoop) -> None:
+        self._settings = settings
+        self._agent = agent
+        self._loop = loop
+        self._guards: dict[str, tuple[int, FlowGuard]] = {}
+        self.falls = 0
+        if settings.enabled:
+            loop.every(int(settings.window_ms * 1e6), self.look)
+
+    def look(self) -> None:
+        """The end of a window: judge each flow that has a pin."""
+        agent = self._agent
+        queue_pairs = agent.queue_pairs()
+        for flow in self._guards.keys() - queue_pairs.keys():
+            del self._guards[flow]
+        for flow, qp in queue_pairs.items():
+            pin = agent.pins.get(flow)
+            if pin is None or not pin.source_port:
+                continue
+            port, guard = self._guards.get(flow, (0, None))
+            if guard is None or port != pin.source_port:
+                guard = FlowGuard(self._settings)
+                guard.judge(self._loop.now, Sample(qp.packets, qp.retransmits, 0))
+                self._guards[flow] = (pin.source_port, guard)
+                continue
+            if guard.judge(self._loop.now, Sample(qp.packets, qp.retransmits, qp.latency_ns)):
+                self._turn(flow, guard)
+
+    def _turn(self, flow: str, guard: FlowGuard) -> None:
+        self.falls += guard.fallen
+        if guard.fallen:
+            log.warning("%s goes back to ECMP: %s", flow, guard.why)
+        else:
+            log.info("%s goes by its pinned path again", flow)
+        self._agent.fall_back(flow, guard.fallen)

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm_job` in training code, with the agent as a real process and without it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from agent_rig import (
+    MS,
+    ROOT,
+    AgentProcess,
+    Hub,
+    assignment,
+    config_text,
+    environment,
+    eventually,
+    hub,
+    local_socket,
+    start_agent,
+    status,
+    welcome_and_pin,
+)
+
+from controller.wire import agent_pb2 as pb
+from polyrhythm import polyrhythm_job
+
+__all__ = ["hub", "start_agent"]
+
+HOSTS = {"h2": "127.0.1.2", "h3": "127.0.1.3"}
+Start = Callable[..., AgentProcess]
+
+
+@pytest.fixture
+def agent(start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]) -> tuple[AgentProcess, str]:
+    """An agent without a NIC that pins, connected with the hub; and its socket."""
+    path = str(tmp_path / "agent.sock")
+    text = config_text(
+        "h2",
+        HOSTS["h2"],
+        controller=hub[1],
+        addresses=HOSTS,
+        agent=f'socket = "{path}"',
+        nic='driver = "none"',
+    )
+    process = start_agent(text)
+    eventually(lambda: status(path)["connected"], "a session")
+    return process, path
+
+
+def test_a_job_with_a_profile_joins_is_placed_and_reports(
+    agent: tuple[AgentProcess, str], hub: tuple[Hub, str]
+) -> None:
+    made, _ = hub
+    moves: list[int] = []
+    with polyrhythm_job(
+        "llama", ["h2", "h3"], rank=0, model="LLaMA", gpus=16, flops_per_iteration=1e15, period_ms=20,
+        phases_ms=[(0, 8)], bytes_per_flow=1_000_000, agent=agent[1],
+    ) as job:  # fmt: skip
+        job.adopt("llama/h2>h3", moves.append)
+        for _ in range(4):
+            time.sleep(0.002)
+            job.step()
+        assert job.connected
+        assert job.places["llama/h2>h3"].source_port == 0xC777
+        assert moves == [0xC777]
+        eventually(lambda: len(made.bodies("iteration")) == 4, "four reports")
+    eventually(lambda: made.bodies("job_leave"), "the job's leave")
+    join = made.bodies("job_join")[0]
+    assert (join.job, join.model, join.gpus, join.rank, join.period_ns) == ("llama", "LLaMA", 16, 0, 20 * MS)
+    assert [(p.start_ns, p.end_ns, p.rate_bps) for p in join.phases] == [(0, 8 * MS, 1_000_000_000)]
+    assert [f.name for f in join.flows] == ["llama/h2>h3", "llama/h3>h2"]
+    reports = made.bodies("iteration")
+    assert [r.index for r in reports] == [0, 1, 2, 3]
+    assert all(r.end_ns - r.start_ns >= 2 * MS for r in reports)
+    assert all(a.end_ns == b.start_ns for a, b in itertools.pairwise(reports))
+
+
+def test_a_job_without_a_profile_is_measured_first(
+    agent: tuple[AgentProcess, str], hub: tuple[Hub, str]
+) -> None:
+    made, _ = hub
+    with polyrhythm_job("bert", ["h2", "h3"], rank=0, agent=agent[1]) as job:
+        for _ in range(9):
+            time.sleep(0.006)
+            with job.communicating():
+                time.sleep(0.012)
+            time.sleep(0.004)
+            job.step()
+            if job.connected:
+                break
+    eventually(lambda: made.bodies("job_join"), "a join")
+    join = made.bodies("job_join")[0]
+    # Sleeps are never short; on a busy machine they are long.
+    assert 22 * MS <= join.period_ns < 200 * MS
+    assert join.phases[0].start_ns == 0
+    assert 12 * MS <= join.phases[0].end_ns <= join.period_ns - 10 * MS
+
+
+def test_a_shift_holds_the_job_to_its_slots_and_never_longer_than_a_period(
+    agent: tuple[AgentProcess, str], hub: tuple[Hub, str]
+) -> None:
+    made, _ = hub
+    period = 200 * MS
+
+    def answer(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
+        kind = message.WhichOneof("body")
+        if kind == "job_join":
+            far = time.monotonic_ns() + 3_600_000 * MS
+            # An epoch an hour ahead: a controller that has lost its head must not stop a job.
+            epoch = far if message.job_join.job == "mad" else 0
+            schedule = pb.JobSchedule(
+                job=message.job_join.job, epoch_ns=epoch, shift_ns=7 * MS, period_ns=period
+            )
+            return [pb.ControllerMessage(schedule=schedule)]
+        if kind == "clock_request":
+            now = time.monotonic_ns()
+            sent = message.clock_request.sent_ns
+            return [pb.ControllerMessage(clock=pb.ClockReply(sent_ns=sent, received_ns=now, replied_ns=now))]
+        return welcome_and_pin(message)
+
+    made.answer = answer
+    eventually(lambda: status(agent[1])["clock_error_ns"] < MS, "a clock in step")
+    for name in ("sane", "mad"):
+        with polyrhythm_job(
+            name, ["h2", "h3"], rank=0, period_ms=200, phases_ms=[(0, 10)], agent=agent[1]
+        ) as job:
+            begun = time.monotonic()
+            late = []
+            for _ in range(6):
+                time.sleep(0.02)
+                job.step()
+                late.append((time.monotonic_ns() - 7 * MS) % period)
+            assert time.monotonic() - begun < 6 * 0.2 + 5
+        if name == "sane":
+            assert job.held_ns > 3 * 100 * MS
+            # Released at the slot, or later when the machine is busy; half of them are on time.
+            assert sorted(late)[2] < 40 * MS
+
+
+def test_new_flows_of_training_code(agent: tuple[AgentProcess, str], hub: tuple[Hub, str]) -> None:
+    made, _ = hub
+    with polyrhythm_job("a", ["h2", "h3"], rank=0, agent=agent[1]) as job:
+        mouse = job.flow("a/x", 100)
+        elephant = job.flow("a/y", 1 << 30)
+        again = job.flow("a/y", 1 << 30)
+        assert (mouse.by, elephant.by, again.by) == ("mouse", "controller", "known")
+        assert (elephant.source_port, elephant.dscp) == (0xC777, 34)
+        assert 0xC000 <= mouse.source_port <= 0xFFFF
+        job.end_flow("a/y")
+        made.answer = lambda message: []
+        began = time.monotonic()
+        assert job.flow("a/y", 1 << 30).by == "deadline"
+        assert time.monotonic() - began < 5
+    assert [r.flow for r in made.bodies("flow_request")] == ["a/y", "a/y"]
+
+
+def test_a_controller_that_is_always_late_is_waited_for_no_more(
+    agent: tuple[AgentProcess, str], hub: tuple[Hub, str]
+) -> None:
+    made, _ = hub
+    made.answer = lambda message: []
+    with polyrhythm_job("a", ["h2"], rank=0, agent=agent[1]) as job:
+        waited = [job.flow(f"a/{n}", 1 << 30).by for n in range(6)]
+        assert waited == ["deadline"] * 3 + ["late"] * 3
+        assert len(eventually(lambda: made.bodies("flow_request")[5:], "six requests")) == 1
+        made.answer = welcome_and_pin
+        assert job.flow("a/7", 1 << 30).by == "late"
+        # The answer to that one came in time; the next flow waits for its own again.
+        eventually(lambda: job.flow(f"a/{time.monotonic_ns()}", 1 << 30).by == "controller", "hope")
+
+
+def test_without_an_agent_nothing_waits_and_nothing_breaks(tmp_path: Path) -> None:
+    with polyrhythm_job("a", ["h2", "h3"], rank=0, period_ms=50, agent=str(tmp_path / "none")) as job:
+        began = time.process_time()
+        for _ in range(200):
+            job.step()
+        assert time.process_time() - began < 1
+        assert not job.connected
+        assert job.held_ns == 0
+        assert job.flow("a/h2>h3", 1 << 30).by == "nobody"
+
+
+def test_the_job_outlives_its_agent_and_finds_the_next(
+    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, address = hub
+    monkeypatch.setattr("hostagent.library._RETRY_NS", 50 * MS)
+    path = str(tmp_path / "agent.sock")
+    text = config_text(
+        "h2",
+        HOSTS["h2"],
+        controller=address,
+        addresses=HOSTS,
+        agent=f'socket = "{path}"',
+        nic='driver = "none"',
+    )
+    first = start_agent(text)
+    with polyrhythm_job("a", ["h2", "h3"], rank=0, period_ms=50, agent=path) as job:
+        job.step()
+        assert job.connected
+        eventually(lambda: made.bodies("job_join"), "a join")
+        first.stop(signal.SIGKILL)
+        job.step()
+        job.step()
+        assert not job.connected
+        start_agent(text)
+
+        def rejoined() -> bool:
+            job.step()
+            return job.connected
+
+        eventually(rejoined, "the job is with the new agent")
+        eventually(lambda: len(made.bodies("job_join")) == 2, "the controller hears of it again")
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "Expecting value"),
+        (b"\x16\x03\x01\x00\xff\x00\n", "codec can't decode|Expecting value|Invalid"),
+        (b"[1]\n", "an object with a key op is needed"),
+        (b"[" * 50_000 + b"\n", "recursion"),
+        (b'{"op": "dance"}\n', "op: 'dance' is none of join, flow, end, status"),
+        (b'{"op": "step", "index": 0}\n', "is none of join"),
+        (b'{"op": "join", "job": "a", "hosts": ["h2"], "rank": 0}\n', "period_ns: missing"),
+        (b'{"op": "join", "job": "a", "hosts": ["h3"], "rank": 0, "period_ns": 5}\n', "rank 0 belongs to h3"),
+        (
+            b'{"op": "join", "job": "a", "hosts": ["h2", "h9"], "rank": 0, "period_ns": 5}\n',
+            "h9 has no address",
+        ),
+        (
+            b'{"op": "join", "job": "a", "hosts": ["h2"], "rank": 7, "period_ns": 5}\n',
+            "from 0 to 0 is legal, not 7",
+        ),
+        (b'{"op": "join", "jobs": "a"}\n', "jobs: unknown key; legal: job, hosts"),
+        (b'{"op": "flow", "flow": "a/b", "bytes": -1}\n', "bytes: a whole number from 0"),
+        (b'{"op": "join", "protocol": 2}\n', "protocol: 1 is legal"),
+        (b"x" * 70_000, "longer than 64 KiB"),
+    ],
+)
+def test_garbage_is_refused_logged_and_harms_nobody(
+    agent: tuple[AgentProcess, str], said: bytes, complaint: str
+) -> None:
+    process, path = agent
+    with (
+        polyrhythm_job("good", ["h2", "h3"], rank=0, period_ms=50, agent=path) as job,
+        local_socket(path) as bad,
+    ):
+        job.step()
+        try:
+            bad.sendall(said)
+            answer = bad.makefile().read()
+        except (BrokenPipeError, ConnectionResetError):
+            answer = ""
+        if answer:
+            assert re.search(complaint, json.loads(answer)["what"])
+        eventually(lambda: re.search(complaint, process.log.read_text()), "a line in the log")
+        job.step()
+        assert job.connected
+    assert "Traceback" not in process.log.read_text()
+
+
+def test_a_reader_that_does_not_read_is_cut_off(agent: tuple[AgentProcess, str]) -> None:
+    process, path = agent
+    with local_socket(path) as lazy:
+        lazy.settimeout(0.5)
+        try:
+            for _ in range(200):
+                lazy.sendall(b'{"op": "status"}\n' * 1000)
+        except OSError:
+            pass
+    eventually(lambda: process.says("does not read what it is told"), "the lazy one is cut off")
+    assert status(path)["connected"]
+
+
+def test_a_job_joins_once(agent: tuple[AgentProcess, str]) -> None:
+    _, path = agent
+    join = b'{"op": "join", "job": "a", "hosts": ["h2"], "rank": 0, "period_ns": 5000}\n'
+    with local_socket(path) as first, local_socket(path) as second:
+        first.sendall(join)
+        assert json.loads(first.makefile().readline())["event"] == "flows"
+        second.sendall(join)
+        assert "runs already on h2" in second.makefile().readline()
+
+
+def test_two_agents_with_one_socket_or_one_name(
+    agent: tuple[AgentProcess, str], start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+) -> None:
+    process, path = agent
+    twin = tmp_path / "twin.toml"
+    twin.write_text(config_text("h2", HOSTS["h2"], agent=f'socket = "{path}"', nic='driver = "none"'))
+    done = subprocess.run(
+        [sys.executable, "-m", "polyrhythm", "agent", "--config", str(twin)],
+        capture_output=True, text=True, timeout=30, cwd=ROOT, env=environment(), check=False,
+    )  # fmt: skip
+    assert (done.returncode, f"another agent listens on {path}" in done.stderr) == (2, True)
+    assert process.process.poll() is None
+    assert status(path)["connected"]
+
+
+def test_a_move_of_the_plan_reaches_the_owner(agent: tuple[AgentProcess, str], hub: tuple[Hub, str]) -> None:
+    made, _ = hub
+
+    def answer(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
+        if message.WhichOneof("body") == "iteration":
+            return [assignment("a/h2>h3", 0xD123)]
+        return welcome_and_pin(message)
+
+    made.answer = answer
+    moves: list[int] = []
+    with polyrhythm_job(
+        "a", ["h2", "h3"], rank=0, period_ms=50, bytes_per_flow=1 << 20, agent=agent[1]
+    ) as job:
+        job.adopt("a/h2>h3", moves.append)
+
+        def stepped() -> bool:
+            job.step()
+            return 0xD123 in moves
+
+        eventually(stepped, "the move")
+    assert moves == [0xC777, 0xD123]
+
+
+def test_the_example_for_torchrun_runs_without_torch(
+    agent: tuple[AgentProcess, str], hub: tuple[Hub, str]
+) -> None:
+    """Two processes of one host, as torchrun starts them; only the first speaks."""
+    example = ROOT / "docs" / "examples" / "train.py"
+    processes = []
+    for local in (0, 1):
+        rank = {
+            "LOCAL_RANK": str(local), "RANK": str(local), "WORLD_SIZE": "2", "GROUP_RANK": "0",
+            "POLYRHYTHM_AGENT": agent[1], "POLYRHYTHM_HOSTS": "h2,h3",
+        }  # fmt: skip
+        command = [sys.executable, str(example), "--without-torch", "--iterations", "10"]
+        processes.append(subprocess.Popen(command, env={**os.environ, **environment(), **rank}))
+    assert [p.wait(60) for p in processes] == [0, 0]
+    made, _ = hub
+    assert {(j.job, j.rank) for j in made.bodies("job_join")} == {("example", 0)}
+    assert made.bodies("iteration")
