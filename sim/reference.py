@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.interleave.jitter import draw
 from sim.jitter import stretched
 from sim.jobrun import JobRun, Progress, slot_delay
 from sim.program import BARRIER, FLOW
@@ -209,7 +210,7 @@ class ReferenceEngine:
                 elif program.kind[following] != BARRIER and program.span[following] > 0:
                     progress.active[following] = 1
                     span = int(program.span[following])
-                    span = stretched(span, run.jitter, run.salt, run.count, int(following))
+                    span = stretched(span, run.jitter, draw(run.salt, run.count, int(following)))
                     progress.key[following] = self.now + span
                     heapq.heappush(self._timers, (int(progress.key[following]), j, int(following)))
                 else:

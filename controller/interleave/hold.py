@@ -63,6 +63,7 @@ def hold(
     previous: Mapping[str, tuple[int, int]] | None = None,
     slack: float = 0.02,
     seed: int = 0,
+    known: Rhythms | None = None,
 ) -> Holding:
     """Decide who takes turns on the shared `links`, at which period and shift (ns).
 
@@ -71,10 +72,10 @@ def hold(
     demand at that pace, and if each job gains LEAST_GAIN on some link. Otherwise the job that ranks
     last (`ranking`: highest first) on the worst link is let go, and the rest tried again. Links that
     score NEGLIGIBLE_SCORE at random and would gain less than LEAST_GAIN bind nobody. `previous` (period,
-    shift) stay where they are as good.
+    shift) stay where they are as good. `known` remembers what was found out for the same periods before.
     """
     place = {job: i for i, job in enumerate(ranking)}
-    judge = _Judge(periods, slack, seed)
+    judge = known or Rhythms(periods, slack, seed)
     free: dict[str, str] = {}
     held: dict[str, Held] = {}
     fits: list[LinkFit] = []
@@ -112,13 +113,18 @@ def hold(
     return Holding(held, free, tuple(fits), tuple(loops))
 
 
-class _Judge:
-    """Finds rhythms for parts of the affinity graph, and what in them is not worth holding."""
+class Rhythms:
+    """Finds rhythms for parts of the affinity graph, and what in them is not worth holding.
 
-    def __init__(self, periods: Mapping[str, int], slack: float, seed: int) -> None:
-        self._periods = periods
+    `periods` (ns) are the jobs' own; `fast` takes the kernels. It remembers what it was asked.
+    """
+
+    def __init__(self, periods: Mapping[str, int], slack: float, seed: int, *, fast: bool = False) -> None:
+        self.periods = periods
         self._slack = slack
         self._seed = seed
+        self._fast = fast
+        self._found: dict[tuple[object, ...], _Rhythm | None] = {}
         self._alone: dict[tuple[object, ...], _Rhythm | None] = {}
         self._chance: dict[tuple[object, ...], float] = {}
 
@@ -162,7 +168,7 @@ class _Judge:
                 misfits.append(fit)
         if not misfits:
             jobs = dict.fromkeys(job for link in part for job in link.demands)
-            rhythm = _rhythm(part, {j: self._periods[j] for j in jobs}, self._slack, self._seed)
+            rhythm = self._together(part, tuple(jobs))
             if rhythm is not None:
                 at = {link.name: link for link in part}
                 misfits = [f for f in rhythm.alignment.links if not self._passes(f, at[f.link], rhythm)]
@@ -175,15 +181,22 @@ class _Judge:
     def _random(self, link: SharedLink) -> float:
         key = (link.rate_bps, *link.demands.items())
         if key not in self._chance:
-            self._chance[key] = random_score(link, self._periods, slack=self._slack)
+            self._chance[key] = random_score(link, self.periods, slack=self._slack)
         return self._chance[key]
 
     def _rhythm_alone(self, link: SharedLink) -> _Rhythm | None:
         key = (link.rate_bps, *link.demands.items())
         if key not in self._alone:
-            own = {j: self._periods[j] for j in link.demands}
-            self._alone[key] = _rhythm([link], own, self._slack, self._seed)
+            own = {j: self.periods[j] for j in link.demands}
+            self._alone[key] = _rhythm([link], own, self._slack, self._seed, self._fast)
         return self._alone[key]
+
+    def _together(self, part: Sequence[SharedLink], jobs: Sequence[str]) -> _Rhythm | None:
+        key = tuple((k.name, k.rate_bps, *k.demands.items()) for k in part)
+        if key not in self._found:
+            own = {j: self.periods[j] for j in jobs}
+            self._found[key] = _rhythm(part, own, self._slack, self._seed, self._fast)
+        return self._found[key]
 
     def _passes(self, fit: LinkFit, link: SharedLink, rhythm: _Rhythm) -> bool:
         sent = sum(
@@ -197,7 +210,7 @@ class _Judge:
 
 
 def _rhythm(
-    part: Sequence[SharedLink], periods: Mapping[str, int], slack: float, seed: int
+    part: Sequence[SharedLink], periods: Mapping[str, int], slack: float, seed: int, fast: bool
 ) -> _Rhythm | None:
     """Quantised periods and shifts; the periods go up to the tolerance only if all then fits."""
 
@@ -206,7 +219,7 @@ def _rhythm(
         if fitted is None:
             return None
         longer = dict(zip(periods, fitted.periods, strict=True))
-        return _Rhythm(longer, align(part, longer, slack=slack, seed=seed, nodes=_NODES))
+        return _Rhythm(longer, align(part, longer, slack=slack, seed=seed, nodes=_NODES, fast=fast))
 
     first, longest = attempt(0.0), None
     if first is not None and _HOPEFUL <= min(f.score for f in first.alignment.links) < _FULL:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from controller.interleave.jitter import draw
 from sim.jitter import stretched
 from sim.kernels.allocate import repair
 from sim.kernels.compiler import kernel
@@ -49,7 +50,7 @@ REACHED, JOB_DONE, LOG_FULL = 0, 1, 2
 # the hosts use the same (CASSINI thesis 4.4.2, step 3).
 _LATE = 0.05
 
-_stretched = kernel(stretched)
+_draw, _stretched = kernel(draw), kernel(stretched)
 
 
 @kernel
@@ -118,7 +119,9 @@ def _complete(s: State, task: int) -> None:
 def _span(s: State, job: int, task: int) -> int:
     """How long a compute takes in the iteration that runs."""
     row = s.jobs[job]
-    return _stretched(s.tasks[task].span, row[JITTER], row[SALT], row[COUNT], task - row[ROOT])
+    if not row[JITTER]:
+        return int(s.tasks[task].span)
+    return _stretched(s.tasks[task].span, row[JITTER], _draw(row[SALT], row[COUNT], task - row[ROOT]))
 
 
 @kernel

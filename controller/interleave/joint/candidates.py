@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plans that the loop starts from: every mechanism alone, on each set of paths, and some together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from controller.interleave.hold import Rhythms
+from controller.interleave.joint.circles import held, published
+from controller.interleave.joint.order import levels_for, ranked
+from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, plain
+
+Ways = tuple[int, ...]
+
+
+def by_rank(instance: Instance, ways: Sequence[int]) -> list[int]:
+    """The jobs by CRUX's priority, highest first."""
+    number = {p.name: j for j, p in enumerate(instance.players)}
+    return [number[r.name] for r in ranked(instance, ways)]
+
+
+def rivals(
+    instance: Instance,
+    paths: Mapping[str, Ways],
+    *,
+    mltcp: bool,
+    known: Rhythms | None = None,
+    seed: int = 0,
+) -> Iterator[tuple[str, Choice]]:
+    """Each mechanism alone. `paths` names sets of paths, ECMP's first: what knows no paths goes by it.
+
+    paths:NAME; cassini (thesis: all shifts, and where a loop forbids them none), circles (only who gains is
+    held), crux (levels), and with `mltcp` all senders weighing by F.
+    """
+    ecmp = next(iter(paths.values()))
+    for name, ways in paths.items():
+        yield f"paths:{name}", plain(instance, ways)
+    base = plain(instance, ecmp)
+    theirs = published(instance, ecmp, seed=seed)
+    yield "cassini", base if theirs is None else replace(base, rhythm=theirs)
+    yield "circles", replace(base, rhythm=held(instance, ecmp, by_rank(instance, ecmp), known=known))
+    yield "crux", replace(base, level=levels_for(instance, ecmp, base.rhythm, seed=seed))
+    if mltcp:
+        yield "mltcp", replace(base, mltcp=(True,) * len(instance.players))
+
+
+def together(
+    instance: Instance,
+    name: str,
+    ways: Ways,
+    *,
+    mltcp: bool,
+    known: Rhythms | None = None,
+    seed: int = 0,
+) -> Iterator[tuple[str, Choice]]:
+    """Mechanisms together on one set of paths: levels, MLTCP, turns, and turns with either for the rest."""
+    base = plain(instance, ways)
+    count = len(instance.players)
+    yield name, base
+    yield f"{name}, levels", replace(base, level=levels_for(instance, ways, base.rhythm, seed=seed))
+    if mltcp:
+        yield f"{name}, mltcp", replace(base, mltcp=(True,) * count)
+    order = by_rank(instance, ways)
+    seen: set[tuple[Rhythm, ...]] = {base.rhythm}
+    for how, ranking in (("turns", order), ("turns, the others first", order[::-1])):
+        rhythm = held(instance, ways, ranking, known=known)
+        if rhythm in seen:
+            continue
+        seen.add(rhythm)
+        turns = replace(base, rhythm=rhythm)
+        yield f"{name}, {how}", turns
+        if FREE in rhythm:
+            level = levels_for(instance, ways, rhythm, seed=seed)
+            yield f"{name}, {how}, levels", replace(turns, level=level)
+            if mltcp:
+                free = tuple(r == FREE for r in rhythm)
+                yield f"{name}, {how}, mltcp for the rest", replace(turns, mltcp=free)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rhythms for given paths: CASSINI as published, and holding only who gains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.interleave.affinity import components
+from controller.interleave.circle import SharedLink
+from controller.interleave.hold import Rhythms, hold
+from controller.interleave.joint.parts import demand_on, full_links
+from controller.interleave.joint.values import FREE, Instance, Player, Rhythm
+from controller.interleave.packed import merge
+from controller.interleave.solve import TooFineError, interleave
+from controller.model import Phase
+
+
+SLACK = 0.02
+
+
+def rhythms_of(instance: Instance, *, fast: bool = False, seed: int = 0) -> Rhythms:
+    """What remembers the rhythms of an instance's jobs; `fast` takes the kernels."""
+    periods = {p.name: p.alone_ns for p in instance.players if p.steps}
+    return Rhythms(periods, SLACK, seed, fast=fast)
+
+
+def shared_links(
+    instance: Instance, ways: Sequence[int], jobs: Sequence[int] | None = None
+) -> list[SharedLink]:
+    """The full links that several of the `jobs` (None: all) use, as circles; no job asks for more than a
+    link has."""
+    wanted = demand_on(instance, ways)
+    full = full_links(instance, wanted)
+    found = []
+    for link in sorted(full):
+        users = {j: rate for j, rate in wanted[link].items() if jobs is None or j in jobs}
+        if len(users) < 2:
+            continue
+        capacity = instance.capacity_bps[link]
+        demands = {}
+        for j in sorted(users):
+            player = instance.players[j]
+            peak = max(s.rate_bps for s in player.steps)
+            flows = users[j] / peak
+            demands[player.name] = phases_of(player, flows, capacity)
+        found.append(SharedLink((str(link), ""), capacity, demands))
+    return found
+
+
+def phases_of(player: Player, flows: float, capacity: int) -> tuple[Phase, ...]:
+    """The Up phases of so many flows of a job on a link."""
+    phases = []
+    at = 0
+    for step in player.steps:
+        if step.up_ns:
+            rate = min(round(flows * step.rate_bps), capacity)
+            phases.append(Phase(at, at + step.up_ns, rate))
+        at += step.up_ns + step.compute_ns
+    return tuple(phases)
+
+
+def has_loop(links: Sequence[SharedLink]) -> bool:
+    """Whether the affinity graph of these links has a loop; equal links are one."""
+    for part in components(links):
+        vertices = merge(part)
+        jobs = {j for link in part for j in link.demands}
+        if sum(len(alike[0].demands) for alike in vertices) >= len(jobs) + len(vertices):
+            return True
+    return False
+
+
+def published(instance: Instance, ways: Sequence[int], *, seed: int = 0) -> tuple[Rhythm, ...] | None:
+    """CASSINI's rhythms (thesis, 4.3 and 4.4): every job of a full link in its quantised period at its
+    unique shift, whatever the score. None where a loop makes it discard the placement."""
+    links = shared_links(instance, ways)
+    if not links or has_loop(links):
+        return None
+    named = {p.name: p.alone_ns for p in instance.players if any(p.name in k.demands for k in links)}
+    try:
+        found = interleave(links, named, seed=seed, fast=False)
+    except TooFineError:
+        return None
+    return tuple(
+        (found.periods[p.name], found.shifts[p.name]) if p.name in named else FREE for p in instance.players
+    )
+
+
+def held(
+    instance: Instance,
+    ways: Sequence[int],
+    ranking: Sequence[int],
+    *,
+    jobs: Sequence[int] | None = None,
+    known: Rhythms | None = None,
+) -> tuple[Rhythm, ...]:
+    """Rhythms for those of the `jobs` who gain by taking turns, the others free; see `hold.hold`.
+
+    `ranking` has the job that is let go first last.
+    """
+    links = shared_links(instance, ways, jobs)
+    if not links:
+        return (FREE,) * len(instance.players)
+    known = known or rhythms_of(instance)
+    names = [instance.players[j].name for j in ranking]
+    found = hold(links, known.periods, names, slack=SLACK, known=known).held
+    return tuple(
+        (found[p.name].period_ns, found[p.name].shift_ns) if p.name in found else FREE
+        for p in instance.players
+    )

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one judge of all candidates: GPU utilisation by the fluid, under several seeds of jitter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from controller.interleave.joint.fluid import Floats, lay, plain_lengths, salt_of, start_of
+from controller.interleave.joint.parts import Part, parts_of
+from controller.interleave.joint.values import Choice, Instance
+from controller.kernel import KernelsUnavailableError, available
+
+_MOST_BEGUN = 20_000
+"""Iterations of a part, all jobs together, that are computed at most for one seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How closely to look: the `seeds` of jitter and starts, and for how many `iterations` of the longest
+    job of a part."""
+
+    seeds: tuple[int, ...]
+    iterations: int
+
+
+@dataclass
+class Judge:
+    """Judges choices for one instance. Parts that have been seen are not computed again.
+
+    `spent` counts the iterations that were computed, seed by seed: the search's measure of work.
+    `plain` keeps to the plain reference; else the kernel is taken where Numba is installed.
+    """
+
+    instance: Instance
+    plain: bool = False
+    spent: int = 0
+    _known: dict[tuple[Part, Effort], Floats] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        players = self.instance.players
+        self._weight = np.array([p.weight * p.compute_ns for p in players], dtype=np.float64)
+        self._alone = np.array([max(1, p.alone_ns) for p in players], dtype=np.float64)
+        self._all = float(sum(p.weight for p in players)) or 1.0
+
+    @property
+    def bound(self) -> float:
+        """The utilisation if no job met another."""
+        return float((self._weight / self._alone).sum()) / self._all
+
+    def lengths(self, choice: Choice, effort: Effort) -> Floats:
+        """Every job's mean iteration in ns, shape (seeds, jobs)."""
+        found = np.tile(self._alone, (len(effort.seeds), 1))
+        for part in parts_of(self.instance, choice):
+            if not part.undisturbed:
+                found[:, list(part.jobs)] = self.of_part(part, effort)
+        return found
+
+    def utilisation(self, choice: Choice, effort: Effort) -> Floats:
+        """GPU utilisation, 0 to 1, by seed."""
+        return self.used(self.lengths(choice, effort))
+
+    def used(self, lengths: Floats) -> Floats:
+        """The utilisation that iterations of these lengths make."""
+        result: Floats = (self._weight / lengths).sum(axis=1) / self._all
+        return result
+
+    def of_part(self, part: Part, effort: Effort) -> Floats:
+        """Mean iterations of a part's jobs in ns, shape (seeds, jobs)."""
+        key = part, effort
+        if key not in self._known:
+            self._known[key] = self._compute(part, effort)
+        return self._known[key]
+
+    def lost(self, part: Part, effort: Effort) -> float:
+        """What a part costs in utilisation, against its jobs being alone."""
+        jobs = list(part.jobs)
+        if part.undisturbed:
+            return 0.0
+        got = (self._weight[jobs] / self.of_part(part, effort)).sum(axis=1).mean()
+        return float((self._weight[jobs] / self._alone[jobs]).sum() - got) / self._all
+
+    def _compute(self, part: Part, effort: Effort) -> Floats:
+        own = [max(float(self._alone[j]), r[0]) for j, r in zip(part.jobs, part.rhythm, strict=True)]
+        begun = sum(max(own) / t for t in own)
+        horizon = max(own) * min(effort.iterations, max(1.0, _MOST_BEGUN / begun))
+        self.spent += len(effort.seeds) * round(horizon / max(own) * begun)
+        laid = lay(self.instance, part)
+        alone = [float(self._alone[j]) for j in part.jobs]
+        compiled = None if self.plain else _compiled()
+        if compiled is None:
+            return plain_lengths(laid, part.jobs, effort.seeds, alone, horizon)
+        salts = np.array([[salt_of(seed, j) for j in part.jobs] for seed in effort.seeds])
+        starts = np.array(
+            [[start_of(s, j, t) for j, t in zip(part.jobs, alone, strict=True)] for s in effort.seeds]
+        )
+        found: Floats = compiled(laid, salts, starts, horizon)
+        return found
+
+
+@cache
+def _compiled():  # type: ignore[no-untyped-def]
+    """The kernel; None without Numba."""
+    if not available():
+        return None
+    try:
+        from controller.interleave.joint.kernel import fast_lengths
+    except KernelsUnavailableError:
+        return None
+    return fast_lengths
+
+
+def better(ours: Floats, theirs: Floats, margin: float) -> bool:
+    """Whether one utilisation (by seed) is above another by `margin` of it, and by more than seeds differ."""
+    gain = ours - theirs
+    spread = float(gain.std(ddof=1)) / len(gain) ** 0.5 if len(gain) > 1 else 0.0
+    return float(gain.mean()) > max(margin * float(theirs.mean()), spread)
+
+
+def mean_of(values: Sequence[float] | Floats) -> float:
+    """The mean of utilisations."""
+    return float(np.mean(values))

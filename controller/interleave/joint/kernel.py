@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fluid.plain_lengths`, compiled. Import it only where it runs: it brings Numba along."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.interleave import jitter
+from controller.interleave.jitter import PRIME
+from controller.interleave.joint import fluid
+from controller.interleave.joint.fluid import (
+    _DONE_BITS,
+    _FULL,
+    INTERCEPT,
+    SLOPE,
+    STAIRS,
+    Floats,
+    Ints,
+    Laid,
+)
+from controller.kernel import compiler
+
+kernel = compiler(__file__, fluid.__file__, jitter.__file__)
+_draw = kernel(jitter.draw)
+_begin_at = kernel(fluid.begin_at)
+_mean_length = kernel(fluid.mean_length)
+
+
+@kernel
+def _weight(x: Laid, s: int, sent: Floats, whole: Floats) -> tuple[float, float]:
+    if not x.mltcp[x.job[s]]:
+        return 1.0, np.inf
+    stair = min(STAIRS - 1, int(STAIRS * sent[s] / whole[s] + 1e-9))
+    weight = SLOPE * (stair + 0.5) / STAIRS + INTERCEPT
+    until = np.inf if stair == STAIRS - 1 else whole[s] * (stair + 1) / STAIRS - sent[s]
+    return weight, until
+
+
+@kernel
+def _rates(
+    x: Laid, active: Ints, size: int, step: Ints, weight: Floats, rates: Floats, room: Floats, asked: Floats
+) -> None:
+    """The rate of each active stream; `active[:size]` is sorted by level."""
+    room[:] = x.capacity
+    begin = 0
+    while begin < size:
+        level = x.level[x.job[active[begin]]]
+        end = begin
+        while end < size and x.level[x.job[active[end]]] == level:
+            end += 1
+        left = end
+        # active[begin:left] still rises; who stops is swapped behind.
+        while left > begin:
+            asked[:] = 0.0
+            for i in range(begin, left):
+                s = active[i]
+                for n in range(x.at[s], x.at[s + 1]):
+                    asked[x.link[n]] += x.count[s] * weight[s]
+            water = np.inf
+            for i in range(begin, left):
+                s = active[i]
+                j = x.job[s]
+                water = min(water, x.rate[x.first[j] + step[j]] / weight[s])
+                for n in range(x.at[s], x.at[s + 1]):
+                    k = x.link[n]
+                    water = min(water, room[k] / asked[k])
+            bound = water * (1 + _FULL)
+            for i in range(begin, left):
+                s = active[i]
+                j = x.job[s]
+                stops = x.rate[x.first[j] + step[j]] / weight[s] <= bound
+                for n in range(x.at[s], x.at[s + 1]):
+                    k = x.link[n]
+                    stops |= room[k] / asked[k] <= bound
+                rates[s] = weight[s] * water if stops else -1.0
+            i = begin
+            while i < left:
+                s = active[i]
+                if rates[s] >= 0.0:
+                    for n in range(x.at[s], x.at[s + 1]):
+                        k = x.link[n]
+                        room[k] = max(0.0, room[k] - x.count[s] * rates[s])
+                    left -= 1
+                    active[i], active[left] = active[left], active[i]
+                else:
+                    i += 1
+        begin = end
+
+
+@kernel
+def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
+    """Fill `result` with each job's mean iteration; see `fluid._Plain`."""
+    jobs, streams, links = len(x.level), len(x.job), len(x.capacity)
+    timer, done_at, begun = np.zeros(jobs), np.zeros(jobs), np.full(jobs, -1.0)
+    waiting = np.ones(jobs, dtype=np.bool_)
+    step, iteration, counted = (
+        np.zeros(jobs, dtype=np.int64),
+        np.zeros(jobs, dtype=np.int64),
+        np.zeros(jobs, dtype=np.int64),
+    )
+    total = np.zeros(jobs)
+    left, sent, whole, rates, weight = (
+        np.zeros(streams),
+        np.zeros(streams),
+        np.zeros(streams),
+        np.zeros(streams),
+        np.ones(streams),
+    )
+    room, asked = np.zeros(links), np.zeros(links)
+    busy = np.zeros(jobs, dtype=np.int64)
+    own_at = np.zeros(jobs + 1, dtype=np.int64)
+    own, by_level = np.zeros(streams, dtype=np.int64), np.zeros(streams, dtype=np.int64)
+    for s in range(streams):
+        own_at[x.job[s] + 1] += 1
+        j = x.job[s]
+        for at in range(x.first[j], x.first[j + 1]):
+            whole[s] += x.up[at] * x.rate[at]
+        whole[s] *= x.part[s]
+    for j in range(jobs):
+        own_at[j + 1] += own_at[j]
+        timer[j] = _begin_at(starts[j], x.period[j], x.shift[j])
+    fill = own_at[:-1].copy()
+    for s in range(streams):
+        own[fill[x.job[s]]] = s
+        fill[x.job[s]] += 1
+    size = 0
+    for level in range(jobs):
+        for s in range(streams):
+            if x.level[x.job[s]] == level:
+                by_level[size] = s
+                size += 1
+    weighs = x.mltcp.any()
+    active = np.zeros(streams, dtype=np.int64)
+    kept = streams <= 12 and not weighs and (x.first[jobs] == jobs)
+    table = np.full((1 << streams if kept else 1, streams), -1.0)
+    size, now, dirty = 0, 0.0, True
+    while True:
+        if dirty:
+            size = 0
+            mask = 0
+            for i in range(streams):
+                s = by_level[i]
+                if left[s] > _DONE_BITS:
+                    active[size] = s
+                    size += 1
+                    mask |= 1 << s
+                else:
+                    rates[s] = 0.0
+            if kept and size and table[mask, active[0]] >= 0:
+                for i in range(size):
+                    rates[active[i]] = table[mask, active[i]]
+            elif size:
+                if weighs:
+                    for i in range(size):
+                        weight[active[i]], _ = _weight(x, active[i], sent, whole)
+                _rates(x, active, size, step, weight, rates, room, asked)
+                if kept:
+                    for i in range(size):
+                        table[mask, active[i]] = rates[active[i]]
+            dirty = False
+        then = horizon
+        for j in range(jobs):
+            then = min(then, timer[j])
+        for i in range(size):
+            s = active[i]
+            if rates[s] > 0:
+                needs = left[s]
+                if weighs:
+                    _, until = _weight(x, s, sent, whole)
+                    needs = min(needs, until)
+                then = min(then, now + needs / rates[s])
+        for i in range(size):
+            s = active[i]
+            if rates[s] <= 0:
+                continue
+            moved = rates[s] * (then - now)
+            left[s] = max(0.0, left[s] - moved)
+            if weighs:
+                dirty = True
+                sent[s] += moved
+            if left[s] <= _DONE_BITS:
+                dirty = True
+                j = x.job[s]
+                busy[j] -= 1
+                if not busy[j]:
+                    timer[j] = max(then, done_at[j])
+        now = then
+        if now >= horizon:
+            break
+        for j in range(jobs):
+            while timer[j] <= now:
+                begins = False
+                if waiting[j]:
+                    if begun[j] >= 0:
+                        total[j] += now - begun[j]
+                        counted[j] += 1
+                    begun[j] = now
+                    waiting[j] = False
+                    step[j] = 0
+                    begins = True
+                elif done_at[j] >= 0:
+                    at = x.first[j] + step[j]
+                    done_at[j] = -1.0
+                    drawn = _draw(salts[j], iteration[j], step[j] + 1) / PRIME
+                    timer[j] = now + x.compute[at] * (1 + x.jitter * drawn)
+                elif step[j] + 1 < x.first[j + 1] - x.first[j]:
+                    step[j] += 1
+                    begins = True
+                else:
+                    iteration[j] += 1
+                    waiting[j] = True
+                    timer[j] = _begin_at(now, x.period[j], x.shift[j])
+                if begins:
+                    at = x.first[j] + step[j]
+                    done_at[j] = now + x.apart[j] * x.up[at]
+                    timer[j] = done_at[j]
+                    for i in range(own_at[j], own_at[j + 1]):
+                        s = own[i]
+                        if step[j] == 0:
+                            sent[s] = 0.0
+                        left[s] = x.part[s] * x.up[at] * x.rate[at]
+                        if left[s] > _DONE_BITS:
+                            busy[j] += 1
+                            timer[j] = np.inf
+                            dirty = True
+    for j in range(jobs):
+        result[j] = _mean_length(total[j], counted[j], horizon - begun[j] if begun[j] >= 0 else 0.0)
+
+
+@kernel
+def lengths(laid: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
+    """Fill `result`, shape (seeds, jobs), with mean iterations in ns; `salts` and `starts` likewise."""
+    for i in range(len(salts)):
+        _run(laid, salts[i], starts[i], horizon, result[i])
+
+
+def fast_lengths(laid: Laid, salts: NDArray[Any], starts: NDArray[Any], horizon: float) -> Floats:
+    """The kernel's result for these salts and starts, shape (seeds, jobs)."""
+    result = np.zeros(salts.shape)
+    lengths(laid, salts, starts, horizon, result)
+    return result

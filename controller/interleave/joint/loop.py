@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop of time and space: from the best of all single mechanisms, moves until nothing improves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+from controller.interleave.hold import Rhythms
+from controller.interleave.joint.candidates import Ways, rivals, together
+from controller.interleave.joint.circles import rhythms_of
+from controller.interleave.joint.fluid import Floats
+from controller.interleave.joint.judge import Effort, Judge, better
+from controller.interleave.joint.moves import moves
+from controller.interleave.joint.parts import Part, parts_of
+from controller.interleave.joint.turns import Turns, arranged
+from controller.interleave.joint.values import Choice, Instance
+
+QUICK = Effort((101, 102), 24)
+SURE = Effort((201, 202, 203, 204), 120)
+GAIN = 0.002
+_NEGLIGIBLE = 0.0005
+_NEARLY = 0.003
+"""Who is this close to the bound is done: a rhythm costs as much."""
+_STARTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the loop decides. `base` names the plan it began with, `steps` what it changed, in words;
+    utilisations are by the judge, `rivals` of every mechanism alone; `bound` if no job met another."""
+
+    choice: Choice
+    base: str
+    steps: tuple[str, ...]
+    utilisation: float
+    bound: float
+    rivals: Mapping[str, float]
+    judged: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much to search: `judged` moves in all, with `quick` looks; `sure` ones where it counts.
+    `arranged` sets of paths are made besides those given, by at most `work` exchanges each."""
+
+    judged: int = 300
+    quick: Effort = QUICK
+    sure: Effort = SURE
+    arranged: int = 2
+    work: int = 3_000
+
+
+@dataclass(slots=True)
+class _Line:
+    """A plan under improvement."""
+
+    base: str
+    choice: Choice
+    value: Floats
+    steps: tuple[str, ...] = ()
+
+
+def solve(
+    instance: Instance,
+    paths: Mapping[str, Ways],
+    *,
+    given: Mapping[str, Choice] | None = None,
+    mltcp: bool = True,
+    limits: Limits = Limits(),
+    plain: bool = False,
+    seed: int = 0,
+) -> Found:
+    """The best plan that the loop finds; by its judge never worse than any mechanism alone.
+
+    `paths` are sets of paths, ECMP's first; `given` are more plans to start from. Deterministic for a seed.
+    """
+    judge = Judge(instance, plain)
+    turns = Turns(instance)
+    known = rhythms_of(instance, fast=not plain, seed=seed)
+    alone = dict(rivals(instance, paths, mltcp=mltcp, known=known, seed=seed)) | dict(given or {})
+    sure = {name: judge.utilisation(c, limits.sure) for name, c in alone.items()}
+    best = max(alone, key=lambda name: round(float(sure[name].mean()), 9))
+    lines = [_Line(name, alone[name], sure[name]) for name in (best,)]
+    judged = len(alone)
+    if float(sure[best].mean()) < judge.bound * (1 - _NEARLY):
+        lines += _starts(judge, paths, turns, known, mltcp, limits, seed)
+        for i, line in enumerate(lines):
+            share = limits.judged // len(lines)
+            judged += _climb(judge, line, turns, known, mltcp, limits, share, seed + i)
+            if float(judge.utilisation(line.choice, limits.quick).mean()) >= judge.bound * (1 - _NEARLY):
+                break
+        for line in lines:
+            line.value = judge.utilisation(line.choice, limits.sure)
+    top = max(lines, key=lambda line: round(float(line.value.mean()), 9))
+    if not better(top.value, sure[best], GAIN):
+        top = _Line(best, alone[best], sure[best])
+    return Found(
+        choice=top.choice,
+        base=top.base,
+        steps=top.steps,
+        utilisation=float(top.value.mean()),
+        bound=judge.bound,
+        rivals={name: float(value.mean()) for name, value in sure.items()},
+        judged=judged,
+    )
+
+
+def _starts(
+    judge: Judge,
+    paths: Mapping[str, Ways],
+    turns: Turns,
+    known: Rhythms,
+    mltcp: bool,
+    limits: Limits,
+    seed: int,
+) -> list[_Line]:
+    """The most promising plans of several mechanisms together, on paths given and arranged."""
+    instance = judge.instance
+    sets = dict(paths)
+    for i, (name, ways) in enumerate(list(paths.items())[::-1][: limits.arranged]):
+        sets[f"{name} arranged"] = arranged(instance, ways, turns, seed=seed + i, work=limits.work)
+    found: dict[Choice, _Line] = {}
+    for name, ways in sets.items():
+        for words, choice in together(instance, name, ways, mltcp=mltcp, known=known, seed=seed):
+            if choice not in found:
+                found[choice] = _Line(words, choice, judge.utilisation(choice, limits.quick))
+    ordered = sorted(found.values(), key=lambda line: -round(float(line.value.mean()), 9))
+    kept: list[_Line] = []
+    for line in ordered:
+        # Lines on the same paths end alike: begin on different ones.
+        if all(line.choice.ways != other.choice.ways for other in kept):
+            kept.append(line)
+        if len(kept) == _STARTS:
+            break
+    return kept
+
+
+def _climb(
+    judge: Judge,
+    line: _Line,
+    turns: Turns,
+    known: Rhythms,
+    mltcp: bool,
+    limits: Limits,
+    budget: int,
+    seed: int,
+) -> int:
+    """Improve a line by moves until `budget` are judged; returns how many were.
+
+    Where no move helps, two at random are made and the climb goes on from there; the best is kept.
+    """
+    quick, instance, rng = limits.quick, judge.instance, random.Random(seed)
+    at, spent = line, 0
+    value = best = float(np.mean(judge.utilisation(line.choice, quick)))
+    while spent < budget and best < judge.bound * (1 - _NEARLY):
+        found = None
+        parts = [(judge.lost(p, quick), i, p) for i, p in enumerate(parts_of(instance, at.choice))]
+        parts = [p for p in parts if p[0] > _NEGLIGIBLE * judge.bound]
+        for _, _, part in sorted(parts, key=lambda x: (-round(x[0], 9), x[1])):
+            for move in moves(instance, at.choice, part, turns, known, mltcp=mltcp, rng=rng):
+                spent += 1
+                got = float(np.mean(judge.utilisation(move.choice, quick)))
+                if got > value * (1 + GAIN):
+                    found, value = move, got
+                if found is not None or spent >= budget:
+                    break
+            if found is not None or spent >= budget:
+                break
+        if found is not None:
+            at = replace(at, choice=found.choice, steps=(*at.steps, found.words))
+            if value > best:
+                best, line.choice, line.steps = value, at.choice, at.steps
+        elif spent < budget:
+            if not parts:
+                break
+            at = _kicked(instance, replace(line), [p for _, _, p in parts], turns, known, mltcp, rng)
+            value = float(np.mean(judge.utilisation(at.choice, quick)))
+            spent += 1
+    return spent
+
+
+def _kicked(
+    instance: Instance,
+    line: _Line,
+    parts: Sequence[Part],
+    turns: Turns,
+    known: Rhythms,
+    mltcp: bool,
+    rng: random.Random,
+) -> _Line:
+    """Two moves at random from a line, whatever they do to it."""
+    for _ in range(2):
+        part = rng.choice(parts)
+        tried = list(islice(moves(instance, line.choice, part, turns, known, mltcp=mltcp, rng=rng), 24))
+        if tried:
+            move = rng.choice(tried)
+            line = replace(line, choice=move.choice, steps=(*line.steps, move.words))
+    return line

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Levels for given paths and rhythms: CRUX's order among those who still meet (CRUX, 4.2 and 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from controller.interleave.joint.parts import demand_on, full_links
+from controller.interleave.joint.values import FREE, Instance, Rhythm
+from controller.priority.compress import compress
+from controller.priority.crux import Contender, Ranked, contention, rank
+
+LEVELS = 6
+
+
+def traffic_seconds(instance: Instance, ways: Sequence[int]) -> list[float]:
+    """t_j of every job: what its slowest link needs for an iteration, at least its own Up phases."""
+    wanted = demand_on(instance, ways)
+    slowest = [p.up_ns / 1e9 for p in instance.players]
+    for link, users in wanted.items():
+        for j, rate in users.items():
+            if rate > instance.capacity_bps[link]:
+                longer = rate / instance.capacity_bps[link] * instance.players[j].up_ns / 1e9
+                slowest[j] = max(slowest[j], longer)
+    return slowest
+
+
+def ranked(instance: Instance, ways: Sequence[int]) -> tuple[Ranked, ...]:
+    """The jobs by CRUX's priority, highest first. W_j is the GPUs' compute time: they are all alike."""
+    seconds = traffic_seconds(instance, ways)
+    return rank(
+        [
+            Contender(
+                name=p.name,
+                work=p.weight * max(p.compute_ns, 1) / 1e9,
+                compute_s=p.compute_ns / 1e9,
+                traffic_s=seconds[j] if p.flows else 0.0,
+                total_bytes=sum(f.part * s.rate_bps * s.up_ns / 8e9 for f in p.flows for s in p.steps),
+            )
+            for j, p in enumerate(instance.players)
+        ]
+    )
+
+
+def meeting(instance: Instance, ways: Sequence[int], rhythm: Sequence[Rhythm]) -> set[tuple[int, int]]:
+    """Pairs of jobs that share a full link, but for those of which both keep a rhythm."""
+    wanted = demand_on(instance, ways)
+    pairs: set[tuple[int, int]] = set()
+    for link in full_links(instance, wanted):
+        pairs |= set(combinations(sorted(wanted[link]), 2))
+    return {(a, b) for a, b in pairs if FREE in (rhythm[a], rhythm[b])}
+
+
+def levels_for(
+    instance: Instance, ways: Sequence[int], rhythm: Sequence[Rhythm], *, levels: int = LEVELS, seed: int = 0
+) -> tuple[int, ...]:
+    """CRUX's levels by job, 0 first; 0 for jobs without traffic."""
+    order = ranked(instance, ways)
+    number = {p.name: j for j, p in enumerate(instance.players)}
+    names = {(instance.players[a].name, instance.players[b].name) for a, b in meeting(instance, ways, rhythm)}
+    found = compress([r.name for r in order], contention(order, sorted(names)), levels, seed=seed)
+    result = [0] * len(instance.players)
+    for r in order:
+        if r.intensity is not None:
+            result[number[r.name]] = found.level[r.name]
+    return tuple(result)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a choice to what has to be looked at together: jobs that share full links, their flows merged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controller.interleave.joint.values import FREE, Choice, Instance, Links, Rhythm
+
+_EPS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """`count` flows of one job over the same full `links`, each `part` of the job's largest flow."""
+
+    job: int
+    count: int
+    part: float
+    links: Links
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Jobs that share full links, directly or through others. By job: `level` (dense, from 0), `rhythm`,
+    `mltcp`, and `apart`, the largest part of a flow that meets no full link (0: none)."""
+
+    jobs: tuple[int, ...]
+    streams: tuple[Stream, ...]
+    level: tuple[int, ...]
+    rhythm: tuple[Rhythm, ...]
+    mltcp: tuple[bool, ...]
+    apart: tuple[float, ...]
+
+    @property
+    def undisturbed(self) -> bool:
+        """One job at its own pace: nothing to compute."""
+        return len(self.jobs) == 1 and self.rhythm[0] == FREE and not self.streams
+
+
+def demand_on(instance: Instance, ways: Sequence[int]) -> dict[int, dict[int, float]]:
+    """What each job asks of each link at most, in bit/s: link -> job -> rate."""
+    wanted: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for (j, flow), way in zip(instance.flows, ways, strict=True):
+        rate = max((s.rate_bps for s in instance.players[j].steps), default=0)
+        for link in flow.ways[way]:
+            wanted[link][j] += rate
+    return wanted
+
+
+def full_links(instance: Instance, wanted: dict[int, dict[int, float]]) -> set[int]:
+    """The links that could not carry all their flows at full rate at once."""
+    return {
+        link for link, jobs in wanted.items() if sum(jobs.values()) > instance.capacity_bps[link] * (1 + _EPS)
+    }
+
+
+def parts_of(instance: Instance, choice: Choice) -> list[Part]:
+    """The independent parts of a choice, in the order of their first jobs. Jobs without flows are left out."""
+    full = full_links(instance, demand_on(instance, choice.ways))
+    merged: dict[tuple[int, float, Links], int] = defaultdict(int)
+    apart: dict[int, float] = defaultdict(float)
+    for (j, flow), way in zip(instance.flows, choice.ways, strict=True):
+        links = tuple(sorted(k for k in flow.ways[way] if k in full))
+        if links:
+            merged[j, flow.part, links] += 1
+        else:
+            apart[j] = max(apart[j], flow.part)
+    users: dict[int, list[int]] = defaultdict(list)
+    streams: dict[int, list[Stream]] = defaultdict(list)
+    for (j, part, links), count in sorted(merged.items()):
+        streams[j].append(Stream(j, count, part, links))
+        for link in links:
+            users[link].append(j)
+    root = list(range(len(instance.players)))
+
+    def find(j: int) -> int:
+        while root[j] != j:
+            root[j] = root[root[j]]
+            j = root[j]
+        return j
+
+    for jobs in users.values():
+        for j in jobs[1:]:
+            a, b = find(jobs[0]), find(j)
+            root[max(a, b)] = min(a, b)
+    members: dict[int, list[int]] = defaultdict(list)
+    for j, player in enumerate(instance.players):
+        if player.steps:
+            members[find(j)].append(j)
+    found = []
+    for jobs in members.values():
+        ranks = {level: i for i, level in enumerate(sorted({choice.level[j] for j in jobs}))}
+        together = len(jobs) > 1
+        found.append(
+            Part(
+                jobs=tuple(jobs),
+                streams=tuple(s for j in jobs for s in streams[j]),
+                level=tuple(ranks[choice.level[j]] for j in jobs),
+                rhythm=tuple(choice.rhythm[j] for j in jobs),
+                mltcp=tuple(choice.mltcp[j] and together for j in jobs),
+                apart=tuple(apart[j] for j in jobs),
+            )
+        )
+    return found

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths that put those on one link who can take turns there: a cheap stand-in for the judge."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from controller.interleave.circle import SharedLink
+from controller.interleave.joint.circles import phases_of
+from controller.interleave.joint.values import Instance
+from controller.interleave.period import quantise
+from controller.interleave.rotate import rotate
+
+FITS = 0.99
+TURNS = 0.15
+"""What sharing a link with a job counts for if both can take turns, against 1 if they cannot."""
+_SAME = 1e-9
+
+
+@dataclass
+class Turns:
+    """Which pairs of jobs can take turns on a link that holds one of them; asked once for each pair."""
+
+    instance: Instance
+    slack: float = 0.02
+    _known: dict[tuple[int, int], bool] = field(default_factory=dict)
+
+    def can(self, a: int, b: int) -> bool:
+        """Whether the two fit on one link at the higher of their rates."""
+        key = (a, b) if a < b else (b, a)
+        if key not in self._known:
+            self._known[key] = self._ask(*key)
+        return self._known[key]
+
+    def hurts(self, a: int, b: int) -> float:
+        """What sharing counts for."""
+        return TURNS if self.can(a, b) else 1.0
+
+    def _ask(self, a: int, b: int) -> bool:
+        players = [self.instance.players[j] for j in (a, b)]
+        fitted = quantise([p.alone_ns for p in players])
+        if fitted is None:
+            return False
+        peak = max(s.rate_bps for p in players for s in p.steps)
+        link = SharedLink(("", ""), peak, {p.name: phases_of(p, 1.0, peak) for p in players})
+        names = [p.name for p in players]
+        loss = rotate([link], dict(zip(names, fitted.periods, strict=True)), slack=self.slack).loss
+        return 1 - loss >= FITS
+
+
+class Board:
+    """The load of every link by job, and what paths cost: over the links, how much of the time jobs would
+    meet there, each pair weighed by `Turns.hurts`."""
+
+    def __init__(self, instance: Instance, ways: Sequence[int], turns: Turns) -> None:
+        self._instance = instance
+        self._turns = turns
+        self.ways = list(ways)
+        self._flows = instance.flows
+        self._rate = [max((s.rate_bps for s in p.steps), default=0) for p in instance.players]
+        self._busy = [p.up_ns / max(1, p.alone_ns) for p in instance.players]
+        self._on: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        self._at: dict[int, set[int]] = defaultdict(set)
+        for f, (j, flow) in enumerate(self._flows):
+            for link in flow.ways[self.ways[f]]:
+                self._on[link][j] += self._rate[j]
+                self._at[link].add(f)
+        self._cost = {link: self._link(link) for link in self._on}
+
+    @property
+    def cost(self) -> float:
+        """The sum over the links."""
+        return sum(self._cost.values())
+
+    def _link(self, link: int) -> float:
+        """Sum over pairs of the part of the link's time in which both would want it beyond its rate."""
+        users = [(j, rate) for j, rate in self._on[link].items() if rate > 0]
+        capacity = self._instance.capacity_bps[link]
+        peak = sum(rate for _, rate in users)
+        if peak <= capacity * (1 + _SAME):
+            return 0.0
+        total = sum(max(0.0, rate / capacity - 1) * self._busy[j] for j, rate in users)
+        for i, (a, first) in enumerate(users):
+            for b, second in users[i + 1 :]:
+                over = (first + second) / capacity
+                # Pairs that fit matter only beside others: half as much.
+                share = max(0.0, over - 1) if over > 1 + _SAME else 0.5 * (peak / capacity - 1) * over
+                total += self._turns.hurts(a, b) * share * self._busy[a] * self._busy[b]
+        # Beyond what the link can carry at all nothing helps.
+        mean = sum(rate * self._busy[j] for j, rate in users) / capacity
+        return total + 4 * max(0.0, mean - 1)
+
+    def change(self, moves: Sequence[tuple[int, int]]) -> float:
+        """What the cost would change by if these flows took these ways."""
+        undo = [(f, self.ways[f]) for f, _ in moves]
+        before = self.cost_of(self._touched(moves))
+        links = self._touched(moves)
+        self.take(moves)
+        after = self.cost_of(links)
+        self.take(undo)
+        return after - before
+
+    def cost_of(self, links: set[int]) -> float:
+        """The cost of some links."""
+        return sum(self._cost.get(link, 0.0) for link in sorted(links))
+
+    def take(self, moves: Sequence[tuple[int, int]]) -> None:
+        """Put flows on other ways."""
+        links = self._touched(moves)
+        for f, way in moves:
+            j, flow = self._flows[f]
+            for link in flow.ways[self.ways[f]]:
+                self._on[link][j] -= self._rate[j]
+                if self._on[link][j] <= 0:
+                    del self._on[link][j]
+                self._at[link].discard(f)
+            for link in flow.ways[way]:
+                self._on[link][j] += self._rate[j]
+                self._at[link].add(f)
+            self.ways[f] = way
+        for link in links:
+            self._cost[link] = self._link(link)
+
+    def _touched(self, moves: Sequence[tuple[int, int]]) -> set[int]:
+        links: set[int] = set()
+        for f, way in moves:
+            flow = self._flows[f][1]
+            links |= set(flow.ways[self.ways[f]]) ^ set(flow.ways[way])
+        return links
+
+    def moves_of(self, f: int, most: int) -> list[tuple[tuple[int, int], ...]]:
+        """Other ways for a flow, alone or in exchange with a flow that is on them: up to `most` of each."""
+        j, flow = self._flows[f]
+        now = set(flow.ways[self.ways[f]])
+        found: list[tuple[tuple[int, int], ...]] = []
+        for way, links in enumerate(flow.ways[: most + 1]):
+            if way == self.ways[f]:
+                continue
+            found.append(((f, way),))
+            gained, given = set(links) - now, now - set(links)
+            for other in sorted({o for link in gained for o in self._at[link]})[:most]:
+                if self._flows[other][0] == j:
+                    continue
+                for back, theirs in enumerate(self._flows[other][1].ways[: most + 1]):
+                    if back != self.ways[other] and given & set(theirs) and not gained & set(theirs):
+                        found.append(((f, way), (other, back)))
+                        break
+        return found
+
+    def hot(self) -> list[int]:
+        """Flows on links that cost something, those on the costliest first."""
+        links = sorted((k for k, cost in self._cost.items() if cost > _SAME), key=lambda k: -self._cost[k])
+        return list(dict.fromkeys(f for link in links for f in sorted(self._at[link])))
+
+
+def arranged(
+    instance: Instance, ways: Sequence[int], turns: Turns, *, seed: int = 0, work: int = 4_000
+) -> tuple[int, ...]:
+    """Paths of a lower cost by moves and exchanges of flows, from the given ones; `work` moves are tried."""
+    board = Board(instance, ways, turns)
+    rng = random.Random(seed)
+    best, kept = board.cost, tuple(board.ways)
+    while work > 0 and board.cost > _SAME:
+        improved = False
+        for f in board.hot():
+            tried = board.moves_of(f, 8)
+            work -= len(tried)
+            scored = [(board.change(m), i) for i, m in enumerate(tried)]
+            gain, i = min(scored, default=(0.0, 0))
+            if gain < -_SAME:
+                board.take(tried[i])
+                improved = True
+            if work <= 0:
+                break
+        if board.cost < best - _SAME:
+            best, kept = board.cost, tuple(board.ways)
+        elif not improved:
+            # A few random moves out of the valley.
+            hot = board.hot()
+            for f in rng.sample(hot, min(3, len(hot))):
+                tried = board.moves_of(f, 8)
+                if tried:
+                    board.take(rng.choice(tried))
+            work -= 20
+    return kept

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the joint search is asked, and what it answers, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Links = tuple[int, ...]
+Rhythm = tuple[int, int]
+"""(period, shift) in ns: iterations begin at t with t mod period == shift. FREE: at their own pace."""
+FREE: Rhythm = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An Up phase of `up_ns`, in which every flow sends at up to `rate_bps`, and the compute after it."""
+
+    up_ns: int
+    rate_bps: int
+    compute_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A flow of a job: `part` of the bytes of the job's largest flow, and the ways it can go, each the
+    numbers of the links on it."""
+
+    part: float
+    ways: tuple[Links, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """A job: iterations are its `steps` one after another; a step's compute waits for all its flows.
+
+    `weight` is what a second of its compute counts for: its GPUs.
+    """
+
+    name: str
+    weight: float
+    steps: tuple[Step, ...]
+    flows: tuple[Member, ...]
+
+    @property
+    def alone_ns(self) -> int:
+        """An iteration without others."""
+        return sum(s.up_ns + s.compute_ns for s in self.steps)
+
+    @property
+    def compute_ns(self) -> int:
+        """The compute in an iteration."""
+        return sum(s.compute_ns for s in self.steps)
+
+    @property
+    def up_ns(self) -> int:
+        """The time that an iteration sends if it is alone."""
+        return sum(s.up_ns for s in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Jobs on links of `capacity_bps` (by number). Each compute differs by up to `jitter` times itself,
+    either way, uniformly."""
+
+    players: tuple[Player, ...]
+    capacity_bps: tuple[int, ...]
+    jitter: float = 0.0
+
+    @property
+    def flows(self) -> tuple[tuple[int, Member], ...]:
+        """(job, flow) of all jobs, job by job: the order of `Choice.ways`."""
+        return tuple((j, f) for j, p in enumerate(self.players) for f in p.flows)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A whole plan. `ways` holds the number of the way taken, by flow in the order of `Instance.flows`; by
+    job its `level` (0 goes first), its `rhythm`, and whether its senders weigh by MLTCP's F."""
+
+    ways: tuple[int, ...]
+    level: tuple[int, ...]
+    rhythm: tuple[Rhythm, ...]
+    mltcp: tuple[bool, ...]
+
+
+def plain(instance: Instance, ways: tuple[int, ...]) -> Choice:
+    """Nothing but paths: one level, everyone at its own pace."""
+    count = len(instance.players)
+    return Choice(ways, (0,) * count, (FREE,) * count, (False,) * count)
