@@ -2,7 +2,8 @@
 """From fabric, jobs and policy to a plan, as one pure function.
 
 Order of work: paths (most intense job first), then who would meet whom on which link, then rhythms for
-those who gain by taking turns, then levels for those who still overlap in time.
+those who gain by taking turns, then levels for those who still overlap in time, then the loop over all
+three where some do.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from controller.model import TRAFFIC_CLASSES, Flow, FlowPlan, JobPlan, LinkPlan, Plan
 from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput, check
+from controller.planner.joint import Joint
 from controller.planner.order import Order, method_of
 from controller.planner.rhythm import Rhythms
 from controller.planner.shares import rate_caps
@@ -30,7 +32,7 @@ def plan(inputs: PlanInput) -> Plan:
         demands.link_jobs(space.links_of), demands.rates, Setting(seed=inputs.seed)
     )
     rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
-    order = Order(demands, ranked, rhythms)
+    space, rhythms, order = Joint(space, rhythms, Order(demands, ranked, rhythms)).stages()
     jobs = {r.name: _job_plan(order, r) for r in ranked}
     caps = rate_caps(space, order)
     flows = {

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from controller.model import TRAFFIC_CLASSES, Policy
@@ -21,11 +21,16 @@ def method_of(policy: Policy) -> Method:
 
 @dataclass(frozen=True)
 class Order:
-    """The levels of one planning run; `ranked` is the order, the most urgent job first."""
+    """The levels of one planning run; `ranked` is the order, the most urgent job first.
+
+    `given` levels are taken as they are; `why` says why they are.
+    """
 
     demands: Demands
     ranked: tuple[Ranked, ...]
     rhythms: Rhythms
+    given: Mapping[str, int] = field(default_factory=dict)
+    why: str = ""
 
     @cached_property
     def levels(self) -> Mapping[str, int]:
@@ -37,7 +42,8 @@ class Order:
         if not x.policy.compress:
             count = max(1, len(self.ranked))
         setting = Setting(levels=count, seed=x.seed, previous=self._previous)
-        return method_of(x.policy).place(self.ranked, self.rhythms.contending, setting).level
+        placed = method_of(x.policy).place(self.ranked, self.rhythms.contending, setting).level
+        return {**placed, **self.given}
 
     @cached_property
     def _previous(self) -> Mapping[str, int] | None:

@@ -22,15 +22,20 @@ def only(link: SharedLink, jobs: Iterable[str]) -> SharedLink:
 
 @dataclass(frozen=True)
 class Rhythms:
-    """The shifts and periods of one planning run; `order` names the jobs, the first before the others."""
+    """The shifts and periods of one planning run; `order` names the jobs, the first before the others.
+
+    A `given` holding is taken as it is."""
 
     demands: Demands
     shared: tuple[SharedLink, ...]
     order: tuple[str, ...]
+    given: Holding | None = None
 
     @cached_property
     def holding(self) -> Holding:
         """Which jobs are held to a period, and where in it they start."""
+        if self.given is not None:
+            return self.given
         demands, x = self.demands, self.demands.inputs
         if x.policy.interleave == "none":
             return Holding({}, {}, (), ())

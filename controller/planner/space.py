@@ -27,9 +27,10 @@ _FIT = 0.99
 
 @dataclass(frozen=True)
 class Space:
-    """The paths of one planning run."""
+    """The paths of one planning run; `given` ones are taken as they are."""
 
     demands: Demands
+    given: Mapping[str, Assignment] | None = None
     _pairs: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def _turns(self, a: str, b: str) -> float:
@@ -50,6 +51,8 @@ class Space:
     @cached_property
     def assignments(self) -> Mapping[str, Assignment]:
         """Path and source port of every elephant; none where the plan leaves all to ECMP."""
+        if self.given is not None:
+            return self.given
         demands, x = self.demands, self.demands.inputs
         policy = x.policy
         if policy.routing == "ecmp" and policy.priority == "equal" and policy.interleave == "none":

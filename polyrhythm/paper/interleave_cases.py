@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of jobs on the thesis' testbed and on a large fabric: compatible, incompatible, looped, adversarial."""
+"""Sets of jobs on the thesis' testbed and a large fabric: compatible, incompatible, looped, adversarial."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from controller.interleave.packed import merge
 from controller.interleave.solve import TooFineError, interleave
 from controller.model import Phase
 
-
 SLACK = 0.02
 
 

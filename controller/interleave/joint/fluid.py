@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,8 +23,8 @@ LATE = 0.05
 (CASSINI thesis 4.4.2, step 3)."""
 SLOPE, INTERCEPT = 1.75, 0.25
 """MLTCP's F(r) = SLOPE r + INTERCEPT (thesis, 1.2)."""
-STAIRS = 10
-"""F is taken as constant over tenths of an iteration's bytes."""
+STAIRS = 6
+"""F is taken as constant over sixths of an iteration's bytes."""
 _DONE_BITS = 1e-3
 _FULL = 1e-12
 
@@ -32,7 +33,7 @@ class Laid(NamedTuple):
     """A part as arrays. Times in ns, rates in bit/ns.
 
     By job: the first and last of its steps (`first[j]` to `first[j + 1]`), `level`, `period`, `shift`,
-    `mltcp`, `apart`. By step: `up`, `rate`, `compute`. By stream: `job`, `count`, `part`, and its links,
+    `mltcp`, `apart`. By step: `up`, `rate`, `compute`. By stream: `job`, `flows`, `part`, and its links,
     `at[s]` to `at[s + 1]` of `link`. By link: `capacity`.
     """
 
@@ -46,7 +47,7 @@ class Laid(NamedTuple):
     mltcp: NDArray[np.bool_]
     apart: Floats
     job: Ints
-    count: Floats
+    flows: Floats
     part: Floats
     at: Ints
     link: Ints
@@ -72,7 +73,7 @@ def lay(instance: Instance, part: Part) -> Laid:
         mltcp=np.array(part.mltcp, dtype=np.bool_),
         apart=np.array(part.apart, dtype=np.float64),
         job=np.array([place[s.job] for s in part.streams], dtype=np.int64),
-        count=np.array([s.count for s in part.streams], dtype=np.float64),
+        flows=np.array([s.count for s in part.streams], dtype=np.float64),
         part=np.array([s.part for s in part.streams], dtype=np.float64),
         at=np.cumsum([0, *(len(s.links) for s in part.streams)]).astype(np.int64),
         link=np.array([number[k] for s in part.streams for k in s.links], dtype=np.int64),
@@ -114,44 +115,59 @@ class _Runner:
     counted: int = 0
 
 
-@dataclass(slots=True)
 class _Plain:
-    """The plain reference of the kernel: every rate anew at every event."""
+    """The plain reference of the kernel: from event to event, in lists."""
 
-    laid: Laid
-    salts: Sequence[int]
-    starts: Sequence[float]
-    runners: list[_Runner] = field(default_factory=list)
-    left: list[float] = field(default_factory=list)
-    sent: list[float] = field(default_factory=list)
+    def __init__(self, laid: Laid, salts: Sequence[int], starts: Sequence[float]) -> None:
+        first: list[int] = laid.first.tolist()
+        self._jitter = laid.jitter
+        self._salts = salts
+        self._period: list[float] = laid.period.tolist()
+        self._shift: list[float] = laid.shift.tolist()
+        self._apart: list[float] = laid.apart.tolist()
+        self._mltcp: list[bool] = laid.mltcp.tolist()
+        steps = list(zip(laid.up.tolist(), laid.rate.tolist(), laid.compute.tolist(), strict=True))
+        self._steps: list[list[tuple[float, float, float]]] = [steps[a:b] for a, b in pairwise(first)]
+        self._job: list[int] = laid.job.tolist()
+        self._flows: list[float] = laid.flows.tolist()
+        self._part: list[float] = laid.part.tolist()
+        at: list[int] = laid.at.tolist()
+        link: list[int] = laid.link.tolist()
+        self._links = [link[a:b] for a, b in pairwise(at)]
+        self._capacity: list[float] = laid.capacity.tolist()
+        self._own: list[list[int]] = [[] for _ in self._period]
+        for s, j in enumerate(self._job):
+            self._own[j].append(s)
+        level: list[int] = laid.level.tolist()
+        self._by_level = [[s for s, j in enumerate(self._job) if level[j] == k] for k in sorted(set(level))]
+        self._whole = [
+            self._part[s] * sum(up * rate for up, rate, _ in self._steps[j]) for s, j in enumerate(self._job)
+        ]
+        self._runners = [_Runner(begin_at(t, self._period[j], self._shift[j])) for j, t in enumerate(starts)]
+        self._left = [0.0] * len(self._job)
+        self._sent = [0.0] * len(self._job)
+        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
 
     def run(self, horizon: float) -> list[float]:
         """Each job's mean iteration up to `horizon` ns."""
-        x = self.laid
-        self.runners = [_Runner(begin_at(t, x.period[j], x.shift[j])) for j, t in enumerate(self.starts)]
-        self.left = [0.0] * len(x.job)
-        self.sent = [0.0] * len(x.job)
         now = 0.0
         while True:
             rates = self._rates()
-            now = min(self._next(now, rates), horizon)
-            self._flow(rates, now)
+            then = min(self._next(now, rates), horizon)
+            self._flow(rates, then - now, then)
+            now = then
             if now >= horizon:
                 break
-            for j, runner in enumerate(self.runners):
+            for j, runner in enumerate(self._runners):
                 while runner.timer <= now:
                     self._go_on(j, now)
         return [
-            mean_length(r.total, r.counted, horizon - r.begun if r.begun >= 0 else 0.0) for r in self.runners
+            mean_length(r.total, r.counted, horizon - r.begun if r.begun >= 0 else 0.0) for r in self._runners
         ]
-
-    def _own(self, j: int) -> list[int]:
-        return [s for s in range(len(self.left)) if self.laid.job[s] == j]
 
     def _go_on(self, j: int, now: float) -> None:
         """The job's timer is due: it begins an iteration, or its flows are done, or its compute."""
-        x, r = self.laid, self.runners[j]
-        at = int(x.first[j]) + r.step
+        r = self._runners[j]
         if r.waiting:
             if r.begun >= 0:
                 r.total += now - r.begun
@@ -160,100 +176,96 @@ class _Plain:
             self._send(j, now)
         elif r.done_at >= 0:
             r.done_at = -1.0
-            drawn = draw(self.salts[j], r.iteration, r.step + 1) / PRIME
-            r.timer = now + float(x.compute[at]) * (1 + x.jitter * drawn)
-        elif r.step + 1 < x.first[j + 1] - x.first[j]:
+            drawn = draw(self._salts[j], r.iteration, r.step + 1) / PRIME
+            r.timer = now + self._steps[j][r.step][2] * (1 + self._jitter * drawn)
+        elif r.step + 1 < len(self._steps[j]):
             r.step += 1
             self._send(j, now)
         else:
             r.iteration += 1
             r.waiting = True
-            r.timer = begin_at(now, float(x.period[j]), float(x.shift[j]))
+            r.timer = begin_at(now, self._period[j], self._shift[j])
 
     def _send(self, j: int, now: float) -> None:
-        x, r = self.laid, self.runners[j]
-        at = int(x.first[j]) + r.step
-        r.done_at = now + float(x.apart[j] * x.up[at])
+        r = self._runners[j]
+        up, rate, _ = self._steps[j][r.step]
+        r.done_at = now + self._apart[j] * up
         r.timer = r.done_at
-        for s in self._own(j):
+        for s in self._own[j]:
             if r.step == 0:
-                self.sent[s] = 0.0
-            self.left[s] = float(x.part[s] * x.up[at] * x.rate[at])
-            if self.left[s] > _DONE_BITS:
+                self._sent[s] = 0.0
+            self._left[s] = self._part[s] * up * rate
+            if self._left[s] > _DONE_BITS:
                 r.timer = math.inf
 
-    def _weight(self, s: int) -> tuple[float, float]:
-        """A stream's weight per flow, and the bits to go till it changes (inf: it does not)."""
-        x = self.laid
-        j = int(x.job[s])
-        if not x.mltcp[j]:
-            return 1.0, math.inf
-        steps = slice(int(x.first[j]), int(x.first[j + 1]))
-        whole = float(x.part[s] * (x.up[steps] * x.rate[steps]).sum())
-        stair = min(STAIRS - 1, int(STAIRS * self.sent[s] / whole + 1e-9))
-        weight = SLOPE * (stair + 0.5) / STAIRS + INTERCEPT
-        until = math.inf if stair == STAIRS - 1 else whole * (stair + 1) / STAIRS - self.sent[s]
-        return weight, until
+    def _stair(self, s: int) -> int:
+        return min(STAIRS - 1, int(STAIRS * self._sent[s] / self._whole[s] + 1e-9))
 
     def _rates(self) -> list[float]:
-        """Strict priority, and within a level rates in proportion to the weights up to caps and full links."""
-        x = self.laid
-        rates = [0.0] * len(self.left)
-        room = x.capacity.tolist()
-        active = [s for s in range(len(self.left)) if self.left[s] > _DONE_BITS]
-        weight = {s: self._weight(s)[0] for s in active}
-        limit = {}
+        """Strict priority, and within a level rates as the weights, up to caps and full links."""
+        active = tuple(s for s, left in enumerate(self._left) if left > _DONE_BITS)
+        state = tuple(
+            self._runners[self._job[s]].step * STAIRS + (self._stair(s) if self._mltcp[self._job[s]] else 0)
+            for s in active
+        )
+        if (active, state) not in self._known:
+            self._known[active, state] = self._solve(set(active))
+        return self._known[active, state]
+
+    def _solve(self, active: set[int]) -> list[float]:
+        rates = [0.0] * len(self._left)
+        room = list(self._capacity)
+        weight, limit = {}, {}
         for s in active:
-            j = int(x.job[s])
-            limit[s] = float(x.rate[x.first[j] + self.runners[j].step])
-        for level in sorted({int(x.level[x.job[s]]) for s in active}):
-            rising = [s for s in active if x.level[x.job[s]] == level]
+            j = self._job[s]
+            weight[s] = SLOPE * (self._stair(s) + 0.5) / STAIRS + INTERCEPT if self._mltcp[j] else 1.0
+            limit[s] = self._steps[j][self._runners[j].step][1]
+        for streams in self._by_level:
+            rising = [s for s in streams if s in active]
             while rising:
                 asked = [0.0] * len(room)
                 for s in rising:
-                    for k in self._links(s):
-                        asked[k] += float(x.count[s]) * weight[s]
+                    for k in self._links[s]:
+                        asked[k] += self._flows[s] * weight[s]
                 share = [room[k] / asked[k] if asked[k] > 0 else math.inf for k in range(len(room))]
                 water = min([*share, *(limit[s] / weight[s] for s in rising)])
                 bound = water * (1 + _FULL)
                 stopped = [
                     s
                     for s in rising
-                    if limit[s] / weight[s] <= bound or any(share[k] <= bound for k in self._links(s))
+                    if limit[s] / weight[s] <= bound or any(share[k] <= bound for k in self._links[s])
                 ]
                 for s in stopped:
                     rates[s] = weight[s] * water
-                    for k in self._links(s):
-                        room[k] = max(0.0, room[k] - float(x.count[s]) * rates[s])
+                    for k in self._links[s]:
+                        room[k] = max(0.0, room[k] - self._flows[s] * rates[s])
                 rising = [s for s in rising if s not in stopped]
         return rates
 
-    def _links(self, s: int) -> list[int]:
-        x = self.laid
-        found: list[int] = x.link[x.at[s] : x.at[s + 1]].tolist()
-        return found
-
     def _next(self, now: float, rates: Sequence[float]) -> float:
-        then = min((r.timer for r in self.runners), default=math.inf)
+        then = min((r.timer for r in self._runners), default=math.inf)
         for s, rate in enumerate(rates):
             if rate > 0:
-                then = min(then, now + min(self.left[s], self._weight(s)[1]) / rate)
+                needs = self._left[s]
+                if self._mltcp[self._job[s]]:
+                    stair = self._stair(s)
+                    if stair < STAIRS - 1:
+                        needs = min(needs, self._whole[s] * (stair + 1) / STAIRS - self._sent[s])
+                then = min(then, now + needs / rate)
         return then
 
-    def _flow(self, rates: Sequence[float], then: float) -> None:
-        """Let the streams send up to `then`; who has sent all may go on."""
-        x = self.laid
-        moved = {s: rate * (then - self._since) for s, rate in enumerate(rates) if rate > 0}
-        self._since = then
-        for s, bits in moved.items():
-            self.left[s] = max(0.0, self.left[s] - bits)
-            self.sent[s] += bits
-        for j in {int(x.job[s]) for s in moved}:
-            r = self.runners[j]
-            if all(self.left[s] <= _DONE_BITS for s in self._own(j)):
+    def _flow(self, rates: Sequence[float], span: float, then: float) -> None:
+        """Let the streams send for `span` ns, up to `then`; who has sent all may go on."""
+        moved: set[int] = set()
+        for s, rate in enumerate(rates):
+            if rate > 0:
+                self._left[s] = max(0.0, self._left[s] - rate * span)
+                self._sent[s] += rate * span
+                moved.add(self._job[s])
+        for j in moved:
+            if all(self._left[s] <= _DONE_BITS for s in self._own[j]):
+                r = self._runners[j]
                 r.timer = max(then, r.done_at)
-
-    _since: float = 0.0
 
 
 def begin_at(now: float, period: float, shift: float) -> float:

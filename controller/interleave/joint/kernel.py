@@ -58,7 +58,7 @@ def _rates(
             for i in range(begin, left):
                 s = active[i]
                 for n in range(x.at[s], x.at[s + 1]):
-                    asked[x.link[n]] += x.count[s] * weight[s]
+                    asked[x.link[n]] += x.flows[s] * weight[s]
             water = np.inf
             for i in range(begin, left):
                 s = active[i]
@@ -82,7 +82,7 @@ def _rates(
                 if rates[s] >= 0.0:
                     for n in range(x.at[s], x.at[s + 1]):
                         k = x.link[n]
-                        room[k] = max(0.0, room[k] - x.count[s] * rates[s])
+                        room[k] = max(0.0, room[k] - x.flows[s] * rates[s])
                     left -= 1
                     active[i], active[left] = active[left], active[i]
                 else:

@@ -18,7 +18,7 @@ from controller.interleave.joint.judge import Effort, Judge, better
 from controller.interleave.joint.moves import moves
 from controller.interleave.joint.parts import Part, parts_of
 from controller.interleave.joint.turns import Turns, arranged
-from controller.interleave.joint.values import Choice, Instance
+from controller.interleave.joint.values import Choice, Instance, legal
 
 QUICK = Effort((101, 102), 24)
 SURE = Effort((201, 202, 203, 204), 120)
@@ -46,13 +46,15 @@ class Found:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much to search: `judged` moves in all, with `quick` looks; `sure` ones where it counts.
-    `arranged` sets of paths are made besides those given, by at most `work` exchanges each."""
+    `arranged` sets of paths are made besides those given, by at most `work` exchanges each. A gain below
+    `worth` is not worth leaving a given plan."""
 
     judged: int = 300
     quick: Effort = QUICK
     sure: Effort = SURE
     arranged: int = 2
     work: int = 3_000
+    worth: float = GAIN
 
 
 @dataclass(slots=True)
@@ -77,15 +79,18 @@ def solve(
 ) -> Found:
     """The best plan that the loop finds; by its judge never worse than any mechanism alone.
 
-    `paths` are sets of paths, ECMP's first; `given` are more plans to start from. Deterministic for a seed.
+    `paths` are sets of paths, ECMP's first. `given` are more plans to start from; where they are as good
+    as any but for `limits.worth`, the first such is kept. Deterministic for a seed.
     """
     judge = Judge(instance, plain)
     turns = Turns(instance)
     known = rhythms_of(instance, fast=not plain, seed=seed)
-    alone = dict(rivals(instance, paths, mltcp=mltcp, known=known, seed=seed)) | dict(given or {})
+    preferred = dict(given or {})
+    alone = dict(rivals(instance, paths, mltcp=mltcp, known=known, seed=seed))
+    alone = preferred | {name: c for name, c in alone.items() if legal(instance, c)}
     sure = {name: judge.utilisation(c, limits.sure) for name, c in alone.items()}
     best = max(alone, key=lambda name: round(float(sure[name].mean()), 9))
-    lines = [_Line(name, alone[name], sure[name]) for name in (best,)]
+    lines = [_Line(best, alone[best], sure[best])]
     judged = len(alone)
     if float(sure[best].mean()) < judge.bound * (1 - _NEARLY):
         lines += _starts(judge, paths, turns, known, mltcp, limits, seed)
@@ -97,8 +102,10 @@ def solve(
         for line in lines:
             line.value = judge.utilisation(line.choice, limits.sure)
     top = max(lines, key=lambda line: round(float(line.value.mean()), 9))
-    if not better(top.value, sure[best], GAIN):
-        top = _Line(best, alone[best], sure[best])
+    for name in (*preferred, best):
+        if not better(top.value, sure[name], limits.worth):
+            top = _Line(name, alone[name], sure[name])
+            break
     return Found(
         choice=top.choice,
         base=top.base,
@@ -127,7 +134,7 @@ def _starts(
     found: dict[Choice, _Line] = {}
     for name, ways in sets.items():
         for words, choice in together(instance, name, ways, mltcp=mltcp, known=known, seed=seed):
-            if choice not in found:
+            if choice not in found and legal(instance, choice):
                 found[choice] = _Line(words, choice, judge.utilisation(choice, limits.quick))
     ordered = sorted(found.values(), key=lambda line: -round(float(line.value.mean()), 9))
     kept: list[_Line] = []

@@ -15,9 +15,9 @@ from controller.interleave.joint.circles import held
 from controller.interleave.joint.order import levels_for, meeting
 from controller.interleave.joint.parts import Part
 from controller.interleave.joint.turns import Board, Turns
-from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm
+from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, legal
 
-STRETCHES = (1.003, 1.01, 1.02, 1.05)
+STRETCHES = (1.003, 1.01, 1.02)
 _WAYS = 8
 _ROUTED = 12
 _PAIRS = 8
@@ -55,7 +55,7 @@ def moves(
             move = next(kind, None)
             if move is None:
                 kinds.remove(kind)
-            elif move.choice not in seen:
+            elif move.choice not in seen and legal(instance, move.choice):
                 seen.add(move.choice)
                 yield move
 
@@ -129,7 +129,9 @@ def _levels(instance: Instance, choice: Choice, part: Part) -> Iterator[Move]:
     own = [choice.level[j] for j in part.jobs]
     for j in part.jobs:
         for k, words in ((min(own) - 1, "goes first"), (max(own) + 1, "goes last")):
-            level = dense(tuple(k if i == j else old for i, old in enumerate(choice.level)), part.jobs)
+            level = dense(
+                tuple(k if i == j else old for i, old in enumerate(choice.level)), part.jobs, instance.levels
+            )
             if level is not None and level != choice.level:
                 yield Move(replace(choice, level=level), f"{names[j]} {words}")
     for a, b in combinations(part.jobs, 2):
@@ -139,7 +141,7 @@ def _levels(instance: Instance, choice: Choice, part: Part) -> Iterator[Move]:
             yield Move(replace(choice, level=tuple(swapped)), f"{names[a]} and {names[b]} change places")
 
 
-def dense(level: tuple[int, ...], jobs: Sequence[int], levels: int = 6) -> tuple[int, ...] | None:
+def dense(level: tuple[int, ...], jobs: Sequence[int], levels: int) -> tuple[int, ...] | None:
     """The levels of `jobs` numbered anew from 0; None if they are more than the switches have."""
     ranks = {k: i for i, k in enumerate(sorted({level[j] for j in jobs}))}
     if len(ranks) > levels:
@@ -159,7 +161,7 @@ def _senders(instance: Instance, choice: Choice, part: Part) -> Iterator[Move]:
 
 
 def _routes(instance: Instance, choice: Choice, part: Part, turns: Turns, known: Rhythms) -> Iterator[Move]:
-    """Other ways, alone or in exchange, those first that cost least by `Board`; as they are, and held anew."""
+    """Other ways, alone or in exchange, those first that cost least by `Board`; as is, and held anew."""
     board = Board(instance, choice.ways, turns)
     flows = instance.flows
     scored = []

@@ -11,8 +11,6 @@ from controller.interleave.joint.values import FREE, Instance, Rhythm
 from controller.priority.compress import compress
 from controller.priority.crux import Contender, Ranked, contention, rank
 
-LEVELS = 6
-
 
 def traffic_seconds(instance: Instance, ways: Sequence[int]) -> list[float]:
     """t_j of every job: what its slowest link needs for an iteration, at least its own Up phases."""
@@ -53,13 +51,13 @@ def meeting(instance: Instance, ways: Sequence[int], rhythm: Sequence[Rhythm]) -
 
 
 def levels_for(
-    instance: Instance, ways: Sequence[int], rhythm: Sequence[Rhythm], *, levels: int = LEVELS, seed: int = 0
+    instance: Instance, ways: Sequence[int], rhythm: Sequence[Rhythm], *, seed: int = 0
 ) -> tuple[int, ...]:
     """CRUX's levels by job, 0 first; 0 for jobs without traffic."""
     order = ranked(instance, ways)
     number = {p.name: j for j, p in enumerate(instance.players)}
     names = {(instance.players[a].name, instance.players[b].name) for a, b in meeting(instance, ways, rhythm)}
-    found = compress([r.name for r in order], contention(order, sorted(names)), levels, seed=seed)
+    found = compress([r.name for r in order], contention(order, sorted(names)), instance.levels, seed=seed)
     result = [0] * len(instance.players)
     for r in order:
         if r.intensity is not None:

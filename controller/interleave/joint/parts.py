@@ -58,7 +58,7 @@ def full_links(instance: Instance, wanted: dict[int, dict[int, float]]) -> set[i
 
 
 def parts_of(instance: Instance, choice: Choice) -> list[Part]:
-    """The independent parts of a choice, in the order of their first jobs. Jobs without flows are left out."""
+    """The independent parts of a choice, by their first jobs; jobs without steps are left out."""
     full = full_links(instance, demand_on(instance, choice.ways))
     merged: dict[tuple[int, float, Links], int] = defaultdict(int)
     apart: dict[int, float] = defaultdict(float)

@@ -60,11 +60,14 @@ class Player:
 @dataclass(frozen=True, slots=True)
 class Instance:
     """Jobs on links of `capacity_bps` (by number). Each compute differs by up to `jitter` times itself,
-    either way, uniformly."""
+    either way, uniformly. Switches have so many `levels`; no rhythm is more than `slowest` times as long
+    as its job's own iterations."""
 
     players: tuple[Player, ...]
     capacity_bps: tuple[int, ...]
     jitter: float = 0.0
+    levels: int = 6
+    slowest: float = 1.05
 
     @property
     def flows(self) -> tuple[tuple[int, Member], ...]:
@@ -81,6 +84,14 @@ class Choice:
     level: tuple[int, ...]
     rhythm: tuple[Rhythm, ...]
     mltcp: tuple[bool, ...]
+
+
+def legal(instance: Instance, choice: Choice) -> bool:
+    """Whether a choice keeps within the levels and the longest rhythms."""
+    return all(
+        level < instance.levels and (r == FREE or r[0] <= instance.slowest * p.alone_ns)
+        for level, r, p in zip(choice.level, choice.rhythm, instance.players, strict=True)
+    )
 
 
 def plain(instance: Instance, ways: tuple[int, ...]) -> Choice:

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time and space as one loop: what still overlaps in time is routed, ordered and shifted anew."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+from controller.interleave.affinity import LinkFit
+from controller.interleave.circle import score
+from controller.interleave.hold import TOLERANCE, Held, Holding, contended
+from controller.interleave.joint.judge import Effort
+from controller.interleave.joint.loop import Found, Limits, solve
+from controller.interleave.joint.profile import steps_of
+from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player
+from controller.model import TRAFFIC_CLASSES
+from controller.planner.demand import Demands
+from controller.planner.inputs import SLACK
+from controller.planner.order import Order
+from controller.planner.rhythm import Rhythms, only
+from controller.planner.space import Space
+from controller.routing.assign import Assignment
+from controller.routing.ecmp import draw_port
+from controller.routing.forwarding import forwarding
+from controller.routing.paths import Path, path_of, paths, port_for_path
+
+# What is planned on the fly must be quick: the search is bounded by what it looks at.
+LIMITS = Limits(
+    judged=48,
+    quick=Effort((101,), 16),
+    sure=Effort((201, 202, 203), 40),
+    arranged=1,
+    work=300,
+    worth=0.01,
+)
+JITTER = 0.01
+"""How much computes are taken to differ, as a part of themselves."""
+_MOST_JOBS, _MOST_FLOWS, _MOST_WAYS, _FEW_JOBS = 48, 1_500, 16, 6
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The loop for one planning run, on what the stages one after another have come to."""
+
+    space: Space
+    rhythms: Rhythms
+    order: Order
+
+    @property
+    def _demands(self) -> Demands:
+        return self.space.demands
+
+    @cached_property
+    def due(self) -> bool:
+        """Whether the policy has all three mechanisms, some jobs still meet in time, and all are measured."""
+        policy = self._demands.inputs.policy
+        if policy.routing == "ecmp" or policy.priority != "crux" or policy.interleave == "none":
+            return False
+        if not policy.compress:
+            return False
+        if not self.rhythms.contending or len(self._flows) > _MOST_FLOWS:
+            return False
+        jobs = {f.job for f in self._demands.elephants}
+        measured = all(self._demands.jobs[j].profile.phases for j in jobs)
+        return measured and len(jobs) <= _MOST_JOBS
+
+    @cached_property
+    def found(self) -> Found | None:
+        """What the loop decides; None where it is not due."""
+        if not self.due:
+            return None
+        given = {"as composed": self._composed}
+        before = self._before
+        if before is not None:
+            given = {"as before": before} | given
+        return solve(
+            self.instance,
+            {"ecmp": self._ecmp, "composed": self._composed.ways},
+            given=given,
+            mltcp=False,
+            limits=LIMITS,
+            plain=len(self.instance.players) <= _FEW_JOBS,
+            seed=self._demands.inputs.seed,
+        )
+
+    @cached_property
+    def _flows(self) -> tuple[str, ...]:
+        """The elephants that have a way, job by job."""
+        placed = self.space.assignments
+        return tuple(f.name for f in self._demands.elephants if f.name in placed and placed[f.name].path)
+
+    @cached_property
+    def _ways(self) -> Mapping[str, tuple[Path, ...]]:
+        """The paths of each flow: the one it has first, then ECMP's, then as many as are tried."""
+        x = self._demands.inputs
+        table = forwarding(x.topology, x.down_links, x.down_switches)
+        flow_of = {f.name: f for f in self._demands.elephants}
+        found = {}
+        for name in self._flows:
+            flow, now = flow_of[name], self.space.assignments[name].path
+            drawn = path_of(x.topology, table, flow.src, flow.dst, draw_port(name, x.seed))
+            every = paths(x.topology, table, flow.src, flow.dst)
+            listed = [p for p in (now, drawn) if p in every]
+            found[name] = tuple(dict.fromkeys((*listed, *every)))[:_MOST_WAYS]
+        return found
+
+    @cached_property
+    def instance(self) -> Instance:
+        """The jobs with elephants, as the loop sees them."""
+        demands = self._demands
+        number = {link: i for i, link in enumerate(demands.rates)}
+        sizes: dict[str, int] = defaultdict(int)
+        flows = {f.name: f for f in demands.elephants}
+        for name in self._flows:
+            job = flows[name].job
+            sizes[job] = max(sizes[job], flows[name].bytes_per_iteration)
+        members: dict[str, list[Member]] = defaultdict(list)
+        for name in self._flows:
+            ways = tuple(tuple(number[k] for k in pairwise(p)) for p in self._ways[name])
+            job = flows[name].job
+            members[job].append(Member(flows[name].bytes_per_iteration / sizes[job], ways))
+        players = tuple(
+            Player(
+                j.name,
+                float(max(1, j.gpus)),
+                steps_of(demands.profiles[j.name]),
+                tuple(members[j.name]),
+            )
+            for j in demands.inputs.jobs
+            if j.name in members
+        )
+        levels = min(demands.inputs.policy.levels, len(TRAFFIC_CLASSES.levels))
+        capacity = tuple(demands.rates.values())
+        return Instance(players, capacity, JITTER, levels, 1 + TOLERANCE)
+
+    @cached_property
+    def _ecmp(self) -> tuple[int, ...]:
+        x = self._demands.inputs
+        table = forwarding(x.topology, x.down_links, x.down_switches)
+        ways = []
+        for name in self._flows:
+            src, dst = self._ways[name][0][0], self._ways[name][0][-1]
+            drawn = path_of(x.topology, table, src, dst, draw_port(name, x.seed))
+            ways.append(self._ways[name].index(drawn) if drawn in self._ways[name] else 0)
+        return tuple(ways)
+
+    @cached_property
+    def _composed(self) -> Choice:
+        """What the stages one after another have come to."""
+        held = self.rhythms.holding.held
+        names = [p.name for p in self.instance.players]
+        return Choice(
+            ways=(0,) * len(self._flows),
+            level=tuple(self.order.levels[n] for n in names),
+            rhythm=tuple((held[n].period_ns, held[n].shift_ns) if n in held else FREE for n in names),
+            mltcp=(False,) * len(names),
+        )
+
+    @cached_property
+    def _before(self) -> Choice | None:
+        """The plan in force, if all of it still stands."""
+        x = self._demands.inputs
+        old = x.previous
+        if old is None or old.policy != x.policy:
+            return None
+        ways, level, rhythm = [], [], []
+        for name in self._flows:
+            was = old.flows.get(name)
+            if was is None or was.path not in self._ways[name]:
+                return None
+            ways.append(self._ways[name].index(was.path))
+        for player in self.instance.players:
+            job = old.jobs.get(player.name)
+            if job is None:
+                return None
+            level.append(job.level)
+            period = job.period_ns
+            if period is None:
+                rhythm.append(FREE)
+            elif player.alone_ns * 0.9995 <= period <= self.instance.slowest * player.alone_ns:
+                rhythm.append((period, (job.shift_ns + old.epoch_ns - x.epoch_ns) % period))
+            else:
+                return None
+        return Choice(tuple(ways), tuple(level), tuple(rhythm), (False,) * len(level))
+
+    def stages(self) -> tuple[Space, Rhythms, Order]:
+        """The stages as the loop has them; as they were where it changes nothing."""
+        found = self.found
+        if found is None:
+            return self.space, self.rhythms, self.order
+        placed = None if found.choice == self._composed else self._placed(found)
+        if placed is None:
+            return self.space, self.rhythms, replace(self.order, why=words(found))
+        space = replace(self.space, given=placed)
+        rhythms = Rhythms(space.demands, space.shared, self.rhythms.order)
+        rhythms = replace(rhythms, given=self._holding(found, rhythms))
+        levels = {p.name: level for p, level in zip(self.instance.players, found.choice.level, strict=True)}
+        return space, rhythms, replace(self.order, rhythms=rhythms, given=levels, why=words(found))
+
+    def _placed(self, found: Found) -> Mapping[str, Assignment] | None:
+        """Paths and ports by flow; None if some path has no free port."""
+        x = self._demands.inputs
+        table = forwarding(x.topology, x.down_links, x.down_switches)
+        result = dict(self.space.assignments)
+        before = x.previous.flows if x.previous else {}
+        moved = [
+            (name, self._ways[name][way])
+            for name, way in zip(self._flows, found.choice.ways, strict=True)
+            if self._ways[name][way] != result[name].path
+        ]
+        for name, _ in moved:
+            del result[name]
+        used: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for a in result.values():
+            if a.path and a.source_port:
+                used[a.path[0], a.path[-1]].add(a.source_port)
+        for name, path in moved:
+            ends, was = (path[0], path[-1]), before.get(name)
+            kept = was is not None and was.path == path and was.source_port not in used[ends]
+            port = was.source_port if was and kept else port_for_path(x.topology, table, path, used[ends])
+            if port is None:
+                return None
+            used[ends].add(port)
+            result[name] = Assignment(path, port, kept, "")
+        return {f.name: result[f.name] for f in self._demands.elephants if f.name in result}
+
+    def _holding(self, found: Found, rhythms: Rhythms) -> Holding:
+        """The loop's rhythms in the planner's terms; those who keep step on a link are one group."""
+        held: dict[str, Held] = {}
+        reasons: dict[str, str] = {}
+        for player, rhythm in zip(self.instance.players, found.choice.rhythm, strict=True):
+            if rhythm != FREE:
+                held[player.name] = Held(rhythm[0], rhythm[1], 0)
+            elif any(player.name in pair for pair in self.rhythms.contending):
+                reasons[player.name] = "taking turns would gain nothing, by the loop's judge"
+        fits = []
+        for link in rhythms.shared:
+            jobs = [j for j in link.demands if j in held]
+            if len(jobs) < 2 or not contended(link, SLACK):
+                continue
+            periods = {j: held[j].period_ns for j in jobs}
+            got = score(only(link, jobs), periods, {j: held[j].shift_ns for j in jobs}, slack=SLACK)
+            fits.append(LinkFit(link.name, tuple(jobs), got, got))
+        meeting = {j for f in fits for j in f.jobs}
+        return Holding({j: h for j, h in held.items() if j in meeting}, reasons, tuple(fits), ())
+
+
+def words(found: Found) -> str:
+    """Why the loop decided so, for every job that takes part."""
+    others = ", ".join(f"{name} {value:.1%}" for name, value in found.rivals.items())
+    steps = f"; then {', '.join(found.steps)}" if found.steps else ""
+    return (
+        f"of {found.judged} plans judged together, GPUs busy {found.utilisation:.1%} ({others}); "
+        f"from {found.base}{steps}"
+    )
