@@ -30,6 +30,7 @@ from controller.routing.paths import Path, path_of, paths, port_for_path
 # What is planned on the fly must be quick: the search is bounded by what it looks at.
 LIMITS = Limits(
     judged=48,
+    starts=1,
     quick=Effort((101,), 16),
     sure=Effort((201, 202, 203), 40),
     arranged=1,

@@ -26,7 +26,6 @@ GAIN = 0.002
 _NEGLIGIBLE = 0.0005
 _NEARLY = 0.003
 """Who is this close to the bound is done: a rhythm costs as much."""
-_STARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much to search: `judged` moves in all, with `quick` looks; `sure` ones where it counts.
-    `arranged` sets of paths are made besides those given, by at most `work` exchanges each. A gain below
-    `worth` is not worth leaving a given plan."""
+    """How much to search: `judged` moves in all, from the best single mechanism and so many `starts`.
+
+    `quick` looks at moves, `sure` where it counts. `arranged` sets of paths are made besides those given, by
+    at most `work` exchanges each. A gain below `worth` is not worth leaving a given plan.
+    """
 
     judged: int = 300
+    starts: int = 3
     quick: Effort = QUICK
     sure: Effort = SURE
     arranged: int = 2
@@ -100,6 +102,7 @@ def solve(
             if float(judge.utilisation(line.choice, limits.quick).mean()) >= judge.bound * (1 - _NEARLY):
                 break
         for line in lines:
+            judged += _polish(judge, line, known, mltcp, limits, seed)
             line.value = judge.utilisation(line.choice, limits.sure)
     top = max(lines, key=lambda line: round(float(line.value.mean()), 9))
     for name in (*preferred, best):
@@ -142,7 +145,7 @@ def _starts(
         # Lines on the same paths end alike: begin on different ones.
         if all(line.choice.ways != other.choice.ways for other in kept):
             kept.append(line)
-        if len(kept) == _STARTS:
+        if len(kept) == limits.starts:
             break
     return kept
 
@@ -189,6 +192,20 @@ def _climb(
             value = float(np.mean(judge.utilisation(at.choice, quick)))
             spent += 1
     return spent
+
+
+def _polish(judge: Judge, line: _Line, known: Rhythms, mltcp: bool, limits: Limits, seed: int) -> int:
+    """Take what fits a line's paths as a whole, if that is better; returns how many plans were judged."""
+    value, judged = float(judge.utilisation(line.choice, limits.quick).mean()), 0
+    for words, choice in together(
+        judge.instance, "these paths", line.choice.ways, mltcp=mltcp, known=known, seed=seed
+    ):
+        if legal(judge.instance, choice):
+            judged += 1
+            got = float(judge.utilisation(choice, limits.quick).mean())
+            if got > value * (1 + GAIN):
+                value, line.choice, line.steps = got, choice, (*line.steps, words)
+    return judged
 
 
 def _kicked(

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planner's loop of time and space: only where jobs still meet, never to their loss, and explained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.model import Flow, Job, Phase, Profile
+from controller.planner import POLICIES, PlanInput, diff, plan
+from controller.planner.demand import Demands
+from controller.planner.joint import LIMITS, Joint
+from controller.planner.order import Order, method_of
+from controller.planner.rhythm import Rhythms
+from controller.planner.space import Space
+from controller.priority.methods import Setting
+from topo.generate import leaf_spine
+
+MS, RATE = 1_000_000, 25_000_000
+OURS = POLICIES["polyrhythm"]
+FABRIC = leaf_spine(3, 2, 4, host_bps=RATE, fabric_bps=RATE)
+
+
+def job(name: str, hosts: list[str], period: int, up: int, gpus: int = 2) -> Job:
+    pairs = [(a, hosts[(i + 1) % len(hosts)]) for i, a in enumerate(hosts)]
+    flows = tuple(Flow(f"{name}/{a}>{b}", name, a, b, RATE * up // 8000) for a, b in pairs)
+    profile = Profile(period * MS, (Phase(0, up * MS, RATE),))
+    return Job(name, "model", gpus, tuple(hosts), profile, 1e12 * (period - up) * gpus, flows)
+
+
+def crowd() -> tuple[Job, ...]:
+    """Eight flows for two spines each way between three leaves: much overlaps whatever the paths."""
+    return (
+        job("a", ["h1", "h5", "h9"], 200, 110),
+        job("b", ["h2", "h6"], 200, 80),
+        job("c", ["h3", "h10"], 310, 170),
+        job("d", ["h7", "h11"], 200, 90, gpus=8),
+        job("e", ["h4", "h8", "h12"], 270, 120),
+    )
+
+
+def joint(inputs: PlanInput) -> Joint:
+    demands = Demands(inputs)
+    space = Space(demands)
+    ranked = method_of(inputs.policy).rank(
+        demands.link_jobs(space.links_of), demands.rates, Setting(seed=inputs.seed)
+    )
+    rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
+    return Joint(space, rhythms, Order(demands, ranked, rhythms))
+
+
+def test_it_beats_every_mechanism_alone_and_says_so() -> None:
+    inputs = PlanInput(FABRIC, crowd(), OURS, 0, seed=1)
+    found = joint(inputs).found
+    assert found is not None
+    assert found.utilisation >= max(found.rivals.values())
+    assert found.utilisation > found.rivals["as composed"] * 1.01
+    assert found.judged <= LIMITS.judged + 40
+    made = plan(inputs)
+    assert any(f"{found.utilisation:.1%}" in j.why and "judged" in j.why for j in made.jobs.values())
+    assert {"ecmp", "composed"} <= {name.split(":")[-1] for name in found.rivals}
+    assert made == plan(inputs)
+
+
+def test_it_is_left_out_where_nobody_meets_or_somebody_is_unknown() -> None:
+    pair = (job("a", ["h1", "h5"], 200, 80), job("b", ["h2", "h6"], 200, 80))
+    assert joint(PlanInput(FABRIC, pair, OURS, 0)).found is None
+    unknown = replace(crowd()[0], profile=Profile(200 * MS, ()))
+    assert joint(PlanInput(FABRIC, (unknown, *crowd()[1:]), OURS, 0)).found is None
+    for name in ("ecmp", "crux", "cassini", "routing"):
+        assert joint(PlanInput(FABRIC, crowd(), POLICIES[name], 0)).found is None
+
+
+def test_plans_come_to_rest() -> None:
+    """Planning again may go on from the plan in force, if that gains; soon nothing does, at any time."""
+    inputs = PlanInput(FABRIC, crowd(), OURS, 5, seed=1)
+    made = plan(inputs)
+    values = []
+    for _ in range(4):
+        made = plan(replace(inputs, previous=made))
+        found = joint(replace(inputs, previous=made)).found
+        assert found is not None
+        values.append(found.utilisation)
+    assert values == sorted(values)
+    assert values[-1] == values[-2]
+    again = plan(replace(inputs, previous=made, epoch_ns=123_456_789))
+    assert not diff(made, again)
