@@ -13,12 +13,12 @@ from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import score
 from controller.interleave.hold import TOLERANCE, Held, Holding, contended
 from controller.interleave.joint.judge import Effort
-from controller.interleave.joint.loop import Found, Limits, solve
 from controller.interleave.joint.profile import steps_of
 from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player
 from controller.model import TRAFFIC_CLASSES
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK
+from controller.planner.loop.search import Found, Limits, solve
 from controller.planner.order import Order
 from controller.planner.rhythm import Rhythms, only
 from controller.planner.space import Space

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.interleave.joint.candidates import rivals
 from controller.interleave.joint.fluid import lay, plain_lengths, start_of
 from controller.interleave.joint.judge import Effort, Judge
-from controller.interleave.joint.loop import Found, Limits, solve
 from controller.interleave.joint.parts import parts_of
 from controller.interleave.joint.turns import Board, Turns, arranged
 from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player, Step, plain
+from controller.planner.loop.candidates import rivals
+from controller.planner.loop.search import Found, Limits, solve
 
 MS, G = 1_000_000, 1_000_000_000
 QUICK = Limits(judged=60, quick=Effort((1,), 12), sure=Effort((2, 3), 30), arranged=1, work=200)

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from controller.interleave.hold import Rhythms
 from controller.interleave.joint.circles import held, published
-from controller.interleave.joint.order import levels_for, ranked
 from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, plain
+from controller.planner.loop.levels import levels_for, ranked
 
 Ways = tuple[int, ...]
 

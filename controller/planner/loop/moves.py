@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from controller.interleave.hold import Rhythms
-from controller.interleave.joint.candidates import by_rank
 from controller.interleave.joint.circles import held
-from controller.interleave.joint.order import levels_for, meeting
 from controller.interleave.joint.parts import Part
 from controller.interleave.joint.turns import Board, Turns
 from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, legal
+from controller.planner.loop.candidates import by_rank
+from controller.planner.loop.levels import levels_for, meeting
 
 STRETCHES = (1.003, 1.01, 1.02)
 _WAYS = 8

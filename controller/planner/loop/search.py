@@ -11,14 +11,14 @@ from itertools import islice
 import numpy as np
 
 from controller.interleave.hold import Rhythms
-from controller.interleave.joint.candidates import Ways, rivals, together
 from controller.interleave.joint.circles import rhythms_of
 from controller.interleave.joint.fluid import Floats
 from controller.interleave.joint.judge import Effort, Judge, better
-from controller.interleave.joint.moves import moves
 from controller.interleave.joint.parts import Part, parts_of
 from controller.interleave.joint.turns import Turns, arranged
 from controller.interleave.joint.values import Choice, Instance, legal
+from controller.planner.loop.candidates import Ways, rivals, together
+from controller.planner.loop.moves import moves
 
 QUICK = Effort((101, 102), 24)
 SURE = Effort((201, 202, 203, 204), 120)
