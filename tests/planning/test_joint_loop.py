@@ -155,7 +155,7 @@ def test_it_is_never_worse_than_any_mechanism_alone_and_says_what_it_did() -> No
             assert ours.rivals[name] == pytest.approx(value)
             assert ours.utilisation >= value
         better += ours.utilisation > max(ours.rivals.values()) * 1.01
-        assert ours.judged <= QUICK.judged + len(named) + 5
+        assert ours.judged <= QUICK.judged + 60
     assert better >= 1
 
 
