@@ -28,6 +28,8 @@ class UsageError(Exception):
 class Settings:
     """A checked command line. `program` is None where one is to come by P4Runtime; rates in bit/s.
 
+    `port_rates_bps` are those of single ports, `port_rate_bps` that of all others (None: no limit).
+
     With `bmv2` the ports queue as BMv2's do, each queue at `queue_rate_pps` packets/s (None: no limit).
     """
 
@@ -41,6 +43,7 @@ class Settings:
     drop_port: int
     priority_queues: int
     port_rate_bps: int | None
+    port_rates_bps: Mapping[int, int]
     queue_packets: int
     queue_bytes: int | None
     bmv2: bool
@@ -79,7 +82,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the data plane's random numbers")
     parser.add_argument(
-        "--port-rate", type=int, metavar="BPS", help="rate of each port in bit/s (default: none)"
+        "--port-rate",
+        action="append",
+        default=[],
+        metavar="[PORT=]BPS",
+        help="rate of each port, or of one port, in bit/s (repeatable; default: none)",
     )
     parser.add_argument(
         "--queue-packets",
@@ -152,6 +159,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
         args.queue_packets = BMV2_QUEUE_PACKETS if args.bmv2 else _QUEUE_PACKETS
     _check(args, options, program)
     interfaces = _ports(args.interface, options)
+    port_rates = _port_rates(args.port_rate)
     if options.dp_grpc_server_addr is not None and interfaces:
         raise UsageError("-i and --dp-grpc-server-addr: the ports are interfaces or the service's; give one")
     if args.pcap is not None and options.dp_grpc_server_addr is not None:
@@ -168,7 +176,8 @@ def read_settings(args: argparse.Namespace) -> Settings:
         cpu_port=options.cpu_port,
         drop_port=options.drop_port,
         priority_queues=options.priority_queues,
-        port_rate_bps=args.port_rate,
+        port_rate_bps=port_rates.pop(None, None),
+        port_rates_bps={port: rate for port, rate in port_rates.items() if port is not None},
         queue_packets=args.queue_packets,
         queue_bytes=args.queue_bytes,
         bmv2=args.bmv2,
@@ -196,8 +205,6 @@ def _check(args: argparse.Namespace, options: argparse.Namespace, program: str |
         raise UsageError("give a program (p4c's BMv2 JSON), or --no-p4 to wait for one by P4Runtime")
     if args.device_id < 0:
         raise UsageError(f"--device-id {args.device_id}: must be 0 or more")
-    if args.port_rate is not None and args.port_rate <= 0:
-        raise UsageError(f"--port-rate {args.port_rate}: must be above 0 bit/s")
     if args.queue_packets < 1:
         raise UsageError(f"--queue-packets {args.queue_packets}: must be 1 or more")
     if args.queue_bytes is not None and args.queue_bytes < 1:
@@ -219,12 +226,29 @@ def _check_bmv2(args: argparse.Namespace) -> None:
         return
     if args.queue_rate is not None and args.queue_rate <= 0:
         raise UsageError(f"--queue-rate {args.queue_rate}: must be above 0 packets/s")
-    if args.port_rate is not None:
+    if args.port_rate:
         raise UsageError(
             "--bmv2 and --port-rate: BMv2's ports have no rate; give --queue-rate PPS, or no --bmv2"
         )
     if args.queue_bytes is not None:
         raise UsageError("--bmv2 and --queue-bytes: BMv2 bounds its queues in packets only; give one")
+
+
+def _port_rates(specifications: Sequence[str]) -> dict[int | None, int]:
+    """Rates by port; None stands for all that have none of their own."""
+    rates: dict[int | None, int] = {}
+    for specification in specifications:
+        port, separator, rate = specification.rpartition("=")
+        if not rate.isdecimal() or int(rate) <= 0 or (separator and not port.isdecimal()):
+            raise UsageError(
+                f"--port-rate {specification}: must be BPS or PORT=BPS with a rate above 0 bit/s, for "
+                "example 1=25000000"
+            )
+        key = int(port) if separator else None
+        if key in rates:
+            raise UsageError(f"--port-rate {specification}: that rate is {rates[key]} already")
+        rates[key] = int(rate)
+    return rates
 
 
 def _port_table(specification: str | None) -> PortTable | None:

@@ -30,9 +30,9 @@ class SwitchOptions:
     """What a switch is started with.
 
     `interfaces` maps ports (from 1) to interface names. `program` is p4c's BMv2 JSON; None waits for one
-    by P4Runtime. `pcap` is the folder for captures of all interfaces. `port_rate_bps`, `queue_packets` and
-    `seed` reach the embedded switch only: BMv2 has no port scheduler. `thrift_port` reaches BMv2 only in
-    effect.
+    by P4Runtime. `pcap` is the folder for captures of all interfaces. `port_rates_bps` by port,
+    `queue_packets`, `port_table` and `seed` reach the embedded switch only: BMv2 has no port scheduler.
+    `thrift_port` reaches BMv2 only in effect.
     """
 
     device_id: int
@@ -46,8 +46,9 @@ class SwitchOptions:
     log_console: bool = False
     tls: TlsFiles | None = None
     pcap: Path | None = None
-    port_rate_bps: int | None = None
+    port_rates_bps: Mapping[int, int] = field(default_factory=dict)
     queue_packets: int | None = None
+    port_table: str | None = None
     seed: int | None = None
 
 
@@ -93,9 +94,11 @@ def _tls_options(tls: TlsFiles) -> list[str]:
 
 def _embedded_options(options: SwitchOptions) -> list[str]:
     argv: list[str] = []
+    for port, rate in sorted(options.port_rates_bps.items()):
+        argv += ["--port-rate", f"{port}={rate}"]
     for option, value in (
-        ("--port-rate", options.port_rate_bps),
         ("--queue-packets", options.queue_packets),
+        ("--port-table", options.port_table),
         ("--seed", options.seed),
     ):
         if value is not None:

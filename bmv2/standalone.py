@@ -114,7 +114,7 @@ def add_port(
         return
     switch.add_port(
         port,
-        rate_bps=settings.port_rate_bps,
+        rate_bps=settings.port_rates_bps.get(port, settings.port_rate_bps),
         transmit=transmit,
         queue_packets=settings.queue_packets,
         queue_bytes=settings.queue_bytes,

@@ -105,9 +105,8 @@ def _targets(data: object, topology: Topology) -> Mapping[str, Target]:
     for name, item in data.items():
         if not isinstance(item, dict) or set(item) != {"address", "device_id"}:
             raise ConfigError(f"switches.{name}: an object with address and device_id is needed")
-        host, colon, port = str(item["address"]).rpartition(":")
-        if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
-            raise ConfigError(f"switches.{name}.address: {item['address']!r} is no host:port")
+        if not _is_address(str(item["address"])):
+            raise ConfigError(f"switches.{name}.address: {item['address']!r} is no host:port or unix:/PATH")
         device = _whole(item, "device_id", 1)
         if device != topology.switch[name].device_id:
             raise ConfigError(
@@ -115,6 +114,13 @@ def _targets(data: object, topology: Topology) -> Mapping[str, Target]:
             )
         targets[name] = Target(str(item["address"]), device)
     return targets
+
+
+def _is_address(address: str) -> bool:
+    if address.startswith("unix:"):
+        return address.startswith("unix:/")
+    host, _, port = address.rpartition(":")
+    return bool(host) and port.isdigit() and 0 < int(port) < 65536
 
 
 def _ecn(data: object) -> EcnProfile:

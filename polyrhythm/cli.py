@@ -26,6 +26,10 @@ COMMANDS = {
     "controller": ("controller.server", "the controller of one fabric"),
     "agent": ("hostagent.process", "the agent of one host: pins flows, paces jobs, falls back by itself"),
     "fabric": ("polyrhythm.fabric.process", "the embedded fabric: switches, NICs and agents in one process"),
+    "emulation": (
+        "polyrhythm.emulation.process",
+        "the Mininet fabric: switches, agents and sockets in network namespaces (root)",
+    ),
     "pipeline": ("polyrhythm.pipeline", "what a target is given besides P4Info: device config, queueing"),
     "stf": ("polyrhythm.stf", "run p4c's packet tests (STF) against the embedded switch"),
     "shell": ("polyrhythm.shell", "p4runtime-shell on a switch of the running fabric"),

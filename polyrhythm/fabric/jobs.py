@@ -51,7 +51,7 @@ class JobRunner:
         self._target = ALONE_WARMUP + ALONE_ITERATIONS if alone else scenario.warmup + scenario.iterations
         self._jitter_ns = 0 if alone else scenario.start_jitter_ns
         self._workloads = {w.job.name: w for w in scenario.workloads}
-        self._specs = {name: _spec(w, profiles.get(name)) for name, w in self._workloads.items()}
+        self._specs = {name: job_spec(w, profiles.get(name)) for name, w in self._workloads.items()}
         self._finished_iterations = dict.fromkeys(self._specs, 0)
         self._queue = list(self._specs)
         self.finished = False
@@ -144,7 +144,8 @@ class JobRunner:
         self._heap.call_at(self._heap.now + self._stall_ns, self._watch, done)
 
 
-def _spec(workload: Workload, measured: Mapping[str, Any] | None) -> JobSpec:
+def job_spec(workload: Workload, measured: Mapping[str, Any] | None) -> JobSpec:
+    """A job as its workers know it; `measured` is its profile of an earlier run, or None."""
     job = workload.job
     return JobSpec(
         name=job.name,

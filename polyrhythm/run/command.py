@@ -24,6 +24,7 @@ from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
 from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
+from topo.mininet import MininetError, check_host
 
 LIVE_SCENARIO = "cluster"
 DEFAULT_SCENARIOS = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
@@ -46,6 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--once", action="store_true", help="end after the table, also on a terminal")
     parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument(
+        "--fabric",
+        choices=("embedded", "mininet"),
+        default="embedded",
+        help="embedded: one process, no root; mininet: real switches, agents and sockets in network "
+        "namespaces, in real time (root)",
+    )
     parser.add_argument("--policy", choices=POLICIES, default="polyrhythm", help="compared with ECMP")
     add_policy_options(parser)
     parser.add_argument(
@@ -93,7 +101,13 @@ def run(args: argparse.Namespace) -> int:
     except ScenarioError as error:
         errors.print(str(error), markup=False)
         return 2
-    live = Live(live_path, args.policy, args.seed, args.port) if _live_wanted(args) else None
+    try:
+        if args.fabric == "mininet":
+            check_host()
+    except MininetError as error:
+        errors.print(f"polyrhythm run: {error}", markup=False)
+        return 1
+    live = Live(live_path, args.policy, args.seed, args.port, args.fabric) if _live_wanted(args) else None
     with tempfile.TemporaryDirectory(prefix="polyrhythm-") as temporary:
         workdir = Path(args.keep or temporary)
         try:
@@ -146,9 +160,10 @@ async def _measure(
         policy=args.policy,
         policy_options=policy_arguments(args),
         offsets=args.offsets,
-        lanes=args.lanes,
+        lanes=args.lanes if args.fabric == "embedded" else 1,
         rpc_delay_ms=args.rpc_delay_ms,
         fail=tuple(args.fail),
+        fabric=args.fabric,
     )
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Bar(

@@ -28,6 +28,7 @@ class Options:
     lanes: int = 2
     rpc_delay_ms: float = 0.0
     fail: tuple[str, ...] = ()
+    fabric: str = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Experiment:
             workdir=self._workdir / scenario.name,
             rpc_delay_ms=options.rpc_delay_ms,
             fail=options.fail,
+            fabric=options.fabric,
         )
         together = self._together(base, scenario)
         alone_step = self._progress.track(f"{scenario.name}/alone")

@@ -20,8 +20,9 @@ def descriptor_path() -> Path:
 class Live:
     """A paced session of one scenario that runs until stopped."""
 
-    def __init__(self, scenario: Path, policy: str, seed: int, port: int) -> None:
+    def __init__(self, scenario: Path, policy: str, seed: int, port: int, fabric: str) -> None:
         self._scenario, self._policy, self._seed, self._port = scenario, policy, seed, port
+        self._fabric = fabric
         self._session: Session | None = None
         self.address = ""
 
@@ -40,6 +41,7 @@ class Live:
             pace=1.0,
             forever=True,
             web_port=self._port,
+            fabric=self._fabric,
         )
         self._session = Session(spec)
         await self._session.start()

@@ -18,7 +18,8 @@ from polyrhythm.run.processes import Process, RunError
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
     """What to run. `mode`: "together" (the jobs of the scenario at once) or "alone" (one after
-    another, to profile them). `profiles` is the file of a former alone session."""
+    another, to profile them). `profiles` is the file of a former alone session. `fabric`: embedded or
+    mininet."""
 
     scenario: Path
     policy: str
@@ -33,6 +34,7 @@ class SessionSpec:
     web_port: int = 0
     fail: tuple[str, ...] = ()
     policy_options: tuple[str, ...] = ()
+    fabric: str = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Session:
                 f"--web-port={spec.web_port}",
                 f"--rpc-delay-ms={spec.rpc_delay_ms}",
                 *spec.policy_options,
+                *([f"--agents-address={ready['agents']}"] if "agents" in ready else []),
             ],
             spec.workdir / "controller.log",
         )
@@ -133,13 +136,15 @@ class Session:
     def _fabric_arguments(self) -> list[str]:
         spec = self.spec
         arguments = [
-            "fabric",
+            "fabric" if spec.fabric == "embedded" else "emulation",
             str(spec.scenario),
             f"--mode={spec.mode}",
             f"--seed={spec.seed}",
-            f"--pace={spec.pace}",
-            f"--rpc-delay-ms={spec.rpc_delay_ms}",
         ]
+        if spec.fabric == "embedded":
+            arguments += [f"--pace={spec.pace}", f"--rpc-delay-ms={spec.rpc_delay_ms}"]
+        else:
+            arguments.append(f"--keep={spec.workdir}")
         if spec.profiles is not None:
             arguments.append(f"--profiles={spec.profiles}")
         if spec.random_offsets:

@@ -15,7 +15,7 @@ OPTIONS = SwitchOptions(
     interfaces={2: "leaf1-eth2", 1: "leaf1-eth1"},
     thrift_port=9090,
     log_console=True,
-    port_rate_bps=1000,
+    port_rates_bps={1: 1000, 2: 2000},
     queue_packets=64,
     seed=5,
 )
@@ -42,7 +42,8 @@ def test_the_embedded_switch_is_taken_elsewhere_and_understands_its_command_line
     add_arguments(parser)
     args = parser.parse_args(argv[4:])
     assert args.interface == ["1@leaf1-eth1", "2@leaf1-eth2"]
-    assert (args.device_id, args.port_rate, args.queue_packets, args.seed) == (3, 1000, 64, 5)
+    assert (args.device_id, args.queue_packets, args.seed) == (3, 64, 5)
+    assert args.port_rate == ["1=1000", "2=2000"]
     assert args.no_p4
 
 

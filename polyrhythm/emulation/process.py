@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm emulation`: the Mininet fabric as a process that speaks JSON lines with its parent.
+
+What it says and hears is as with `polyrhythm fabric`; its "ready" also says where the controller is to
+listen for agents, for their namespaces reach it by a UNIX socket only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hostagent.host import measured_profile
+from hostagent.job import IterationRecord
+from polyrhythm.emulation.breaking import Breaker
+from polyrhythm.emulation.switches import Switches
+from polyrhythm.emulation.workers import Agents
+from polyrhythm.fabric.failures import FailureError, parse_failure
+from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
+from polyrhythm.scenario import (
+    ALONE_ITERATIONS,
+    ALONE_WARMUP,
+    ROCE_OVERHEAD_BYTES,
+    Scenario,
+    ScenarioError,
+    load_scenario,
+)
+from topo.jsonio import topology_to_json
+from topo.mininet import MininetError, MininetFabric
+
+POLL_S = 0.1
+_COUNTER_POLL_MS = 500
+_RECORDED = ("rank", "index", "start_ns", "end_ns", "communication_ns", "ecn_marks", "retransmits")
+
+
+class _ParentLeftError(Exception):
+    """The parent has closed our input."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm emulation`; `polyrhythm run --fabric mininet` gives them."""
+    parser.add_argument("scenario", type=Path)
+    parser.add_argument("--mode", choices=("together", "alone"), default="together")
+    parser.add_argument("--profiles", type=Path, help="measured profiles, from the result of --mode alone")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--random-offsets", action="store_true", help="start the jobs at random offsets")
+    parser.add_argument("--forever", action="store_true", help="run until the input ends")
+    parser.add_argument("--fail", action="append", default=[], metavar="NODE@MS|A:B@MS[-MS]")
+    parser.add_argument("--keep", type=Path, help="folder for logs and records (default: a temporary one)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Build the network, wait for the controller, run, report, take everything down."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        scenario = load_scenario(args.scenario)
+        failures = [parse_failure(text, scenario.topology) for text in args.fail]
+    except (ScenarioError, FailureError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    profiles = json.loads(args.profiles.read_text()) if args.profiles else {}
+    signal.signal(signal.SIGTERM, _end)
+    # A socket's path has at most 107 characters: a folder of our own, near the root.
+    folder = Path(tempfile.mkdtemp(prefix="polyrhythm-"))
+    network = None
+    try:
+        network = MininetFabric(scenario.topology, scenario.packet_bytes)
+        switches = Switches(network, scenario, folder, seed=args.seed)
+        agents_at = f"unix:{folder / 'agents.sock'}"
+        _say({"ready": True, "fabric": describe(scenario, switches), "agents": agents_at})
+        introduction = sys.stdin.readline()
+        if introduction:
+            emulation = Emulation(
+                network, scenario, switches, Breaker(network, failures), folder=args.keep or folder,
+                controller=json.loads(introduction)["controller"], profiles=profiles, seed=args.seed,
+            )  # fmt: skip
+            if args.mode == "alone":
+                result = emulation.alone()
+            else:
+                result = emulation.together(random_offsets=args.random_offsets, forever=args.forever)
+            _say({"result": result})
+            sys.stdin.read()
+    except MininetError as error:
+        _say({"error": str(error)})
+        return 1
+    except (_ParentLeftError, KeyboardInterrupt):
+        return 0
+    finally:
+        if network is not None:
+            network.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:
+    """What the controller has to know: the graph, where the switches are served, the marking ramp."""
+    topology = scenario.topology
+    return {
+        "name": topology.name,
+        "scenario": scenario.name,
+        "clock": "host",
+        "control_delay_ns": 0,
+        "topology": topology_to_json(topology),
+        "switches": {
+            s.name: {"address": switches.address[s.name], "device_id": s.device_id} for s in topology.switches
+        },
+        "ecn": {
+            "kmin": scenario.ecn.kmin,
+            "kmax": scenario.ecn.kmax,
+            "pmax": scenario.ecn.pmax,
+            "frame_bytes": scenario.packet_bytes + ROCE_OVERHEAD_BYTES,
+        },
+        "elephant_bytes": scenario.elephant_bytes,
+        "poll_ms": _COUNTER_POLL_MS,
+        "verify": True,
+    }
+
+
+class Emulation:
+    """The runs on a network that is up, with its controller at `controller`. Raises MininetError."""
+
+    def __init__(
+        self,
+        network: MininetFabric,
+        scenario: Scenario,
+        switches: Switches,
+        breaker: Breaker,
+        *,
+        folder: Path,
+        controller: str,
+        profiles: Mapping[str, Any],
+        seed: int,
+    ) -> None:
+        self._network = network
+        self._scenario = scenario
+        self._switches = switches
+        self._breaker = breaker
+        self._folder = folder
+        self._controller = controller
+        self._profiles = profiles
+        self._seed = seed
+
+    def alone(self) -> dict[str, Any]:
+        """Every job by itself, one after another."""
+        names = [w.job.name for w in self._scenario.workloads]
+        records: dict[str, list[IterationRecord]] = {}
+        notes: list[str] = []
+        for k, workload in enumerate(self._scenario.workloads):
+            agents = self._agents([workload.job.name], list(workload.job.hosts), f"alone-{k}", 0)
+            try:
+                self._follow(agents, [workload.job.name], ALONE_WARMUP + ALONE_ITERATIONS, k, len(names))
+            finally:
+                agents.stop()
+            records[workload.job.name] = agents.records(workload.job.name)
+            notes += agents.notes
+        return self._result(records, notes)
+
+    def together(self, *, random_offsets: bool, forever: bool) -> dict[str, Any]:
+        """All jobs at once, till each has done its iterations or for ever; they then go on till the end."""
+        scenario = self._scenario
+        names = [w.job.name for w in scenario.workloads]
+        hosts = [h.name for h in scenario.topology.hosts]
+        agents = self._agents(
+            names, hosts, "together", scenario.start_jitter_ns, random_offsets=random_offsets
+        )
+        self._breaker.start()
+        target = sys.maxsize if forever else scenario.warmup + scenario.iterations
+        self._follow(agents, names, target, 0, 1)
+        return self._result({name: agents.records(name) for name in names}, agents.notes)
+
+    def _agents(
+        self, jobs: list[str], hosts: list[str], folder: str, jitter_ns: int, *, random_offsets: bool = False
+    ) -> Agents:
+        return Agents(
+            self._network, self._scenario, self._folder / folder, controller=self._controller, jobs=jobs,
+            hosts=hosts, profiles=self._profiles, seed=self._seed, start_jitter_ns=jitter_ns,
+            random_offsets=random_offsets,
+        )  # fmt: skip
+
+    def _follow(self, agents: Agents, jobs: list[str], target: int, part: int, parts: int) -> None:
+        """Until every job has done `target` iterations and its workers one more, so that none is cut off."""
+        agents.wait_ready()
+        longest = max(w.job.profile.period_ns for w in self._scenario.workloads)
+        stall_s = max(STALL_FLOOR_NS, STALL_PERIODS * longest) / 1e9
+        seen, moved = 0, time.monotonic()
+        while (done := min(map(agents.finished, jobs))) <= target:
+            if select.select([sys.stdin], [], [], POLL_S)[0]:
+                raise _ParentLeftError
+            self._switches.check()
+            self._breaker.poll()
+            count = agents.poll()
+            if count != seen:
+                seen, moved = count, time.monotonic()
+                _say({"progress": (part + min(1.0, done / target)) / parts})
+            elif time.monotonic() - moved > stall_s:
+                raise MininetError(f"no iteration has ended for {stall_s:g} s; jobs: {', '.join(jobs)}")
+
+    def _result(self, records: Mapping[str, list[IterationRecord]], notes: list[str]) -> dict[str, Any]:
+        specs = {w.job.name: job_spec(w, self._profiles.get(w.job.name)) for w in self._scenario.workloads}
+        profiles = {}
+        for name, own in records.items():
+            profile = measured_profile([r for r in own if r.rank == 0], specs[name])
+            phases = [[p.start_ns, p.end_ns, p.rate_bps] for p in profile.phases]
+            profiles[name] = {"period_ns": profile.period_ns, "phases": phases}
+        return {
+            "iterations": {
+                name: [{key: getattr(r, key) for key in _RECORDED} for r in own]
+                for name, own in records.items()
+            },
+            "profiles": profiles,
+            "deterministic": False,
+            "notes": [*self._switches.notes, *notes, *self._breaker.notes],
+            "failovers": [],
+        }
+
+
+def _end(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The switches of the Mininet fabric: a process each, simple_switch_grpc or the embedded switch."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from bmv2.launcher import Launch, SwitchOptions, launch
+from controller.model import TRAFFIC_CLASSES
+from polyrhythm.emulation.shaping import htb_commands
+from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
+from topo.mininet import MininetError, MininetFabric, port_interfaces
+
+READY_TIMEOUT_S = 30.0
+_PORT_TABLE = "port_state=set_port_down"
+
+
+class Switches:
+    """All switches of a fabric, in their namespaces; they serve P4Runtime on UNIX sockets in `folder`.
+
+    `embedded` tells whether they are the embedded switch. Raises MininetError if one ends or does not serve.
+    """
+
+    def __init__(self, fabric: MininetFabric, scenario: Scenario, folder: Path, *, seed: int) -> None:
+        self.address: dict[str, str] = {}
+        self.embedded = True
+        self._logs: dict[str, Path] = {}
+        self._processes: dict[str, subprocess.Popen[Any]] = {}
+        topology = scenario.topology
+        for number, (name, interfaces) in enumerate(port_interfaces(topology).items()):
+            self.address[name] = f"unix:{folder / f's{topology.switch[name].device_id}.sock'}"
+            command = launch(
+                SwitchOptions(
+                    device_id=topology.switch[name].device_id,
+                    grpc_address=self.address[name],
+                    interfaces=interfaces,
+                    port_rates_bps={p: peer.rate_bps for p, peer in topology.ports[name].items()},
+                    queue_packets=scenario.buffer_packets,
+                    port_table=_PORT_TABLE,
+                    seed=seed * 1_000 + number,
+                )
+            )
+            self.embedded = command.embedded
+            if not command.embedded:
+                _shape(fabric, scenario, name, interfaces)
+            self._start(fabric, name, command, folder / f"{name}.log")
+        for name in self.address:
+            self._wait(name)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the figures has to know of these switches."""
+        if self.embedded:
+            return ()
+        return (
+            "BMv2 has no port scheduler: rates and priorities are HTB's, by DSCP at each port, and nothing "
+            "marks ECN",
+        )
+
+    def check(self) -> None:
+        """Raises MininetError if a switch has ended."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise MininetError(
+                    f"switch {name} ended with {process.returncode}: {_last_line(self._logs[name])}"
+                )
+
+    def _start(self, fabric: MininetFabric, name: str, command: Launch, log: Path) -> None:
+        self._logs[name] = log
+        with log.open("wb") as sink:
+            self._processes[name] = fabric.spawn(
+                name, command.argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT
+            )
+
+    def _wait(self, name: str) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        with grpc.insecure_channel(self.address[name]) as channel:
+            ready = grpc.channel_ready_future(channel)
+            while True:
+                try:
+                    ready.result(timeout=0.2)
+                    return
+                except grpc.FutureTimeoutError:
+                    self.check()
+                    if time.monotonic() > deadline:
+                        raise MininetError(
+                            f"switch {name} does not serve P4Runtime: {_last_line(self._logs[name])}"
+                        ) from None
+
+
+def _shape(fabric: MininetFabric, scenario: Scenario, name: str, interfaces: Mapping[int, str]) -> None:
+    frame = scenario.packet_bytes + ROCE_OVERHEAD_BYTES
+    for port, interface in interfaces.items():
+        lines = htb_commands(
+            interface,
+            fabric.topology.ports[name][port].rate_bps,
+            TRAFFIC_CLASSES.queues,
+            scenario.buffer_packets,
+            frame,
+        )
+        fabric.run(name, ["tc", "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agents of the Mininet fabric as processes, and what their training loops record."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from hostagent.job import IterationRecord
+from polyrhythm.emulation.agents import AgentJob, agent_config
+from polyrhythm.scenario import Scenario
+from topo.mininet import MininetError, MininetFabric
+
+BOOT_S = 2.0
+BOOT_PER_AGENT_S = 0.35
+"""How long before the jobs' start agents are started: Python's imports, one after another on few cores."""
+_MARGIN_NS = 100_000_000
+
+
+class Agents:
+    """The agents of some hosts with the workers of some jobs, until `stop`.
+
+    With `random_offsets` each job starts somewhere in its first period. Raises MininetError if one ends.
+    """
+
+    def __init__(
+        self,
+        fabric: MininetFabric,
+        scenario: Scenario,
+        folder: Path,
+        *,
+        controller: str,
+        jobs: Sequence[str],
+        hosts: Sequence[str],
+        profiles: Mapping[str, Any],
+        seed: int,
+        start_jitter_ns: int,
+        random_offsets: bool = False,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.notes: list[str] = []
+        self._scenario = scenario
+        self._folder = folder
+        self._start_ns = time.monotonic_ns() + int((BOOT_S + BOOT_PER_AGENT_S * len(hosts)) * 1e9)
+        draw = Random(f"{seed}/offsets")
+        told = []
+        for workload in scenario.workloads:
+            offset = draw.randrange(workload.job.profile.period_ns) if random_offsets else 0
+            if workload.job.name in jobs:
+                profile = profiles.get(workload.job.name)
+                told.append(AgentJob(workload, self._start_ns + offset, start_jitter_ns, 0, profile))
+        self._processes: dict[str, subprocess.Popen[Any]] = {}
+        self._readers: dict[str, _Records] = {}
+        for host in hosts:
+            records = folder / f"{host}.jsonl"
+            records.touch()
+            self._readers[host] = _Records(records)
+            config = folder / f"{host}.toml"
+            config.write_text(
+                agent_config(scenario, host, controller, str(records), seed, told), encoding="utf-8"
+            )
+            argv = [sys.executable, "-m", "polyrhythm", "agent", "--config", str(config)]
+            with self._log(host).open("wb") as sink:
+                self._processes[host] = fabric.spawn(
+                    host, argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink
+                )
+
+    def wait_ready(self) -> None:
+        """Until every agent serves; a note is taken if some were not in time for the jobs' start."""
+        for host, process in self._processes.items():
+            assert process.stdout is not None
+            if not process.stdout.readline():
+                process.wait()
+                raise MininetError(f"the agent of {host} did not start: {self._last_line(host)}")
+        if time.monotonic_ns() + _MARGIN_NS > self._start_ns:
+            self.notes.append("the machine was too slow to start all agents before the jobs: starts are late")
+
+    def poll(self) -> int:
+        """Read what has been recorded since; how many iterations there are by now.
+
+        Raises MininetError if an agent has ended.
+        """
+        for host, process in self._processes.items():
+            if process.poll() is not None:
+                raise MininetError(
+                    f"the agent of {host} ended with {process.returncode}: {self._last_line(host)}"
+                )
+        return sum(reader.read() for reader in self._readers.values())
+
+    def finished(self, job: str) -> int:
+        """Iterations that every worker of a job has done."""
+        hosts = next(w.job.hosts for w in self._scenario.workloads if w.job.name == job)
+        return min(sum(r.job == job for r in self._readers[host].records) for host in hosts)
+
+    def records(self, job: str) -> list[IterationRecord]:
+        """Every recorded iteration of a job, by rank."""
+        hosts = next(w.job.hosts for w in self._scenario.workloads if w.job.name == job)
+        return [r for host in hosts for r in self._readers[host].records if r.job == job]
+
+    def stop(self) -> None:
+        """End the agents: the controller hears that their jobs leave."""
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def _log(self, host: str) -> Path:
+        return self._folder / f"{host}.log"
+
+    def _last_line(self, host: str) -> str:
+        lines = self._log(host).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+class _Records:
+    """Follows a file of iteration records: whole lines, each once."""
+
+    def __init__(self, path: Path) -> None:
+        self.records: list[IterationRecord] = []
+        self._path = path
+        self._at = 0
+
+    def read(self) -> int:
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._at += len(whole)
+        for line in whole.splitlines():
+            fields = json.loads(line)
+            fields["phases"] = tuple(map(tuple, fields["phases"]))
+            fields["wire_bytes"] = tuple(fields["wire_bytes"])
+            self.records.append(IterationRecord(**fields))
+        return len(self.records)
