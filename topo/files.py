@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topology files: JSON that names a generator, lists the nodes, or holds a whole fabric."""
+"""Topology files: JSON that names a generator, lists the nodes, holds a whole fabric, or is a tutorial's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from topo.generate import explicit, leaf_spine, rail, three_tier
 from topo.graph import Tier, Topology
 from topo.jsonio import TopologyFormatError, hash_from_json, topology_from_json
+from topo.tutorials import DEFAULT_BPS, is_tutorial, read_tutorial
 
 # kind -> (generator, whole-number parameters in its order). All kinds take host_gbps and fabric_gbps.
 _GENERATORS: Mapping[str, tuple[Callable[..., Topology], tuple[str, ...]]] = {
@@ -27,8 +28,8 @@ _MAX_BYTES = 200_000_000
 _MAX_NODES = 200_000
 
 
-def load_topology(path: Path) -> Topology:
-    """Read a topology file.
+def load_topology(path: Path, *, default_bps: int = DEFAULT_BPS, scale: float = 1.0) -> Topology:
+    """Read a topology file; `default_bps` and `scale` are for a tutorial's cables (see `read_tutorial`).
 
     Raises:
         TopologyFormatError: the file cannot be read, is no JSON, or describes no fabric; says where.
@@ -43,6 +44,8 @@ def load_topology(path: Path) -> Topology:
         raise TopologyFormatError(f"{path}: not UTF-8 text") from None
     except (json.JSONDecodeError, RecursionError) as error:
         raise TopologyFormatError(f"{path}: not JSON: {error}") from None
+    if is_tutorial(data):
+        return read_tutorial(data, str(path), path.stem, default_bps=default_bps, scale=scale)
     return read_topology(data, str(path), path.stem or "fabric")
 
 

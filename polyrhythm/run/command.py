@@ -18,12 +18,13 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 
 from controller.planner.options import add_policy_options, policy_arguments
+from polyrhythm.emulation.interactive import serve_command_line
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.run.experiment import Comparison, Experiment, Options, Progress, to_json
 from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
-from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
+from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path, write_on
 from topo.mininet import MininetError, check_host
 
 LIVE_SCENARIO = "cluster"
@@ -53,6 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="embedded",
         help="embedded: one process, no root; mininet: real switches, agents and sockets in network "
         "namespaces, in real time (root)",
+    )
+    parser.add_argument(
+        "--topology",
+        type=Path,
+        metavar="FILE",
+        help="a topology file (p4lang tutorials' topology.json too) in the place of the scenarios' fabrics",
+    )
+    parser.add_argument(
+        "--cli",
+        action="store_true",
+        help="with --fabric mininet and one scenario: no measurement, but Mininet's command line on the live "
+        "fabric",
     )
     parser.add_argument("--policy", choices=POLICIES, default="polyrhythm", help="compared with ECMP")
     add_policy_options(parser)
@@ -87,13 +100,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print, write, and on a terminal serve until Ctrl-C."""
+    with tempfile.TemporaryDirectory(prefix="polyrhythm-") as temporary:
+        return _run_in(args, Path(temporary))
+
+
+def _run_in(args: argparse.Namespace, temporary: Path) -> int:
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         chosen = [scenario_path(name) for name in args.scenario or DEFAULT_SCENARIOS]
+        if args.topology is not None:
+            chosen = [_on_topology(path, args.topology, temporary) for path in chosen]
         scenarios = [(path, load_scenario(path)) for path in chosen]
         shown = args.live_scenario or (args.scenario[0] if args.scenario else LIVE_SCENARIO)
-        live_path = scenario_path(shown)
+        live_path = chosen[0] if args.topology is not None else scenario_path(shown)
         load_scenario(live_path)
+        if args.cli and (args.fabric != "mininet" or len(args.scenario) != 1):
+            raise ScenarioError("--cli: needs --fabric mininet and one scenario")
         _check_names(scenarios)
         _check_fail(args.fail, scenarios)
         if args.json and not Path(args.json).resolve().parent.is_dir():
@@ -107,16 +129,33 @@ def run(args: argparse.Namespace) -> int:
     except MininetError as error:
         errors.print(f"polyrhythm run: {error}", markup=False)
         return 1
+    if args.cli:
+        return _command_line(args, scenarios[0][1], Path(args.keep or temporary), errors)
     live = Live(live_path, args.policy, args.seed, args.port, args.fabric) if _live_wanted(args) else None
-    with tempfile.TemporaryDirectory(prefix="polyrhythm-") as temporary:
-        workdir = Path(args.keep or temporary)
-        try:
-            return asyncio.run(_run(args, scenarios, workdir, live, errors))
-        except (RunError, OSError) as error:
-            errors.print(f"polyrhythm run: {error}", markup=False)
-            return 1
-        except asyncio.CancelledError:
-            return 130
+    try:
+        return asyncio.run(_run(args, scenarios, Path(args.keep or temporary), live, errors))
+    except (RunError, OSError) as error:
+        errors.print(f"polyrhythm run: {error}", markup=False)
+        return 1
+    except asyncio.CancelledError:
+        return 130
+
+
+def _on_topology(path: Path, topology: Path, folder: Path) -> Path:
+    """The scenario of `path` on the fabric of a topology file, as a file of its own."""
+    out = folder / f"{path.stem}.json"
+    write_on(path, topology, out)
+    return out
+
+
+def _command_line(args: argparse.Namespace, scenario: Scenario, logs: Path, errors: Console) -> int:
+    logs.mkdir(parents=True, exist_ok=True)
+    try:
+        serve_command_line(scenario, args.policy, args.seed, args.port, logs)
+    except (MininetError, OSError) as error:
+        errors.print(f"polyrhythm run: {error}", markup=False)
+        return 1
+    return 0
 
 
 async def _run(

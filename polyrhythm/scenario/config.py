@@ -60,6 +60,18 @@ class ExplicitConfig(Section):
     links: tuple[CableConfig, ...] = ()
 
 
+class FileConfig(Section):
+    """A topology file, beside the scenario or by its whole path; rates are nominal.
+
+    `gbps` is for the cables that a p4lang tutorial's topology.json gives no bandwidth; the bandwidths that it
+    gives are the emulated ones.
+    """
+
+    kind: Literal["file"]
+    path: Annotated[str, Field(min_length=1)]
+    gbps: Gbps = 100.0
+
+
 class EcnConfig(Section):
     """The marking ramp of each job queue, in packets: none below kmin, pmax at kmax, all above."""
 
@@ -99,7 +111,7 @@ class ScenarioConfig(Section):
 
     name: Name
     about: Annotated[str, Field(max_length=2000)] = ""
-    fabric: Annotated[LeafSpineConfig | ExplicitConfig, Field(discriminator="kind")]
+    fabric: Annotated[LeafSpineConfig | ExplicitConfig | FileConfig, Field(discriminator="kind")]
     jobs: Annotated[tuple[JobConfig, ...], Field(min_length=1, max_length=256)]
     scale: Annotated[float, Field(ge=1, le=1_000_000)] = 2000
     packet_bytes: Annotated[int, Field(ge=256, le=8192)] = 1024

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import networkx as nx
 
 from controller.model.job import Flow, Job, Phase, Profile
-from polyrhythm.scenario.config import EcnConfig, ExplicitConfig, JobConfig, ScenarioConfig
+from polyrhythm.scenario.config import EcnConfig, ExplicitConfig, FileConfig, JobConfig, ScenarioConfig
 from topo.generate import explicit, leaf_spine
 from topo.graph import Tier, Topology
 
@@ -75,13 +75,15 @@ class Scenario:
     draws: int
 
 
-def build(config: ScenarioConfig) -> Scenario:
+def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
     """Scales the nominal rates down and checks what no grammar can: names, phases, reachability.
+
+    `fabric` is what the file holds that `config.fabric` names, if it names one; rates nominal.
 
     Raises:
         DomainError: with the path of the offending value.
     """
-    topology = _topology(config)
+    topology = _scaled(fabric, config.scale) if fabric is not None else _topology(config)
     names = Counter(job.name for job in config.jobs)
     for i, job in enumerate(config.jobs):
         if names[job.name] > 1:
@@ -89,6 +91,7 @@ def build(config: ScenarioConfig) -> Scenario:
                 ("jobs", i, "name"), f"{job.name!r} names {names[job.name]} jobs; names are unique"
             )
         _check_job(i, job, topology)
+    _check_ecn(config)
     _check_reachable(config, topology)
     return Scenario(
         name=config.name,
@@ -113,8 +116,7 @@ def _bps(gbps: float, scale: float) -> int:
 
 def _topology(config: ScenarioConfig) -> Topology:
     fabric, scale = config.fabric, config.scale
-    if config.ecn.kmin >= config.ecn.kmax:
-        raise DomainError(("ecn", "kmin"), f"must be below kmax ({config.ecn.kmax})")
+    assert not isinstance(fabric, FileConfig)
     if isinstance(fabric, ExplicitConfig):
         return _explicit(fabric, config)
     return leaf_spine(
@@ -125,6 +127,20 @@ def _topology(config: ScenarioConfig) -> Topology:
         fabric_bps=_bps(fabric.fabric_gbps, scale),
         name=config.name,
     )
+
+
+def _scaled(fabric: Topology, scale: float) -> Topology:
+    """The same fabric with every rate divided by `scale`."""
+    return replace(
+        fabric,
+        hosts=tuple(replace(h, rate_bps=max(1, round(h.rate_bps / scale))) for h in fabric.hosts),
+        links=tuple(replace(k, rate_bps=max(1, round(k.rate_bps / scale))) for k in fabric.links),
+    )
+
+
+def _check_ecn(config: ScenarioConfig) -> None:
+    if config.ecn.kmin >= config.ecn.kmax:
+        raise DomainError(("ecn", "kmin"), f"must be below kmax ({config.ecn.kmax})")
 
 
 def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:

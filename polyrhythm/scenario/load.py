@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -10,8 +11,11 @@ from typing import Any, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from polyrhythm.scenario.config import ScenarioConfig
+from polyrhythm.scenario.config import FileConfig, ScenarioConfig
 from polyrhythm.scenario.domain import DomainError, Scenario, build
+from topo.files import load_topology
+from topo.graph import Topology
+from topo.jsonio import TopologyFormatError
 
 Loc = tuple[str | int, ...]
 
@@ -63,13 +67,42 @@ def load_scenario(path: Path) -> Scenario:
     if not isinstance(data, dict):
         raise ScenarioError(f"{path}:1: a scenario is a mapping of {_keys(ScenarioConfig)}")
     try:
-        return build(ScenarioConfig.model_validate(data))
+        config = ScenarioConfig.model_validate(data)
+        return build(config, _fabric_file(config, path))
     except ValidationError as error:
         raise ScenarioError(_explain(path, lines, data, error)) from error
     except DomainError as problem:
         raise ScenarioError(
             f"{path}:{_line(lines, problem.loc)}: {_dotted(problem.loc)}: {problem}"
         ) from problem
+
+
+def write_on(path: Path, topology: Path, out: Path) -> None:
+    """Write the scenario of `path` as JSON to `out`, with the fabric of a topology file instead of its own.
+
+    Cables to which the file gives no rate get that of the first host of the scenario's own fabric.
+
+    Raises:
+        ScenarioError: `path` is no legal scenario.
+    """
+    own = load_scenario(path)
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    gbps = own.topology.hosts[0].rate_bps * own.scale / 1e9
+    data["fabric"] = {"kind": "file", "path": str(topology.resolve()), "gbps": gbps}
+    out.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+
+def _fabric_file(config: ScenarioConfig, path: Path) -> Topology | None:
+    """The fabric of the file that a scenario names, if it names one."""
+    fabric = config.fabric
+    if not isinstance(fabric, FileConfig):
+        return None
+    try:
+        return load_topology(
+            path.parent / fabric.path, default_bps=round(fabric.gbps * 1e9), scale=config.scale
+        )
+    except TopologyFormatError as error:
+        raise DomainError(("fabric", "path"), str(error)) from None
 
 
 def _plain(node: yaml.Node | None, loc: Loc, lines: dict[Loc, int], path: Path) -> Any:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Mininet fabric with its controller and running jobs, under Mininet's own command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from polyrhythm.emulation.process import describe
+from polyrhythm.emulation.switches import Switches
+from polyrhythm.emulation.workers import Agents
+from polyrhythm.scenario import Scenario
+from topo.mininet import MininetError, MininetFabric
+
+
+def serve_command_line(scenario: Scenario, policy: str, seed: int, port: int, logs: Path) -> None:
+    """Build everything, hand over to Mininet's command line (`exit` or Ctrl-D ends it), take it down.
+
+    Raises MininetError for what does not start.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="polyrhythm-"))
+    network = None
+    controller = None
+    try:
+        network = MininetFabric(scenario.topology, scenario.packet_bytes)
+        switches = Switches(network, scenario, folder, seed=seed)
+        description = folder / "fabric.json"
+        description.write_text(json.dumps(describe(scenario, switches)), encoding="utf-8")
+        controller, agents_at, web = _controller(description, folder, policy, seed, port, logs)
+        agents = Agents(
+            network, scenario, logs, controller=agents_at, jobs=[w.job.name for w in scenario.workloads],
+            hosts=[h.name for h in scenario.topology.hosts], profiles={}, seed=seed,
+            start_jitter_ns=scenario.start_jitter_ns,
+        )  # fmt: skip
+        agents.wait_ready()
+        print(
+            f"The live fabric: {web}. Mininet's command line: pingall, links, h1 ip addr, ... exit",
+            flush=True,
+        )
+        _command_line(network)
+    finally:
+        if network is not None:
+            network.stop()
+        if controller is not None and controller.stdin is not None:
+            controller.stdin.close()
+            controller.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _controller(
+    description: Path, folder: Path, policy: str, seed: int, port: int, logs: Path
+) -> tuple[subprocess.Popen[bytes], str, str]:
+    """The process, where agents find it, and the page's address."""
+    argv = [
+        sys.executable, "-m", "polyrhythm", "controller", f"--fabric={description}", f"--policy={policy}",
+        f"--seed={seed}", f"--web-port={port}", f"--agents-address=unix:{folder / 'agents.sock'}",
+    ]  # fmt: skip
+    log = logs / "controller.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        process.wait()
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise MininetError(f"the controller did not start: {said[-1] if said else 'it said nothing'}")
+    ready = json.loads(line)
+    return process, ready["agents"], ready["web"]
+
+
+def _command_line(network: MininetFabric) -> None:
+    from mininet.cli import CLI
+    from mininet.log import setLogLevel
+
+    setLogLevel("output")
+    CLI(network.net)
