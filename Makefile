@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run shim test test-slow lint format setup p4 shell wire wheel clean help
+.PHONY: run mininet shim test test-slow lint format setup p4 shell wire wheel clean help
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,9 @@ shim: ## build the verbs shim, which pins the queue pairs of training processes 
 	@$(MAKE) -s -C hostagent/shim
 	@echo hostagent/shim/build/libpolyrhythm-verbs.so
 
+mininet: .venv/.emulation ## a scenario on network namespaces (root; SCENARIO=name)
+	@$(BIN)/polyrhythm run $(or $(SCENARIO),two_vgg19) --fabric mininet --once $(if $(RUN_JSON),--json $(RUN_JSON))
+
 shell: .venv/.run .venv-shell/.ready ## p4runtime-shell on a switch of the live fabric (SWITCH=leaf1)
 	@$(BIN)/polyrhythm shell $(or $(SWITCH),leaf1)
 
@@ -59,6 +62,11 @@ clean: ## remove the environments and what was built
 .venv/.run: .venv/bin/python pyproject.toml
 	@echo "setting up .venv ..." >&2
 	@$(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+# Mininet's release on PyPI is a pre-release, which pip takes only where it is named.
+.venv/.emulation: .venv/.run
+	@$(BIN)/pip install -q --disable-pip-version-check -e ".[emulation]"
 	@touch $@
 
 # An environment of its own: p4runtime-shell pins an older protobuf than finsy needs.

@@ -128,8 +128,8 @@ def run(args: argparse.Namespace) -> int:
     frame.stop()
     sys.stdout.flush()
     if threading.active_count() > 1:
-        # Something does not end (an application's handler, the pool's thread when its process was ended in the
-        # middle of an answer); the process does, and the worker with it.
+        # Something does not end (an application's handler, the pool's thread when its process was ended in
+        # the middle of an answer); the process does, and the worker with it.
         logging.shutdown()
         os._exit(service.code)
     return service.code

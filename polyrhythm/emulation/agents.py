@@ -76,9 +76,9 @@ def _job(told: AgentJob) -> dict[str, Any]:
 
 
 def _toml(value: object) -> str:
-    """A value or key in TOML: JSON's strings and numbers are TOML's."""
+    """A value or key in TOML: JSON's strings and numbers are TOML's, but for DEL and surrogates."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

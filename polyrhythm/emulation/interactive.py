@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from polyrhythm.emulation.folder import own_folder
 from polyrhythm.emulation.process import describe
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.emulation.workers import Agents
@@ -22,11 +21,14 @@ def serve_command_line(scenario: Scenario, policy: str, seed: int, port: int, lo
 
     Raises MininetError for what does not start.
     """
-    folder = Path(tempfile.mkdtemp(prefix="polyrhythm-"))
-    network = None
+    with own_folder() as folder:
+        _serve(scenario, policy, seed, port, logs, folder)
+
+
+def _serve(scenario: Scenario, policy: str, seed: int, port: int, logs: Path, folder: Path) -> None:
+    network = MininetFabric(scenario.topology, scenario.packet_bytes)
     controller = None
     try:
-        network = MininetFabric(scenario.topology, scenario.packet_bytes)
         switches = Switches(network, scenario, folder, seed=seed)
         description = folder / "fabric.json"
         description.write_text(json.dumps(describe(scenario, switches)), encoding="utf-8")
@@ -37,18 +39,14 @@ def serve_command_line(scenario: Scenario, policy: str, seed: int, port: int, lo
             start_jitter_ns=scenario.start_jitter_ns,
         )  # fmt: skip
         agents.wait_ready()
-        print(
-            f"The live fabric: {web}. Mininet's command line: pingall, links, h1 ip addr, ... exit",
-            flush=True,
-        )
+        print(f"The live fabric: {web}", flush=True)
+        print("Mininet's command line: pingall, links, h1 ip addr, ...; exit ends it", flush=True)
         _command_line(network)
     finally:
-        if network is not None:
-            network.stop()
+        network.stop()
         if controller is not None and controller.stdin is not None:
             controller.stdin.close()
             controller.wait()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _controller(

@@ -11,21 +11,20 @@ import argparse
 import json
 import logging
 import select
-import shutil
 import signal
 import sys
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hostagent.host import measured_profile
 from hostagent.job import IterationRecord
 from polyrhythm.emulation.breaking import Breaker
+from polyrhythm.emulation.folder import own_folder
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.emulation.workers import Agents
-from polyrhythm.fabric.failures import FailureError, parse_failure
+from polyrhythm.fabric.failures import Failure, FailureError, parse_failure
 from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.scenario import (
     ALONE_ITERATIONS,
@@ -70,36 +69,44 @@ def run(args: argparse.Namespace) -> int:
         return 2
     profiles = json.loads(args.profiles.read_text()) if args.profiles else {}
     signal.signal(signal.SIGTERM, _end)
-    # A socket's path has at most 107 characters: a folder of our own, near the root.
-    folder = Path(tempfile.mkdtemp(prefix="polyrhythm-"))
-    network = None
     try:
-        network = MininetFabric(scenario.topology, scenario.packet_bytes)
-        switches = Switches(network, scenario, folder, seed=args.seed)
-        agents_at = f"unix:{folder / 'agents.sock'}"
-        _say({"ready": True, "fabric": describe(scenario, switches), "agents": agents_at})
-        introduction = sys.stdin.readline()
-        if introduction:
-            emulation = Emulation(
-                network, scenario, switches, Breaker(network, failures), folder=args.keep or folder,
-                controller=json.loads(introduction)["controller"], profiles=profiles, seed=args.seed,
-            )  # fmt: skip
-            if args.mode == "alone":
-                result = emulation.alone()
-            else:
-                result = emulation.together(random_offsets=args.random_offsets, forever=args.forever)
-            _say({"result": result})
-            sys.stdin.read()
+        with own_folder() as folder:
+            _serve(args, scenario, failures, profiles, folder)
     except MininetError as error:
         _say({"error": str(error)})
         return 1
     except (_ParentLeftError, KeyboardInterrupt):
         return 0
-    finally:
-        if network is not None:
-            network.stop()
-        shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def _serve(
+    args: argparse.Namespace,
+    scenario: Scenario,
+    failures: Sequence[Failure],
+    profiles: Mapping[str, Any],
+    folder: Path,
+) -> None:
+    network = MininetFabric(scenario.topology, scenario.packet_bytes)
+    try:
+        switches = Switches(network, scenario, folder, seed=args.seed)
+        agents_at = f"unix:{folder / 'agents.sock'}"
+        _say({"ready": True, "fabric": describe(scenario, switches), "agents": agents_at})
+        introduction = sys.stdin.readline()
+        if not introduction:
+            return
+        emulation = Emulation(
+            network, scenario, switches, Breaker(network, failures), folder=args.keep or folder,
+            controller=json.loads(introduction)["controller"], profiles=profiles, seed=args.seed,
+        )  # fmt: skip
+        if args.mode == "alone":
+            result = emulation.alone()
+        else:
+            result = emulation.together(random_offsets=args.random_offsets, forever=args.forever)
+        _say({"result": result})
+        sys.stdin.read()
+    finally:
+        network.stop()
 
 
 def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:

@@ -5,8 +5,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from bmv2.launcher import SwitchOptions, TlsFiles, launch
 from bmv2.command_line import read_settings
+from bmv2.launcher import SwitchOptions, TlsFiles, launch
 from bmv2.standalone import add_arguments
 
 OPTIONS = SwitchOptions(
