@@ -11,15 +11,20 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
 from controller.kernel import available
 from polyrhythm.paper.cdf import draw_cdf
 from polyrhythm.paper.routing_cases import SPINES, cases, measure
+from polyrhythm.paper.routing_claims import claims
 from sim.generators import LARGE_MODELS
 
 _CLOSE = 1.01
@@ -70,13 +75,26 @@ def collect(args: argparse.Namespace) -> list[dict[str, Any]]:
     """All cases, in order; what they give does not depend on how many processes share the work."""
     todo = list(cases(args.seeds, args.quick))
     work = partial(measure, iterations=args.iterations, ilp_s=args.ilp_seconds)
-    rows: list[dict[str, Any]] = []
-    with ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool:
-        for row in pool.map(work, todo):
-            rows.append(row)
-            print(f"\r{len(rows)}/{len(todo)} cases", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
-    return rows
+    rows: dict[int, dict[str, Any]] = {}
+    # The large ones first, so that the last to end are small.
+    order = sorted(range(len(todo)), key=lambda i: -todo[i].nics * len(todo[i].mix))
+    columns = (
+        TextColumn("{task.completed}/{task.total} cases"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with (
+        Bar(*columns, console=Console(stderr=True)) as bar,
+        ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool,
+    ):
+        task = bar.add_task("cases", total=len(todo))
+        futures = {pool.submit(work, todo[i]): i for i in order}
+        for done in as_completed(futures):
+            rows[futures[done]] = done.result()
+            bar.advance(task)
+    return [rows[i] for i in range(len(todo))]
 
 
 def _grouped(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[dict[str, Any]]]]:
@@ -126,6 +144,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "ours": ours,
         "ideal_s": {f"{m.name}/{n}": m.ideal_s(n) for m in LARGE_MODELS.values() for n in (2, 4, 8)},
         "checks": checks,
+        "claims": claims(rows),
         "cases_run": len(ran),
         "cases_that_do_not_fit": len(rows) - len(ran),
         "ilp_proven": len(proven),
@@ -156,4 +175,7 @@ def to_text(report: dict[str, Any]) -> str:
         lines.append(f"{kind}: all-reduce over ideal, largest load, ms to assign")
         for name, f in by_scheme.items():
             lines.append(f"  {name:14} {f['slowdown']:8.3f} {f['max_load']:8.2f} {f['assign_ms']:10.3f}")
-    return "\n".join([*lines, *(f"{name}: {value}" for name, value in report["checks"].items())])
+    lines += [f"{name}: {value}" for name, value in report["checks"].items()]
+    for claim in report["claims"]:
+        lines.append(f"{claim['what']}: paper {claim['paper']}, ours {claim['ours']}: {claim['verdict']}")
+    return "\n".join(lines)

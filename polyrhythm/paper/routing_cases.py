@@ -25,6 +25,8 @@ SPINES, LEAVES, NICS = 32, 64, 2048
 MAX_QPS = 8
 _ECMP_SEEDS = 3
 _FCT_KEPT = 200
+# Two jobs of one model, which the authors' published code was run on too (`routing_claims.py`).
+PUBLISHED = ("BLOOM", "GPT-3")
 # 2,016 of the 2,048 NICs.
 FULL = (("LLaMA2", 8), ("GPT-3", 8), ("BLOOM", 8), ("BLOOM", 2))
 
@@ -62,6 +64,8 @@ def cases(seeds: int, quick: bool) -> Iterator[Case]:
                 yield Case(mix, 0, seed, SPINES // 2)
         for failed in (0,) if quick else FAILED:
             yield Case(FULL, failed, seed)
+        for model in PUBLISHED:
+            yield Case(((model, 8), (model, 8)), 0, seed)
 
 
 def schemes(case: Case, jobs: Sequence[PlacedModel], ilp_s: float) -> list[Scheme]:

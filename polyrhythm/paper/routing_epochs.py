@@ -116,7 +116,10 @@ class Experiment:
 
     def run(self, iterations: int) -> Outcome:
         """All iterations of all jobs."""
-        idle = [tuple(self._nics[j]) for j in range(len(self._jobs))]
+        # ECMP's paths are the hash's from the start; the others' are chosen when a job begins to send.
+        idle: dict[int, Paths] = dict(enumerate(map(tuple, self._nics)))
+        if self._scheme.algorithm == "ecmp":
+            idle = self._assign(frozenset(idle))
         runs = [
             JobRun(j.name, p, idle[i], 0, iterations, round(j.start_s * PS_PER_S))
             for i, (j, p) in enumerate(zip(self._jobs, self._programs, strict=True))
@@ -147,12 +150,15 @@ class Experiment:
                 self.outcome.all_reduce_s.setdefault(name, []).append((now - began.pop(j)) / PS_PER_S)
             for j in sending - frozenset(began):
                 began[j] = now
+            if not sending:
+                continue
+            self.outcome.epochs += 1
+            paths = self._assign(sending)
+            if all(engine.runs[j].paths == paths[j] for j in sending):
+                continue
             runs = engine.export()
-            if sending:
-                self.outcome.epochs += 1
-                paths = self._assign(sending)
-                for j in sending:
-                    runs[j].paths = paths[j]
+            for j in sending:
+                runs[j].paths = paths[j]
             engine = self._engine(runs, now)
         for run, job in zip(engine.export(), self._jobs, strict=True):
             self.outcome.run_s[job.name] = run.ended / PS_PER_S - job.start_s

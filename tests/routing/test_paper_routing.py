@@ -11,7 +11,7 @@ import pytest
 from controller.routing.algorithms import Options
 from controller.routing.instance import Failures
 from polyrhythm.cli import main
-from polyrhythm.paper.routing_cases import FAILED, FULL, JOBS, NICS, RINGS, best_split, cases
+from polyrhythm.paper.routing_cases import FAILED, FULL, JOBS, NICS, PUBLISHED, RINGS, best_split, cases
 from polyrhythm.paper.routing_epochs import Experiment, Outcome, Scheme
 from sim.generators import paper_fabric, paper_jobs
 
@@ -65,6 +65,7 @@ def test_the_cases_cover_the_papers() -> None:
         (ring, jobs, failed) for ring in RINGS for jobs in JOBS for failed in FAILED
     }
     assert {len(c.mix) for c in found if c.spines == 16} == set(JOBS)
+    assert {c.mix for c in found} >= {((m, 8), (m, 8)) for m in PUBLISHED}
     full = [c for c in found if c.mix == FULL]
     assert {c.failed for c in full} == set(FAILED)
     assert all(0.9 * NICS <= c.nics <= NICS for c in full)
@@ -81,6 +82,9 @@ def test_the_quick_report(capsys, tmp_path) -> None:
     assert json.loads((tmp_path / "report.json").read_text())["ours"] == report["ours"]
     assert all((tmp_path / name).read_text().startswith("<svg") for name in report["figures"])
     assert report["ours"]["0 spines down"]["ecmp"]["slowdown"] > 2
+    published = [c for c in report["claims"] if c["what"].startswith("two ")]
+    assert [c["verdict"] for c in published] == ["reproduced"] * 2
+    assert published[0]["ours"]["optimal"] == pytest.approx(2.0533, rel=1e-3)
 
 
 def test_bad_options_are_told(capsys, tmp_path) -> None:
