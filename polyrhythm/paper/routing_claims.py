@@ -116,7 +116,7 @@ def _split(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return []
     return [
         {
-            "what": "failed spines: all-reduce of flows split over QPs over the unsplit optimum's: mean, worst",
+            "what": "failed spines: all-reduce split over QPs over the unsplit optimum's: mean, worst",
             "paper": None,
             "ours": _worst(ratios),
             "verdict": "splitting wins" if max(ratios) < 1 else "splitting does not always win",
