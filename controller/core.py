@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from controller.failover import Failovers
+from controller.learning import Learner
 from controller.linkstate import LinkState, PortMove
 from controller.members import JoinError, Members
 from controller.messages import (
@@ -91,6 +92,7 @@ class Core:
         self.wants_plan = False
         self.failovers = Failovers()
         self.paths = PinnedPaths(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
+        self._learner = Learner(settings.topology, settings.probe_timeout_ns, settings.seed)
         self._told = Told()
         self._announced: Plan | None = None
         self._effects: list[Effect] = []
@@ -104,7 +106,7 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` has something to do; None if never."""
-        times = (self.links.next_timer_ns, self.paths.next_timer_ns)
+        times = (self.links.next_timer_ns, self.paths.next_timer_ns, self._learner.next_timer_ns)
         return min((t for t in times if t is not None), default=None)
 
     def take_effects(self) -> tuple[Effect, ...]:
@@ -139,6 +141,7 @@ class Core:
             previous=self.plan,
             seed=self._settings.seed,
             mice_bytes=self._settings.elephant_bytes,
+            learned=None if self.topology.hash.known else self._learner.learned(self.condition),
         )
 
     def handle(self, item: Input) -> None:
@@ -181,6 +184,9 @@ class Core:
         self._effects.extend(frames)
         self._moved(moves)
         self._effects.extend(self.paths.expire(self.now_ns))
+        if self._learner.busy:
+            self._effects.extend(self._learner.expire(self.now_ns))
+            self._have_learned()
         self._conclude_plan()
 
     def fail_over(self, emergency: Emergency) -> int:
@@ -198,6 +204,7 @@ class Core:
         self._effects.extend(self._told.adopt(plan, self.members))
         self._announced = None
         self._effects.extend(self.paths.adopt(self.now_ns, plan))
+        self._learn()
         self._conclude_plan()
         log.info(
             "plan %d: %d jobs, %d flows pinned, %d shared links",
@@ -264,6 +271,9 @@ class Core:
         if item.reason == REASON_LINK_PROBE:
             self._moved(self.links.probe_seen(item.switch, item.payload))
             return
+        if item.reason == REASON_INT and self._learner.busy:
+            self._effects.extend(self._learner.received(self.now_ns, item.payload))
+            self._have_learned()
         answers = self.paths.received(item.payload) if item.reason == REASON_INT else None
         if answers is None:
             self._notices.append(
@@ -272,6 +282,25 @@ class Core:
             return
         self._effects.extend(answers)
         self._conclude_plan()
+
+    def _learn(self) -> None:
+        """Where nobody has told the switches' hash, find out which ports lead where for the flows that want
+        paths."""
+        settings = self._settings
+        if self.topology.hash.known or not settings.verify or settings.policy.routing == "ecmp":
+            return
+        pairs = {
+            (f.src, f.dst): None
+            for job in self.members.jobs
+            for f in job.flows
+            if f.bytes_per_iteration >= settings.elephant_bytes and f.src != f.dst
+        }
+        self._effects.extend(self._learner.want(self.now_ns, pairs, self.condition))
+
+    def _have_learned(self) -> None:
+        """Plan with what has been learned, once all of it is."""
+        if not self._learner.busy:
+            self.wants_plan = True
 
     def _conclude_plan(self) -> None:
         """Announce the plan once all its verifications are over."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from controller.model import Job, Plan, Policy
 from controller.priority.methods import METHODS
+from controller.routing.assign import Learned
 from topo.graph import Topology
 
 POLICIES: Mapping[str, Policy] = {
@@ -37,7 +38,8 @@ class PlanInput:
 
     `down_links` are sorted name pairs (a host's cable is (host, leaf), sorted); `epoch_ns` is the
     fabric time that shifts count from; flows below `mice_bytes` an iteration are left to ECMP in the
-    lowest queue; `seed` decides ECMP's draws and the sampled orders of the priority compression.
+    lowest queue; `learned` are source ports found by probes, where nobody knows the switches' hash; `seed`
+    decides ECMP's draws and the sampled orders of the priority compression.
     """
 
     topology: Topology
@@ -49,6 +51,7 @@ class PlanInput:
     previous: Plan | None = None
     seed: int = 0
     mice_bytes: int = 1024
+    learned: Learned | None = None
 
 
 def check(inputs: PlanInput) -> None:

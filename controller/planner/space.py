@@ -79,6 +79,7 @@ class Space:
             overlap=self._turns if policy.interleave == "cassini" else None,
             failures=Failures(x.down_links, x.down_switches) if policy.routing == "auto" else None,
             max_moves=policy.max_moves,
+            learned=x.learned,
         )
 
     def _first(self) -> Mapping[str, float]:

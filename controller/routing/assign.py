@@ -22,6 +22,11 @@ from topo.graph import Topology
 # Fewer flows than this are done by the plain loops before Numba would be imported.
 SMALL = 256
 
+UNKNOWN = "the switches' hash is unknown, and no port is known for the path"
+
+Learned = Mapping[tuple[str, str], Mapping[Path, tuple[int, ...]]]
+"""Source and destination host -> path -> ports that lead along it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -48,6 +53,7 @@ def assign_greedy(
     overlap: Overlap | None = None,
     failures: Failures | None = None,
     max_moves: int | None = None,
+    learned: Learned | None = None,
 ) -> Mapping[str, Assignment]:
     """Greedy paths with a port for each, in the order of the commodities.
 
@@ -57,8 +63,9 @@ def assign_greedy(
 
     `previous` holds the path and port a flow has now. Where these still stand, flows stay on them and
     only the others are routed around; a fresh assignment of everything wins only if it is less
-    congested.
+    congested. `learned` are the ports that probes have found, where nobody knows the switches' hash.
     """
+    learned = learned or {}
     alive = [
         c
         for c in commodities
@@ -101,8 +108,9 @@ def assign_greedy(
         if c.name not in standing or c.name not in chosen:
             continue
         path, port = standing[c.name]
-        leads = chosen[c.name] == path == path_of(topology, forwarding, c.src, c.dst, port)
-        if leads and port not in used[c.src, c.dst]:
+        known = port in learned.get((c.src, c.dst), {}).get(path, ())
+        leads = known or path == path_of(topology, forwarding, c.src, c.dst, port)
+        if leads and chosen[c.name] == path and port not in used[c.src, c.dst]:
             ports[c.name] = port
             used[c.src, c.dst].add(port)
     result: dict[str, Assignment] = {}
@@ -112,9 +120,16 @@ def assign_greedy(
             continue
         path = chosen[c.name]
         kept = c.name in ports
-        found = ports[c.name] if kept else port_for_path(topology, forwarding, path, used[c.src, c.dst])
+        taken = used[c.src, c.dst]
+        found = ports.get(c.name)
+        if found is None and (c.src, c.dst) in learned:
+            known_ports = learned[c.src, c.dst].get(path, ())
+            found = next((port for port in known_ports if port not in taken), None)
+        elif found is None:
+            found = port_for_path(topology, forwarding, path, taken)
         if found is None:
-            result[c.name] = Assignment(None, None, False, "no free source port leads along the path: ECMP")
+            why = "no free source port leads along the path" if topology.hash.known else UNKNOWN
+            result[c.name] = Assignment(None, None, False, f"{why}: ECMP")
             continue
         used[c.src, c.dst].add(found)
         result[c.name] = Assignment(path, found, kept, "")
@@ -209,6 +224,9 @@ def assign_ecmp(
     for c in commodities:
         port = draw_port(c.name, seed, used[c.src, c.dst])
         path = path_of(topology, forwarding, c.src, c.dst, port)
+        if not topology.hash.known and not path:
+            result[c.name] = Assignment(None, None, False, "the switches' hash is unknown: ECMP")
+            continue
         up = reachable(topology, c.src, down_links) and reachable(topology, c.dst, down_links)
         if not path or not up:
             result[c.name] = Assignment(None, None, False, f"no live path from {c.src} to {c.dst}")

@@ -10,7 +10,7 @@ import numpy as np
 
 from controller.routing.forwarding import Route, SwitchForwarding
 from controller.routing.hash import ROCE_PORTS, ecmp_hash, source_port_hashes
-from topo.graph import Topology
+from topo.graph import OURS, Topology
 
 Path = tuple[str, ...]
 Forwarding = Mapping[str, SwitchForwarding]
@@ -53,14 +53,17 @@ def paths(topology: Topology, forwarding: Forwarding, src: str, dst: str) -> tup
 
 
 def path_of(topology: Topology, forwarding: Forwarding, src: str, dst: str, source_port: int) -> Path:
-    """The path that the fabric's hash gives a RoCEv2 flow, host to host; empty if a switch drops it."""
+    """The path that the fabric's hash gives a RoCEv2 flow, host to host; empty if a switch drops it, or if
+    one chooses by a hash that is not known."""
     spec = topology.hash
-    value = ecmp_hash(topology.host[src].ip, topology.host[dst].ip, source_port, algorithm=spec.algorithm)
+    value = 0
+    if spec.known:
+        value = ecmp_hash(topology.host[src].ip, topology.host[dst].ip, source_port, algorithm=spec.algorithm)
     path: Path = (src, topology.host[src].leaf)
     while path[-1] != dst:
         switch = path[-1]
         route = route_to(topology, forwarding, switch, dst)
-        if route is None:
+        if route is None or (route.kind == "group" and not spec.known):
             return ()
         table = forwarding[switch]
         hop = (
@@ -77,13 +80,14 @@ def port_for_path(
 ) -> int | None:
     """The lowest UDP source port in 0xC000-0xFFFF whose hash leads along `path`.
 
-    Ports in `used` (the host pair's other flows) are passed over. None if there is no such port, or if
-    the forwarding does not allow the path.
+    Ports in `used` (the host pair's other flows) are passed over. None if there is no such port, if the
+    forwarding does not allow the path, or if a switch chooses by a hash that is not known.
     """
     src, dst = path[0], path[-1]
     spec = topology.hash
     a, b = topology.host[src].ip, topology.host[dst].ip
-    hashes = source_port_hashes(a, b, algorithm=spec.algorithm)[ROCE_PORTS.start :]
+    algorithm = spec.algorithm if spec.known else OURS.algorithm
+    hashes = source_port_hashes(a, b, algorithm=algorithm)[ROCE_PORTS.start :]
     good = np.ones(len(ROCE_PORTS), dtype=np.bool_)
     for switch, following in pairwise(path[1:]):
         route = route_to(topology, forwarding, switch, dst)
@@ -95,6 +99,8 @@ def port_for_path(
             if route.id not in leads:
                 return None
             continue
+        if not spec.known:
+            return None
         wanted = np.array([n in leads for n in table.groups[route.id]], dtype=np.bool_)
         good &= wanted[(hashes >> np.uint32(spec.slices[route.tier])) & np.uint32(0xFF)]
     taken = [p - ROCE_PORTS.start for p in used if p in ROCE_PORTS]

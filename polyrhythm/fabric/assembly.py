@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from polyrhythm.fabric.boundary import FabricBoundary
 from polyrhythm.fabric.failures import FailoverWatch, Failure
 from polyrhythm.fabric.heap import Heap
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
+from topo.graph import UNKNOWN_HASH, HashSpec
 from topo.jsonio import topology_to_json
 
 log = logging.getLogger(__name__)
@@ -74,12 +76,15 @@ class EmbeddedFabric:
     def describe(self) -> dict[str, Any]:
         """What the controller has to know: the graph, where the switches are served, the marking ramp."""
         scenario = self.scenario
+        topology = scenario.topology
+        if not scenario.hash_told:
+            topology = replace(topology, hash=HashSpec(UNKNOWN_HASH))
         return {
             "name": scenario.topology.name,
             "scenario": scenario.name,
             "clock": "embedded",
             "control_delay_ns": CONTROL_DELAY_NS,
-            "topology": topology_to_json(scenario.topology),
+            "topology": topology_to_json(topology),
             "switches": {
                 s.name: {"address": self.servers[s.name].address, "device_id": s.device_id}
                 for s in scenario.topology.switches

@@ -120,4 +120,5 @@ class ScenarioConfig(Section):
     warmup: Annotated[int, Field(ge=1, le=10_000)] = 5
     iterations: Annotated[int, Field(ge=1, le=1_000_000)] = 50
     start_jitter_ms: Annotated[float, Field(ge=0, le=1000)] = 1.0
+    hash: Literal["told", "unknown"] = "told"
     draws: Annotated[int, Field(ge=1, le=100)] = 1

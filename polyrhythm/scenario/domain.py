@@ -73,6 +73,7 @@ class Scenario:
     iterations: int
     start_jitter_ns: int
     draws: int
+    hash_told: bool = True
 
 
 def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
@@ -107,6 +108,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         iterations=config.iterations,
         start_jitter_ns=round(config.start_jitter_ms * 1e6),
         draws=config.draws,
+        hash_told=config.hash == "told",
     )
 
 
