@@ -36,15 +36,18 @@ class StillClock:
 
 
 class InProcess:
-    """The embedded switch with every port, answering frame by frame."""
+    """The embedded switch with every port, answering frame by frame; with `bmv2` its ports queue as BMv2's."""
 
-    def __init__(self, config: p4r.ForwardingPipelineConfig) -> None:
+    def __init__(self, config: p4r.ForwardingPipelineConfig, *, bmv2: bool = False) -> None:
         self._clock = StillClock()
         self._out: list[Answer] = []
         self._switch = EmbeddedSwitch("golden", self._clock, cpu_port=CPU_PORT)
         for port in range(511):
-            if port != CPU_PORT:
-                self._switch.add_port(port, rate_bps=None, transmit=partial(self._transmit, port))
+            transmit = partial(self._transmit, port)
+            if port != CPU_PORT and bmv2:
+                self._switch.add_bmv2_port(port, queue_rate_pps=None, transmit=transmit)
+            elif port != CPU_PORT:
+                self._switch.add_port(port, rate_bps=None, transmit=transmit)
         self._switch.packet_in = partial(self._transmit, CPU_PORT)
         self._plane = DataPlane(self._switch, lambda kind, message: None)
         program = load_program(config.p4_device_config)
@@ -79,9 +82,11 @@ class InProcess:
         return without_zeros(counts)
 
 
-def replay(config: p4r.ForwardingPipelineConfig, scenario: Scenario) -> tuple[list[str], Counts]:
+def replay(
+    config: p4r.ForwardingPipelineConfig, scenario: Scenario, *, bmv2: bool = False
+) -> tuple[list[str], Counts]:
     """Run a scenario; gives a line for each packet that another answer came to, and the counters."""
-    switch = InProcess(config)
+    switch = InProcess(config, bmv2=bmv2)
     differences = []
     for number, part in enumerate(scenario.rounds):
         switch.write(part.updates)

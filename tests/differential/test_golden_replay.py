@@ -24,6 +24,14 @@ def test_the_same_packets_and_counters_as_bmv2(golden):
     assert packets >= 10_000
 
 
+def test_the_mode_that_queues_as_bmv2_gives_the_same(golden):
+    """Bursts through one queue of each port, and one scenario frame by frame."""
+    for scenario in (golden.scenarios[0], golden.scenarios[-1]):
+        differences, counters = replay(golden.config, scenario, bmv2=True)
+        assert not differences, "\n".join([f"{len(differences)} packets differ", *differences[:5]])
+        assert counters == scenario.counters
+
+
 def test_the_recording_exercises_the_program(golden):
     """Forwarded, dropped, to the CPU; probes with a hop pushed; every counter; every table written."""
     fates, grown, tables = Counter(), 0, set()
