@@ -39,10 +39,11 @@ def cache_folder(*sources: str | Path) -> Path:
 
     Each of `sources` is a Python file, or a folder whose Python files all count. Each state of them has
     a folder of its own: Numba looks only at the file of the function that is called, not at those of
-    the functions it calls. NUMBA_CACHE_DIR or XDG_CACHE_HOME say where else the folders should be.
+    the functions it calls, nor at how this file has it compiled. NUMBA_CACHE_DIR or XDG_CACHE_HOME say
+    where else the folders should be.
     """
     digest = hashlib.sha256()
-    for source in map(Path, sources):
+    for source in map(Path, (*sources, __file__)):
         for file in sorted(source.glob("*.py")) if source.is_dir() else [source]:
             digest.update(file.name.encode() + b"\0" + file.read_bytes())
     base = os.environ.get("NUMBA_CACHE_DIR")
@@ -62,14 +63,16 @@ def compiler(*sources: str | Path, inline: bool = False) -> Callable[[_F], _F]:
     """A decorator that compiles a function at its first call and keeps the machine code.
 
     `sources` are all files (or folders of files) whose functions the kernels call: see `cache_folder`.
-    `inline` puts every kernel into its callers, for tight loops made of small functions. Divisions by
-    zero follow NumPy (inf, nan), and the GIL is released. Raises KernelsUnavailableError without Numba.
+    `inline` puts every kernel into its callers, for tight loops made of small functions; such kernels
+    must not make arrays, so that nothing counts references (which takes most of the time of a function
+    that is passed many arrays). Divisions by zero follow NumPy (inf, nan), and the GIL is released.
+    Raises KernelsUnavailableError without Numba.
     """
     try:
         numba: Any = import_module("numba")
     except ImportError as error:
         raise KernelsUnavailableError(f"no compiled kernels: {error}") from error
-    options = {"forceinline": True} if inline else {}
+    options = {"forceinline": True, "_nrt": False} if inline else {}
     folder = str(cache_folder(*sources))
 
     def kernel(function: _F) -> _F:

@@ -18,12 +18,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from controller.kernel import cold
-from controller.planner import POLICIES
 from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
 from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
 from sim import figures
 from sim.checkpoint import fingerprint, load, save
 from sim.cluster import Cluster, JobRequest, WorkloadError, check, machines
+from sim.decide import SIM_POLICIES
 from sim.kernels import SOURCES
 from sim.network import Inside, Network
 from sim.output import Marking, parquet_available, replace_file, summary, versions, write_tables
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "poisson:JOBS, batch:JOBS, snapshot:JOBS, paper:BLOOM/8,GPT-3/4",
     )
     add("--topology", type=Path, metavar="FILE", help="JSON, or Lingjun's topo.csv; a scenario has its own")
-    add("--policy", default="ecmp", metavar="NAME,NAME", help=f"of: {', '.join(sorted(POLICIES))}")
+    add("--policy", default="ecmp", metavar="NAME,NAME", help=f"of: {', '.join(sorted(SIM_POLICIES))}")
     add("--scheduler", default="fifo", choices=SCHEDULERS)
     add("--seed", type=int, default=1)
     add("--gpus-per-server", type=int, default=8, metavar="N")

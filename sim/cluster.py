@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sim.mltcp import SHAPES
 from sim.network import Network
 from sim.shape import Shape
 
@@ -63,7 +64,8 @@ class JobRequest:
     """A job as it is submitted. `iterations` run once it has its GPUs.
 
     `ranks` places it by hand, a host per rank; None leaves that to the scheduler, and the shape's
-    collectives then run over the job's servers (split over the NICs that its GPUs use).
+    collectives then run over the job's servers (split over the NICs that its GPUs use). `mltcp` names the
+    shape of its senders' MLTCP (`sim.mltcp.SHAPES`); "": as the policy says.
     """
 
     name: str
@@ -73,6 +75,7 @@ class JobRequest:
     iterations: int
     shape: Shape
     ranks: tuple[str, ...] | None = None
+    mltcp: str = ""
 
 
 def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
@@ -95,6 +98,10 @@ def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
         if not 1 <= request.gpus <= cluster.gpus:
             raise WorkloadError(
                 f"job {request.name}: it wants {request.gpus} GPUs; legal: 1 to the cluster's {cluster.gpus}"
+            )
+        if request.mltcp and request.mltcp not in SHAPES:
+            raise WorkloadError(
+                f"job {request.name}: MLTCP {request.mltcp!r}; legal: {', '.join(SHAPES)}, or none"
             )
         for host in request.ranks or ():
             if host not in cluster.network.topology.host:

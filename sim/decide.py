@@ -14,12 +14,19 @@ from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
 from sim.jobrun import FREE, Rhythm
+from sim.mltcp import BY_POLICY
 from sim.units import CLASSES, PS_PER_NS
 from topo.graph import Topology
 
+SIM_POLICIES: Mapping[str, Policy] = {
+    **POLICIES,
+    **{name: Policy(name, "ecmp", "equal", "none") for name in BY_POLICY},
+}
+"""The controller's policies, and those that are the senders' own: MLTCP's, which know no controller."""
 
-def policy_named(name: str, policies: Mapping[str, Policy] = POLICIES) -> Policy:
-    """A policy of the controller, or of `policies`.
+
+def policy_named(name: str, policies: Mapping[str, Policy] = SIM_POLICIES) -> Policy:
+    """A policy of the simulator, or of `policies`.
 
     Raises:
         ValueError: there is none of this name; the message lists those there are.

@@ -14,7 +14,7 @@ from controller.kernel import available
 from sim.jobrun import JobRun, slot_delay
 from sim.program import FLOW
 from sim.reference import ReferenceEngine
-from sim.units import CLASSES, NEVER
+from sim.units import NEVER
 
 if TYPE_CHECKING:
     from sim.kernels.state import State
@@ -82,8 +82,7 @@ class KernelEngine:
         full: bool = False,
     ) -> None:
         from sim.kernels import state as k
-        from sim.kernels.flows import join, settle
-        from sim.kernels.heap import put
+        from sim.kernels.flows import join, schedule, settle
         from sim.kernels.loop import run as run_kernel
 
         self.runs = list(runs)
@@ -100,13 +99,13 @@ class KernelEngine:
             assert progress is not None
             if run.ready >= 0:
                 at = max(now, run.ready)
-                put(s, root, at + slot_delay(at, run.rhythm))
+                schedule(s, root, at + slot_delay(at, run.rhythm))
             for task in np.flatnonzero(progress.active):
                 if run.program.kind[task] == FLOW:
                     join(s, root + int(task), progress.left[task])
                 else:
                     s.tasks["active"][root + task] = k.ACTIVE
-                    put(s, root + int(task), int(progress.key[task]))
+                    schedule(s, root + int(task), int(progress.key[task]))
 
     @property
     def now(self) -> int:
@@ -164,7 +163,7 @@ class KernelEngine:
         self._empty_log()
         for task in np.flatnonzero(s.tasks["active"]):
             if s.tasks["kind"][task] == FLOW:
-                self._settle(s, int(task))
+                self._settle(s, int(s.tasks["channel"][task]))
         for j, run in enumerate(self.runs):
             row: dict[str, int] = {
                 name: int(s.jobs[j, column])
@@ -185,8 +184,9 @@ class KernelEngine:
             assert progress is not None
             progress.waiting[:] = s.tasks["waiting"][tasks]
             progress.active[:] = s.tasks["active"][tasks]
-            progress.left[:] = s.tasks["left"][tasks]
-            place = s.tasks["place"][tasks]
+            sending = (s.tasks["kind"][tasks] == FLOW) & (progress.active == 1)
+            progress.left[sending] = s.channels["left"][s.tasks["channel"][tasks][sending]]
+            place = s.place[tasks]
             progress.key[:] = np.where(place >= 0, s.heap["key"][np.maximum(place, 0)], NEVER)
             channels = slice(*self._first_channel[j : j + 2])
             run.sent[:] = s.channels["sent"][channels]
@@ -198,7 +198,9 @@ class KernelEngine:
         s, k = self._state, self._k
         job = s.tasks["job"]
         return {
-            (self.runs[job[t]].name, int(t - s.jobs[job[t], k.ROOT])): float(s.tasks["rate"][t])
+            (self.runs[job[t]].name, int(t - s.jobs[job[t], k.ROOT])): float(
+                s.flows["rate"][s.tasks["channel"][t]]
+            )
             for t in np.flatnonzero(s.tasks["active"])
             if s.tasks["kind"][t] == FLOW
         }
@@ -256,6 +258,8 @@ def _allocate(
     for i, p in enumerate(paths):
         path[i, : len(p)] = p
     jobs = np.zeros((j, k.JOB_COLUMNS), dtype=np.int64)
+    # Only the classes that occur, for every event looks at each.
+    classes = sorted({run.klass for run in runs})
     for i, run in enumerate(runs):
         jobs[i, k.ROOT], jobs[i, k.SINK] = first[i], first[i + 1] - 1
         for column, value in (
@@ -268,7 +272,6 @@ def _allocate(
             (k.PERIOD, run.rhythm.period),
             (k.READY, run.ready),
             (k.HELD, run.held),
-            (k.KLASS, run.klass),
             (k.LONGEST, run.longest),
             (k.ENDED, run.ended),
             (k.JITTER, run.jitter),
@@ -288,7 +291,7 @@ def _allocate(
     succ_at = joined([p.succ_at[:-1] + e for p, e in zip(programs, edges, strict=False)], np.int64)
 
     reg = np.zeros(k.REGISTERS, dtype=np.int64)
-    reg[k.HOPS] = hops
+    reg[k.HOPS], reg[k.CLASSES_IN] = hops, len(classes)
     reg[k.REFERENCE] = _reference(runs)
     tasks = np.zeros(t, dtype=k.TASK)
     tasks["kind"], tasks["limit"], tasks["channel"] = kind, limit, channel
@@ -297,26 +300,39 @@ def _allocate(
     tasks["span"] = joined([p.span for p in programs], np.int64)
     tasks["indegree"] = joined([p.indegree for p in programs], np.int32)
     tasks["waiting"] = joined([r.progress.waiting for r in runs if r.progress], np.int32)
-    tasks["bottleneck"], tasks["place"] = -2, -1
+    tasks["before"] = joined([p.before for p in programs], np.float64)
     table = np.zeros(m, dtype=k.LINK)
     table["cap"], table["marks"] = capacity[links], marks[links]
-    table["full_at"] = CLASSES
-    cells = np.zeros(m * CLASSES, dtype=k.CELL)
-    cells["head"], cells["solved"] = -1, -1.0
+    table["full_at"] = len(classes)
+    cells = np.zeros(m * len(classes), dtype=k.CELL)
+    cells["solved"] = -1.0
     channels = np.zeros(n, dtype=k.CHANNEL)
     channels["sent"] = joined([r.sent for r in runs], np.float64)
     channels["congested"] = joined([r.congested for r in runs], np.float64)
-    nodes = np.zeros(t * hops, dtype=k.NODE)
-    nodes["flow"] = np.repeat(np.arange(t, dtype=np.int32), hops)
+    channels["whole"] = joined([p.whole for p in programs], np.float64)
+    channels["klass"] = np.repeat(
+        [classes.index(run.klass) for run in runs], [len(run.paths) for run in runs]
+    )
+    crossed = (path.astype(np.int64) * len(classes) + channels["klass"][:, None])[path >= 0]
+    cells["first"] = np.cumsum(np.bincount(crossed, minlength=len(cells))) - np.bincount(
+        crossed, minlength=len(cells)
+    )
+    flows_now = np.zeros(n, dtype=k.FLOWING)
+    flows_now["task"], flows_now["bottleneck"] = -1, -2
     return k.State(
         reg=reg,
         links=table,
         cells=cells,
         tasks=tasks,
-        nodes=nodes,
+        slots=np.zeros(len(crossed), dtype=k.SLOT),
+        seat=np.full(n * hops, -1, dtype=np.int32),
+        flows=flows_now,
         channels=channels,
         heap=np.zeros(t, dtype=k.TIMED),
-        shares=np.zeros(m + t + 1, dtype=k.LEVEL),
+        place=np.full(t, -1, dtype=np.int32),
+        levels=np.zeros(m, dtype=k.LEVEL),
+        rank=np.full(m, -1, dtype=np.int32),
+        weights=weight_table(runs),
         jobs=jobs,
         log=np.zeros((max(_LOG_ENTRIES, 8 * j) if log else 0, 3), dtype=np.int64),
         last_log=np.full(j, -1, dtype=np.int32),
@@ -326,6 +342,20 @@ def _allocate(
         saved=np.zeros(3 * j + 4 * t, dtype=np.int64),
         saved_counts=np.zeros((j, 3), dtype=np.int64),
     )
+
+
+def weight_table(runs: Sequence[JobRun]) -> NDArray[np.float64]:
+    """The weights of each job by steps of equal parts of an iteration's bytes, shape (jobs, steps); all
+    ones for a job without. No steps if none has any.
+
+    Raises:
+        ValueError: two jobs have different numbers of steps, or a weight is not positive.
+    """
+    steps = max((len(run.weights) for run in runs), default=0)
+    for run in runs:
+        if len(run.weights) not in (0, steps) or not all(0 < w < np.inf for w in run.weights):
+            raise ValueError(f"job {run.name}: {steps} positive weights are needed, as the other jobs have")
+    return np.array([run.weights or (1.0,) * steps for run in runs], np.float64).reshape(len(runs), steps)
 
 
 def _reference(runs: Sequence[JobRun]) -> int:

@@ -55,7 +55,9 @@ class JobRun:
 
     `paths` holds the link numbers of each channel (empty: it meets no link; None: no way is alive).
     `ready` is since when it waits for its first or next slot, -1 if an iteration runs. All in ps. Each
-    compute differs by up to `jitter` millionths, drawn from `salt` (see `sim.jitter`).
+    compute differs by up to `jitter` millionths, drawn from `salt` (see `sim.jitter`). `weights` are its
+    flows' in their class by the part of an iteration's bytes that they have sent (see `sim.mltcp`);
+    none: always 1.
     """
 
     name: str
@@ -67,6 +69,7 @@ class JobRun:
     rhythm: Rhythm = FREE
     jitter: int = 0
     salt: int = 0
+    weights: tuple[float, ...] = ()
     count: int = 0
     begin: int = -1
     total: int = 0

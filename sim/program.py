@@ -64,6 +64,26 @@ class Program:
         np.add.at(total, self.channel[flows], self.bits[flows])
         return total
 
+    @cached_property
+    def before(self) -> NDArray[np.float64]:
+        """The bits that a flow's queue pair sends before it in an iteration, in all its channels, in the
+        order of the tasks, shape (tasks,)."""
+        sent: dict[str, float] = {}
+        found = np.zeros(len(self.kind))
+        for task in np.flatnonzero(self.kind == FLOW).tolist():
+            name = self.channels[self.channel[task]].flow
+            found[task] = sent.get(name, 0.0)
+            sent[name] = found[task] + self.bits[task]
+        return found
+
+    @cached_property
+    def whole(self) -> NDArray[np.float64]:
+        """The bits of each channel's queue pair in an iteration, in all its channels, shape (channels,)."""
+        total: dict[str, float] = {}
+        for channel, bits in zip(self.channels, self.channel_bits.tolist(), strict=True):
+            total[channel.flow] = total.get(channel.flow, 0.0) + bits
+        return np.array([total[channel.flow] for channel in self.channels])
+
     def timeline(self, channel_bps: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Each task's earliest begin and end in ps, if every flow got the best rate of its channel
         (`channel_bps`, shape (channels,)) or its cap: no allocation can be faster. Shapes (tasks,)."""

@@ -22,16 +22,18 @@ _SAME = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A flow as the allocator sees it: its links, its class (0 first), its cap in bit/s."""
+    """A flow as the allocator sees it: its links, its class (0 first), its cap in bit/s, and the weight of
+    its share within the class."""
 
     links: tuple[int, ...]
     klass: int
     limit: float
+    weight: float = 1.0
 
 
 def max_min(capacity: Sequence[float], demands: Mapping[int, Demand]) -> dict[int, float]:
-    """Strict-priority max-min fair rates in bit/s: class by class, raise all together until a link is
-    full or a cap is met, freeze who is stopped there, and go on with the rest."""
+    """Strict-priority, weighted max-min fair rates in bit/s: class by class, raise all levels (rate by
+    weight) together until a link is full or a cap is met, freeze who is stopped there, and go on."""
     room = dict(enumerate(capacity))
     rates: dict[int, float] = {}
     for klass in sorted({d.klass for d in demands.values()}):
@@ -41,15 +43,18 @@ def max_min(capacity: Sequence[float], demands: Mapping[int, Demand]) -> dict[in
             for f, d in rising.items():
                 for link in d.links:
                     users.setdefault(link, []).append(f)
-            shares = {link: max(room[link], 0.0) / len(fs) for link, fs in users.items()}
-            level = min([*shares.values(), *(d.limit for d in rising.values())])
+            shares = {
+                link: max(room[link], 0.0) / sum(rising[f].weight for f in fs) for link, fs in users.items()
+            }
+            level = min([*shares.values(), *(d.limit / d.weight for d in rising.values())])
             bound = level * (1 + _SAME)
             stopped = {f for link, share in shares.items() if share <= bound for f in users[link]}
-            stopped |= {f for f, d in rising.items() if d.limit <= bound}
+            stopped |= {f for f, d in rising.items() if d.limit / d.weight <= bound}
             for f in stopped:
-                rates[f] = level
-                for link in rising.pop(f).links:
-                    room[link] -= level
+                demand = rising.pop(f)
+                rates[f] = min(level * demand.weight, demand.limit)
+                for link in demand.links:
+                    room[link] -= rates[f]
     return rates
 
 
@@ -75,6 +80,7 @@ class ReferenceEngine:
         self._timers: list[tuple[int, int, int]] = []
         self._flows: dict[tuple[int, int], float] = {}
         self._rates: dict[tuple[int, int], float] = {}
+        self._next: dict[tuple[int, int], float] = {}
         self._held_back: set[tuple[int, int]] = set()
         self._since = now
         self._done: list[str] = []
@@ -106,7 +112,15 @@ class ReferenceEngine:
                 self._settle(until)
                 return []
             self._settle(at)
-            over = [key for key, end in ends.items() if end == at]
+            over = []
+            for key in [key for key, end in ends.items() if end == at]:
+                mark = self._next[key]
+                if mark > 0:
+                    self.events += 1
+                    self._account(key, self._flows[key] - mark)
+                    self._flows[key] = mark
+                else:
+                    over.append(key)
             for j, task in over:
                 run = self.runs[j]
                 left = self._flows.pop((j, task))
@@ -145,9 +159,23 @@ class ReferenceEngine:
         ends = {}
         for key, left in self._flows.items():
             rate = self._rates[key]
-            needs = left / rate * PS_PER_S if rate > 0 else 4e18
+            needs = (left - self._next[key]) / rate * PS_PER_S if rate > 0 else 4e18
             ends[key] = self._since + int(needs + 0.5) if needs < 4e18 else NEVER
         return ends
+
+    def _share(self, key: tuple[int, int]) -> tuple[float, float]:
+        """A flow's weight, and the bits it will have left when that changes (0: not before its end)."""
+        run, task = self.runs[key[0]], key[1]
+        steps, program = len(run.weights), run.program
+        whole = float(program.whole[program.channel[task]]) if steps else 0.0
+        if whole <= 0:
+            return 1.0, 0.0
+        all_bits = float(program.before[task] + program.bits[task])
+        # A rounding short of a step is that step.
+        step = min(int((all_bits - self._flows[key]) / whole * steps + 1e-6), steps - 1)
+        mark = all_bits - whole * (step + 1) / steps
+        # Less than a thousandth of a bit is rounding: the end.
+        return run.weights[step], mark if mark > 1e-3 else 0.0
 
     def _settle(self, at: int) -> None:
         if at > self._since:
@@ -166,12 +194,14 @@ class ReferenceEngine:
 
     def _solve(self) -> None:
         demands = {}
+        self._next = {}
         for j, task in self._flows:
             run = self.runs[j]
             links = run.paths[run.program.channel[task]]
             # A flow without a way stands still.
             limit = float(run.program.limit[task]) if links is not None else 0.0
-            demands[j, task] = Demand(links or (), run.klass, limit)
+            weight, self._next[j, task] = self._share((j, task))
+            demands[j, task] = Demand(links or (), run.klass, limit, weight)
         index = dict(enumerate(demands))
         solved = max_min(self._capacity, {n: demands[key] for n, key in index.items()})
         self._rates = {index[n]: rate for n, rate in solved.items()}

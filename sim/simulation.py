@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.model import Plan, Policy
-from controller.planner import POLICIES
 from controller.routing.forwarding import pair
 from sim.cluster import Cluster, Free, JobRequest, Placement, check, ranks_of
-from sim.decide import EQUAL_CLASS, Decider, Fabric, orders, policy_named
+from sim.decide import EQUAL_CLASS, SIM_POLICIES, Decider, Fabric, orders, policy_named
 from sim.engine import EngineFactory, best_engine
 from sim.jobrun import JobRun
 from sim.memory import Failure, Memory, Outcome, Running, Sample, Settings
+from sim.mltcp import BY_POLICY, weights
 from sim.pool import Pool
 from sim.program import Channel
 from sim.scheduler import Scheduler, Waiting
@@ -43,7 +43,7 @@ class Simulation:
         failures: Sequence[Failure] = (),
         engine: EngineFactory | None = None,
         memory: Memory | None = None,
-        policies: Mapping[str, Policy] = POLICIES,
+        policies: Mapping[str, Policy] = SIM_POLICIES,
     ) -> None:
         """Raises WorkloadError for jobs that can never run, ValueError for an unknown policy or failure."""
         check(cluster, requests)
@@ -180,6 +180,7 @@ class Simulation:
             klass=EQUAL_CLASS,
             iterations=request.iterations,
             ready=m.now,
+            weights=self._weights(request),
         )
         before = m.kept.pop(request.name, None)
         if before is not None:
@@ -202,6 +203,11 @@ class Simulation:
         m.running[request.name] = running
         m.sampled[request.name] = (float(run.count), run.sent.copy())
         self._route(running)
+
+    def _weights(self, request: JobRequest) -> tuple[float, ...]:
+        """The shares of a job's flows: its own choice, else the policy's."""
+        shape = request.mltcp or BY_POLICY.get(self.settings.policy, "")
+        return weights(shape) if shape else ()
 
     def _finish(self, name: str) -> None:
         m = self.memory

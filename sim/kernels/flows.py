@@ -1,14 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows on links: how they come, send and go. Each link keeps a list of its flows per class."""
+"""Flows on links: how they come, send and go. Each link keeps its flows side by side, per class."""
 
 from __future__ import annotations
 
 from sim.kernels.compiler import kernel
-from sim.kernels.heap import put, remove
-from sim.kernels.state import ACTIVE, DIRTY, HOPS, IDLE, KLASS, NOW, State
-from sim.units import CLASSES, PS_PER_S
+from sim.kernels.heap import drop, push
+from sim.kernels.state import ACTIVE, CLASSES_IN, DIRTY, HEAP, HOPS, IDLE, NOW, State
+from sim.units import PS_PER_S
 
 _HORIZON = 4e18
+
+
+@kernel
+def schedule(s: State, task: int, at: int) -> None:
+    """A task ends at `at` (ps), whatever was known before."""
+    s.reg[HEAP] = push(s.heap, s.place, s.reg[HEAP], task, at)
+
+
+@kernel
+def unschedule(s: State, task: int) -> None:
+    """When a task ends is not known, or no longer of interest."""
+    s.reg[HEAP] = drop(s.heap, s.place, s.reg[HEAP], task)
 
 
 @kernel
@@ -21,92 +33,154 @@ def soil(s: State, link: int) -> None:
 
 
 @kernel
-def join(s: State, f: int, left: float) -> None:
+def join(s: State, task: int, left: float) -> None:
     """A flow with `left` bits to send begins; its rate is 0 until the allocator has run."""
+    c = s.tasks[task].channel
+    s.tasks[task].active = ACTIVE
+    s.flows[c].task = task
+    s.flows[c].limit = s.tasks[task].limit
+    s.flows[c].rate = s.flows[c].bound = 0.0
+    s.flows[c].bottleneck = -2
+    s.channels[c].left = left
+    s.channels[c].since = s.reg[NOW]
+    _weigh(s, c)
     hops = s.reg[HOPS]
-    at = s.tasks[f].channel * hops
-    klass = s.jobs[s.tasks[f].job, KLASS]
-    s.tasks[f].active = ACTIVE
-    s.tasks[f].left = left
-    s.tasks[f].since = s.reg[NOW]
-    s.tasks[f].rate = 0.0
-    s.tasks[f].bottleneck = -2
-    if s.path[at] < 0:
+    if s.path[c * hops] < 0:
         # Nothing that could be short is on its way: only its cap binds.
-        set_rate(s, f, s.tasks[f].limit, -1)
+        set_rate(s, c, s.flows[c].limit, -1)
         return
-    for h in range(hops):
-        link = s.path[at + h]
+    klass = s.channels[c].klass
+    for h in range(c * hops, (c + 1) * hops):
+        link = s.path[h]
         if link < 0:
             break
-        node, k = f * hops + h, link * CLASSES + klass
-        first = s.cells[k].head
-        s.nodes[node].following, s.nodes[node].preceding = first, -1
-        if first >= 0:
-            s.nodes[first].preceding = node
-        s.cells[k].head = node
+        k = link * s.reg[CLASSES_IN] + klass
+        seat = s.cells[k].first + s.cells[k].count
+        s.cells[k].count += 1
+        s.slots[seat].flow, s.slots[seat].bound, s.slots[seat].weight = c, 0.0, s.flows[c].weight
+        s.seat[h] = seat
         s.links[link].flows_on += 1
         s.cells[k].changed = 1
         soil(s, link)
 
 
 @kernel
-def settle(s: State, f: int) -> None:
-    """Account for what a flow has sent since its rate was set."""
-    elapsed = s.reg[NOW] - s.tasks[f].since
-    if elapsed <= 0:
-        return
-    moved = min(s.tasks[f].left, s.tasks[f].rate * (elapsed / PS_PER_S))
-    s.tasks[f].left -= moved
-    _account(s, f, moved)
-    s.tasks[f].since = s.reg[NOW]
+def _weigh(s: State, c: int) -> None:
+    """A flow's weight for what it has left, and when that changes."""
+    steps = s.weights.shape[1]
+    s.flows[c].weight, s.channels[c].mark = 1.0, 0.0
+    whole = s.channels[c].whole
+    if steps and whole > 0.0:
+        task = s.flows[c].task
+        all_bits = s.tasks[task].before + s.tasks[task].bits
+        # A rounding short of a step is that step.
+        step = min(int((all_bits - s.channels[c].left) / whole * steps + 1e-6), steps - 1)
+        s.flows[c].weight = s.weights[s.tasks[task].job, step]
+        mark = all_bits - whole * (step + 1) / steps
+        # Less than a thousandth of a bit is rounding: the end.
+        s.channels[c].mark = mark if mark > 1e-3 else 0.0
 
 
 @kernel
-def _account(s: State, f: int, moved: float) -> None:
-    channel = s.tasks[f].channel
-    s.channels[channel].sent += moved
-    if s.tasks[f].held_back:
-        s.channels[channel].congested += moved
-
-
-@kernel
-def leave(s: State, f: int) -> None:
-    """A flow has sent all: it gives its links back."""
-    _account(s, f, s.tasks[f].left)
-    s.tasks[f].left = 0.0
-    s.tasks[f].active = IDLE
-    s.tasks[f].rate = 0.0
-    remove(s, f)
+def reweigh(s: State, c: int) -> None:
+    """A flow has sent so much that its weight changes."""
+    settle(s, c)
+    s.channels[c].left = s.channels[c].mark
+    _weigh(s, c)
+    s.flows[c].bottleneck = -2
     hops = s.reg[HOPS]
-    at = s.tasks[f].channel * hops
-    klass = s.jobs[s.tasks[f].job, KLASS]
-    for h in range(hops):
-        link = s.path[at + h]
+    if s.path[c * hops] < 0:
+        set_rate(s, c, s.flows[c].limit, -1)
+        return
+    for h in range(c * hops, (c + 1) * hops):
+        link = s.path[h]
         if link < 0:
             break
-        node, k = f * hops + h, link * CLASSES + klass
-        before, after = s.nodes[node].preceding, s.nodes[node].following
-        if before >= 0:
-            s.nodes[before].following = after
-        else:
-            s.cells[k].head = after
-        if after >= 0:
-            s.nodes[after].preceding = before
+        s.slots[s.seat[h]].weight = s.flows[c].weight
+        s.cells[link * s.reg[CLASSES_IN] + s.channels[c].klass].changed = 1
+        soil(s, link)
+
+
+@kernel
+def bind(s: State, c: int, bound: float) -> None:
+    """Tell a flow's links what they may count on."""
+    s.flows[c].bound = bound
+    hops = s.reg[HOPS]
+    for h in range(c * hops, (c + 1) * hops):
+        if s.path[h] < 0:
+            break
+        s.slots[s.seat[h]].bound = bound
+
+
+@kernel
+def settle(s: State, c: int) -> None:
+    """Account for what a flow has sent since its rate was set."""
+    elapsed = s.reg[NOW] - s.channels[c].since
+    if elapsed <= 0:
+        return
+    moved = min(s.channels[c].left, s.flows[c].rate * (elapsed / PS_PER_S))
+    s.channels[c].left -= moved
+    _account(s, c, moved)
+    s.channels[c].since = s.reg[NOW]
+
+
+@kernel
+def _account(s: State, c: int, moved: float) -> None:
+    s.channels[c].sent += moved
+    if s.channels[c].held_back:
+        s.channels[c].congested += moved
+
+
+@kernel
+def leave(s: State, c: int) -> None:
+    """A flow has sent all: it gives its links back."""
+    _account(s, c, s.channels[c].left)
+    task = s.flows[c].task
+    s.tasks[task].active = IDLE
+    unschedule(s, task)
+    s.flows[c].task = -1
+    s.channels[c].left = 0.0
+    s.flows[c].rate = s.flows[c].bound = 0.0
+    hops = s.reg[HOPS]
+    klass = s.channels[c].klass
+    for h in range(c * hops, (c + 1) * hops):
+        link = s.path[h]
+        if link < 0:
+            break
+        k = link * s.reg[CLASSES_IN] + klass
+        s.cells[k].count -= 1
+        last, seat = s.cells[k].first + s.cells[k].count, s.seat[h]
+        if seat != last:
+            # The last takes its seat; its own hop over this link is found by looking.
+            moved = s.slots[last].flow
+            s.slots[seat].flow, s.slots[seat].weight = moved, s.slots[last].weight
+            s.slots[seat].bound = s.slots[last].bound
+            other = moved * hops
+            while s.path[other] != link:
+                other += 1
+            s.seat[other] = seat
         s.links[link].flows_on -= 1
         s.cells[k].changed = 1
         soil(s, link)
 
 
 @kernel
-def set_rate(s: State, f: int, rate: float, bottleneck: int) -> None:
+def set_rate(s: State, c: int, rate: float, bottleneck: int) -> None:
     """From now on a flow sends at `rate`; its end moves accordingly."""
-    s.tasks[f].bottleneck = bottleneck
-    s.tasks[f].held_back = bottleneck >= 0 and s.links[bottleneck].marks and s.links[bottleneck].flows_on > 1
-    s.tasks[f].rate = rate
+    s.flows[c].bottleneck = bottleneck
+    s.channels[c].held_back = at_switch(s, bottleneck)
+    s.flows[c].rate = s.flows[c].bound = rate
     if rate > 0.0:
-        needs = s.tasks[f].left / rate * PS_PER_S
+        needs = (s.channels[c].left - s.channels[c].mark) / rate * PS_PER_S
         if needs < _HORIZON:
-            put(s, f, s.reg[NOW] + int(needs + 0.5))
+            schedule(s, s.flows[c].task, s.reg[NOW] + int(needs + 0.5))
             return
-    remove(s, f)
+    unschedule(s, s.flows[c].task)
+
+
+@kernel
+def at_switch(s: State, bottleneck: int) -> bool:
+    """Whether a bottleneck is a port that marks and that others use too."""
+    if bottleneck < 0 or not s.links[bottleneck].marks:
+        return False
+    return bool(s.links[bottleneck].flows_on > 1)

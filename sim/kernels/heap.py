@@ -1,90 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A binary heap of tasks by time, then number, that knows where each task is."""
+"""A binary heap by key, then number, that knows where each entry is: of tasks by time, of links by level.
+`heap` is an array of records (key, id), `place` each id's index in it, -1 for those not in it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from sim.kernels.compiler import kernel
-from sim.kernels.state import HEAP, State
 
 
 @kernel
-def _up(s: State, i: int) -> None:
-    key, task = s.heap[i].key, s.heap[i].task
+def up(heap: Any, place: Any, i: int) -> None:
+    """Move entry i towards the root until its parent goes before it."""
+    key, what = heap[i].key, heap[i].id
     while i > 0:
         parent = (i - 1) >> 1
-        other = s.heap[parent].key
-        if other < key or (other == key and s.heap[parent].task <= task):
+        other = heap[parent].key
+        if other < key or (other == key and heap[parent].id <= what):
             break
-        s.heap[i].key, s.heap[i].task = other, s.heap[parent].task
-        s.tasks[s.heap[i].task].place = i
+        heap[i].key, heap[i].id = other, heap[parent].id
+        place[heap[i].id] = i
         i = parent
-    s.heap[i].key, s.heap[i].task = key, task
-    s.tasks[task].place = i
+    heap[i].key, heap[i].id = key, what
+    place[what] = i
 
 
 @kernel
-def _down(s: State, i: int) -> None:
-    key, task = s.heap[i].key, s.heap[i].task
-    size = s.reg[HEAP]
+def down(heap: Any, place: Any, size: int, i: int) -> None:
+    """Move entry i away from the root until it goes before its children."""
+    key, what = heap[i].key, heap[i].id
     while True:
         child = 2 * i + 1
         if child >= size:
             break
         right = child + 1
         if right < size and (
-            s.heap[right].key < s.heap[child].key
-            or (s.heap[right].key == s.heap[child].key and s.heap[right].task < s.heap[child].task)
+            heap[right].key < heap[child].key
+            or (heap[right].key == heap[child].key and heap[right].id < heap[child].id)
         ):
             child = right
-        other = s.heap[child].key
-        if key < other or (key == other and task < s.heap[child].task):
+        other = heap[child].key
+        if key < other or (key == other and what < heap[child].id):
             break
-        s.heap[i].key, s.heap[i].task = other, s.heap[child].task
-        s.tasks[s.heap[i].task].place = i
+        heap[i].key, heap[i].id = other, heap[child].id
+        place[heap[i].id] = i
         i = child
-    s.heap[i].key, s.heap[i].task = key, task
-    s.tasks[task].place = i
+    heap[i].key, heap[i].id = key, what
+    place[what] = i
 
 
 @kernel
-def put(s: State, task: int, key: int) -> None:
-    """Insert a task, or move it to another time."""
-    i = s.tasks[task].place
+def push(heap: Any, place: Any, size: int, what: int, key: Any) -> int:
+    """Insert an id, or move it to another key; returns the heap's size."""
+    i = place[what]
     if i < 0:
-        i = s.reg[HEAP]
-        s.reg[HEAP] += 1
-        s.heap[i].key, s.heap[i].task = key, task
-        _up(s, i)
-        return
-    before = s.heap[i].key
-    s.heap[i].key = key
+        heap[size].key, heap[size].id = key, what
+        up(heap, place, size)
+        return size + 1
+    before = heap[i].key
+    heap[i].key = key
     if key < before:
-        _up(s, i)
-    else:
-        _down(s, i)
+        up(heap, place, i)
+    elif key > before:
+        down(heap, place, size, i)
+    return size
 
 
 @kernel
-def remove(s: State, task: int) -> None:
-    """Take a task out, if it is in."""
-    i = s.tasks[task].place
+def drop(heap: Any, place: Any, size: int, what: int) -> int:
+    """Take an id out, if it is in; returns the heap's size."""
+    i = place[what]
     if i < 0:
-        return
-    s.tasks[task].place = -1
-    s.reg[HEAP] -= 1
-    last = s.reg[HEAP]
-    if i == last:
-        return
-    moved = s.heap[last].task
-    s.heap[i].key, s.heap[i].task = s.heap[last].key, moved
-    s.tasks[moved].place = i
-    _up(s, i)
-    _down(s, s.tasks[moved].place)
-
-
-@kernel
-def pop(s: State) -> int:
-    """Take out the first task and return it."""
-    task = int(s.heap[0].task)
-    remove(s, task)
-    return task
+        return size
+    place[what] = -1
+    size -= 1
+    if i < size:
+        moved = heap[size].id
+        before, key = heap[i].key, heap[size].key
+        heap[i].key, heap[i].id = key, moved
+        if key > before or (key == before and moved > what):
+            down(heap, place, size, i)
+        else:
+            up(heap, place, i)
+    return size

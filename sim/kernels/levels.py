@@ -1,101 +1,199 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progressive filling of a region: raise all rates together, freeze flows where something stops them."""
+"""The water rises once: links stop flows in the order of their levels.
+
+A flow's `bound` is what its links may count on: its rate as long as nothing has touched it, its cap once it
+may rise, its new rate once it is stopped. A link's level is where the water, capped by these bounds, fills
+it. The lowest level of all is final, for all that comes later stops flows higher up; whatever lies below it
+need not be looked at again. So a change costs what lies above it and depends on it, once.
+"""
 
 from __future__ import annotations
 
-from sim.kernels.compiler import kernel
-from sim.kernels.state import HOPS, STAMP, State
-from sim.units import CLASSES
+import math
 
+from sim.kernels.compiler import kernel
+from sim.kernels.flows import bind
+from sim.kernels.heap import down, drop, push
+from sim.kernels.state import CLASSES_IN, FLOWS_IN, HOPS, LEVELS, LINKS_IN, STAMP, State
+
+TOLERANCE = 1e-11
+"""Of a link's capacity: what differs by less is equal."""
 _SAME = 1e-12
 
 
 @kernel
-def _sink(s: State, size: int, i: int) -> None:
-    key, what = s.shares[i].key, s.shares[i].id
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        right = child + 1
-        if right < size and (
-            s.shares[right].key < s.shares[child].key
-            or (s.shares[right].key == s.shares[child].key and s.shares[right].id < s.shares[child].id)
-        ):
-            child = right
-        other = s.shares[child].key
-        if key < other or (key == other and what < s.shares[child].id):
-            break
-        s.shares[i].key, s.shares[i].id = other, s.shares[child].id
-        i = child
-    s.shares[i].key, s.shares[i].id = key, what
+def available(s: State, link: int, klass: int) -> float:
+    """What the classes above leave of a link, bit/s."""
+    room: float = s.links[link].cap
+    at = link * s.reg[CLASSES_IN]
+    for above in range(klass):
+        room -= s.cells[at + above].used
+    return max(room, 0.0)
 
 
 @kernel
-def _fix(s: State, klass: int, f: int, rate: float, at: int) -> None:
-    """A region's flow gets its rate; its links have that much less for the others."""
+def enter(s: State, klass: int, link: int) -> None:
+    """A link joins the region: learn what there is to share out."""
+    if s.links[link].in_region == s.reg[STAMP]:
+        return
+    s.links[link].in_region = s.reg[STAMP]
+    s.links[s.reg[LINKS_IN]].region = link
+    s.reg[LINKS_IN] += 1
+    room = available(s, link, klass)
+    s.cells[link * s.reg[CLASSES_IN] + klass].solved = room
+    s.links[link].room = room if room > TOLERANCE * s.links[link].cap else 0.0
+
+
+@kernel
+def _touch(s: State, klass: int, link: int, level: float) -> None:
+    """A flow on a link has another bound, so the link's level is to be worked out at `level` again; below 0:
+    when the water begins to rise."""
+    enter(s, klass, link)
+    if level < 0.0:
+        return
+    if s.rank[link] < 0 or s.levels[s.rank[link]].key > level:
+        s.reg[LEVELS] = push(s.levels, s.rank, s.reg[LEVELS], link, level)
+
+
+@kernel
+def loosen(s: State, klass: int, c: int, level: float) -> None:
+    """A flow may rise up to its cap; not if it stands still and a link that the classes above fill is proof
+    enough that it has to: most flows of an overloaded fabric are so."""
     hops = s.reg[HOPS]
-    s.tasks[f].fresh = rate
-    s.tasks[f].fresh_at = at
-    s.tasks[f].fixed = s.reg[STAMP]
-    start = s.tasks[f].channel * hops
-    for h in range(hops):
-        link = s.path[start + h]
+    at = c * hops
+    if s.flows[c].rate == 0.0:
+        for h in range(at, at + hops):
+            link = s.path[h]
+            if link < 0:
+                break
+            if s.links[link].full_at < klass:
+                s.flows[c].bottleneck = link
+                return
+    _include(s, c)
+    bind(s, c, s.flows[c].limit)
+    s.flows[c].fresh_at = -1
+    for h in range(at, at + hops):
+        link = s.path[h]
         if link < 0:
             break
-        s.links[link].room = max(s.links[link].room - rate, 0.0)
-        s.links[link].count -= 1
+        _touch(s, klass, link, level)
 
 
 @kernel
-def fill(s: State, klass: int, flows: int, links: int) -> None:
-    """Max-min rates of the region's flows in `fresh`, their bottlenecks in `fresh_at` (-1: the cap).
+def _include(s: State, c: int) -> None:
+    s.flows[c].in_region = s.reg[STAMP]
+    s.flows[s.reg[FLOWS_IN]].region = c
+    s.reg[FLOWS_IN] += 1
 
-    `base` and `base_count` hold what each of the region's links has for them and how many they are; a
-    link's share only grows as others freeze, so a stale entry of the heap is put back, never missed.
-    """
+
+@kernel
+def _level(s: State, klass: int, link: int) -> tuple[float, float]:
+    """Where the water fills a link (inf: nowhere), and the lowest level at which a flow that had its
+    bottleneck here finds that it might rise (inf: none does)."""
+    k = link * s.reg[CLASSES_IN] + klass
+    room, margin = s.links[link].room, TOLERANCE * s.links[link].cap
+    first = s.cells[k].first
+    after = first + s.cells[k].count
+    total, weights, highest = 0.0, 0.0, 0.0
+    for i in range(first, after):
+        total += s.slots[i].bound
+        weights += s.slots[i].weight
+        highest = max(highest, s.slots[i].bound / s.slots[i].weight)
+    share = math.inf
+    if total > room + margin:
+        share = room / weights
+        while share > 0.0:
+            total, weights = 0.0, 0.0
+            for i in range(first, after):
+                if s.slots[i].bound < s.slots[i].weight * share:
+                    total += s.slots[i].bound
+                else:
+                    weights += s.slots[i].weight
+            following = (room - total) / weights if weights > 0.0 else math.inf
+            if following <= share * (1.0 + _SAME):
+                break
+            share = following
+    elif total < room - margin:
+        highest = math.inf
+    lowest = math.inf
+    for i in range(first, after):
+        level = s.slots[i].bound / s.slots[i].weight
+        if level < min(share, highest) - margin and level < lowest:
+            c = s.slots[i].flow
+            if s.flows[c].bottleneck == link and s.flows[c].in_region != s.reg[STAMP]:
+                lowest = level
+    return share, lowest
+
+
+@kernel
+def _fix(s: State, klass: int, c: int, rate: float, at: int, level: float) -> None:
+    """A flow of the region gets its rate from link `at`."""
+    bind(s, c, rate)
+    s.flows[c].fresh_at = at
+    s.flows[c].fixed = s.reg[STAMP]
     hops = s.reg[HOPS]
-    size = 0
-    for i in range(links):
-        link = s.links[i].region
-        s.links[link].room = max(s.links[link].base, 0.0)
-        s.links[link].count = s.links[link].base_count
-        s.shares[size].key = s.links[link].room / s.links[link].count
-        s.shares[size].id = link
-        size += 1
-    offset = len(s.links)
-    for i in range(flows):
-        f = s.tasks[i].region
-        s.tasks[f].fixed = -1
-        if s.tasks[f].limit < s.links[s.path[s.tasks[f].channel * hops]].cap:
-            s.shares[size].key = s.tasks[f].limit
-            s.shares[size].id = offset + f
-            size += 1
-    for i in range(size // 2 - 1, -1, -1):
-        _sink(s, size, i)
-    level = 0.0
-    while size:
-        key, what = s.shares[0].key, s.shares[0].id
-        link = what if what < offset else -1
-        if link >= 0 and s.links[link].count:
-            share = s.links[link].room / s.links[link].count
-            if share > key * (1 + _SAME):
-                s.shares[0].key = share
-                _sink(s, size, 0)
+    for h in range(c * hops, (c + 1) * hops):
+        link = s.path[h]
+        if link < 0:
+            break
+        # A link that waits for its turn will find its level no lower than it thought.
+        if link != at and s.rank[link] < 0:
+            _touch(s, klass, link, level)
+
+
+@kernel
+def _stop(s: State, klass: int, link: int, share: float, level: float) -> None:
+    """A link is full: whoever is above its level is stopped there."""
+    k, margin = link * s.reg[CLASSES_IN] + klass, TOLERANCE * s.links[link].cap
+    for i in range(s.cells[k].first, s.cells[k].first + s.cells[k].count):
+        rate = s.slots[i].weight * share
+        if s.slots[i].bound < rate - margin:
+            continue
+        c = s.slots[i].flow
+        if s.flows[c].in_region != s.reg[STAMP]:
+            if s.slots[i].bound <= rate + margin:
                 continue
+            _include(s, c)
+        elif s.flows[c].fixed == s.reg[STAMP]:
+            continue
+        _fix(s, klass, c, min(rate, s.flows[c].limit), link, level)
+
+
+@kernel
+def _loosen_all(s: State, klass: int, link: int, upto: float, level: float) -> None:
+    """The flows that had their bottleneck here, at levels up to `upto`, may rise."""
+    k = link * s.reg[CLASSES_IN] + klass
+    for i in range(s.cells[k].first, s.cells[k].first + s.cells[k].count):
+        if s.slots[i].bound <= upto * s.slots[i].weight:
+            c = s.slots[i].flow
+            if s.flows[c].bottleneck == link and s.flows[c].in_region != s.reg[STAMP]:
+                loosen(s, klass, c, level)
+
+
+@kernel
+def rise(s: State, klass: int) -> None:
+    """Let the water rise until no link of the region is left that could stop a flow; afterwards `bound` is
+    each flow's rate, and `fresh_at` what stopped it (-1: its cap), of those in the region."""
+    level = 0.0
+    for i in range(s.reg[LINKS_IN]):
+        link = s.links[i].region
+        share, lowest = _level(s, klass, link)
+        first = min(share, lowest)
+        if first < math.inf:
+            s.reg[LEVELS] = push(s.levels, s.rank, s.reg[LEVELS], link, first)
+    while s.reg[LEVELS]:
+        link = s.levels[0].id
+        level = max(level, s.levels[0].key)
+        share, lowest = _level(s, klass, link)
+        first = min(share, lowest)
+        if first == math.inf:
+            s.reg[LEVELS] = drop(s.levels, s.rank, s.reg[LEVELS], link)
+        elif first > level * (1.0 + _SAME):
+            s.levels[0].key = first
+            down(s.levels, s.rank, s.reg[LEVELS], 0)
+        elif lowest < share:
+            _loosen_all(s, klass, link, max(level, lowest) * (1.0 + _SAME), level)
+        else:
+            s.reg[LEVELS] = drop(s.levels, s.rank, s.reg[LEVELS], link)
             # Equal levels that rounding has set apart are one, so that their flows end together.
-            if share > level * (1 + _SAME):
-                level = share
-            node = s.cells[link * CLASSES + klass].head
-            while node >= 0:
-                f = s.nodes[node].flow
-                if s.tasks[f].in_region == s.reg[STAMP] and s.tasks[f].fixed != s.reg[STAMP]:
-                    _fix(s, klass, f, level, link)
-                node = s.nodes[node].following
-        elif link < 0 and s.tasks[what - offset].fixed != s.reg[STAMP]:
-            if key > level * (1 + _SAME):
-                level = key
-            _fix(s, klass, what - offset, level, -1)
-        size -= 1
-        s.shares[0].key, s.shares[0].id = s.shares[size].key, s.shares[size].id
-        _sink(s, size, 0)
+            _stop(s, klass, link, level if share >= level * (1.0 - _SAME) else share, level)

@@ -7,8 +7,7 @@ from controller.interleave.jitter import draw
 from sim.jitter import stretched
 from sim.kernels.allocate import repair
 from sim.kernels.compiler import kernel
-from sim.kernels.flows import join, leave
-from sim.kernels.heap import pop, put
+from sim.kernels.flows import join, leave, reweigh, schedule, unschedule
 from sim.kernels.repeat import skip_repeats
 from sim.kernels.state import (
     ACTIVE,
@@ -65,13 +64,19 @@ def run(s: State, until: int) -> int:
         s.reg[NOW] = s.heap[0].key
         s.reg[BOUNDARY] = 0
         while s.reg[HEAP] and s.heap[0].key == s.reg[NOW]:
-            task = pop(s)
+            task = s.heap[0].id
+            unschedule(s, task)
             if task == s.jobs[s.tasks[task].job, ROOT]:
                 s.reg[TIMERS] += 1
                 _begin(s, s.tasks[task].job)
             elif s.tasks[task].kind == FLOW:
+                c = s.tasks[task].channel
+                if s.channels[c].mark > 0.0:
+                    s.reg[TIMERS] += 1
+                    reweigh(s, c)
+                    continue
                 s.reg[FINISHES] += 1
-                leave(s, task)
+                leave(s, c)
             else:
                 s.reg[TIMERS] += 1
                 s.tasks[task].active = IDLE
@@ -105,7 +110,7 @@ def _complete(s: State, task: int) -> None:
                 join(s, following, s.tasks[following].bits)
             elif s.tasks[following].kind == COMPUTE and s.tasks[following].span > 0:
                 s.tasks[following].active = ACTIVE
-                put(s, following, s.reg[NOW] + _span(s, job, following))
+                schedule(s, following, s.reg[NOW] + _span(s, job, following))
             elif following == s.jobs[job, SINK]:
                 if _end(s, job):
                     s.tasks[size].stack = s.jobs[job, ROOT]
@@ -153,7 +158,7 @@ def _end(s: State, job: int) -> bool:
     s.jobs[job, READY] = now
     delay = slot_delay(s, job)
     if delay:
-        put(s, s.jobs[job, ROOT], now + delay)
+        schedule(s, s.jobs[job, ROOT], now + delay)
         return False
     _begin(s, job)
     return True

@@ -58,13 +58,13 @@ def _task_value(s: State, task: int, which: int) -> int:
     if which == 0:
         return int(s.tasks[task].waiting)
     if which == 1:
-        place = s.tasks[task].place
+        place = s.place[task]
         return int(s.heap[place].key - s.reg[NOW]) if place >= 0 else -1
     if s.tasks[task].kind != FLOW or s.tasks[task].active != ACTIVE:
         return 0
     if which == 2:
-        return int(s.tasks[task].left * 1e3 + 0.5)
-    return int(s.reg[NOW] - s.tasks[task].since)
+        return int(s.channels[s.tasks[task].channel].left * 1e3 + 0.5)
+    return int(s.reg[NOW] - s.channels[s.tasks[task].channel].since)
 
 
 @kernel
@@ -143,9 +143,8 @@ def _shift(s: State, times: int, by: int) -> None:
     """Put `times` repeats, `by` ps in all, behind us."""
     for i in range(s.reg[HEAP]):
         s.heap[i].key += by
-    for task in range(len(s.tasks)):
-        if s.tasks[task].active == ACTIVE:
-            s.tasks[task].since += by
+    for c in range(len(s.channels)):
+        s.channels[c].since += by
     for job in range(len(s.jobs)):
         if s.jobs[job, ENDED] >= 0:
             continue

@@ -2,8 +2,8 @@
 """What the kernels share: one engine's links, tasks, jobs and heap, as arrays of records.
 
 Shapes: L links, C classes, T tasks, H links on the longest path, N channels, J jobs. A task is a
-compute span, a flow or a barrier; a flow is known by its task's number. Few arrays of wide records, for
-every function gets all of them. Rates are in bit/s, work in bits, times in ps.
+compute span, a flow or a barrier; a flow that sends is known by its channel, which has one at a time. Few
+arrays of wide records, for every function gets all of them. Rates are in bit/s, work in bits, times in ps.
 """
 
 from __future__ import annotations
@@ -19,27 +19,24 @@ IDLE, ACTIVE = 0, 1
 # Where the scalars of `reg` are.
 NOW, HEAP, DIRTY, STAMP, STARTS, FINISHES, TIMERS, FULL, LOGGED, DONE, REFERENCE, SAVED = range(12)
 SAVED_AT, STEPS, LIMIT, SKIPPED, REPAIRS, TOUCHED, HOPS, BOUNDARY, SAVED_LOG, PERIODIC = range(12, 22)
-REGISTERS = 22
+LEVELS, FLOWS_IN, LINKS_IN, CLASSES_IN = range(22, 26)
+REGISTERS = 26
 
 # Columns of the table of jobs.
-ROOT, SINK, COUNT, TARGET, BEGIN, TOTAL, EPOCH, SHIFT, PERIOD, READY, HELD, KLASS, LONGEST, ENDED = range(14)
-JITTER, SALT = 14, 15
-JOB_COLUMNS = 16
+ROOT, SINK, COUNT, TARGET, BEGIN, TOTAL, EPOCH, SHIFT, PERIOD, READY, HELD, LONGEST, ENDED = range(13)
+JITTER, SALT = 13, 14
+JOB_COLUMNS = 15
 
 LINK = np.dtype(
     [
         ("cap", np.float64),
-        ("room", np.float64),  # what the region may still share out
-        ("base", np.float64),  # the same before any of its flows has a rate
+        ("room", np.float64),  # what the class may share out
         ("in_region", np.int64),  # stamp
         ("flows_on", np.int32),  # flows of any class
-        ("count", np.int32),  # of the region's flows that have no rate yet
-        ("base_count", np.int32),  # of the region's flows
-        ("born", np.int32),  # size of the region when the link joined it
         ("full_at", np.int32),  # the class with which it is full; beyond the last if it is not
         ("marks", np.int8),  # 1: a switch's port, which marks ECN
         ("is_dirty", np.int8),
-        ("check", np.int8),  # 1: its flows' proofs are to be looked at
+        ("check", np.int8),  # 1: what it carries is to be summed anew
         ("dirty", np.int32),  # entry of the stack of links to look at
         ("region", np.int32),  # entry of the list of the region's links
     ],
@@ -51,56 +48,68 @@ CELL = np.dtype(
     [
         ("used", np.float64),  # sum of the rates
         ("solved", np.float64),  # what the classes above left when the class was last allocated
-        ("head", np.int32),  # first node of the list of flows, -1 if none
+        ("first", np.int32),  # its flows are slots[first : first + count]
+        ("count", np.int32),
         ("changed", np.int8),  # a flow joined or left since
+    ],
+    align=True,
+)
+
+# A flow as one of its links sees it; a link's stand side by side, for the processor's cache.
+SLOT = np.dtype([("bound", np.float64), ("weight", np.float64), ("flow", np.int32)], align=True)
+
+# The flow of a channel, by channel: 64 bytes.
+FLOWING = np.dtype(
+    [
+        ("bound", np.float64),  # what its links may count on (see `levels`); its rate between repairs
+        ("weight", np.float64),  # its share is in proportion to it
+        ("rate", np.float64),
+        ("limit", np.float64),  # rate cap
+        ("in_region", np.int64),  # stamp
+        ("fixed", np.int64),  # stamp
+        ("task", np.int32),  # the one that sends; -1: none
+        ("bottleneck", np.int32),  # a link; -1: its cap; -2: not allocated yet
+        ("fresh_at", np.int32),  # the bottleneck being worked out
+        ("region", np.int32),  # entry of the list of flows being allocated
+    ],
+    align=True,
+)
+
+# What a channel has to send and has sent.
+CHANNEL = np.dtype(
+    [
+        ("left", np.float64),  # bits not yet sent at `since`
+        ("mark", np.float64),  # bits left when the weight changes next; 0: not before the end
+        ("since", np.int64),
+        ("sent", np.float64),  # bits so far
+        ("congested", np.float64),  # those sent while held back
+        ("whole", np.float64),  # bits of its queue pair in an iteration
+        ("saved_sent", np.float64),  # both at the saved state
+        ("saved_congested", np.float64),
+        ("held_back", np.int8),  # 1: others at a port that marks keep it from going faster
+        ("klass", np.int8),
     ],
     align=True,
 )
 
 TASK = np.dtype(
     [
-        # First what the allocator reads, side by side for the processor's cache.
-        ("rate", np.float64),
-        ("fresh", np.float64),  # the rate being worked out
-        ("in_region", np.int64),  # stamp
-        ("fixed", np.int64),  # stamp
-        ("bottleneck", np.int32),  # a link; -1: its cap; -2: not allocated yet
-        ("fresh_at", np.int32),  # the bottleneck being worked out
-        ("earlier", np.float64),  # `fresh` and `fresh_at` of the round before
-        ("earlier_at", np.int32),
+        ("bits", np.float64),  # of a flow
+        ("limit", np.float64),  # of a flow
+        ("before", np.float64),  # bits that its queue pair sends earlier in an iteration
+        ("span", np.int64),  # of a compute
         ("channel", np.int32),
         ("job", np.int32),
-        ("limit", np.float64),  # rate cap of a flow
-        ("left", np.float64),  # bits not yet sent at `since`
-        ("since", np.int64),
-        ("bits", np.float64),  # of a flow
-        ("span", np.int64),  # of a compute
         ("indegree", np.int32),
         ("waiting", np.int32),  # predecessors that are not done in this iteration
-        ("place", np.int32),  # index in the heap, -1 if not there
         ("stack", np.int32),  # entry of a stack of tasks
-        ("region", np.int32),  # entry of the list of flows being allocated
         ("kind", np.int8),
         ("active", np.int8),
-        ("held_back", np.int8),  # 1: others at a port that marks keep it from going faster
     ],
     align=True,
 )
 
-# A flow's place in the lists of its links, at flow * H + hop.
-NODE = np.dtype([("following", np.int32), ("preceding", np.int32), ("flow", np.int32)], align=True)
-
-CHANNEL = np.dtype(
-    [
-        ("sent", np.float64),  # bits so far
-        ("congested", np.float64),  # those sent while held back
-        ("saved_sent", np.float64),  # both at the saved state
-        ("saved_congested", np.float64),
-    ],
-    align=True,
-)
-
-TIMED = np.dtype([("key", np.int64), ("task", np.int32)], align=True)
+TIMED = np.dtype([("key", np.int64), ("id", np.int32)], align=True)
 LEVEL = np.dtype([("key", np.float64), ("id", np.int32)], align=True)
 
 
@@ -111,10 +120,15 @@ class State(NamedTuple):
     links: Any  # (L,) of LINK
     cells: Any  # (L*C,) of CELL
     tasks: Any  # (T,) of TASK
-    nodes: Any  # (T*H,) of NODE
+    slots: Any  # (S,) of SLOT, S the links of all channels' paths
+    seat: NDArray[np.int32]  # (N*H,) where in `slots` a flow is, by channel and hop
+    flows: Any  # (N,) of FLOWING
     channels: Any  # (N,) of CHANNEL
-    heap: Any  # (T,) of TIMED
-    shares: Any  # (L+T,) of LEVEL: heap of water levels
+    heap: Any  # (T,) of TIMED: tasks by the time of their end
+    place: NDArray[np.int32]  # (T,) a task's index in it, -1 if it is not there
+    levels: Any  # (L,) of LEVEL: links by level
+    rank: NDArray[np.int32]  # (L,) a link's index in it, as above
+    weights: NDArray[np.float64]  # (J, STEPS) a job's weight by the part of its bytes that is sent; (J, 0): 1
     jobs: NDArray[np.int64]  # (J, JOB_COLUMNS)
     log: NDArray[np.int64]  # (K, 3): job, iteration's length, how many
     last_log: NDArray[np.int32]  # (J,) the job's last entry, -1 if none

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MLTCP (CASSINI thesis, 1.2) as weights: a flow's share of a bottleneck is in proportion to F(r).
+
+r is the part of its iteration's bytes that a flow has sent. Senders that increase F(r) times as fast get
+shares in proportion to F(r); the shares here follow at once, as in the thesis' own model. F is taken as
+constant over STEPS equal parts of the bytes, at the middle of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
+
+STEPS = 64
+LINEAR = "1.75r+0.25"
+"""The thesis' F."""
+
+SHAPES: Mapping[str, Callable[[float], float]] = MappingProxyType(
+    {
+        LINEAR: lambda r: 1.75 * r + 0.25,
+        "1.75r^2+0.25": lambda r: 1.75 * r * r + 0.25,
+        "1/(4-3.5r)": lambda r: 1.0 / (4.0 - 3.5 * r),
+        "-1.75r^2+3.5r+0.25": lambda r: -1.75 * r * r + 3.5 * r + 0.25,
+        "2-1.75r": lambda r: 2.0 - 1.75 * r,
+        "2-1.75r^2": lambda r: 2.0 - 1.75 * r * r,
+    }
+)
+"""Those that rise make jobs take turns, those that fall do not. The emulated NIC has the same six."""
+
+
+BY_POLICY: Mapping[str, str] = MappingProxyType(
+    dict(
+        zip(
+            ("mltcp", "mltcp-square", "mltcp-inverse", "mltcp-concave", "mltcp-falling",
+             "mltcp-falling-square"),
+            SHAPES,
+            strict=True,
+        )
+    )
+)  # fmt: skip
+"""The simulator's policies whose senders are all MLTCP's, and their shapes; paths are ECMP's."""
+
+
+@cache
+def weights(shape: str = LINEAR, steps: int = STEPS) -> tuple[float, ...]:
+    """F at the middle of each of `steps` parts of an iteration's bytes, for `JobRun.weights`.
+
+    Raises:
+        ValueError: no such shape, with the names of those there are; or no step.
+    """
+    if shape not in SHAPES:
+        raise ValueError(f"{shape!r} is no shape of MLTCP; legal: {', '.join(SHAPES)}")
+    if steps < 1:
+        raise ValueError(f"{steps} steps of MLTCP; legal: 1 or more")
+    return tuple(SHAPES[shape]((i + 0.5) / steps) for i in range(steps))
