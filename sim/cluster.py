@@ -65,7 +65,8 @@ class JobRequest:
 
     `ranks` places it by hand, a host per rank; None leaves that to the scheduler, and the shape's
     collectives then run over the job's servers (split over the NICs that its GPUs use). `mltcp` names the
-    shape of its senders' MLTCP (`sim.mltcp.SHAPES`); "": as the policy says.
+    shape of its senders' MLTCP (`sim.mltcp.SHAPES`); "": none. A policy
+    that says what all senders do overrules it.
     """
 
     name: str

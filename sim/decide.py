@@ -14,15 +14,15 @@ from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
 from sim.jobrun import FREE, Rhythm
-from sim.mltcp import BY_POLICY
+from sim.mltcp import BY_POLICY, LINEAR, weights
 from sim.units import CLASSES, PS_PER_NS
 from topo.graph import Topology
 
 SIM_POLICIES: Mapping[str, Policy] = {
     **POLICIES,
-    **{name: Policy(name, "ecmp", "equal", "none") for name in BY_POLICY},
+    **{name: Policy(name, "ecmp", "equal", "none", sender="mltcp") for name in BY_POLICY},
 }
-"""The controller's policies, and those that are the senders' own: MLTCP's, which know no controller."""
+"""The controller's policies, and MLTCP with the other shapes."""
 
 
 def policy_named(name: str, policies: Mapping[str, Policy] = SIM_POLICIES) -> Policy:
@@ -111,11 +111,13 @@ class Decider:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a plan says to one job: `paths` by flow (missing: by ECMP), its class and rhythm."""
+    """What a plan says to one job: `paths` by flow (missing: by ECMP), its class and rhythm, and the weights
+    of its senders (`JobRun.weights`; None: as the job says)."""
 
     paths: Mapping[str, Path]
     klass: int
     rhythm: Rhythm
+    weights: tuple[float, ...] | None
 
 
 def orders(plan: Plan, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
@@ -132,7 +134,14 @@ def orders(plan: Plan, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
         paths={f: p for f, p in paths.items() if p is not None},
         klass=_klass(plan.policy, decided),
         rhythm=rhythm,
+        weights=_weights(plan.policy, decided),
     )
+
+
+def _weights(policy: Policy, decided: JobPlan) -> tuple[float, ...] | None:
+    if decided.sender == "mltcp":
+        return weights(BY_POLICY.get(policy.name, LINEAR))
+    return () if decided.sender == "dcqcn" else None
 
 
 def _klass(policy: Policy, decided: JobPlan) -> int:

@@ -39,7 +39,7 @@ BY_POLICY: Mapping[str, str] = MappingProxyType(
         )
     )
 )  # fmt: skip
-"""The simulator's policies whose senders are all MLTCP's, and their shapes; paths are ECMP's."""
+"""The simulator's policies whose senders all take one shape: `mltcp` is the controller's own policy too."""
 
 
 @cache

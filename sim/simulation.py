@@ -20,7 +20,7 @@ from sim.decide import EQUAL_CLASS, SIM_POLICIES, Decider, Fabric, orders, polic
 from sim.engine import EngineFactory, best_engine
 from sim.jobrun import JobRun
 from sim.memory import Failure, Memory, Outcome, Running, Sample, Settings
-from sim.mltcp import BY_POLICY, weights
+from sim.mltcp import weights
 from sim.pool import Pool
 from sim.program import Channel
 from sim.scheduler import Scheduler, Waiting
@@ -180,7 +180,6 @@ class Simulation:
             klass=EQUAL_CLASS,
             iterations=request.iterations,
             ready=m.now,
-            weights=self._weights(request),
         )
         before = m.kept.pop(request.name, None)
         if before is not None:
@@ -203,11 +202,6 @@ class Simulation:
         m.running[request.name] = running
         m.sampled[request.name] = (float(run.count), run.sent.copy())
         self._route(running)
-
-    def _weights(self, request: JobRequest) -> tuple[float, ...]:
-        """The shares of a job's flows: its own choice, else the policy's."""
-        shape = request.mltcp or BY_POLICY.get(self.settings.policy, "")
-        return weights(shape) if shape else ()
 
     def _finish(self, name: str) -> None:
         m = self.memory
@@ -275,13 +269,17 @@ class Simulation:
             paths.append(self._network.links(nodes) if nodes else None)
         klass = told.klass if told else EQUAL_CLASS
         rhythm = told.rhythm if told else run.rhythm
-        if (tuple(paths), klass, rhythm) == (run.paths, run.klass, run.rhythm) and running.load:
+        shares = told.weights if told else None
+        if shares is None:
+            shares = weights(running.request.mltcp) if running.request.mltcp else ()
+        now = (tuple(paths), klass, rhythm, shares)
+        if now == (run.paths, run.klass, run.rhythm, run.weights) and running.load:
             return
         self._pool.dissolve([run.name])
         if run.paths != tuple(paths):
             # What was sent went over the old links.
             self._settle_account(running)
-        run.paths, run.klass, run.rhythm = tuple(paths), klass, rhythm
+        run.paths, run.klass, run.rhythm, run.weights = now
         running.load = self._load(run)
         self._pool.changed([run.name])
 
