@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from controller.ahead import Ahead
 from controller.failover import Failovers
 from controller.learning import Learner
 from controller.linkstate import LinkState, PortMove
@@ -93,6 +94,8 @@ class Core:
         self.failovers = Failovers()
         self.paths = PinnedPaths(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
         self._learner = Learner(settings.topology, settings.probe_timeout_ns, settings.seed)
+        self._ahead = Ahead() if settings.policy.forward and settings.policy.routing != "ecmp" else None
+        self.epoch: frozenset[str] | None = None
         self._told = Told()
         self._announced: Plan | None = None
         self._effects: list[Effect] = []
@@ -106,7 +109,8 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` has something to do; None if never."""
-        times = (self.links.next_timer_ns, self.paths.next_timer_ns, self._learner.next_timer_ns)
+        ahead = self._ahead.next_timer_ns if self._ahead is not None else None
+        times = (self.links.next_timer_ns, self.paths.next_timer_ns, self._learner.next_timer_ns, ahead)
         return min((t for t in times if t is not None), default=None)
 
     def take_effects(self) -> tuple[Effect, ...]:
@@ -187,15 +191,54 @@ class Core:
         if self._learner.busy:
             self._effects.extend(self._learner.expire(self.now_ns))
             self._have_learned()
+        if self._ahead is not None and self.plan is not None:
+            self.epoch = self._ahead.due(self.now_ns, self.members.jobs) or self.epoch
         self._conclude_plan()
 
     def fail_over(self, emergency: Emergency) -> int:
         """Tell agents the ways around a failure, at once; how many flows have one. The full plan follows."""
         if self.plan is None:
             return 0
-        self.plan = emergency.applied(self.plan)
-        self._effects.extend(self._told.adopt(self.plan, self.members))
+        self._patch(emergency.applied(self.plan))
         return len(emergency.flows)
+
+    @property
+    def foreseen(self) -> frozenset[str] | None:
+        """The jobs that send after the next foreseen change; None if none is, or nobody looks ahead."""
+        return self._ahead.foreseen if self._ahead is not None and self.plan is not None else None
+
+    def epoch_input(self, active: frozenset[str]) -> PlanInput:
+        """What the planner is asked to find paths for some of the jobs, from the plan in force.
+
+        It is the same whether asked ahead of time or then, as long as that plan is.
+        """
+        jobs = tuple(j for j in self.members.jobs if j.name in active)
+        epoch_ns = self.plan.epoch_ns if self.plan is not None else self.now_ns
+        return replace(self._input(), jobs=jobs, epoch_ns=epoch_ns)
+
+    def adopt_epoch(self, found: Plan) -> int:
+        """Take the paths of `found` for its flows, all else stays; how many flows that moves."""
+        if self.plan is None:
+            return 0
+        before = self.plan.flows
+        news = {
+            name: replace(before[name], path=f.path, source_port=f.source_port, why=f.why)
+            for name, f in found.flows.items()
+            if name in before and (before[name].path, before[name].source_port) != (f.path, f.source_port)
+        }
+        if news:
+            self._patch(replace(self.plan, flows={**before, **news}))
+            self._effects.extend(self.paths.moved(self.now_ns, self.plan, news))
+            self.failovers = Failovers.after(replace(self._input(), previous=None), self.plan)
+        return len(news)
+
+    def _patch(self, plan: Plan) -> None:
+        """Some flows of the plan in force go another way: agents hear of it, and it counts as announced if
+        it was."""
+        if self._announced is self.plan:
+            self._announced = plan
+        self.plan = plan
+        self._effects.extend(self._told.adopt(plan, self.members))
 
     def adopt(self, plan: Plan) -> None:
         """Publish a plan: tell agents what it changes for them, and begin to verify its pinned paths."""
@@ -204,6 +247,9 @@ class Core:
         self._effects.extend(self._told.adopt(plan, self.members))
         self._announced = None
         self._effects.extend(self.paths.adopt(self.now_ns, plan))
+        self.epoch = None
+        if self._ahead is not None:
+            self._ahead.planned(self.now_ns, self.members.jobs)
         self._learn()
         self._conclude_plan()
         log.info(
@@ -240,6 +286,8 @@ class Core:
         self.paths.forget(f.name for f in job.flows)
         self.stats.pop(job.name, None)
         self._paces.pop(job.name, None)
+        if self._ahead is not None:
+            self._ahead.forget(job.name)
         self._notices.append(JobLeft(self.now_ns, job))
         self.wants_plan = True
         log.info("job %s has left", job.name)
@@ -249,6 +297,9 @@ class Core:
         if stats is None:
             return
         stats.add(item)
+        if self._ahead is not None:
+            self._ahead.heard(item)
+            self._ahead.look(self.now_ns, self.members.jobs)
         self._check_pace(item)
         self._notices.append(IterationDone(self.now_ns, item))
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from controller.agents import AgentServer
 from controller.clock import Channels, EmbeddedClock, HostClock
 from controller.core import Core
-from controller.failover import Failovers, prepare
+from controller.foresight import Foresight
 from controller.messages import (
     CountersRead,
     Input,
@@ -32,11 +32,10 @@ from controller.messages import (
     SwitchLost,
     SwitchReady,
 )
-from controller.model.plan import Plan
 from controller.model.view import View
 from controller.northbound.source import ViewBoard
 from controller.offload import Offload
-from controller.planner import PlanInput, plan
+from controller.planner import plan
 from controller.southbound.codec import PacketIn
 from controller.southbound.fleet import Fleet, Prepared
 from controller.store.history import History
@@ -119,7 +118,7 @@ class Engine:
         self._frames_sent: dict[str, int] = {}
         self._announced: dict[str, int] = {}
         self._applying: asyncio.Task[None] | None = None
-        self._preparing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._foresight = Foresight(offload, with_writes=isinstance(clock, HostClock))
         self._next_poll_ns: int | None = None
         self._view_due: asyncio.TimerHandle | None = None
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -130,7 +129,7 @@ class Engine:
 
     def close(self) -> None:
         """End what goes on in the background."""
-        self._preparing.cancel()
+        self._foresight.cancel()
 
     # What comes in.
 
@@ -226,7 +225,7 @@ class Engine:
             core.handle(arrival.item)
         core.run_timers()
         await self._carry_out()
-        if core.wants_tables or core.wants_plan:
+        if core.wants_tables or core.wants_plan or core.epoch is not None:
             self._applying = self._applying or self._watched(self._apply())
         if self._applying is not None and isinstance(self._clock, EmbeddedClock):
             await self._applying
@@ -255,7 +254,7 @@ class Engine:
             # Agents may be there before the switches are: they are told of no path that is not there yet.
             if not self._all_ready.is_set():
                 await self._wait_for_switches()
-            while core.wants_tables or core.wants_plan:
+            while core.wants_tables or core.wants_plan or core.epoch is not None:
                 if core.wants_tables and self._fleet is not None:
                     await self._new_condition(self._fleet)
                 if core.wants_plan:
@@ -268,8 +267,11 @@ class Engine:
                         # On the host's clock, planning has taken time.
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
+                active, core.epoch = core.epoch, None
+                if active is not None:
+                    await self._new_epoch(active)
                 await self._carry_out()
-            self._prepare()
+            self._foresight.begin(core, self._watched)
             self._show()
         finally:
             self._applying = None
@@ -278,42 +280,36 @@ class Engine:
         """Write the tables for what is down now; after a single failure also send flows their way around it
         at once, by the answer that was prepared, or else by the same answer worked out now."""
         core, failovers = self._core, self._core.failovers
-        self._preparing.cancel()
+        self._foresight.cancel()
         condition = core.take_condition()
         writes = failovers.writes(condition)
         ready = Prepared(failovers.condition, writes) if writes is not None else None
         for error in await fleet.want(condition, ready):
             log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
         event = failovers.event_of(condition)
-        if event is None or failovers.inputs is None or failovers.plan is None:
+        if event is None:
             return
-        answer = failovers.answer(event)
+        answer, there = await self._foresight.answer(failovers, event)
         if answer is None:
-            work = (failovers.inputs, failovers.plan, failovers.condition, (event,), False)
-            (answer,) = await self._offload.run(prepare, *work)
+            return
         flows = core.fail_over(answer.emergency)
         await self._carry_out()
-        how = "as prepared" if failovers.answer(event) is not None else "not prepared yet"
         name = event if isinstance(event, str) else "-".join(event)
+        how = "as prepared" if there else "not prepared yet"
         log.info("failure of %s: %d flows go around it, %s", name, flows, how)
 
-    def _prepare(self) -> None:
-        """Begin to work out what to do if any one thing fails now. Writes of tables are prepared where host
-        time counts."""
-        self._preparing.cancel()
-        failovers = self._core.failovers
-        if failovers.inputs is not None and failovers.plan is not None:
-            self._preparing = self._watched(self._prepare_all(failovers, failovers.inputs, failovers.plan))
-
-    async def _prepare_all(self, failovers: Failovers, inputs: PlanInput, plan: Plan) -> None:
-        with_writes = isinstance(self._clock, HostClock)
-        # One failure with its writes, or a few without, at a time: a plan waits behind no more than that.
-        step = 1 if with_writes else 8
-        while failovers.missing:
-            chosen = tuple(failovers.missing[:step])
-            work = (inputs, plan, failovers.condition, chosen, with_writes)
-            failovers.put(await self._offload.run(prepare, *work))
-            del failovers.missing[:step]
+    async def _new_epoch(self, active: frozenset[str]) -> None:
+        """Give the jobs that are about to send the paths that suit just them."""
+        core = self._core
+        try:
+            made, ready = await self._foresight.paths(core.epoch_input(active))
+        except (ValueError, LookupError, ArithmeticError) as error:
+            log.error("no paths for %s, the plan stays as it is: %s", ", ".join(sorted(active)), error)
+            return
+        core.now_ns = self._clock.now_ns
+        moved = core.adopt_epoch(made)
+        how = "as prepared" if ready else "not prepared"
+        log.info("%s are going to send: %d flows moved, %s", ", ".join(sorted(active)), moved, how)
 
     async def _carry_out(self) -> None:
         core = self._core

@@ -56,6 +56,23 @@ class PinnedPaths:
         self.unverified.update(flow for flow, _, _ in pinned)
         return ()
 
+    def moved(self, now_ns: int, plan: Plan, flows: Iterable[str]) -> tuple[Effect, ...]:
+        """Some flows of the plan in force have another path: probe these."""
+        self._plan = plan
+        again = []
+        for name in flows:
+            f = plan.flows[name]
+            self._verifier.forget(name)
+            self.verified.discard(name)
+            self.unverified.discard(name)
+            if f.path is None or f.source_port is None:
+                continue
+            if self._probing:
+                again.append((name, f.path, f.source_port))
+            else:
+                self.unverified.add(name)
+        return self._verifier.begin(now_ns, again)
+
     def asked(self, now_ns: int, item: ProbeAsked) -> tuple[Effect, ...]:
         """An agent wants a flow's path probed."""
         planned = self._plan.flows.get(item.flow) if self._plan is not None else None

@@ -26,11 +26,16 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         metavar="EPS",
         help="agents hold each flow to (1 + EPS) of its max-min fair share (default: no caps)",
     )
+    parser.add_argument(
+        "--forward",
+        action="store_true",
+        help="assign paths anew before each foreseen start and end of a phase, for the jobs that send then",
+    )
 
 
 def policy_of(args: argparse.Namespace, name: str, policies: Mapping[str, Policy] = POLICIES) -> Policy:
     """The policy `name` with what `add_policy_options` read. Raises KeyError for an unknown name."""
-    return replace(policies[name], max_moves=args.max_moves, cap_epsilon=args.rate_caps)
+    return replace(policies[name], max_moves=args.max_moves, cap_epsilon=args.rate_caps, forward=args.forward)
 
 
 def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
@@ -40,6 +45,8 @@ def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
         words.append(f"--max-moves={args.max_moves}")
     if args.rate_caps is not None:
         words.append(f"--rate-caps={args.rate_caps}")
+    if args.forward:
+        words.append("--forward")
     return tuple(words)
 
 

@@ -7,13 +7,16 @@ Every figure is the median of RUNS runs in one process, after a first run that c
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +70,7 @@ def measure(seed: int) -> dict[str, Any]:
         **_rates(rng),
         **_ports(rng),
         **_failover(rng),
+        **_failover_live(seed),
         **_components(rng),
     }
 
@@ -254,6 +258,34 @@ def _failover(rng: np.random.Generator) -> dict[str, Any]:
         "failover_plans": len(everything),
         "failover_prepare_ms_per_plan": 1e3 * prepared_s / len(everything),
     }
+
+
+_LIVE = """
+name: bench
+fabric: {kind: leaf_spine, leaves: 2, spines: 4, hosts_per_leaf: 4, host_gbps: 50, fabric_gbps: 50}
+warmup: 1
+iterations: 8
+jobs:
+"""
+
+
+def _failover_live(seed: int) -> dict[str, Any]:
+    """Fabric time from a cut cable to the last flow that its agent sends another way, in a run of the
+    embedded fabric with its controller; None if the failure hit no flow."""
+    from polyrhythm.run.session import SessionSpec, run_session
+
+    phase = "phases: [{start_ms: 0, end_ms: 20, gbps: 50}]"
+    jobs = "".join(
+        f"  - {{name: j{i}, model: M, gpus: 2, hosts: [h{i}, h{i + 4}], period_ms: 40, {phase}}}\n"
+        for i in range(1, 5)
+    )
+    with tempfile.TemporaryDirectory(prefix="polyrhythm-") as folder:
+        scenario = Path(folder) / "bench.yaml"
+        scenario.write_text(_LIVE + jobs, encoding="utf-8")
+        spec = SessionSpec(scenario, "routing", "together", seed, Path(folder), fail=("leaf1:spine1@250",))
+        result = asyncio.run(run_session(spec, lambda _: None))
+    (outcome,) = result.failovers
+    return {"failover_live_ms": outcome["last_reassigned_ms"], "failover_live_lost": outcome["packets_lost"]}
 
 
 def _components(rng: np.random.Generator) -> dict[str, Any]:

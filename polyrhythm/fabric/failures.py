@@ -16,6 +16,8 @@ from topo.graph import Topology
 End = tuple[str, int]
 
 _NS_PER_MS = 1_000_000
+# Words on flows that follow one another so closely answer the same failure.
+_ONE_ANSWER_NS = 20 * _NS_PER_MS
 _IPV4 = b"\x08\x00"
 
 
@@ -136,11 +138,12 @@ class FailoverWatch:
                         self._cut[switch, flow] = outcome, port
 
     def reassigned(self) -> None:
-        """The controller's word on a flow has reached an agent."""
+        """The controller's word on a flow has reached an agent; a late one has other reasons."""
         for outcome in self.outcomes:
             after = self.heap.now - outcome.failure.at_ns
-            first, _ = outcome.reassigned_ns or (after, after)
-            outcome.reassigned_ns = first, after
+            first, last = outcome.reassigned_ns or (after, after)
+            if after - last <= _ONE_ANSWER_NS:
+                outcome.reassigned_ns = first, after
 
     def results(self) -> list[Mapping[str, Any]]:
         """The outcomes so far, as JSON values."""

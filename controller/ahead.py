@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking ahead in a live fabric: which jobs will send when, and when to assign paths for those that will.
+
+Routing paper, 3.2. A job's reports tell when its period began; its profile tells the rest: how many bytes
+of a phase are left and at what rate, and when the next phase begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.messages import Iteration
+from controller.model.job import Job
+from controller.routing.forecast import Change, Rhythm, Sending, next_change
+
+# Agents are told so long before a change: the word takes 1 ms in the embedded fabric, and a job may be early.
+EARLY_NS = 3_000_000
+
+
+class Ahead:
+    """The rhythms of the jobs, and the set of those for which paths were assigned last.
+
+    A job that has not reported yet is taken to send all the time.
+    """
+
+    def __init__(self) -> None:
+        self._began: dict[str, int] = {}
+        self._change: Change | None = None
+        self._for: frozenset[str] | None = None
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When paths are to be assigned for the next change; None if none is foreseen."""
+        return self._change.time_ns - EARLY_NS if self._change is not None else None
+
+    @property
+    def foreseen(self) -> frozenset[str] | None:
+        """The jobs that send after the next change, None if none is foreseen."""
+        return self._change.active if self._change is not None else None
+
+    def heard(self, report: Iteration) -> None:
+        """An iteration is over, and the next one begins."""
+        if report.rank == 0:
+            self._began[report.job] = report.end_ns
+
+    def forget(self, job: str) -> None:
+        """A job is gone."""
+        self._began.pop(job, None)
+
+    def planned(self, now_ns: int, jobs: Sequence[Job]) -> None:
+        """A plan for all jobs is in force: the next change starts from there."""
+        self._for = None
+        self.look(now_ns, jobs)
+
+    def look(self, now_ns: int, jobs: Sequence[Job]) -> None:
+        """Find the next change that leaves time to tell agents."""
+        after = now_ns + EARLY_NS
+        known = [j for j in jobs if j.name in self._began and j.profile.phases]
+        sending = [s for j in known if (s := self._sending(j, after)) is not None]
+        rhythms = [Rhythm(frozenset({j.name}), j.profile, self._began[j.name]) for j in known]
+        change = next_change(after, sending, rhythms)
+        others = frozenset(j.name for j in jobs) - {j.name for j in known}
+        self._change = (
+            None
+            if change is None
+            else Change(change.time_ns, change.ends, change.starts, change.active | others)
+        )
+
+    def due(self, now_ns: int, jobs: Sequence[Job]) -> frozenset[str] | None:
+        """The jobs to assign paths for now; None if it is not time, or these were the last ones too."""
+        change = self._change
+        if change is None or now_ns < change.time_ns - EARLY_NS:
+            return None
+        self.look(now_ns + 1, jobs)
+        if change.active == self._for or not change.active:
+            return None
+        self._for = change.active
+        return change.active
+
+    def _sending(self, job: Job, at_ns: int) -> Sending | None:
+        """What is left of the phase that a job is in."""
+        into = (at_ns - self._began[job.name]) % job.profile.period_ns
+        for p in job.profile.phases:
+            if p.start_ns <= into < p.end_ns:
+                # Rounded up, so that the end that follows from it is never before the phase's.
+                left = -(-p.rate_bps * (p.end_ns - into) // 8_000_000_000)
+                return Sending(job.name, left, p.rate_bps)
+        return None

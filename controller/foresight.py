@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the worker process does while nothing else is asked of it: answers to failures, paths for the next
+change that is foreseen. Whoever needs one that is not there has it worked out then, to the same result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from controller.core import Core
+from controller.failover import Answer, Failovers, prepare
+from controller.model.plan import Plan
+from controller.offload import Offload
+from controller.planner import PlanInput, plan
+from controller.routing.failover import Event
+
+# Failures without table writes that are worked out in one go: a plan waits behind no more than that.
+STEP = 8
+
+Watched = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+class Foresight:
+    """`with_writes`: prepare table writes too, where host time counts."""
+
+    def __init__(self, offload: Offload, *, with_writes: bool) -> None:
+        self._offload = offload
+        self._with_writes = with_writes
+        self._task: asyncio.Task[None] | None = None
+        self._foreseen: tuple[PlanInput, Plan] | None = None
+
+    def begin(self, core: Core, watched: Watched) -> None:
+        """Work things out for the state that the core is in now; what was under way is dropped."""
+        self.cancel()
+        failovers, active = core.failovers, core.foreseen
+        inputs = core.epoch_input(active) if active is not None else None
+        self._task = watched(self._work(failovers, inputs))
+
+    def cancel(self) -> None:
+        """Leave the rest."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def answer(self, failovers: Failovers, event: Event) -> tuple[Answer | None, bool]:
+        """The answer to a failure, and whether it was ready; None if nothing is planned."""
+        ready = failovers.answer(event)
+        if ready is not None or failovers.inputs is None or failovers.plan is None:
+            return ready, True
+        work = (failovers.inputs, failovers.plan, failovers.condition, (event,), False)
+        (answer,) = await self._offload.run(prepare, *work)
+        return answer, False
+
+    async def paths(self, inputs: PlanInput) -> tuple[Plan, bool]:
+        """The plan for these inputs, and whether it was ready."""
+        if self._foreseen is not None and self._foreseen[0] == inputs:
+            return self._foreseen[1], True
+        return await self._offload.run(plan, inputs), False
+
+    async def _work(self, failovers: Failovers, foreseen: PlanInput | None) -> None:
+        if foreseen is not None and foreseen.jobs:
+            self._foreseen = foreseen, await self._offload.run(plan, foreseen)
+        if failovers.inputs is None or failovers.plan is None:
+            return
+        step = 1 if self._with_writes else STEP
+        while failovers.missing:
+            chosen = tuple(failovers.missing[:step])
+            work = (failovers.inputs, failovers.plan, failovers.condition, chosen, self._with_writes)
+            failovers.put(await self._offload.run(prepare, *work))
+            del failovers.missing[:step]
