@@ -130,7 +130,7 @@ class Agent:
         self._sequence = 0
         self._workers: dict[tuple[str, int], _Worker] = {}
         self._metering = Metering(clock, self.time, self._send_counts, byte_source)
-        self._clock_poll_ns = DEFAULT_CLOCK_POLL_NS
+        self.clock_poll_ns = DEFAULT_CLOCK_POLL_NS
         self._clock_round = 0
 
     # -- the session
@@ -288,7 +288,7 @@ class Agent:
             welcome.answer_deadline_ns or DEFAULT_DEADLINE_NS,
         )
         self._nic.set_control_dscp(welcome.cnp_dscp, welcome.ack_dscp)
-        self._clock_poll_ns = welcome.clock_poll_ns or DEFAULT_CLOCK_POLL_NS
+        self.clock_poll_ns = welcome.clock_poll_ns or DEFAULT_CLOCK_POLL_NS
         self._clock_round += 1
         if not self.time.shared:
             self._ask_time(self._clock_round)
@@ -303,7 +303,7 @@ class Agent:
         if round_ == self._clock_round:
             now = self._clock.now
             self._send(pb.AgentMessage(clock_request=pb.ClockRequest(sent_ns=now)))
-            self._clock.call_at(now + self._clock_poll_ns, self._ask_time, round_)
+            self._clock.call_at(now + self.clock_poll_ns, self._ask_time, round_)
 
     def _on_assignment(self, said: pb.FlowAssignment) -> None:
         pin = Pin(said.source_port, said.dscp, said.rate_cap_bps)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
+from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -47,16 +48,15 @@ def read(kind: type[T], data: object, path: str = "") -> T:
     """
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the document'}: a table is needed, not {data!r}")
-    declared = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    declared: Mapping[str, tuple[Field[Any], Any]] = _declared(kind)  # type: ignore[arg-type]
     for key in data:
         if key not in declared:
             raise ConfigError(f"{_join(path, str(key))}: unknown key; legal: {', '.join(declared)}")
-    types = get_type_hints(kind)
     values = {}
-    for name, item in declared.items():
+    for name, (item, type_) in declared.items():
         where = _join(path, name)
         if name in data:
-            values[name] = _value(types[name], data[name], where, item)
+            values[name] = _value(type_, data[name], where, item)
         elif item.default is MISSING and item.default_factory is MISSING:
             raise ConfigError(f"{where}: missing; it is {item.metadata['what']}")
     try:
@@ -74,6 +74,13 @@ def schema(kind: type, title: str) -> dict[str, Any]:
         "title": title,
         **_object_schema(kind),
     }
+
+
+@cache
+def _declared(kind: Any) -> Mapping[str, tuple[Field[Any], Any]]:
+    """Name -> declaration and type; finding types out takes longer than reading a message."""
+    types = get_type_hints(kind)
+    return {f.name: (f, types[f.name]) for f in fields(kind)}
 
 
 def _join(path: str, key: str) -> str:

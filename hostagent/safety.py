@@ -9,7 +9,9 @@ at once. Nobody is asked: this holds while the controller works on what has happ
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from hostagent.agent import Agent
 from hostagent.config import SafetySettings
@@ -19,6 +21,8 @@ log = logging.getLogger(__name__)
 
 _LEAST_PACKETS = 16
 """A window with fewer packets says nothing about loss."""
+RESENT = ("local_ack_timeout_err", "packet_seq_err", "roce_adp_retrans", "roce_slow_restart")
+"""Counters of mlx5 that grow when this port's queue pairs have to send again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +89,32 @@ class FlowGuard:
 
 
 class SafetyWatch:
-    """Guards every pinned flow of an agent."""
+    """Guards every pinned flow of an agent.
 
-    def __init__(self, settings: SafetySettings, agent: Agent, loop: HostLoop) -> None:
+    Where the NIC does not see flows, `port_counters` gives (packets sent, packets sent again) of the whole
+    port: when that is bad, all pinned flows of the host fall back together, for nobody can tell which.
+    """
+
+    def __init__(
+        self,
+        settings: SafetySettings,
+        agent: Agent,
+        loop: HostLoop,
+        *,
+        sees_flows: bool,
+        port_counters: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
         self._settings = settings
         self._agent = agent
         self._loop = loop
+        self._port_counters = port_counters
+        self._port_guard: FlowGuard | None = None
         self._guards: dict[str, tuple[int, FlowGuard]] = {}
-        self.falls = 0
-        if settings.enabled:
-            loop.every(int(settings.window_ms * 1e6), self.look)
+        window_ns = int(settings.window_ms * 1e6)
+        if settings.enabled and sees_flows:
+            loop.every(window_ns, self.look)
+        elif settings.enabled and port_counters is not None:
+            loop.every(window_ns, self.look_at_port)
 
     def look(self) -> None:
         """The end of a window: judge each flow that has a pin."""
@@ -111,14 +131,43 @@ class SafetyWatch:
                 guard = FlowGuard(self._settings)
                 guard.judge(self._loop.now, Sample(qp.packets, qp.retransmits, 0))
                 self._guards[flow] = (pin.source_port, guard)
-                continue
-            if guard.judge(self._loop.now, Sample(qp.packets, qp.retransmits, qp.latency_ns)):
+            elif guard.judge(self._loop.now, Sample(qp.packets, qp.retransmits, qp.latency_ns)):
                 self._turn(flow, guard)
 
+    def look_at_port(self) -> None:
+        """The end of a window: judge the port, and all pinned flows by it."""
+        if self._port_counters is None:
+            return
+        try:
+            packets, again = self._port_counters()
+        except (OSError, ValueError) as error:
+            log.debug("the port's counters cannot be read: %s", error)
+            return
+        sample = Sample(packets, again, 0)
+        if self._port_guard is None:
+            self._port_guard = FlowGuard(self._settings)
+            self._port_guard.judge(self._loop.now, sample)
+        elif self._port_guard.judge(self._loop.now, sample):
+            for flow, pin in list(self._agent.pins.items()):
+                if pin.source_port:
+                    self._turn(flow, self._port_guard)
+
     def _turn(self, flow: str, guard: FlowGuard) -> None:
-        self.falls += guard.fallen
         if guard.fallen:
             log.warning("%s goes back to ECMP: %s", flow, guard.why)
         else:
             log.info("%s goes by its pinned path again", flow)
         self._agent.fall_back(flow, guard.fallen)
+
+
+def port_counters(port: Path) -> Callable[[], tuple[int, int]]:
+    """(packets sent, packets sent again) of an RDMA port, from its folder in sysfs: `counters/
+    port_xmit_packets`, and time-outs and sequence errors that its queue pairs answered by sending again,
+    from `hw_counters/`; those a device does not have count as 0. Reading raises OSError without the port."""
+    sent = port / "counters" / "port_xmit_packets"
+    again = [port / "hw_counters" / name for name in RESENT]
+
+    def read() -> tuple[int, int]:
+        return int(sent.read_text()), sum(int(c.read_text()) for c in again if c.exists())
+
+    return read

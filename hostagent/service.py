@@ -15,7 +15,7 @@ from hostagent.loop import HostLoop
 from hostagent.newflows import NewFlows
 from hostagent.nic.choose import open_nic, port_folder
 from hostagent.nic.foreign import ForeignNic
-from hostagent.safety import SafetyWatch
+from hostagent.safety import SafetyWatch, port_counters
 from hostagent.session import Session
 from hostagent.training import Training
 
@@ -23,6 +23,10 @@ log = logging.getLogger(__name__)
 
 KEEPALIVE_S = 2.0
 """A network partition sends no reset: after so long without an answer to a ping the session is lost."""
+SILENT_POLLS = 2
+"""A controller that hangs still answers pings by its kernel: after so many questions for the time without a
+word of it the session is lost too."""
+_SILENCE_LOOK_NS = 1_000_000_000
 _DONE_POLL_NS = 100_000_000
 
 
@@ -53,8 +57,16 @@ class Service:
             keepalive_s=KEEPALIVE_S,
         )
         self.flows = NewFlows(self.agent, self.loop)
-        self.safety = SafetyWatch(config.safety, self.agent, self.loop)
+        self.safety = SafetyWatch(
+            config.safety,
+            self.agent,
+            self.loop,
+            sees_flows=self.nic.sees_flows,
+            port_counters=port_counters(port_folder(config)) if config.nic.device else None,
+        )
         self.local = self._open_socket()
+        self._heard_ns = self.loop.now
+        self.loop.every(_SILENCE_LOOK_NS, self._give_up_silence)
         self.training = Training(config.training, self.agent, self.loop)
 
     def _open_socket(self) -> LocalServer | None:
@@ -108,13 +120,26 @@ class Service:
         self.loop.call(self._on_message, message)
 
     def _on_message(self, message: pb.ControllerMessage) -> None:
+        self._heard_ns = self.loop.now
         try:
             self.agent.on_message(message)
         except ValueError as error:
             log.error("the controller says what cannot be done, and it is left out: %s", error)
 
     def _session_up(self) -> None:
-        self.loop.call(self.agent.session_up)
+        self.loop.call(self._connected)
+
+    def _connected(self) -> None:
+        self._heard_ns = self.loop.now
+        self.agent.session_up()
+
+    def _give_up_silence(self) -> None:
+        silent_ns = self.loop.now - self._heard_ns
+        if self.agent.connected and silent_ns > SILENT_POLLS * self.agent.clock_poll_ns + _SILENCE_LOOK_NS:
+            log.warning(
+                "the controller has said nothing for %.0f s; its session is given up", silent_ns / 1e9
+            )
+            self.session.drop()
 
     def _session_lost(self) -> None:
         self.loop.call(self.agent.session_lost)

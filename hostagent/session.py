@@ -74,6 +74,13 @@ class Session:
             self._outbox.put(message)
             return True
 
+    def drop(self) -> None:
+        """Give up the session that is open, if there is one; it is opened again as after any other loss."""
+        with self._lock:
+            call = self._call
+        if call is not None:
+            call.cancel()
+
     def stop(self) -> None:
         """End the session cleanly and wait for its thread; what is queued is sent if the peer reads on."""
         self._stopping.set()

@@ -76,9 +76,11 @@ class ReceiveQueue(Protocol):
 
 
 class NicDriver(Protocol):
-    """A NIC that can pin flows. `pinning` is what Hello reports: verbs | shim | udp | emulated | none."""
+    """A NIC that can pin flows. `pinning` is what Hello reports: verbs | shim | udp | emulated | none;
+    `sees_flows` says whether its queue pairs' counters and round trips are known."""
 
     pinning: str
+    sees_flows: bool
 
     def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> QueuePair:
         """Connect a sending queue pair for `flow`, whose far end has called `listen` or soon will.

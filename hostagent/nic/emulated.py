@@ -64,6 +64,7 @@ class EmulatedNic:
     """
 
     pinning = "emulated"
+    sees_flows = True
 
     def __init__(
         self,

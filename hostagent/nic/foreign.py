@@ -76,6 +76,8 @@ class ForeignNic:
     by `on_move`) or none.
     """
 
+    sees_flows = False
+
     def __init__(self, pinning: str, ip: str, clock: Clock, port_map: Path | None = None) -> None:
         self.pinning = pinning
         self._ip = ip

@@ -8,6 +8,7 @@ import argparse
 from polyrhythm.commands import add_commands, run_command
 
 BENCHES = {
+    "agent": ("polyrhythm.bench.agent", "the agent's memory, processor time and answers to new flows"),
     "compress": ("polyrhythm.bench.compress", "priority compression"),
     "interleave": ("polyrhythm.bench.interleave", "the rotation search, against plain enumeration"),
     "routing": ("polyrhythm.bench.routing", "path assignment, rates, source ports and fail-over"),

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm bench agent`: what an agent costs its host, and how soon a new flow has its path.
+
+A live controller, its switches and the agent are processes of this machine. `rss_mib` is the agent's largest
+resident memory over the whole bench. `cpu_percent` is its processor time, of one core, while training
+processes with 100 flows report 10 iterations a second. `new_flow_p99_ms` is what a training process sees from
+question to answer over the agent's socket at 200 new flows a second, while a job comes and goes (each time a
+plan) and a link goes down and up (each time a plan and a reconcile). `flows_per_second` are answered with 32
+under way.
+`late_answers` took longer than an agent's usual deadline of 10 ms, which the bench's agent does not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from controller.wire import agent_pb2 as pb
+from hostagent.session import Session
+from polyrhythm.bench.hostfabric import HOSTS_PER_LEAF, fabric
+from polyrhythm.bench.report import show
+
+HOST = "h1"
+JOBS, FLOWS_A_JOB, ITERATIONS_A_SECOND = 4, HOSTS_PER_LEAF, 10
+OFFERED_A_SECOND = 200
+POOL = 400
+USUAL_DEADLINE_S = 0.010
+_PERIOD_NS = 400_000_000
+_ELEPHANT = 1 << 30
+_READY_S = 60.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the bench."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each part (default %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the bench; 1 if a process of it does not come up."""
+    if not 0.5 <= args.seconds <= 600:
+        print(f"polyrhythm bench agent: --seconds {args.seconds}: from 0.5 to 600", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        try:
+            show(_measure(Path(folder), stack, args.seconds), args.json)
+        except (RuntimeError, OSError) as error:
+            print(f"polyrhythm bench agent: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def _measure(folder: Path, stack: contextlib.ExitStack, seconds: float) -> dict[str, Any]:
+    switches = stack.enter_context(_process("-m", "polyrhythm.bench.hostfabric", log=folder / "fabric.log"))
+    description = folder / "fabric.json"
+    description.write_text(_line(switches, folder / "fabric.log"))
+    controller = stack.enter_context(
+        _process("-m", "polyrhythm", "controller", f"--fabric={description}", log=folder / "controller.log")
+    )
+    address = json.loads(_line(controller, folder / "controller.log"))["agents"]
+    path = folder / "agent.sock"
+    config = folder / "agent.toml"
+    config.write_text(_config(address, path))
+    agent = stack.enter_context(
+        _process("-m", "polyrhythm", "agent", f"--config={config}", log=folder / "agent.log")
+    )
+    _line(agent, folder / "agent.log")
+    peers = stack.enter_context(_peers(address))
+    client = stack.enter_context(contextlib.closing(_Client(path)))
+    _until(lambda: client.status()["connected"], "the agent's session")
+    _announce_pool(peers)
+    trainers = [stack.enter_context(contextlib.closing(_Client(path))) for _ in range(JOBS)]
+    for number, trainer in enumerate(trainers):
+        _join(number, trainer, peers)
+    _until(lambda: _answered(client), "a plan")
+    _until(lambda: len(client.status()["flows"]) == JOBS * FLOWS_A_JOB, "all flows placed")
+    time.sleep(1.0)
+    cpu_percent, reports = _report_iterations(agent.pid, trainers, seconds)
+    waits, late = _offer(client, peers, switches, seconds)
+    rate = _flood(client, seconds / 2)
+    return {
+        "rss_mib": round(_peak_mib(agent.pid), 1),
+        "cpu_percent": round(cpu_percent, 3),
+        "new_flow_p99_ms": round(waits[int(0.99 * (len(waits) - 1))] * 1e3, 3),
+        "new_flow_median_ms": round(statistics.median(waits) * 1e3, 3),
+        "flows_per_second": round(rate),
+        "flows": JOBS * FLOWS_A_JOB,
+        "iterations_reported": reports,
+        "new_flows": len(waits),
+        "late_answers": late,
+        "pinning": "none",
+    }
+
+
+def _answered(client: _Client) -> bool:
+    """Whether the controller answers new flows by now."""
+    answer = client.ask("pool/0")
+    client.tell_end("pool/0")
+    return bool(answer["by"] == "controller" and answer["dscp"])
+
+
+# -- the processes
+
+
+@contextlib.contextmanager
+def _process(*arguments: str, log: Path) -> Iterator[subprocess.Popen[str]]:
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for end in (process.stdin, process.stdout):
+                if end is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        end.close()
+
+
+def _line(process: subprocess.Popen[str], log: Path) -> str:
+    line = process.stdout.readline() if process.stdout is not None else ""
+    if not line:
+        raise RuntimeError(f"a process did not start: {log.read_text()[-500:]}")
+    return line
+
+
+def _config(address: str, path: Path) -> str:
+    hosts = "".join(f'{h.name} = "{h.ip}"\n' for h in fabric().hosts)
+    ip = fabric().host[HOST].ip
+    # The deadline is out of the way: every answer is measured, and those beyond the usual one are counted.
+    return (
+        f'[agent]\nhost = "{HOST}"\nip = "{ip}"\ncontroller = "{address}"\nsocket = "{path}"\n'
+        "deadline_ms = 1000.0\n"
+        f'[nic]\ndriver = "none"\n[hosts]\n{hosts}'
+    )
+
+
+def _peak_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _until(condition: Any, what: str) -> None:
+    deadline = time.monotonic() + _READY_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{what} did not come within {_READY_S:g} s")
+        time.sleep(0.02)
+
+
+# -- the other hosts
+
+
+@contextlib.contextmanager
+def _peers(address: str) -> Iterator[dict[str, Session]]:
+    """Agents' sessions of the hosts behind the other leaf."""
+    sessions: dict[str, Session] = {}
+    up: set[str] = set()
+    for host in fabric().hosts[HOSTS_PER_LEAF:]:
+        hello = pb.Hello(host=host.name, ip=host.ip, pinning="none", protocol=1)
+
+        def connected(name: str = host.name, hello: pb.Hello = hello) -> None:
+            sessions[name].send(pb.AgentMessage(sequence=1, hello=hello))
+
+        def said(message: pb.ControllerMessage, name: str = host.name) -> None:
+            if message.HasField("welcome"):
+                up.add(name)
+
+        sessions[host.name] = Session(address, said, lambda: None, connected)
+    for session in sessions.values():
+        session.start()
+    try:
+        _until(lambda: len(up) == len(sessions), "the sessions of the other hosts")
+        yield sessions
+    finally:
+        for session in sessions.values():
+            session.stop()
+
+
+def _job(name: str, hosts: list[str], pairs: list[tuple[str, str, str]], rank: int) -> pb.AgentMessage:
+    phase = pb.Phase(start_ns=0, end_ns=_PERIOD_NS // 4, rate_bps=10_000_000)
+    return pb.AgentMessage(
+        job_join=pb.JobJoin(
+            job=name,
+            model="bench",
+            gpus=len(hosts),
+            hosts=hosts,
+            rank=rank,
+            period_ns=_PERIOD_NS,
+            phases=[phase],
+            flops_per_iteration=1e12,
+            flows=[pb.FlowSpec(name=n, src=a, dst=b, bytes_per_iteration=125_000) for n, a, b in pairs],
+        )
+    )
+
+
+def _announce_pool(peers: dict[str, Session]) -> None:
+    """A job of the other hosts with many flows out of ours: each is a new flow when it is asked for."""
+    hosts = list(peers)
+    pairs = [(f"pool/{i}", HOST, hosts[i % len(hosts)]) for i in range(POOL)]
+    for rank, host in enumerate(hosts):
+        peers[host].send(_job("pool", hosts, pairs, rank))
+
+
+def _join(number: int, trainer: _Client, peers: dict[str, Session]) -> None:
+    """One training job: our host through the agent's socket, the others by their sessions."""
+    name, hosts = f"job{number}", [HOST, *list(peers)[:FLOWS_A_JOB]]
+    ring = [[HOST, host] for host in hosts[1:]]
+    trainer.tell(
+        {
+            "op": "join",
+            "job": name,
+            "hosts": hosts,
+            "rank": 0,
+            "ring": ring,
+            "model": "bench",
+            "gpus": len(hosts),
+            "flops_per_iteration": 1e12,
+            "bytes_per_flow": 125_000,
+            "period_ns": _PERIOD_NS,
+            "phases": [[0, _PERIOD_NS // 4]],
+        }
+    )
+    pairs = [(f"{name}/{a}>{b}", a, b) for a, b in ring]
+    for rank, host in enumerate(hosts[1:], 1):
+        peers[host].send(_job(name, hosts, pairs, rank))
+
+
+# -- training code
+
+
+class _Client:
+    """A training process's end of the agent's socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_READY_S)
+        self._socket.connect(str(path))
+        self._reader = self._socket.makefile("rb")
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Say something."""
+        self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self, event: str) -> dict[str, Any]:
+        """The next event of that name."""
+        while True:
+            line = self._reader.readline()
+            if not line:
+                raise RuntimeError("the agent ended a connection")
+            said: dict[str, Any] = json.loads(line)
+            if said["event"] == "error":
+                raise RuntimeError(f"the agent refuses: {said['what']}")
+            if said["event"] == event:
+                return said
+
+    def status(self) -> dict[str, Any]:
+        """The agent's state."""
+        self.tell({"op": "status"})
+        return self.hear("status")
+
+    def ask(self, flow: str) -> dict[str, Any]:
+        """Where a new flow goes."""
+        self.tell({"op": "flow", "flow": flow, "bytes": _ELEPHANT})
+        return self.hear("flow")
+
+    def tell_end(self, flow: str) -> None:
+        """A flow is over."""
+        self.tell({"op": "end", "flow": flow})
+
+    def close(self) -> None:
+        """Leave."""
+        self._socket.close()
+
+
+def _report_iterations(pid: int, trainers: list[_Client], seconds: float) -> tuple[float, int]:
+    """The agent's processor time in per cent of a core while jobs report in turn, and how many reports."""
+    before, began, reports = _cpu_s(pid), time.monotonic(), 0
+    while (gone := time.monotonic() - began) < seconds:
+        if reports <= gone * ITERATIONS_A_SECOND:
+            start = time.monotonic_ns()
+            step = {
+                "op": "step",
+                "index": reports // len(trainers),
+                "start_ns": start - _PERIOD_NS,
+                "end_ns": start,
+            }
+            trainers[reports % len(trainers)].tell({**step, "communication_ns": _PERIOD_NS // 4})
+            reports += 1
+        time.sleep(0.01)
+    return 100 * (_cpu_s(pid) - before) / (time.monotonic() - began), reports
+
+
+def _offer(
+    client: _Client, peers: dict[str, Session], switches: subprocess.Popen[str], seconds: float
+) -> tuple[list[float], int]:
+    """New flows at an even rate, while plans are made: sorted waits in s, and how many came late."""
+    waits, late, disturbed = [], 0, 0
+    began = time.monotonic()
+    for number in range(int(seconds * OFFERED_A_SECOND)):
+        due = began + number / OFFERED_A_SECOND
+        time.sleep(max(0.0, due - time.monotonic()))
+        if time.monotonic() - began > disturbed * 0.5:
+            _disturb(disturbed, peers, switches)
+            disturbed += 1
+        asked = time.monotonic()
+        answer = client.ask(f"pool/{number % POOL}")
+        waits.append(time.monotonic() - asked)
+        late += answer["by"] != "controller" or waits[-1] > USUAL_DEADLINE_S
+        client.tell_end(answer["flow"])
+    return sorted(waits), late
+
+
+def _disturb(number: int, peers: dict[str, Session], switches: subprocess.Popen[str]) -> None:
+    """Every second a job comes or goes; in between a link goes down for a while."""
+    hosts = list(peers)[:2]
+    if number % 2 and switches.stdin is not None:
+        switches.stdin.write("200\n")
+        switches.stdin.flush()
+        return
+    for rank, host in enumerate(hosts):
+        if number % 4:
+            peers[host].send(pb.AgentMessage(job_leave=pb.JobLeave(job="guest", rank=rank)))
+        else:
+            peers[host].send(_job("guest", hosts, [("guest/0", hosts[0], HOST)], rank))
+
+
+def _flood(client: _Client, seconds: float) -> float:
+    """Answers a second from the controller, 32 questions under way."""
+    began, asked, answered, counted = time.monotonic(), 0, 0, 0
+    while time.monotonic() - began < seconds:
+        while asked - answered < 32:
+            client.tell({"op": "flow", "flow": f"pool/{asked % POOL}", "bytes": _ELEPHANT})
+            asked += 1
+        said = client.hear("flow")
+        answered += 1
+        counted += said["by"] == "controller"
+        client.tell_end(said["flow"])
+    rate = counted / (time.monotonic() - began)
+    for _ in range(asked - answered):
+        client.hear("flow")
+    return rate

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents against a real controller that dies, hangs, returns, or is cut off: nobody waits, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from agent_rig import (
+    MS,
+    ROOT,
+    AgentProcess,
+    config_text,
+    environment,
+    eventually,
+    job_text,
+    start_agent,
+    status,
+)
+
+from polyrhythm import polyrhythm_job
+from polyrhythm.bench.hostfabric import fabric
+
+__all__ = ["start_agent"]
+
+ELEPHANT = 1 << 30
+TIMELY_S = 5.0
+"""What a call may take on a busy machine; the agent's own deadline is 10 ms of it."""
+
+
+class Rig:
+    """Switches, and a controller on them that can be ended and started again at one address."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        self._stack = stack
+        switches = self._spawn("-m", "polyrhythm.bench.hostfabric")
+        assert switches.stdout is not None
+        (folder / "fabric.json").write_text(switches.stdout.readline())
+
+    def controller(self, *where: str) -> subprocess.Popen[str]:
+        """A controller that is ready."""
+        process = self._spawn("-m", "polyrhythm", "controller", f"--fabric={self.folder}/fabric.json", *where)
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["ready"]
+        return process
+
+    def _spawn(self, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=(self.folder / "log").open("a"), text=True, cwd=ROOT, env=environment(),
+        )  # fmt: skip
+
+        def end() -> None:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait(20)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+        self._stack.callback(end)
+        return process
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with ExitStack() as stack:
+        yield Rig(tmp_path, stack)
+
+
+def agent_text(path: Path, controller: str, host: str = "h1") -> str:
+    hosts = {h.name: h.ip for h in fabric().hosts}
+    return config_text(
+        host, hosts[host], controller=controller, addresses=hosts, agent=f'socket = "{path}"',
+        nic='driver = "none"',
+    )  # fmt: skip
+
+
+def asked(job: polyrhythm_job, number: int) -> str:
+    """How a new flow was answered, in good time."""
+    began = time.monotonic()
+    by = job.flow(f"a/new{number}", ELEPHANT).by
+    assert time.monotonic() - began < TIMELY_S
+    return by
+
+
+@pytest.mark.slow
+def test_a_controller_that_hangs_is_killed_and_returns(
+    rig: Rig, start_agent: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    where = f"unix:{tmp_path}/controller.sock"
+    first = rig.controller(f"--agents-address={where}")
+    path = tmp_path / "agent.sock"
+    start_agent(agent_text(path, where))
+    eventually(lambda: status(str(path))["connected"], "a session")
+    with polyrhythm_job("a", ["h1"], rank=0, period_ms=50, agent=str(path)) as job:
+        # It knows of no such flow, and says so: by ECMP, at its word.
+        eventually(lambda: asked(job, time.monotonic_ns()) == "controller", "an answer")
+        first.send_signal(signal.SIGSTOP)
+        assert {asked(job, n) for n in range(10)} <= {"deadline", "late", "alone"}
+        for _ in range(20):
+            job.step()
+        # A ping goes unanswered: the session is given up, and nobody is asked any more.
+        eventually(lambda: not status(str(path))["connected"], "the session is given up")
+        assert asked(job, 11) == "alone"
+        first.kill()
+        first.wait(20)
+        rig.controller(f"--agents-address={where}")
+        eventually(lambda: status(str(path))["connected"], "the session resumes")
+        eventually(lambda: asked(job, time.monotonic_ns()) == "controller", "an answer again")
+        job.step()
+        assert job.connected
+
+
+def test_two_agents_with_one_name(rig: Rig, start_agent: Callable[..., AgentProcess], tmp_path: Path) -> None:
+    where = f"unix:{tmp_path}/controller.sock"
+    rig.controller(f"--agents-address={where}")
+    paths = [tmp_path / "first.sock", tmp_path / "second.sock"]
+    first = start_agent(agent_text(paths[0], where))
+    eventually(lambda: status(str(paths[0]))["connected"], "a session")
+    twin = start_agent(agent_text(paths[1], where))
+    eventually(lambda: twin.says("host h1 already has a session"), "the twin is refused")
+    assert (tmp_path / "log").read_text().count("host h1 already has a session") < 10
+    assert status(str(paths[0]))["connected"]
+    assert not status(str(paths[1]))["connected"]
+    # When the first goes, the second is let in.
+    first.stop()
+    eventually(lambda: status(str(paths[1]))["connected"], "the twin's session")
+
+
+@pytest.mark.slow
+def test_garbage_on_the_controllers_agents_port(
+    rig: Rig, start_agent: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    controller = rig.controller(f"--agents-address=unix:{tmp_path}/c.sock")
+    path = tmp_path / "agent.sock"
+    start_agent(agent_text(path, f"unix:{tmp_path}/c.sock"))
+    eventually(lambda: status(str(path))["connected"], "a session")
+    for said in (
+        b"GET / HTTP/1.0\r\n\r\n",
+        os.urandom(4096),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 500,
+    ):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as noise:
+            noise.connect(f"{tmp_path}/c.sock")
+            noise.sendall(said)
+    assert controller.poll() is None
+    assert status(str(path))["connected"]
+
+
+needs_namespaces = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip (iproute2) for namespaces"
+)
+
+
+@needs_namespaces
+def test_a_network_that_is_cut_and_mended(
+    rig: Rig, start_agent: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    """The agent lives in a namespace; its only link to the controller goes down, without a reset."""
+    space, ours, theirs = f"pr{os.getpid()}", f"pra{os.getpid()}", f"prb{os.getpid()}"
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+    made = subprocess.run(["ip", "netns", "add", space], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"namespaces cannot be made here: {made.stderr.strip()}")
+    try:
+        ip("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", space)
+        ip("addr", "add", "198.18.7.1/30", "dev", ours)
+        ip("link", "set", ours, "up")
+        for words in (("addr", "add", "198.18.7.2/30", "dev", theirs), ("link", "set", theirs, "up")):
+            ip("-n", space, *words)
+        controller = rig.controller("--agents-address=198.18.7.1", "--agents-port=19560")
+        path = tmp_path / "agent.sock"
+        start_agent(agent_text(path, "198.18.7.1:19560"), prefix=("ip", "netns", "exec", space))
+        eventually(lambda: status(str(path))["connected"], "a session")
+        with polyrhythm_job("a", ["h1"], rank=0, period_ms=50, agent=str(path)) as job:
+            eventually(lambda: asked(job, time.monotonic_ns()) == "controller", "an answer")
+            ip("link", "set", ours, "down")
+            assert {asked(job, n) for n in range(5)} <= {"deadline", "late", "alone"}
+            eventually(lambda: not status(str(path))["connected"], "the session is given up")
+            job.step()
+            assert job.connected
+            ip("link", "set", ours, "up")
+            eventually(lambda: status(str(path))["connected"], "the session resumes")
+            eventually(lambda: asked(job, time.monotonic_ns()) == "controller", "an answer again")
+        assert controller.poll() is None
+    finally:
+        subprocess.run(["ip", "netns", "del", space], check=False)
+        subprocess.run(["ip", "link", "del", ours], check=False, capture_output=True)
+
+
+@needs_namespaces
+def test_training_between_namespaces(start_agent: Callable[..., AgentProcess], tmp_path: Path) -> None:
+    """Two hosts in namespaces of their own, a veth pair between: what the Mininet fabric does, without it."""
+    spaces = [f"pr{os.getpid()}{n}" for n in "ab"]
+    addresses = {"h2": "198.18.8.1", "h3": "198.18.8.2"}
+    for space in spaces:
+        made = subprocess.run(["ip", "netns", "add", space], capture_output=True, text=True, check=False)
+        if made.returncode:
+            pytest.skip(f"namespaces cannot be made here: {made.stderr.strip()}")
+    try:
+        words = (
+            "link",
+            "add",
+            "eth0",
+            "netns",
+            spaces[0],
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            spaces[1],
+        )
+        subprocess.run(["ip", *words], check=True)
+        agents = []
+        begin = time.monotonic_ns() + 2_000 * MS
+        for space, (name, address) in zip(spaces, addresses.items(), strict=True):
+            for line in (("addr", "add", f"{address}/30", "dev", "eth0"), ("link", "set", "eth0", "up")):
+                subprocess.run(["ip", "-n", space, *line], check=True)
+            records = tmp_path / f"{name}.jsonl"
+            text = config_text(
+                name, address, addresses=addresses, agent='socket = ""',
+                nic='driver = "udp"\nrate_mbps = 25.0\ninterface = "eth0"',
+                more=job_text(("h2", "h3"), records, start_ns=begin, iterations=6),
+            )  # fmt: skip
+            agents.append(start_agent(text, prefix=("ip", "netns", "exec", space), records=records))
+        assert [a.process.wait(30) for a in agents] == [0, 0]
+        assert [[r["bytes_sent"] for r in a.records()] for a in agents] == [[20_000] * 6] * 2
+    finally:
+        for space in spaces:
+            subprocess.run(["ip", "netns", "del", space], check=False)
