@@ -130,21 +130,25 @@ def test_a_shift_holds_the_job_to_its_slots_and_never_longer_than_a_period(
 
     made.answer = answer
     eventually(lambda: status(agent[1])["clock_error_ns"] < MS, "a clock in step")
-    for name in ("sane", "mad"):
-        with polyrhythm_job(
-            name, ["h2", "h3"], rank=0, period_ms=200, phases_ms=[(0, 10)], agent=agent[1]
-        ) as job:
-            begun = time.monotonic()
-            late = []
-            for _ in range(6):
-                time.sleep(0.02)
-                job.step()
-                late.append((time.monotonic_ns() - 7 * MS) % period)
-            assert time.monotonic() - begun < 6 * 0.2 + 5
-        if name == "sane":
-            assert job.held_ns > 3 * 100 * MS
-            # Released at the slot, or later when the machine is busy; half of them are on time.
-            assert sorted(late)[2] < 40 * MS
+    with polyrhythm_job(
+        "sane", ["h2", "h3"], rank=0, period_ms=200, phases_ms=[(0, 10)], agent=agent[1]
+    ) as job:
+        late: list[int] = []
+
+        def kept_step() -> bool:
+            time.sleep(0.02)
+            job.step()
+            late.append((time.monotonic_ns() - 7 * MS) % period)
+            # Without the schedule a step would come every 20 ms, and only two of ten so near a slot.
+            return len(late) >= 5 and max(late[-5:]) < 40 * MS
+
+        eventually(kept_step, "five steps in a row begin at their slots")
+        assert job.held_ns > 4 * 100 * MS
+    with polyrhythm_job("mad", ["h2", "h3"], rank=0, period_ms=200, agent=agent[1]) as job:
+        began = time.monotonic()
+        for _ in range(4):
+            job.step()
+        assert time.monotonic() - began < 60
 
 
 def test_new_flows_of_training_code(agent: tuple[AgentProcess, str], hub: tuple[Hub, str]) -> None:
