@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import score
-from controller.interleave.hold import TOLERANCE, Held, Holding, contended
+from controller.interleave.hold import Held, Holding, contended
 from controller.interleave.joint.judge import Effort
 from controller.interleave.joint.profile import steps_of
 from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player
@@ -39,6 +39,8 @@ LIMITS = Limits(
 )
 JITTER = 0.01
 """How much computes are taken to differ, as a part of themselves."""
+SLOWEST = 2.0
+"""How many times its own iteration a job's period may be: worse than meeting it never is, by the judge."""
 _MOST_JOBS, _MOST_FLOWS, _MOST_WAYS, _FEW_JOBS = 48, 1_500, 16, 6
 
 
@@ -135,7 +137,7 @@ class Joint:
         )
         levels = min(demands.inputs.policy.levels, len(TRAFFIC_CLASSES.levels))
         capacity = tuple(demands.rates.values())
-        return Instance(players, capacity, JITTER, levels, 1 + TOLERANCE)
+        return Instance(players, capacity, JITTER, levels, SLOWEST)
 
     @cached_property
     def _ecmp(self) -> tuple[int, ...]:

@@ -9,9 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from controller.interleave.circle import SharedLink, score
+from controller.interleave.joint.circles import SLACK, shared_links
 from controller.interleave.joint.fluid import lay, plain_lengths, start_of
 from controller.interleave.joint.judge import Effort, Judge
 from controller.interleave.joint.parts import parts_of
+from controller.interleave.joint.stretch import stretched
 from controller.interleave.joint.turns import Board, Turns, arranged
 from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player, Step, plain
 from controller.planner.loop.candidates import rivals
@@ -82,6 +85,47 @@ def test_two_jobs_of_one_link_by_hand() -> None:
     # 6 ms late is more than 5 % of the period: every other slot is lost.
     late = replace(turns, rhythm=((94 * MS, 0), FREE))
     assert lengths(easy, late)[0] == pytest.approx(188, rel=0.01)
+
+
+def test_who_does_not_fit_takes_longer_turns() -> None:
+    pair = (player("a", 60, 50, (0,)), player("b", 60, 50, (0,)))
+    instance = Instance(pair, (50 * G,), slowest=1.5)
+    (rhythm,) = stretched(instance, (0, 0), (0, 1))
+    assert [r[0] / MS for r in rhythm] == pytest.approx([120.24, 120.24])
+    turns = replace(plain(instance, (0, 0)), rhythm=rhythm)
+    assert lengths(instance, turns) == pytest.approx([120.24] * 2)
+    assert sum(lengths(instance, plain(instance, (0, 0)))) > 250
+    # Not allowed to be so slow, nobody is held; twice a round for one is found too.
+    assert not list(stretched(replace(instance, slowest=1.05), (0, 0), (0, 1)))
+    uneven = Instance((player("a", 20, 80, (0,)), player("b", 70, 120, (0,))), (50 * G,), slowest=1.5)
+    (rhythm,) = stretched(uneven, (0, 0), (0, 1))
+    assert [r[0] / MS for r in rhythm] == pytest.approx([100.2, 200.4])
+    solved = solve(instance, {"ecmp": (0, 0)}, mltcp=False, limits=QUICK, plain=True)
+    assert any("longer turns" in step for step in (solved.base, *solved.steps))
+    assert solved.utilisation > 1.1 * max(solved.rivals.values())
+
+
+def test_longer_turns_fit_every_link() -> None:
+    rng = random.Random(11)
+    found = 0
+    for _ in range(60):
+        instance = replace(random_instance(rng, rng.randint(2, 5)), slowest=rng.choice([1.2, 2.0]))
+        ways = tuple(rng.randrange(2) for _ in instance.flows)
+        ranking = rng.sample(range(len(instance.players)), len(instance.players))
+        for rhythm in stretched(instance, ways, ranking):
+            found += 1
+            held = {p.name: r for p, r in zip(instance.players, rhythm, strict=True) if r != FREE}
+            assert len(held) > 1
+            for p in instance.players:
+                period = held.get(p.name, (p.alone_ns, 0))[0]
+                assert p.alone_ns <= period <= instance.slowest * p.alone_ns
+            for link in shared_links(instance, ways):
+                demands = {j: d for j, d in link.demands.items() if j in held}
+                kept = SharedLink(link.name, link.rate_bps, demands)
+                periods, shifts = ({j: held[j][i] for j in demands} for i in (0, 1))
+                if len(demands) > 1:
+                    assert score(kept, periods, shifts, slack=SLACK) >= 0.99
+    assert found > 20
 
 
 def test_other_links_do_not_matter_and_mltcp_takes_turns() -> None:

@@ -84,3 +84,15 @@ def test_plans_come_to_rest() -> None:
     assert values[-1] == values[-2]
     again = plan(replace(inputs, previous=made, epoch_ns=123_456_789))
     assert not diff(made, again)
+
+
+def test_two_jobs_that_do_not_fit_take_turns_in_a_longer_period() -> None:
+    fabric = leaf_spine(2, 1, 2, host_bps=RATE, fabric_bps=RATE)
+    jobs = (job("a", ["h1", "h3"], 304, 166), job("b", ["h2", "h4"], 304, 168))
+    made = plan(PlanInput(fabric, jobs, OURS, 0))
+    periods = {j.period_ns for j in made.jobs.values()}
+    assert len(periods) == 1
+    assert 334 <= (periods.pop() or 0) / MS < 340
+    assert {j.level for j in made.jobs.values()} == {0}
+    assert all(link.score > 0.999 for link in made.links)
+    assert "10.1 % over its own" in made.jobs["a"].why

@@ -57,6 +57,24 @@ def full_links(instance: Instance, wanted: dict[int, dict[int, float]]) -> set[i
     }
 
 
+def legal(instance: Instance, choice: Choice) -> bool:
+    """Whether a choice keeps within the levels and the longest rhythms, and holds nobody to a rhythm who
+    shares no full link with another that is held."""
+    held = {j for j, r in enumerate(choice.rhythm) if r != FREE}
+    for level, r, p in zip(choice.level, choice.rhythm, instance.players, strict=True):
+        if level >= instance.levels or (r != FREE and r[0] > instance.slowest * p.alone_ns):
+            return False
+    if not held:
+        return True
+    wanted = demand_on(instance, choice.ways)
+    beside: set[int] = set()
+    for link in full_links(instance, wanted):
+        together = held & wanted[link].keys()
+        if len(together) > 1:
+            beside |= together
+    return beside == held
+
+
 def parts_of(instance: Instance, choice: Choice) -> list[Part]:
     """The independent parts of a choice, by their first jobs; jobs without steps are left out."""
     full = full_links(instance, demand_on(instance, choice.ways))

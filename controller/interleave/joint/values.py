@@ -86,14 +86,6 @@ class Choice:
     mltcp: tuple[bool, ...]
 
 
-def legal(instance: Instance, choice: Choice) -> bool:
-    """Whether a choice keeps within the levels and the longest rhythms."""
-    return all(
-        level < instance.levels and (r == FREE or r[0] <= instance.slowest * p.alone_ns)
-        for level, r, p in zip(choice.level, choice.rhythm, instance.players, strict=True)
-    )
-
-
 def plain(instance: Instance, ways: tuple[int, ...]) -> Choice:
     """Nothing but paths: one level, everyone at its own pace."""
     count = len(instance.players)

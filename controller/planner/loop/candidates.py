@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from controller.interleave.hold import Rhythms
 from controller.interleave.joint.circles import held, published
+from controller.interleave.joint.stretch import stretched
 from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, plain
 from controller.planner.loop.levels import levels_for, ranked
 
@@ -76,3 +77,9 @@ def together(
             if mltcp:
                 free = tuple(r == FREE for r in rhythm)
                 yield f"{name}, {how}, mltcp for the rest", replace(turns, mltcp=free)
+    for rhythm in stretched(instance, ways, order):
+        if rhythm in seen:
+            continue
+        seen.add(rhythm)
+        level = levels_for(instance, ways, rhythm, seed=seed)
+        yield f"{name}, longer turns", replace(base, rhythm=rhythm, level=level)

@@ -11,9 +11,9 @@ from itertools import combinations
 
 from controller.interleave.hold import Rhythms
 from controller.interleave.joint.circles import held
-from controller.interleave.joint.parts import Part
+from controller.interleave.joint.parts import Part, legal
 from controller.interleave.joint.turns import Board, Turns
-from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, legal
+from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm
 from controller.planner.loop.candidates import by_rank
 from controller.planner.loop.levels import levels_for, meeting
 

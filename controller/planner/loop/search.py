@@ -14,9 +14,9 @@ from controller.interleave.hold import Rhythms
 from controller.interleave.joint.circles import rhythms_of
 from controller.interleave.joint.fluid import Floats
 from controller.interleave.joint.judge import Effort, Judge, better
-from controller.interleave.joint.parts import Part, parts_of
+from controller.interleave.joint.parts import Part, legal, parts_of
 from controller.interleave.joint.turns import Turns, arranged
-from controller.interleave.joint.values import Choice, Instance, legal
+from controller.interleave.joint.values import Choice, Instance
 from controller.planner.loop.candidates import Ways, rivals, together
 from controller.planner.loop.moves import moves
 

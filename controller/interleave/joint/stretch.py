@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rhythms slower than the jobs: who does not fit a link takes turns there all the same, in a longer period.
+
+CASSINI holds jobs to periods that are as good as their own (thesis, 4.3) and leaves what does not fit to
+congestion. Two jobs whose Up phases are a little longer than their period together lose far less by
+waiting for one another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from controller.interleave.affinity import components
+from controller.interleave.circle import SharedLink
+from controller.interleave.hold import GOOD_SCORE, HOLD
+from controller.interleave.joint.circles import SLACK, shared_links
+from controller.interleave.joint.values import FREE, Instance, Player, Rhythm
+from controller.interleave.rotate import rotate
+
+_LAPS = 3
+_MOST_LAPS = 24
+_WIDER = (1.0, 1.04, 1.1, 1.2)
+"""A rhythm that leaves no gap may have no place for all phases of several repeats: then a wider one has."""
+_TRIED = 4
+_MOST_JOBS = 6
+
+
+def stretched(
+    instance: Instance, ways: Sequence[int], ranking: Sequence[int]
+) -> Iterator[tuple[Rhythm, ...]]:
+    """Rhythms under which jobs of full links take turns, none longer than `instance.slowest` allows.
+
+    For each part of the affinity graph all of its jobs if they can, then without the last of `ranking`
+    (highest first), and so on; the first yield has the first of every part, the next the second.
+    """
+    order = [instance.players[j].name for j in ranking]
+    found: list[list[dict[str, Rhythm]]] = []
+    for part in components(shared_links(instance, ways)):
+        tried = (_best(instance, left) for drop in range(_MOST_JOBS) if (left := _without(part, order, drop)))
+        fitting = [rhythm for rhythm in tried if rhythm is not None]
+        if fitting:
+            found.append(fitting)
+    for k in range(max(map(len, found), default=0)):
+        rhythms = {name: r for fitting in found for name, r in fitting[min(k, len(fitting) - 1)].items()}
+        yield tuple(rhythms.get(p.name, FREE) for p in instance.players)
+
+
+def _without(part: Sequence[SharedLink], ranking: Sequence[str], drop: int) -> list[SharedLink]:
+    """The links without the last `drop` jobs; those that one job is left on bind nobody."""
+    jobs = {j for link in part for j in link.demands}
+    ordered = [name for name in ranking if name in jobs]
+    kept = set(ordered[: len(ordered) - drop])
+    if not 2 <= len(kept) <= _MOST_JOBS:
+        return []
+    rest = [SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j in kept}) for k in part]
+    return [link for link in rest if len(link.demands) > 1]
+
+
+def _best(instance: Instance, links: Sequence[SharedLink]) -> dict[str, Rhythm] | None:
+    """The rhythm of the jobs of these links that keeps most GPUs busy, if there is one."""
+    players = {p.name: p for p in instance.players}
+    names = list(dict.fromkeys(j for link in links for j in link.demands))
+    rounds = {r: _periods(links, dict(zip(names, r, strict=True)), players) for r in _repeats(players, names)}
+    ordered = sorted(rounds, key=lambda r: -_busy(players, rounds[r]))
+    for repeats in ordered[:_TRIED]:
+        for wider in _WIDER:
+            periods = _periods(links, dict(zip(names, repeats, strict=True)), players, wider)
+            if any(t > instance.slowest * players[n].alone_ns for n, t in periods.items()):
+                break
+            turned = rotate(links, periods, slack=SLACK)
+            if turned.loss <= (1 - GOOD_SCORE) * len(links):
+                return {n: (periods[n], turned.shifts[n]) for n in names}
+    return None
+
+
+def _repeats(players: Mapping[str, Player], names: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    """How often each job comes in a common round, near the ratio of their own periods."""
+    own = [players[n].alone_ns for n in names]
+    for base in own:
+        for laps in range(1, _LAPS + 1):
+            repeats = tuple(max(1, round(laps * base / t)) for t in own)
+            if math.gcd(*repeats) == 1 and math.lcm(*repeats) <= _MOST_LAPS:
+                yield repeats
+
+
+def _periods(
+    links: Sequence[SharedLink],
+    repeats: Mapping[str, int],
+    players: Mapping[str, Player],
+    wider: float = 1.0,
+) -> dict[str, int]:
+    """`wider` times the shortest periods (ns) at which the jobs come so often, none faster than alone and
+    no link overfull."""
+    whole = float(max(r * players[n].alone_ns for n, r in repeats.items()))
+    for link in links:
+        needs = sum(
+            repeats[j] * sum((p.end_ns - p.start_ns) * p.rate_bps for p in phases)
+            for j, phases in link.demands.items()
+        )
+        whole = max(whole, needs / link.rate_bps)
+    laps = math.lcm(*repeats.values())
+    unit = math.ceil(whole * HOLD * wider / laps)
+    return {n: unit * laps // r for n, r in repeats.items()}
+
+
+def _busy(players: Mapping[str, Player], periods: Mapping[str, int]) -> float:
+    """GPUs kept busy under these periods."""
+    return sum(players[n].weight * players[n].compute_ns / t for n, t in periods.items())
