@@ -20,6 +20,10 @@ EXPERIMENTS = {
         "polyrhythm.paper.cassini_snapshots",
         "jobs on one link, fair and in turns, on packets (CASSINI thesis, Tables 3.1 and 4.3)",
     ),
+    "interleave": (
+        "polyrhythm.paper.interleave",
+        "the loop of time and space against each mechanism alone, on random and adversarial sets of jobs",
+    ),
     "crux-microbench": (
         "polyrhythm.paper.crux_microbench",
         "paths, priorities and levels against the optimum of 1,500 small cases (CRUX, section 4.4)",

@@ -21,7 +21,7 @@ from sim.network import Network
 from topo.generate import explicit, leaf_spine
 from topo.graph import Tier, Topology
 
-TESTBED, LARGE = "testbed", "64x32"
+TESTBED, LARGE, SMALL = "testbed", "64x32", "2x2"
 TESTBED_KINDS = ("compatible", "incompatible", "looped", "adversarial", "random", "shared servers")
 JITTER = 0.01
 """Each compute is up to this part of itself longer or shorter."""
@@ -53,13 +53,19 @@ def large() -> Network:
 
 
 @cache
+def small() -> Network:
+    """Two leaves of three servers, two spines, 50 Gbps everywhere."""
+    return Network(leaf_spine(2, 2, 3, host_bps=_NIC, fabric_bps=_NIC, name=SMALL))
+
+
+@cache
 def _forwarding(fabric: str) -> Forwarding:
     return forwarding(network_of(fabric).topology)
 
 
 def network_of(fabric: str) -> Network:
     """The fabric of this name."""
-    return testbed() if fabric == TESTBED else large()
+    return {TESTBED: testbed, LARGE: large, SMALL: small}[fabric]()
 
 
 @dataclass(frozen=True, slots=True)

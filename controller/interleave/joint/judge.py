@@ -16,6 +16,8 @@ from controller.kernel import KernelsUnavailableError, available
 
 _MOST_BEGUN = 20_000
 """Iterations of a part, all jobs together, that are computed at most for one seed."""
+_MOST_STREAMED = 2_000_000
+"""The same times the streams that each event looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class Judge:
     def _compute(self, part: Part, effort: Effort) -> Floats:
         own = [max(float(self._alone[j]), r[0]) for j, r in zip(part.jobs, part.rhythm, strict=True)]
         begun = sum(max(own) / t for t in own)
-        horizon = max(own) * min(effort.iterations, max(1.0, _MOST_BEGUN / begun))
+        most = min(_MOST_BEGUN, _MOST_STREAMED / max(1, len(part.streams)))
+        horizon = max(own) * min(effort.iterations, max(8.0, most / begun))
         self.spent += len(effort.seeds) * round(horizon / max(own) * begun)
         laid = lay(self.instance, part)
         alone = [float(self._alone[j]) for j in part.jobs]

@@ -46,11 +46,13 @@ class Found:
 class Limits:
     """How much to search: `judged` moves in all, from the best single mechanism and so many `starts`.
 
-    `quick` looks at moves, `sure` where it counts. `arranged` sets of paths are made besides those given, by
+    It ends early when `spent` iterations have been computed for them (see `Judge.spent`). `quick` looks at
+    moves, `sure` where it counts. `arranged` sets of paths are made besides those given, by
     at most `work` exchanges each. A gain below `worth` is not worth leaving a given plan.
     """
 
     judged: int = 300
+    spent: int = 400_000
     starts: int = 3
     quick: Effort = QUICK
     sure: Effort = SURE
@@ -167,7 +169,8 @@ def _climb(
     quick, instance, rng = limits.quick, judge.instance, random.Random(seed)
     at, spent = line, 0
     value = best = float(np.mean(judge.utilisation(line.choice, quick)))
-    while spent < budget and best < judge.bound * (1 - _NEARLY):
+    until = judge.spent + limits.spent * budget // max(1, limits.judged)
+    while spent < budget and judge.spent < until and best < judge.bound * (1 - _NEARLY):
         found = None
         parts = [(judge.lost(p, quick), i, p) for i, p in enumerate(parts_of(instance, at.choice))]
         parts = [p for p in parts if p[0] > _NEGLIGIBLE * judge.bound]

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A choice of the loop, or of a rival, on the simulator: what utilisation it comes to, flow by flow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.interleave.joint.fluid import mean_length, salt_of, start_of
+from controller.interleave.joint.values import FREE, Choice
+from polyrhythm.paper.interleave_cases import Case, JobCase, network_of
+from sim.engine import KernelEngine
+from sim.jobrun import FREE as AT_ITS_PACE
+from sim.jobrun import JobRun, Rhythm
+from sim.mltcp import weights
+from sim.output import Marking
+from sim.program import Program
+from sim.shape import PhaseShape, Shape, program
+from sim.units import PS_PER_NS
+
+UNSEEN = (70_001, 70_002, 70_003)
+"""Seeds of jitter and starts that no search has looked at."""
+ITERATIONS = 150
+_MOST_BEGUN = 20_000
+_NEVER_DONE = 1 << 40
+_MLTCP_STEPS = 16
+_KEPT = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a choice came to, over all seeds: GPU utilisation 0 to 1, and of all iterations by all jobs
+    quantiles of their length against the job alone, and the ECN marks per iteration by job."""
+
+    utilisation: float
+    slowdown: tuple[float, ...]
+    marks: tuple[float, ...]
+
+
+def program_of(job: JobCase) -> Program:
+    """The job as the simulator runs it: each Up phase a ring in one step, then its compute."""
+    n = len(job.hosts)
+    phases = tuple(
+        # A fused ring of this size makes every flow carry what the phase does at its rate.
+        PhaseShape(
+            "fused_ring",
+            s.up_ns * s.rate_bps / 8e9 * n / (2 * (n - 1)),
+            after_ns=s.compute_ns,
+            limit_bps=float(s.rate_bps),
+        )
+        for s in job.steps
+    )
+    return program(Shape(phases), job.name, job.hosts)
+
+
+def runs_of(case: Case, choice: Choice, seed: int) -> list[JobRun]:
+    """The jobs under a choice, with jitter and starts from a seed."""
+    network, instance = network_of(case.fabric), case.instance
+    chosen = iter(network.links(every[way]) for every, way in zip(case.candidates, choice.ways, strict=True))
+    # One class for each level that occurs.
+    runs = []
+    for j, (job, player) in enumerate(zip(case.jobs, instance.players, strict=True)):
+        paths = {f"{job.name}/{a}>{b}": next(chosen) for a, b in job.pairs}
+        built = program_of(job)
+        period, shift = choice.rhythm[j]
+        runs.append(
+            JobRun(
+                name=job.name,
+                program=built,
+                paths=tuple(paths[c.flow] for c in built.channels),
+                klass=1 + choice.level[j],
+                iterations=_NEVER_DONE,
+                ready=round(start_of(seed, j, player.alone_ns) * PS_PER_NS),
+                rhythm=AT_ITS_PACE
+                if choice.rhythm[j] == FREE
+                else Rhythm(0, shift * PS_PER_NS, period * PS_PER_NS),
+                jitter=round(instance.jitter * 1e6),
+                salt=salt_of(seed, j),
+                weights=weights(steps=_MLTCP_STEPS) if choice.mltcp[j] else (),
+            )
+        )
+    return runs
+
+
+def see(case: Case, choice: Choice, seeds: Sequence[int] = UNSEEN, iterations: int = ITERATIONS) -> Seen:
+    """Run a choice under each seed, for `iterations` of the longest job."""
+    network, players = network_of(case.fabric), case.instance.players
+    weight = np.array([p.weight for p in players])
+    compute = np.array([p.compute_ns for p in players], dtype=np.float64)
+    own = [max(p.alone_ns, r[0]) for p, r in zip(players, choice.rhythm, strict=True)]
+    begun = sum(max(own) / t for t in own)
+    horizon = round(max(own) * min(iterations, _MOST_BEGUN / begun)) * PS_PER_NS
+    used: list[float] = []
+    slower: list[NDArray[np.float64]] = []
+    marks: list[float] = []
+    marking = Marking()
+    for seed in seeds:
+        engine = KernelEngine(network.capacity, network.marks, runs_of(case, choice, seed), 0, log=True)
+        engine.advance(horizon)
+        lengths = []
+        for run, player in zip(engine.export(), players, strict=True):
+            count = sum(run.lengths.values())
+            opened = horizon - run.begin if run.begin >= 0 else 0
+            lengths.append(mean_length(run.total, count, opened) / PS_PER_NS)
+            slower.append(
+                np.repeat(
+                    np.array(list(run.lengths), dtype=np.float64) / PS_PER_NS / player.alone_ns,
+                    list(run.lengths.values()),
+                )
+            )
+            congested = float(run.congested.sum())
+            marks.append(congested / marking.packet_bits * marking.probability / max(1, count))
+        used.append(float((weight * compute / np.array(lengths)).sum() / weight.sum()))
+    every = np.concatenate(slower) if slower else np.zeros(0)
+    quantiles = np.quantile(every, np.linspace(0, 1, _KEPT)) if len(every) else np.zeros(0)
+    return Seen(float(np.mean(used)), tuple(quantiles.tolist()), tuple(marks))
