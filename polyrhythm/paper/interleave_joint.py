@@ -15,12 +15,13 @@ from controller.planner.loop.search import solve
 from polyrhythm.paper.interleave_cases import SMALL, Case, JobCase
 from polyrhythm.paper.interleave_sim import see
 
-SHIFTS = 8
-"""Shifts tried for each job but the first of a rhythm: eighths of its period."""
+SHIFTS = 6
+"""Shifts tried for each job but the first of a rhythm: sixths of its period."""
 JOBS = 3
-_LOOK = Effort((301,), 30)
+_LOOK = Effort((301,), 20)
 _CLOSER = 12
-_HOLDS = (1.002, 1.01)
+_HOLD = 1.004
+"""How much longer than its job's own the period of a rhythm is: enough for the jitter."""
 
 
 def draw_small(number: int, seed: int) -> Case:
@@ -47,15 +48,14 @@ def rhythms(instance: Instance) -> Iterator[tuple[Rhythm, ...]]:
     for size in range(2, count + 1):
         for held in combinations(range(count), size):
             own = [instance.players[j].alone_ns for j in held]
-            for hold in _HOLDS:
-                fitted = quantise(own, hold=hold)
-                if fitted is None:
-                    continue
-                for turns in product(range(1), *[range(SHIFTS)] * (size - 1)):
-                    rhythm = [FREE] * count
-                    for j, period, k in zip(held, fitted.periods, turns, strict=True):
-                        rhythm[j] = (period, k * period // SHIFTS)
-                    yield tuple(rhythm)
+            fitted = quantise(own, hold=_HOLD)
+            if fitted is None:
+                continue
+            for turns in product(range(1), *[range(SHIFTS)] * (size - 1)):
+                rhythm = [FREE] * count
+                for j, period, k in zip(held, fitted.periods, turns, strict=True):
+                    rhythm[j] = (period, k * period // SHIFTS)
+                yield tuple(rhythm)
 
 
 def orders(count: int) -> list[tuple[int, ...]]:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placements: candidates that differ, ranked by who would share links."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.model import Flow, Job, Phase, Profile
+from controller.placement.candidates import placements
+from controller.planner import POLICIES, PlanInput
+from controller.planner.placing import rank_placements
+from topo.generate import leaf_spine
+
+MS, RATE = 1_000_000, 50_000_000
+FABRIC = leaf_spine(5, 1, 4, host_bps=RATE, fabric_bps=RATE)
+FREE = {"leaf1": ["h1", "h2"], "leaf2": ["h5", "h6", "h7"], "leaf3": ["h9"], "leaf4": []}
+
+
+def job(name: str, hosts: tuple[str, ...], period: int, up: int) -> Job:
+    pairs = [(a, hosts[(i + 1) % len(hosts)]) for i, a in enumerate(hosts)]
+    flows = tuple(Flow(f"{name}/{a}>{b}", name, a, b, RATE * up // 8000) for a, b in pairs)
+    return Job(name, "m", len(hosts), hosts, Profile(period * MS, (Phase(0, up * MS, RATE),)), 1e12, flows)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 5), max_size=6),
+    st.integers(1, 12),
+    st.integers(1, 10),
+)
+def test_placements_are_different_sets_of_free_hosts(room: dict[str, int], hosts: int, most: int) -> None:
+    free = {leaf: [f"{leaf}{i}" for i in range(n)] for leaf, n in room.items()}
+    found = placements(free, hosts, most=most)
+    every = {h for names in free.values() for h in names}
+    assert len(found) <= most
+    assert bool(found) == (len(every) >= hosts)
+    assert len({frozenset(p) for p in found}) == len(found)
+    assert all(len(set(p)) == hosts and set(p) <= every for p in found)
+    assert found == placements(free, hosts, most=most)
+
+
+def test_one_leaf_comes_first() -> None:
+    assert placements(FREE, 2)[:2] == [("h1", "h2"), ("h5", "h6")]
+    assert placements(FREE, 7) == []
+    with pytest.raises(ValueError, match="whole numbers from 1"):
+        placements(FREE, 0)
+
+
+def test_a_job_goes_where_it_can_take_turns() -> None:
+    """Leaf 1's uplink has a job that fits beside the new one, leaf 2's one that does not."""
+    running = (job("fits", ("h1", "h13"), 200, 90), job("clashes", ("h5", "h17"), 200, 150))
+    inputs = PlanInput(FABRIC, running, POLICIES["polyrhythm"], 0)
+    wanted = [("h6", "h9"), ("h2", "h10"), ("h9", "h10")]
+    candidates = [job("new", hosts, 200, 90) for hosts in wanted]
+    found = rank_placements(inputs, candidates)
+    assert [f.index for f in found] == [1, 2, 0]
+    assert [round(f.compatibility, 3) for f in found] == [1.0, 1.0, 0.8]
+    assert found[0].links == (("leaf1", "spine1"), ("spine1", "leaf1"))
+    assert found[1].links == ()
+    together = rank_placements(inputs, candidates, workers=3)
+    assert together == found
+    assert [f.index for f in rank_placements(inputs, candidates, most=1)] == [0]
