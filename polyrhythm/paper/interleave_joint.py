@@ -15,8 +15,8 @@ from controller.planner.loop.search import solve
 from polyrhythm.paper.interleave_cases import SMALL, Case, JobCase
 from polyrhythm.paper.interleave_sim import see
 
-SHIFTS = 6
-"""Shifts tried for each job but the first of a rhythm: sixths of its period."""
+SHIFTS = 10
+"""Shifts tried for each job but the first of a rhythm: tenths of its period."""
 JOBS = 3
 _LOOK = Effort((301,), 20)
 _CLOSER = 12
