@@ -33,7 +33,8 @@ class Effort:
 class Judge:
     """Judges choices for one instance. Parts that have been seen are not computed again.
 
-    `spent` counts the iterations that were computed, seed by seed: the search's measure of work.
+    `spent` is the search's measure of work: the iterations that were computed, seed by seed, those of parts
+    with many streams or with MLTCP's changing weights counted several times, as they take.
     `plain` keeps to the plain reference; else the kernel is taken where Numba is installed.
     """
 
@@ -90,7 +91,8 @@ class Judge:
         begun = sum(max(own) / t for t in own)
         most = min(_MOST_BEGUN, _MOST_STREAMED / max(1, len(part.streams)))
         horizon = max(own) * min(effort.iterations, max(8.0, most / begun))
-        self.spent += len(effort.seeds) * round(horizon / max(own) * begun)
+        each = (1 + len(part.streams) / 16) * (4 if any(part.mltcp) else 1)
+        self.spent += round(len(effort.seeds) * horizon / max(own) * begun * each)
         laid = lay(self.instance, part)
         alone = [float(self._alone[j]) for j in part.jobs]
         compiled = None if self.plain else _compiled()

@@ -46,13 +46,13 @@ class Found:
 class Limits:
     """How much to search: `judged` moves in all, from the best single mechanism and so many `starts`.
 
-    It ends early when `spent` iterations have been computed for them (see `Judge.spent`). `quick` looks at
+    It ends early when the judge has `spent` so much on them. `quick` looks at
     moves, `sure` where it counts. `arranged` sets of paths are made besides those given, by
     at most `work` exchanges each. A gain below `worth` is not worth leaving a given plan.
     """
 
     judged: int = 300
-    spent: int = 400_000
+    spent: int = 1_500_000
     starts: int = 3
     quick: Effort = QUICK
     sure: Effort = SURE
