@@ -34,7 +34,7 @@ def rank_placements(
     workers: int = 1,
     loops: bool = True,
 ) -> list[Placed]:
-    """The first `most` candidates for one new job, most compatible first, each with hosts and flows of its own.
+    """The first `most` candidates for one new job, most compatible first; each has its hosts and flows.
 
     `inputs` holds the jobs that run already; the paths are what its policy would decide with the candidate.
     `loops` False discards candidates with a loop in the affinity graph, as the thesis does. `workers` threads

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm paper interleave`: the loop of time and space against each mechanism alone, on the simulator."""
+"""`polyrhythm paper interleave`: the loop of time and space against each mechanism alone, simulated."""
 
 from __future__ import annotations
 
@@ -282,6 +282,6 @@ def to_text(report: dict[str, Any]) -> str:
             f"marks {row['marks_fewer_median']:.1f}x fewer"
         )
     lines.append(
-        "  the thesis' testbed: CASSINI up to 1.6x (p99 2.5x), MLTCP up to 1.9x (p99 2.7x), against its rivals"
+        "  the thesis, against its rivals: CASSINI up to 1.6x (p99 2.5x), MLTCP up to 1.9x (p99 2.7x)"
     )
     return "\n".join(lines)
