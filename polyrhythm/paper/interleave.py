@@ -155,7 +155,7 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
 
 def best_other(row: dict[str, Any]) -> float:
     """The best utilisation of the mechanisms alone."""
-    return max(value for name, value in row["utilisation"].items() if name != "loop")
+    return float(max(value for name, value in row["utilisation"].items() if name != "loop"))
 
 
 def gain(row: dict[str, Any]) -> float | None:
