@@ -22,7 +22,7 @@ from topo.generate import explicit, leaf_spine
 from topo.graph import Tier, Topology
 
 TESTBED, LARGE, SMALL = "testbed", "64x32", "2x2"
-TESTBED_KINDS = ("compatible", "incompatible", "looped", "adversarial", "random", "shared servers")
+TESTBED_KINDS = ("few", "compatible", "incompatible", "looped", "adversarial", "random", "shared servers")
 JITTER = 0.01
 """Each compute is up to this part of itself longer or shorter."""
 _NIC = 50_000_000_000
@@ -212,6 +212,10 @@ def _placed(rng: Random, kind: str, hosts: list[str]) -> list[tuple[str, ...]]:
     free = list(hosts)
     rng.shuffle(free)
     placed: list[tuple[str, ...]] = []
+    if kind == "few":
+        # Between two ToRs, so that ECMP makes them meet; the affinity graph is often free of loops.
+        one, other = (4 * t for t in rng.sample(range(6), 2))
+        return [(hosts[one + i], hosts[other + i]) for i in range(rng.randint(2, 4))]
     if kind in ("looped", "adversarial"):
         # Every job over several ToRs: who meets whom differs from link to link.
         by_tor = [[h for h in free if (int(h[1:]) - 1) // 4 == t] for t in range(6)]
@@ -229,7 +233,7 @@ def _placed(rng: Random, kind: str, hosts: list[str]) -> list[tuple[str, ...]]:
 
 
 def _steps(rng: Random, kind: str, rate: int, crowd: bool) -> tuple[Step, ...]:
-    if kind == "compatible":
+    if kind in ("compatible", "few"):
         period = rng.choice((120, 240, 240, 240, 480))
         up = rng.uniform(0.3, 0.48) * min(period, 240)
     elif kind == "incompatible":
