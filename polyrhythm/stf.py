@@ -41,6 +41,8 @@ _WAIT_NS = 1_000_000_000
 _EVENT_LIMIT = 100_000
 # No egress_spec of 9 bits reaches it: in a test the controller's port is a port like any other.
 _NO_CPU_PORT = 512
+# What is sent there is dropped; ports lie below it.
+_DROP_PORT = 511
 _CONDITIONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -85,14 +87,19 @@ class Runner:
         self.notes: list[str] = []
         self._statements = statements
         self._clock = StepClock()
-        self._switch = EmbeddedSwitch("stf", self._clock, cpu_port=_NO_CPU_PORT, queues=queues)
+        self._switch = EmbeddedSwitch(
+            "stf", self._clock, cpu_port=_NO_CPU_PORT, drop_port=_DROP_PORT, queues=queues
+        )
         self._switch.load(program)
         self._switch.log = self.notes.append
         self._control = Control(self._switch, program)
         self._sent: dict[int, list[bytes]] = {}
         self._expected: dict[int, list[Expect]] = {}
         self._before: dict[int, int] = {}
-        for port in sorted({s.port for s in statements if isinstance(s, Send | Expect)}):
+        named = {s.port: s for s in statements if isinstance(s, Send | Expect)}
+        for port, statement in sorted(named.items()):
+            if port >= _DROP_PORT:
+                raise statement.place.error(f"a port is 0 to {_DROP_PORT - 1}, got {port}")
             self._sent[port] = []
             self._switch.add_port(port, rate_bps=None, transmit=self._sent[port].append)
 

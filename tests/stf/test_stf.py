@@ -73,6 +73,8 @@ def test_a_mismatch_is_told_with_its_line(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
+        ("packet 511 00", "a port is 0 to 510, got 511"),
+        ("expect 99999999999999999999", "a port is 0 to 510"),
         ("jump 3", "'jump' is not a command; there are: add, setdefault"),
         ("add work op.op:1 fly()", "action 'fly' of table 'In.work' is none of: "),
         ("add work op.op:1 out_of(port:1)", "is none of"),
