@@ -124,7 +124,7 @@ class Scope:
         """The expression of a type-value object."""
         kind, value = reader["type"].text(), reader["value"]
         if kind == "expression":
-            if "op" in value.value:
+            if "op" in value.members():
                 return self._operation(value, params)
             return self.expression(value, params)
         if kind == "field":
@@ -168,7 +168,7 @@ class Scope:
         kind = reader["type"].text()
         while kind == "expression":
             value = reader["value"]
-            if "op" in value.value:
+            if "op" in value.members():
                 return value["op"].text()
             reader, kind = value, value["type"].text()
         if kind == "stack_field":
@@ -183,7 +183,7 @@ class Scope:
         if kind not in _HEADERS:
             return None
         value = reader["value"]
-        if reader["type"].text() == "expression" and "op" not in value.value:
+        if reader["type"].text() == "expression" and "op" not in value.members():
             return self.header_choice(value, params)
         if kind == "header":
             return [(None, self.header(value))]
@@ -206,7 +206,7 @@ class Scope:
         if kind not in _UNIONS:
             return None
         value = reader["value"]
-        if reader["type"].text() == "expression" and "op" not in value.value:
+        if reader["type"].text() == "expression" and "op" not in value.members():
             return self.union_choice(value, params)
         if kind == "header_union":
             return [(None, self.union(value))]
@@ -215,7 +215,7 @@ class Scope:
     def field_choice(self, reader: Reader, params: Sequence[tuple[str, int]] = ()) -> Choice[FieldRef]:
         """The field to assign to that a value stands for."""
         kind, value = self._kind_of(reader), reader["value"]
-        if reader["type"].text() == "expression" and "op" not in value.value:
+        if reader["type"].text() == "expression" and "op" not in value.members():
             return self.field_choice(value, params)
         headers: Choice[str] | None = None
         if kind == "access_field":

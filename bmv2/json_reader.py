@@ -50,11 +50,15 @@ class Reader:
             raise self.fail(f"'{key}' is missing")
         return value
 
-    def get(self, key: str) -> Reader | None:
-        """The member `key`, or None where it is absent or null."""
+    def members(self) -> dict[str, Any]:
+        """The members of an object."""
         if not isinstance(self.value, dict):
             raise self.fail("expected an object")
-        value = self.value.get(key)
+        return self.value
+
+    def get(self, key: str) -> Reader | None:
+        """The member `key`, or None where it is absent or null."""
+        value = self.members().get(key)
         return None if value is None else Reader(value, f"{self.path}.{key}")
 
     def items(self) -> Iterator[Reader]:

@@ -96,8 +96,6 @@ def profile(reader: Reader, scope: Scope) -> Profile:
     selector = reader.get("selector")
     calculation = None
     if selector is not None:
-        inner = _calculation(
-            Reader(dict(selector.value) | {"name": f"{name} selector"}, selector.path), scope
-        )
+        inner = _calculation(Reader(selector.members() | {"name": f"{name} selector"}, selector.path), scope)
         calculation = inner
     return Profile(name, 0 if size is None else size.integer(), calculation)

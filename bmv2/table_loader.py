@@ -35,11 +35,12 @@ def table(
     next_reader = reader["next_tables"]
     hit_miss = None
     next_nodes: dict[str, str | None] = {}
-    if "__HIT__" in next_reader.value or "__MISS__" in next_reader.value:
+    following = next_reader.members()
+    if "__HIT__" in following or "__MISS__" in following:
         hit_miss = (next_reader.optional_text("__HIT__"), next_reader.optional_text("__MISS__"))
     else:
         for action_name in own:
-            if action_name not in next_reader.value:
+            if action_name not in following:
                 raise next_reader.fail(f"there is no next node for action '{action_name}'")
             next_nodes[action_name] = next_reader.optional_text(action_name)
     default = _default(reader, actions, own)
