@@ -177,3 +177,13 @@ def test_what_p4cs_grammar_lets_stand_is_read() -> None:
     assert (default.table, default.action.name) == ("t", "act")
     assert isinstance(expect, Expect)
     assert (expect.digits, expect.exact) == ("", True)
+
+
+def test_bytes_may_be_meant_with_the_frame_check_sequence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packets = "packet 0 07 02 00 00\npacket 0 07 02 00 00\nexpect 1\nexpect 1\n"
+    for total, code in ((8, 0), (16, 0), (12, 1)):
+        text = f"add work op.op:7 note()\n{packets}check_counter seen(2) bytes == {total}\n"
+        assert stf(tmp_path, text) == code
+    assert "counter (bytes) seen(2) is 8, expected == 12" in capsys.readouterr().out
