@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 from importlib import metadata
 
@@ -47,6 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_commands(parser, COMMANDS, "command")
     args = parser.parse_args(arguments)
     try:
-        return run_command(COMMANDS, "command", args)
+        code = run_command(COMMANDS, "command", args)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever reads us has seen enough (`| head`); nothing more is written, not at the exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
