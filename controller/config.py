@@ -21,8 +21,12 @@ _DEFAULTS: Mapping[str, Any] = {
     "poll_ms": 100,
     "elephant_bytes": 10_000,
     "strays": STRAYS[0],
+    "profile": "measured",
+    "profile_window_ms": 30_000,
+    "realign_pct": 5,
 }
 CLOCKS = ("embedded", "host")
+PROFILES = ("measured", "declared")
 
 
 class ConfigError(ValueError):
@@ -32,7 +36,9 @@ class ConfigError(ValueError):
 @dataclass(frozen=True, slots=True)
 class FabricDescription:
     """A fabric as the controller is told of it. A flow below `elephant_bytes` an iteration goes by ECMP;
-    `strays` (one of STRAYS) is what becomes of what hosts may not say."""
+    `strays` (one of STRAYS) is what becomes of what hosts may not say. `measured`: jobs are profiled, each
+    for `profile_window_ns` at most; otherwise they are what they declare. A phase later than `realign` of
+    its period waits for its next slot."""
 
     name: str
     clock: str
@@ -44,6 +50,9 @@ class FabricDescription:
     poll_ns: int
     elephant_bytes: int
     strays: str = STRAYS[0]
+    measured: bool = True
+    profile_window_ns: int = 30_000_000_000
+    realign: float = 0.05
 
 
 def load_fabric(path: Path) -> FabricDescription:
@@ -79,6 +88,8 @@ def _fabric(data: object) -> FabricDescription:
         raise ConfigError(f"clock: {data['clock']!r} is none of {', '.join(CLOCKS)}")
     if data["strays"] not in STRAYS:
         raise ConfigError(f"strays: {data['strays']!r} is none of {', '.join(STRAYS)}")
+    if data["profile"] not in PROFILES:
+        raise ConfigError(f"profile: {data['profile']!r} is none of {', '.join(PROFILES)}")
     if not isinstance(data["verify"], bool):
         raise ConfigError("verify: true or false is needed")
     topology = topology_from_json(data["topology"])
@@ -94,6 +105,9 @@ def _fabric(data: object) -> FabricDescription:
         poll_ns=_whole(data, "poll_ms", 1) * 1_000_000,
         elephant_bytes=_whole(data, "elephant_bytes", 0),
         strays=data["strays"],
+        measured=data["profile"] == "measured",
+        profile_window_ns=_whole(data, "profile_window_ms", 1) * 1_000_000,
+        realign=_percent(data, "realign_pct") / 100,
     )
 
 
@@ -136,6 +150,13 @@ def _ecn(data: object) -> EcnProfile:
         )
     except ValueError as error:
         raise ConfigError(f"ecn: {error}") from None
+
+
+def _percent(item: Mapping[str, Any], key: str) -> float:
+    value = item[key]
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 50:
+        raise ConfigError(f"{key}: a number above 0 and up to 50 is needed, not {value!r}")
+    return float(value)
 
 
 def _whole(item: Mapping[str, Any], key: str, least: int) -> int:

@@ -15,10 +15,13 @@ from controller.ahead import Ahead
 from controller.failover import Failovers
 from controller.learning import Learner
 from controller.linkstate import LinkState, PortMove
+from controller.measuring import AS_DECLARED, MeasureSettings, Measuring, along, measures
 from controller.members import JoinError, Members
 from controller.messages import (
     AgentDown,
     AgentUp,
+    BytesCounted,
+    ClockAsked,
     Effect,
     FlowAsked,
     FrameAsked,
@@ -34,6 +37,7 @@ from controller.messages import (
     PortChanged,
     PortsSeen,
     ProbeAsked,
+    SendClock,
     SendFrame,
     SendRefusal,
     SendWelcome,
@@ -45,7 +49,7 @@ from controller.messages import (
     WorkerLeft,
 )
 from controller.model.plan import Plan, Policy
-from controller.pace import Pace
+from controller.pace import Paces
 from controller.pinned import PinnedPaths
 from controller.planner import PlanInput
 from controller.planner.emergency import Emergency
@@ -74,6 +78,7 @@ class Settings:
     verify: bool
     elephant_bytes: int
     probe_timeout_ns: int = TIMEOUT_NS
+    measure: MeasureSettings = AS_DECLARED
 
 
 class Core:
@@ -87,8 +92,11 @@ class Core:
         self.links = LinkState(settings.topology)
         self.counters = Counters(settings.topology)
         self.stats: dict[str, IterationStats] = {}
-        self._paces: dict[str, Pace] = {}
+        self._paces = Paces()
         self.plan: Plan | None = None
+        self._planned: Plan | None = None
+        enabled = settings.measure.enabled and measures(settings.policy)
+        self.measuring = Measuring(replace(settings.measure, enabled=enabled))
         self.condition = Condition()
         self.wants_plan = False
         self.failovers = Failovers()
@@ -109,8 +117,11 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` has something to do; None if never."""
-        ahead = self._ahead.next_timer_ns if self._ahead is not None else None
-        times = (self.links.next_timer_ns, self.paths.next_timer_ns, self._learner.next_timer_ns, ahead)
+        times = [self.links.next_timer_ns, self.paths.next_timer_ns, self._learner.next_timer_ns]
+        times += [
+            self.measuring.next_timer_ns,
+            self._ahead.next_timer_ns if self._ahead is not None else None,
+        ]
         return min((t for t in times if t is not None), default=None)
 
     def take_effects(self) -> tuple[Effect, ...]:
@@ -132,6 +143,7 @@ class Core:
     def plan_input(self) -> PlanInput:
         """What the planner is asked, as things stand; the wish for a plan is thereby granted."""
         self.wants_plan = False
+        self.measuring.choose()
         return self._input()
 
     def _input(self) -> PlanInput:
@@ -142,7 +154,7 @@ class Core:
             epoch_ns=self.now_ns + LEAD_NS,
             down_links=self.condition.down_links,
             down_switches=self.condition.down_switches,
-            previous=self.plan,
+            previous=self._planned,
             seed=self._settings.seed,
             mice_bytes=self._settings.elephant_bytes,
             learned=None if self.topology.hash.known else self._learner.learned(self.condition),
@@ -155,6 +167,10 @@ class Core:
                 self._effects.extend(self._told.flow_asked(host, flow, self.members))
             case Iteration():
                 self._iteration(item)
+            case BytesCounted():
+                self._measured(self.measuring.counted(self.now_ns, item))
+            case ClockAsked(host, sent_ns):
+                self._effects.append(SendClock(host, sent_ns, self.now_ns, self.now_ns))
             case PacketSeen():
                 self._packet(item)
             case WorkerJoined():
@@ -166,6 +182,7 @@ class Core:
             case AgentUp(host):
                 self._effects.append(SendWelcome(host))
                 self._told.agent_up(host)
+                self._effects.extend(self.measuring.agent_up(host))
             case AgentDown(host):
                 log.warning("the agent of %s is gone; its flows go on by what they were told last", host)
             case PortsSeen(switch, ports):
@@ -193,6 +210,7 @@ class Core:
             self._have_learned()
         if self._ahead is not None and self.plan is not None:
             self.epoch = self._ahead.due(self.now_ns, self.members.jobs) or self.epoch
+        self._measured(self.measuring.due(self.now_ns))
         self._conclude_plan()
 
     def fail_over(self, emergency: Emergency) -> int:
@@ -238,13 +256,18 @@ class Core:
         if self._announced is self.plan:
             self._announced = plan
         self.plan = plan
+        if self._planned is not None:
+            self._planned = along(self._planned, plan)
         self._effects.extend(self._told.adopt(plan, self.members))
 
     def adopt(self, plan: Plan) -> None:
         """Publish a plan: tell agents what it changes for them, and begin to verify its pinned paths."""
-        self.plan = plan
+        # What the next plan goes on from is this one without the job that is on top to be measured.
+        self._planned = plan
+        self.plan = plan = self.measuring.overlay(plan)
         self.failovers = Failovers.after(replace(self._input(), previous=None), plan)
         self._effects.extend(self._told.adopt(plan, self.members))
+        self._effects.extend(self.measuring.adopted(self.now_ns))
         self._announced = None
         self._effects.extend(self.paths.adopt(self.now_ns, plan))
         self.epoch = None
@@ -273,6 +296,7 @@ class Core:
             job = item.job
             self.stats[job.name] = IterationStats(len(job.hosts))
             self._notices.append(JobArrived(self.now_ns, job))
+            self.measuring.arrived(job)
             self.wants_plan = True
             log.info("job %s has arrived: %s on %s", job.name, job.model, ", ".join(job.hosts))
         else:
@@ -285,9 +309,10 @@ class Core:
         self._told.job_left(job)
         self.paths.forget(f.name for f in job.flows)
         self.stats.pop(job.name, None)
-        self._paces.pop(job.name, None)
+        self._paces.forget(job.name)
         if self._ahead is not None:
             self._ahead.forget(job.name)
+        self.measuring.left(job.name)
         self._notices.append(JobLeft(self.now_ns, job))
         self.wants_plan = True
         log.info("job %s has left", job.name)
@@ -300,21 +325,26 @@ class Core:
         if self._ahead is not None:
             self._ahead.heard(item)
             self._ahead.look(self.now_ns, self.members.jobs)
+        self._measured(self.measuring.iteration(self.now_ns, item))
         self._check_pace(item)
         self._notices.append(IterationDone(self.now_ns, item))
 
+    def _measured(self, effects: Iterable[Effect]) -> None:
+        """Plan with what has been measured, as soon as it has been."""
+        self._effects.extend(effects)
+        for job in self.measuring.take_measured():
+            self.members.take_measured(job)
+            self._paces.forget(job.name)
+        if self.measuring.wants_plan:
+            self.measuring.wants_plan = False
+            self.wants_plan = True
+
     def _check_pace(self, item: Iteration) -> None:
         """Plan again when a job that is held to a period turns out to have another one."""
-        job = self.members.get(item.job)
-        planned = self.plan.jobs.get(item.job) if self.plan is not None else None
-        if job is None or planned is None or planned.period_ns is None:
-            return
-        told_ns = job.profile.period_ns
-        period_ns = self._paces.setdefault(item.job, Pace()).add(item, told_ns, planned.period_ns)
+        period_ns = self._paces.check(item, self.members.get(item.job), self.plan)
         if period_ns is not None:
             self.members.correct_period(item.job, period_ns)
             self.wants_plan = True
-            log.info("job %s takes %.1f ms, not %.1f", item.job, period_ns / 1e6, told_ns / 1e6)
 
     # The fabric.
 

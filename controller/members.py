@@ -64,6 +64,17 @@ class Members:
         member.arrived = True
         return True
 
+    def take_measured(self, measured: Job) -> None:
+        """Take a job as it was measured for what it announced."""
+        member = self._members.get(measured.name)
+        if member is not None:
+            member.job = measured
+
+    def declared(self, name: str) -> Job | None:
+        """What a job's workers say of it."""
+        member = self._members.get(name)
+        return member.announced if member is not None else None
+
     def correct_period(self, name: str, period_ns: int) -> None:
         """Take a job's measured period for the announced one; its Up phases stay where they are."""
         member = self._members[name]
@@ -90,7 +101,7 @@ class Members:
         if unknown:
             raise JoinError(f"job {job.name}: no host of the fabric is named {', '.join(unknown)}")
         profile = job.profile
-        if profile.period_ns < 1:
+        if profile.period_ns < 1 and profile.phases:
             raise JoinError(f"job {job.name}: the period is {profile.period_ns} ns; it must be above 0")
         end = 0
         for phase in profile.phases:

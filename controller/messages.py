@@ -80,6 +80,35 @@ class Iteration:
     ecn_marks: int
     retransmits: int
     held_ns: int
+    compute_ns: int = 0
+    flops: float = 0.0
+    drift_ns: int = 0
+    realigned: bool = False
+    clock_error_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BytesCounted:
+    """Bytes on the wire by flow, in bins of `bin_ns` from `start_ns` on; the worker's flops in all of them.
+
+    A source that cannot tell flows apart names the flow "".
+    """
+
+    host: str
+    job: str
+    rank: int
+    start_ns: int
+    bin_ns: int
+    flows: tuple[tuple[str, tuple[int, ...]], ...]
+    flops: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClockAsked:
+    """An agent asks what time it is; `sent_ns` is its own clock's."""
+
+    host: str
+    sent_ns: int
 
 
 # Inputs, from switches and from Ryu applications.
@@ -136,6 +165,8 @@ Input = (
     | FlowAsked
     | ProbeAsked
     | Iteration
+    | BytesCounted
+    | ClockAsked
     | SwitchReady
     | SwitchLost
     | PacketSeen
@@ -176,6 +207,28 @@ class SendSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class SendMeasure:
+    """Count a job's bytes in bins of `bin_ns`, reported every `report_ns`; 0: no more. `profiling`: the
+    job is alone on the highest level meanwhile."""
+
+    host: str
+    job: str
+    bin_ns: int
+    report_ns: int
+    profiling: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendClock:
+    """What time it is: the agent's `sent_ns` came at `received_ns`, and this left at `replied_ns`."""
+
+    host: str
+    sent_ns: int
+    received_ns: int
+    replied_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendRefusal:
     """Something an agent said was not accepted."""
 
@@ -203,7 +256,9 @@ class SendFrame:
     submit_to_ingress: bool
 
 
-AgentEffect = SendWelcome | SendAssignment | SendSchedule | SendRefusal | SendProbeResult
+AgentEffect = (
+    SendWelcome | SendAssignment | SendSchedule | SendRefusal | SendProbeResult | SendMeasure | SendClock
+)
 Effect = AgentEffect | SendFrame
 
 

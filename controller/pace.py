@@ -8,10 +8,15 @@ per cent. So an iteration's own length, without the time it was held, corrects t
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from statistics import median
 
 from controller.messages import Iteration
+from controller.model.job import Job
+from controller.model.plan import Plan
+
+log = logging.getLogger(__name__)
 
 # So many iterations in a row have to agree: one straggler is no change of pace.
 AGREEING = 4
@@ -46,3 +51,25 @@ class Pace:
         agreed = int(median(self._lengths_ns))
         self._lengths_ns.clear()
         return agreed
+
+
+class Paces:
+    """The paces of all jobs that are held to a period."""
+
+    def __init__(self) -> None:
+        self._paces: dict[str, Pace] = {}
+
+    def forget(self, job: str) -> None:
+        """A job is gone, or was measured anew."""
+        self._paces.pop(job, None)
+
+    def check(self, report: Iteration, job: Job | None, plan: Plan | None) -> int | None:
+        """The period (ns) that the job's profile should have instead of its own; None if it may stay."""
+        planned = plan.jobs.get(report.job) if plan is not None else None
+        if job is None or planned is None or planned.period_ns is None:
+            return None
+        told_ns = job.profile.period_ns
+        period_ns = self._paces.setdefault(report.job, Pace()).add(report, told_ns, planned.period_ns)
+        if period_ns is not None:
+            log.info("job %s takes %.1f ms, not %.1f", report.job, period_ns / 1e6, told_ns / 1e6)
+        return period_ns

@@ -29,6 +29,7 @@ from controller.clock import EmbeddedClock, HostClock
 from controller.config import ConfigError, FabricDescription, load_fabric
 from controller.core import Core, Settings
 from controller.engine import Engine, Options
+from controller.measuring import MeasureSettings, measures
 from controller.messages import FrameAsked
 from controller.model.plan import Policy
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -224,6 +225,7 @@ class _Service:
             verify=fabric.verify,
             elephant_bytes=fabric.elephant_bytes,
             probe_timeout_ns=TIMEOUT_NS if embedded else HOST_TIMEOUT_NS,
+            measure=MeasureSettings(enabled=fabric.measured, window_ns=fabric.profile_window_ns),
         )
         clock = EmbeddedClock() if embedded else HostClock()
         engine = Engine(
@@ -237,7 +239,13 @@ class _Service:
         fleet = Fleet(fabric.topology, fabric.targets, load_artefacts(start.artefacts), offload, engine)
         agents = AgentServer(
             {h.name: h.ip for h in fabric.topology.hosts},
-            Terms(start.policy.name, TRAFFIC_CLASSES, fabric.elephant_bytes),
+            Terms(
+                start.policy.name,
+                TRAFFIC_CLASSES,
+                fabric.elephant_bytes,
+                realign=fabric.realign,
+                profiles=fabric.measured and measures(start.policy),
+            ),
             inbox=engine,
             channels=engine.channels,
             ticks=engine if embedded else None,

@@ -20,15 +20,18 @@ KEPT = 10_000
 
 @dataclass(slots=True)
 class IterationStats:
-    """The iteration times of one job. An iteration is over when its slowest worker is."""
+    """The iteration times of one job. An iteration is over when its slowest worker is. `realigned` counts
+    how often a worker had drifted past the threshold and waited for its next slot."""
 
     ranks: int
     count: int = 0
+    realigned: int = 0
     _open: dict[int, dict[int, float]] = field(default_factory=dict)
     _times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def add(self, report: Iteration) -> None:
         """Take in one worker's report; a second one of the same worker and index changes nothing."""
+        self.realigned += report.realigned
         times = self._open.setdefault(report.index, {})
         times.setdefault(report.rank, (report.end_ns - report.start_ns) / 1e6)
         if len(times) < self.ranks:

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.messages import (
     AgentEffect,
+    BytesCounted,
+    ClockAsked,
     FlowAsked,
     Iteration,
     ProbeAsked,
     SendAssignment,
+    SendClock,
+    SendMeasure,
     SendProbeResult,
     SendRefusal,
     SendSchedule,
@@ -24,8 +29,10 @@ from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
 
 PROTOCOL = 1
+LONGEST_REPORT = 8192
+"""Bins of one flow in one report at most."""
 
-AgentInput = WorkerJoined | WorkerLeft | FlowAsked | Iteration | ProbeAsked
+AgentInput = WorkerJoined | WorkerLeft | FlowAsked | Iteration | ProbeAsked | BytesCounted | ClockAsked
 
 
 class MessageError(ValueError):
@@ -34,12 +41,16 @@ class MessageError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What every agent is told on arrival. Below `elephant_bytes` an iteration, a flow goes by ECMP."""
+    """What every agent is told on arrival. Below `elephant_bytes` an iteration, a flow goes by ECMP; a phase
+    later than `realign` of its period waits for its next slot. `profiles`: new jobs are measured."""
 
     policy: str
     classes: TrafficClasses
     elephant_bytes: int
     answer_deadline_ns: int = 50_000_000
+    clock_poll_ns: int = 4_000_000_000
+    realign: float = 0.05
+    profiles: bool = False
 
 
 def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
@@ -85,7 +96,27 @@ def from_agent(host: str, message: wire.AgentMessage) -> AgentInput:
             ecn_marks=report.ecn_marks,
             retransmits=report.retransmits,
             held_ns=report.held_ns,
+            compute_ns=report.compute_ns,
+            flops=_amount(report.flops),
+            drift_ns=report.drift_ns,
+            realigned=report.realigned,
+            clock_error_ns=report.clock_error_ns,
         )
+    if kind == "byte_counts":
+        counts = message.byte_counts
+        if not counts.bin_ns or any(len(f.bytes) > LONGEST_REPORT for f in counts.flows):
+            raise MessageError(f"byte counts come in bins of some time, at most {LONGEST_REPORT} at once")
+        return BytesCounted(
+            host=host,
+            job=counts.job,
+            rank=counts.rank,
+            start_ns=counts.start_ns,
+            bin_ns=counts.bin_ns,
+            flows=tuple((f.flow, tuple(f.bytes)) for f in counts.flows),
+            flops=_amount(counts.flops),
+        )
+    if kind == "clock_request":
+        return ClockAsked(host, message.clock_request.sent_ns)
     raise MessageError(f"a message of kind {kind or 'none'} is not expected in a session")
 
 
@@ -101,6 +132,8 @@ def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
             message.welcome.mice_dscp = terms.classes.mice
             message.welcome.elephant_bytes = terms.elephant_bytes
             message.welcome.answer_deadline_ns = terms.answer_deadline_ns
+            message.welcome.clock_poll_ns = terms.clock_poll_ns
+            message.welcome.profiles = terms.profiles
         case SendAssignment():
             message.flow.flow = effect.flow
             message.flow.source_port = effect.source_port
@@ -112,6 +145,16 @@ def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
             message.schedule.shift_ns = effect.shift_ns
             message.schedule.period_ns = effect.period_ns
             message.schedule.sender = effect.sender
+            message.schedule.realign = terms.realign
+        case SendMeasure():
+            message.measure.job = effect.job
+            message.measure.bin_ns = effect.bin_ns
+            message.measure.report_ns = effect.report_ns
+            message.measure.profiling = effect.profiling
+        case SendClock():
+            message.clock.sent_ns = effect.sent_ns
+            message.clock.received_ns = effect.received_ns
+            message.clock.replied_ns = effect.replied_ns
         case SendRefusal():
             message.refusal.what = effect.what
         case SendProbeResult():
@@ -130,4 +173,10 @@ def _job(join: wire.JobJoin) -> Job:
         profile=Profile(join.period_ns, tuple(Phase(p.start_ns, p.end_ns, p.rate_bps) for p in join.phases)),
         flops_per_iteration=join.flops_per_iteration,
         flows=tuple(Flow(f.name, join.job, f.src, f.dst, f.bytes_per_iteration) for f in join.flows),
+        silent=join.silent,
     )
+
+
+def _amount(value: float) -> float:
+    """A figure that someone else has measured: 0, not known, unless it can be one."""
+    return value if math.isfinite(value) and value > 0 else 0.0

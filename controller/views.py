@@ -35,6 +35,7 @@ def build_view(core: Core, fleet: Fleet, scenario: str) -> View:
 
 def _job(core: Core, job: Job) -> JobView:
     stats = core.stats[job.name]
+    declared = core.members.declared(job.name)
     planned = core.plan.jobs.get(job.name) if core.plan is not None else None
     return JobView(
         name=job.name,
@@ -49,5 +50,11 @@ def _job(core: Core, job: Job) -> JobView:
         dscp=planned.dscp if planned is not None else None,
         shift_ms=planned.shift_ns / 1e6 if planned is not None and planned.period_ns else None,
         period_ms=planned.period_ns / 1e6 if planned is not None and planned.period_ns else None,
-        profile=job.profile,
+        profile=job.profile if job.profile.phases else None,
+        declared=declared.profile if declared is not None and declared.profile.phases else None,
+        flops_per_iteration=job.flops_per_iteration,
+        measured=job.measured,
+        measuring=core.measuring.waits(job.name),
+        changes=core.measuring.changes(job.name),
+        realigned=stats.realigned,
     )

@@ -37,13 +37,15 @@ LINGER_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """What Welcome says of traffic classes and of which flows ask; the defaults hold without a session."""
+    """What Welcome says of traffic classes, of which flows ask, and of whether jobs are profiled; the
+    defaults hold without a session."""
 
     policy: str = ""
     equal_dscp: int = 0
     mice_dscp: int = 0
     elephant_bytes: int = 0
     deadline_ns: int = DEFAULT_DEADLINE_NS
+    profiles: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Agent:
         self._most_wait_ns = most_wait_ns
         self._sequence = 0
         self._workers: dict[tuple[str, int], _Worker] = {}
-        self._metering = Metering(clock, self.time, self._send_counts, byte_source)
+        self.metering = Metering(clock, self.time, self._send_counts, byte_source)
         self.clock_poll_ns = DEFAULT_CLOCK_POLL_NS
         self._clock_round = 0
 
@@ -148,7 +150,7 @@ class Agent:
         """The session is gone: flows go on as they are, and those that wait for an answer go by ECMP."""
         self.connected = self.welcomed = False
         self._clock_round += 1
-        self._metering.clear()
+        self.metering.clear()
         for worker in list(self._workers.values()):
             self._open_waiting(worker)
         if self.on_session is not None:
@@ -175,7 +177,7 @@ class Agent:
             result = message.probe_result
             self.probes[result.flow] = Probe(tuple(result.path), result.verified)
         elif kind == "measure":
-            self._metering.request(message.measure)
+            self.metering.request(message.measure)
         elif kind == "clock":
             reply = message.clock
             self.time.add(reply.sent_ns, reply.received_ns, reply.replied_ns, self._clock.now)
@@ -211,7 +213,7 @@ class Agent:
         """A worker is done: close its flows and tell the controller."""
         name = trainer.spec.name
         worker = self._workers.pop((name, trainer.rank))
-        self._metering.left(trainer)
+        self.metering.left(trainer)
         for flow, qp in worker.out.items():
             qp.close()
             self.pins.pop(flow, None)
@@ -286,6 +288,7 @@ class Agent:
             welcome.mice_dscp,
             welcome.elephant_bytes,
             welcome.answer_deadline_ns or DEFAULT_DEADLINE_NS,
+            welcome.profiles,
         )
         self._nic.set_control_dscp(welcome.cnp_dscp, welcome.ack_dscp)
         self.clock_poll_ns = welcome.clock_poll_ns or DEFAULT_CLOCK_POLL_NS
@@ -335,7 +338,7 @@ class Agent:
             if dst == self.host:
                 queue = self._nic.listen(spec.flow_name(src, dst), self._addresses[src], trainer.on_bytes)
                 worker.receive.append(queue)
-        self._metering.joined(trainer, worker.read)
+        self.metering.joined(trainer, worker.read)
         schedule = self.schedules.get(spec.name)
         if schedule is not None:
             trainer.set_schedule(schedule)

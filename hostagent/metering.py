@@ -15,7 +15,8 @@ from hostagent.worker import Worker
 class Metering:
     """Keeps the controller's requests, and the samplers that answer them.
 
-    `send(counts)` takes each report. `byte_source(job)` gives another source of a job's bytes than the
+    `profiled` are the jobs here that have had their turn alone. `send(counts)` takes each report.
+    `byte_source(job)` gives another source of a job's bytes than the
     one that comes with its worker.
     """
 
@@ -31,11 +32,18 @@ class Metering:
         self._send = send
         self._byte_source = byte_source
         self._requests: dict[str, pb.MeasureRequest] = {}
+        self._profiling: set[str] = set()
+        self.profiled: set[str] = set()
         self._workers: dict[tuple[str, int], tuple[Worker, ByteSource]] = {}
         self._samplers: dict[tuple[str, int], ByteSampler] = {}
 
     def request(self, said: pb.MeasureRequest) -> None:
         """Measure a job from now on, or no more."""
+        if said.profiling:
+            self._profiling.add(said.job)
+        elif said.job in self._profiling:
+            self._profiling.discard(said.job)
+            self.profiled.add(said.job)
         if said.bin_ns:
             self._requests[said.job] = said
         else:
@@ -58,6 +66,8 @@ class Metering:
         self._workers.pop((job, trainer.rank), None)
         if all(name != job for name, _ in self._workers):
             self._requests.pop(job, None)
+            self._profiling.discard(job)
+            self.profiled.discard(job)
 
     def clear(self) -> None:
         """Nobody asks any more: the session is gone."""

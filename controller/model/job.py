@@ -44,8 +44,26 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
+class Measurement:
+    """What agents measured of a job over so many iterations, alone on the highest level.
+
+    Per iteration: `communication_ns` is CRUX's t_j, `compute_ns` the time in which its GPUs work, `flops`
+    what they do (None: nobody tells). `source` says what it was measured by: "iterations" that are
+    reported, or "bytes" alone.
+    """
+
+    iterations: int
+    communication_ns: int
+    compute_ns: int | None
+    flops: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
-    """A training job. `flops_per_iteration` is for the whole job, all its GPUs (CRUX's W_j)."""
+    """A training job. `flops_per_iteration` is for the whole job, all its GPUs (CRUX's W_j). A `silent` job
+    reports no iterations. With `measured`, profile, flops and bytes are what was measured; without, what
+    the job declares."""
 
     name: str
     model: str
@@ -54,3 +72,5 @@ class Job:
     profile: Profile
     flops_per_iteration: float
     flows: tuple[Flow, ...]
+    silent: bool = False
+    measured: Measurement | None = None

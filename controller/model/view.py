@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.model.job import Profile
+from controller.model.job import Measurement, Profile
 from controller.model.plan import Plan
 from topo.graph import Topology
 
@@ -38,7 +38,9 @@ class QueueCounter:
 class JobView:
     """A live job. `recent_ms` are its last iteration times, oldest first (at most 120).
 
-    `profile` is the job alone on the fabric, where it is known.
+    `profile` is the job alone on the fabric, where it is known, and `declared` what the job said of it.
+    `measured` says what of it was measured; `measuring`: that it is still to be. `changes` counts how often
+    its pattern has changed, `realigned` how often one of its workers had drifted past the threshold.
     """
 
     name: str
@@ -54,6 +56,12 @@ class JobView:
     shift_ms: float | None
     period_ms: float | None
     profile: Profile | None = None
+    declared: Profile | None = None
+    flops_per_iteration: float = 0.0
+    measured: Measurement | None = None
+    measuring: bool = False
+    changes: int = 0
+    realigned: int = 0
 
 
 @dataclass(frozen=True, slots=True)

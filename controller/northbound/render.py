@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Literal, cast
 
-from controller.model.job import Profile
+from controller.model.job import Measurement, Profile
 from controller.model.plan import FlowPlan, Plan
 from controller.model.view import JobView, View
 from controller.northbound import schema
@@ -39,6 +39,12 @@ def job(value: JobView, plan: Plan | None) -> schema.JobOut:
         period_ms=value.period_ms,
         intensity=planned.intensity if planned else None,
         profile=None if value.profile is None else _profile(value.profile),
+        declared=None if value.declared is None else _profile(value.declared),
+        measured=None if value.measured is None else _measurement(value.measured),
+        measuring=value.measuring,
+        flops_per_iteration=value.flops_per_iteration,
+        pattern_changes=value.changes,
+        realigned=value.realigned,
         why=planned.why if planned else None,
     )
 
@@ -149,6 +155,16 @@ def view(value: View) -> schema.ViewOut:
         fabric=fabric(value),
         jobs=tuple(job(j, value.plan) for j in value.jobs),
         plan=None if value.plan is None else plan(value.plan),
+    )
+
+
+def _measurement(value: Measurement) -> schema.MeasurementOut:
+    return schema.MeasurementOut(
+        iterations=value.iterations,
+        communication_ms=value.communication_ns / _NS_PER_MS,
+        compute_ms=None if value.compute_ns is None else value.compute_ns / _NS_PER_MS,
+        flops=value.flops,
+        source=cast(Literal["iterations", "bytes"], value.source),
     )
 
 

@@ -47,6 +47,18 @@ class ProfileOut(Out):
     phases: tuple[PhaseOut, ...]
 
 
+class MeasurementOut(Out):
+    """What agents measured of one iteration, while the job was alone on the highest level."""
+
+    iterations: int = Field(description="Iterations that it was measured over.")
+    communication_ms: float = Field(description="CRUX's t: the time spent communicating.")
+    compute_ms: float | None = Field(description="The time in which its GPUs work; null: nobody tells.")
+    flops: float | None = Field(description="CRUX's W, of all its GPUs; null: nobody tells, declared counts.")
+    source: Literal["iterations", "bytes"] = Field(
+        description="Reported iterations with byte counts, or byte counts alone."
+    )
+
+
 class JobOut(Out):
     """A live training job."""
 
@@ -65,7 +77,13 @@ class JobOut(Out):
     intensity: float | None = Field(
         description="CRUX's GPU intensity: flop/s of the job per second of communication."
     )
-    profile: ProfileOut | None
+    profile: ProfileOut | None = Field(description="What the plan goes by; null: not known yet.")
+    declared: ProfileOut | None = Field(description="What the job says of itself; null: nothing.")
+    measured: MeasurementOut | None = Field(description="null: `profile` is the declared one.")
+    measuring: bool = Field(description="Whether it waits to be measured, or is being measured.")
+    flops_per_iteration: float = Field(description="Work of one iteration, measured or declared.")
+    pattern_changes: int = Field(description="How often the job has changed its pattern.")
+    realigned: int = Field(description="How often a worker had drifted too far and waited for its slot.")
     why: str | None = Field(description="Why the plan treats the job so.")
 
 

@@ -18,7 +18,7 @@ from controller.planner.order import Order, method_of
 from controller.planner.rhythm import Rhythms
 from controller.planner.shares import rate_caps
 from controller.planner.space import Space
-from controller.planner.why import order_why, path_why, time_why
+from controller.planner.why import order_why, path_why, profile_why, time_why
 from controller.priority.crux import Ranked
 from controller.priority.methods import Setting
 
@@ -56,7 +56,13 @@ def _job_plan(order: Order, ranked: Ranked) -> JobPlan:
         shift_ns=held.shift_ns if held else 0,
         period_ns=held.period_ns if held else None,
         intensity=ranked.intensity,
-        why=f"{time_why(rhythms, ranked.name)}; {order_why(order, ranked)}",
+        why="; ".join(
+            (
+                time_why(rhythms, ranked.name),
+                order_why(order, ranked),
+                profile_why(order.demands.jobs[ranked.name]),
+            )
+        ),
         sender=order.demands.inputs.policy.sender,
     )
 

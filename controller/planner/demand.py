@@ -66,8 +66,8 @@ class Demands:
     def link_jobs(self, links_of: Mapping[str, Sequence[DirectedLink]]) -> list[LinkJob]:
         """The jobs as priority methods see them, with their bytes on the given links of each flow.
 
-        A profile tells when a job sends, not when it computes: what of the period it does not send
-        counts as compute, none of it overlapped.
+        Where a job's communication and compute were measured they count; what does not fit one after the
+        other into its period overlaps. Otherwise what of the period it does not send counts as compute.
         """
         found = []
         for job in self.inputs.jobs:
@@ -75,14 +75,23 @@ class Demands:
             for flow in job.flows:
                 for link in links_of.get(flow.name, ()):
                     on[link] += flow.bytes_per_iteration
-            profile = self.profiles[job.name]
+            profile, measured = self.profiles[job.name], job.measured
+            compute, overlap_start, traffic = profile.period_ns - profile.up_ns, 1.0, None
+            if measured is not None and measured.compute_ns is not None:
+                compute = measured.compute_ns
+                alone = (profile.period_ns - measured.communication_ns) / compute
+                overlap_start = min(1.0, max(0.0, alone))
+            if measured is not None and on:
+                traffic = measured.communication_ns / 1e9
             found.append(
                 LinkJob(
                     name=job.name,
                     gpus=job.gpus,
                     work=job.flops_per_iteration,
-                    compute_s=(profile.period_ns - profile.up_ns) / 1e9,
+                    compute_s=compute / 1e9,
                     bytes_on=on,
+                    overlap_start=overlap_start,
+                    traffic_s=traffic,
                     total_bytes=sum(f.bytes_per_iteration for f in job.flows),
                     distance=max((len(links_of.get(f.name, ())) for f in job.flows), default=0),
                 )

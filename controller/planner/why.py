@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from controller.interleave.circle import random_score
-from controller.model import Flow
+from controller.model import Flow, Job
 from controller.planner.inputs import SLACK
 from controller.planner.order import Order
 from controller.planner.rhythm import Rhythms, only
@@ -43,6 +43,18 @@ def order_why(order: Order, ranked: Ranked) -> str:
     else:
         by = f"{method}'s order"
     return f"level {level}: {' and '.join(words)}, by {by}{f'; {order.why}' if order.why else ''}"
+
+
+def profile_why(job: Job) -> str:
+    """What is known of a job, and from where."""
+    measured = job.measured
+    if measured is None:
+        return "as it declares" if job.profile.phases else "not measured yet: taken to send all the time"
+    by = "" if measured.source == "iterations" else " by byte counts alone"
+    return (
+        f"measured{by} over {measured.iterations} iterations: {job.profile.period_ns / 1e6:.1f} ms, "
+        f"{measured.communication_ns / 1e6:.1f} of them communicating"
+    )
 
 
 def time_why(rhythms: Rhythms, name: str) -> str:

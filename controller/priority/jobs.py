@@ -19,7 +19,7 @@ class LinkJob:
     """A job per iteration: `work` is W_j in flop, all GPUs together; `compute_s` its computing time, after
     the part `overlap_start` of which communication starts; `bytes_on` what it sends on each link.
     `distance` is the longest way that its traffic takes, in hops; `total_bytes` all that it sends, where
-    that is not the sum over the links.
+    that is not the sum over the links; `traffic_s` is t_j where it was measured.
     """
 
     name: str
@@ -30,18 +30,19 @@ class LinkJob:
     overlap_start: float = 1.0
     distance: int = 0
     total_bytes: float | None = None
+    traffic_s: float | None = None
 
     def seconds_on(self, rate_bps: Rates) -> Mapping[Any, float]:
         """Seconds that each link takes for an iteration's bytes; links without any are left out."""
         return {link: 8 * sent / rate_bps[link] for link, sent in self.bytes_on.items() if sent > 0}
 
     def contender(self, rate_bps: Rates) -> Contender:
-        """The job as CRUX sees it: t_j is the time of its slowest link."""
+        """The job as CRUX sees it: t_j is measured, or the time of its slowest link."""
         return Contender(
             name=self.name,
             work=self.work,
             compute_s=self.compute_s,
-            traffic_s=traffic_time(self.bytes_on, rate_bps),
+            traffic_s=traffic_time(self.bytes_on, rate_bps) if self.traffic_s is None else self.traffic_s,
             total_bytes=sum(self.bytes_on.values()) if self.total_bytes is None else self.total_bytes,
             overlap_start=self.overlap_start,
         )

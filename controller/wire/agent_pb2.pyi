@@ -65,7 +65,7 @@ class Hello(_message.Message):
     def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ..., counts_bytes: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("policy", "cnp_dscp", "ack_dscp", "equal_dscp", "mice_dscp", "elephant_bytes", "answer_deadline_ns", "clock_poll_ns")
+    __slots__ = ("policy", "cnp_dscp", "ack_dscp", "equal_dscp", "mice_dscp", "elephant_bytes", "answer_deadline_ns", "clock_poll_ns", "profiles")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     CNP_DSCP_FIELD_NUMBER: _ClassVar[int]
     ACK_DSCP_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,7 @@ class Welcome(_message.Message):
     ELEPHANT_BYTES_FIELD_NUMBER: _ClassVar[int]
     ANSWER_DEADLINE_NS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_POLL_NS_FIELD_NUMBER: _ClassVar[int]
+    PROFILES_FIELD_NUMBER: _ClassVar[int]
     policy: str
     cnp_dscp: int
     ack_dscp: int
@@ -82,7 +83,8 @@ class Welcome(_message.Message):
     elephant_bytes: int
     answer_deadline_ns: int
     clock_poll_ns: int
-    def __init__(self, policy: _Optional[str] = ..., cnp_dscp: _Optional[int] = ..., ack_dscp: _Optional[int] = ..., equal_dscp: _Optional[int] = ..., mice_dscp: _Optional[int] = ..., elephant_bytes: _Optional[int] = ..., answer_deadline_ns: _Optional[int] = ..., clock_poll_ns: _Optional[int] = ...) -> None: ...
+    profiles: bool
+    def __init__(self, policy: _Optional[str] = ..., cnp_dscp: _Optional[int] = ..., ack_dscp: _Optional[int] = ..., equal_dscp: _Optional[int] = ..., mice_dscp: _Optional[int] = ..., elephant_bytes: _Optional[int] = ..., answer_deadline_ns: _Optional[int] = ..., clock_poll_ns: _Optional[int] = ..., profiles: _Optional[bool] = ...) -> None: ...
 
 class Phase(_message.Message):
     __slots__ = ("start_ns", "end_ns", "rate_bps")
@@ -207,14 +209,16 @@ class IterationReport(_message.Message):
     def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ..., index: _Optional[int] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., communication_ns: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., ecn_marks: _Optional[int] = ..., retransmits: _Optional[int] = ..., held_ns: _Optional[int] = ..., compute_ns: _Optional[int] = ..., flops: _Optional[float] = ..., drift_ns: _Optional[int] = ..., realigned: _Optional[bool] = ..., clock_error_ns: _Optional[int] = ...) -> None: ...
 
 class MeasureRequest(_message.Message):
-    __slots__ = ("job", "bin_ns", "report_ns")
+    __slots__ = ("job", "bin_ns", "report_ns", "profiling")
     JOB_FIELD_NUMBER: _ClassVar[int]
     BIN_NS_FIELD_NUMBER: _ClassVar[int]
     REPORT_NS_FIELD_NUMBER: _ClassVar[int]
+    PROFILING_FIELD_NUMBER: _ClassVar[int]
     job: str
     bin_ns: int
     report_ns: int
-    def __init__(self, job: _Optional[str] = ..., bin_ns: _Optional[int] = ..., report_ns: _Optional[int] = ...) -> None: ...
+    profiling: bool
+    def __init__(self, job: _Optional[str] = ..., bin_ns: _Optional[int] = ..., report_ns: _Optional[int] = ..., profiling: _Optional[bool] = ...) -> None: ...
 
 class FlowBytes(_message.Message):
     __slots__ = ("flow", "bytes")

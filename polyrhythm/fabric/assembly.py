@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import Any
 
 from bmv2 import EmbeddedSwitch, PortTable
 from bmv2.server import SwitchServer, serve
 from controller.wire import agent_pb2
-from hostagent.host import EmulatedHost
+from hostagent.host import EmulatedHost, Skew
 from hostagent.session import Session
 from polyrhythm.fabric.boundary import FabricBoundary
 from polyrhythm.fabric.failures import FailoverWatch, Failure
@@ -73,8 +74,9 @@ class EmbeddedFabric:
         self._sessions: dict[str, Session] = {}
         self._met: set[str] = set()
 
-    def describe(self) -> dict[str, Any]:
-        """What the controller has to know: the graph, where the switches are served, the marking ramp."""
+    def describe(self, profile: str = "") -> dict[str, Any]:
+        """What the controller has to know: the graph, where the switches are served, the marking ramp.
+        `profile` says whether jobs are measured or declared, where the scenario is not to say so."""
         scenario = self.scenario
         topology = scenario.topology
         if not scenario.hash_told:
@@ -98,6 +100,9 @@ class EmbeddedFabric:
             "elephant_bytes": scenario.elephant_bytes,
             "poll_ms": COUNTER_POLL_MS,
             "verify": True,
+            "profile": profile or scenario.profile,
+            "profile_window_ms": scenario.profile_window_ms,
+            "realign_pct": scenario.realign_pct,
         }
 
     def connect_agents(self, address: str) -> None:
@@ -156,7 +161,16 @@ class EmbeddedFabric:
             mtu=self.scenario.packet_bytes,
             seed=seed,
             addresses={h.name: h.ip for h in topology.hosts},
+            skew=self._skew(name, seed),
         )
+
+    def _skew(self, name: str, seed: int) -> Skew | None:
+        """How far off the host's clock is: drawn within what the scenario allows."""
+        offset, drift = self.scenario.clock_offset_ns, self.scenario.clock_drift_ppm
+        if not offset and not drift:
+            return None
+        draw = Random(f"{seed}/clock/{name}")
+        return Skew(draw.randint(-offset, offset), draw.uniform(-drift, drift))
 
     def _enter(self, switch: str, port: int, frame: bytes) -> None:
         self.switches[switch].receive(port, frame)

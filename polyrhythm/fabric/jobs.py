@@ -7,16 +7,21 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from controller.model.job import Profile
 from hostagent.host import measured_profile
-from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PhaseSpec
+from hostagent.job import Change, IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PhaseSpec
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Workload
+from polyrhythm.scenario.domain import Steps
 
 # The first job starts after the switches are programmed and the agents have met the controller.
 FIRST_START_NS = 100_000_000
 
 # Between two jobs that run alone one after another.
 GAP_NS = 50_000_000
+
+# What measuring a job may take beyond its window: planning, its last report.
+PROFILE_MARGIN_NS = 5_000_000_000
 
 STALL_FLOOR_NS = 10_000_000_000
 STALL_PERIODS = 30
@@ -30,7 +35,8 @@ class JobRunner:
     """Starts the workers of a scenario's jobs, together or one job after another, and ends them.
 
     `profiles` are those that an earlier run measured, by job; a job without one announces the profile
-    that the scenario declares.
+    that the scenario declares. Where the controller profiles jobs, the counted iterations begin when it has
+    profiled every one.
     """
 
     def __init__(
@@ -51,8 +57,14 @@ class JobRunner:
         self._target = ALONE_WARMUP + ALONE_ITERATIONS if alone else scenario.warmup + scenario.iterations
         self._jitter_ns = 0 if alone else scenario.start_jitter_ns
         self._workloads = {w.job.name: w for w in scenario.workloads}
-        self._specs = {name: job_spec(w, profiles.get(name)) for name, w in self._workloads.items()}
+        self._specs = {
+            name: job_spec(w, profiles.get(name), changes=not alone) for name, w in self._workloads.items()
+        }
         self._finished_iterations = dict.fromkeys(self._specs, 0)
+        self._first = dict.fromkeys(self._specs, 0)
+        self._awaiting = not alone
+        window_ns = scenario.profile_window_ms * 1_000_000
+        self._profiled_by_ns = FIRST_START_NS + len(self._specs) * (window_ns + PROFILE_MARGIN_NS)
         self._queue = list(self._specs)
         self.finished = False
         draw = Random(f"{seed}/offsets")
@@ -69,15 +81,23 @@ class JobRunner:
 
     def progress(self) -> float:
         """The finished part of the run, 0 to 1."""
-        done = sum(min(n, self._target) for n in self._finished_iterations.values())
+        if self._awaiting:
+            return 0.0
+        done = sum(
+            min(max(0, n - self._first[name]), self._target) for name, n in self._finished_iterations.items()
+        )
         return done / (self._target * len(self._specs))
 
     def iterations(self) -> Mapping[str, list[Mapping[str, int]]]:
-        """Every recorded iteration of every worker, by job."""
-        wanted = ("rank", "index", "start_ns", "end_ns", "communication_ns", "ecn_marks", "retransmits")
+        """Every recorded iteration of every worker, by job, counted from the first one that counts."""
+        wanted = ("rank", "start_ns", "end_ns", "communication_ns", "ecn_marks", "retransmits")
         return {
-            name: [{key: getattr(record, key) for key in wanted} for record in self._records(name)]
-            for name in self._specs
+            name: [
+                {key: getattr(record, key) for key in wanted} | {"index": record.index - first}
+                for record in self._records(name)
+                if record.index >= first
+            ]
+            for name, first in self._first.items()
         }
 
     def profiles(self) -> Mapping[str, Any]:
@@ -119,7 +139,9 @@ class JobRunner:
     def _iteration(self, record: IterationRecord) -> None:
         """Rank 0 finished an iteration; one more than wanted lets its peers finish theirs."""
         self._finished_iterations[record.job] = record.index
-        if self._forever or record.index < self._target:
+        if self._awaiting and self._being_profiled():
+            return
+        if self._forever or record.index - self._first[record.job] < self._target:
             return
         if self._alone:
             for rank, host in enumerate(self._specs[record.job].hosts):
@@ -127,16 +149,33 @@ class JobRunner:
             if self._queue:
                 self._start_next()
                 return
-        elif min(self._finished_iterations.values()) < self._target:
+        elif any(n - self._first[name] < self._target for name, n in self._finished_iterations.items()):
             return
         self.finished = True
         self._heap.stop = True
+
+    def _being_profiled(self) -> bool:
+        """Whether the controller still has to profile a job; counting begins when that is over."""
+        agents = {name: self._fabric.hosts[spec.hosts[0]].agent for name, spec in self._specs.items()}
+        if not any(agent.marking.profiles for agent in agents.values()):
+            self._awaiting = False
+            return False
+        todo = [name for name, agent in agents.items() if name not in agent.metering.profiled]
+        late = self._heap.now > self._profiled_by_ns
+        if todo and not late and self._fabric.boundary.attached:
+            return True
+        if todo:
+            self._fabric.boundary.note(f"counting began before {', '.join(todo)} had been profiled")
+        self._awaiting = False
+        self._first = {name: n + 1 for name, n in self._finished_iterations.items()}
+        return True
 
     def _watch(self, seen: int) -> None:
         """Complain when no iteration of some job has ended for a whole stall time."""
         done = sum(self._finished_iterations.values())
         if done == seen and not self._forever:
-            behind = [n for n, count in self._finished_iterations.items() if count < self._target]
+            counts = self._finished_iterations.items()
+            behind = [n for n, count in counts if self._awaiting or count - self._first[n] < self._target]
             raise StalledError(
                 f"no iteration has ended for {self._stall_ns / 1e9:g} s of fabric time "
                 f"(now {self._heap.now / 1e9:.1f} s); not done: {', '.join(behind)}"
@@ -144,23 +183,36 @@ class JobRunner:
         self._heap.call_at(self._heap.now + self._stall_ns, self._watch, done)
 
 
-def job_spec(workload: Workload, measured: Mapping[str, Any] | None) -> JobSpec:
-    """A job as its workers know it; `measured` is its profile of an earlier run, or None."""
+def job_spec(workload: Workload, measured: Mapping[str, Any] | None, *, changes: bool = True) -> JobSpec:
+    """A job as its workers know it; `measured` is its profile of an earlier run, or None. Without
+    `changes` its pattern stays as it begins."""
     job = workload.job
+    announced = None if measured is None else _profile(measured)
+    if workload.announces == "nothing":
+        announced = MeasuredProfile(0, ())
     return JobSpec(
         name=job.name,
         model=job.model,
         gpus=job.gpus,
         hosts=job.hosts,
         ring=tuple((flow.src, flow.dst) for flow in job.flows),
-        phases=tuple(
-            PhaseSpec(phase.end_ns - phase.start_ns, size, rate, compute)
-            for phase, (size, rate, compute) in zip(job.profile.phases, workload.steps, strict=True)
-        ),
+        phases=_phases(job.profile, workload.steps),
         flops_per_iteration=job.flops_per_iteration,
         sender=workload.sender,
         increase_timer=workload.increase_timer,
-        profile=None if measured is None else _profile(measured),
+        profile=announced,
+        changes=tuple(
+            Change(c.iteration, _phases(c.profile, c.steps), c.flops_per_iteration)
+            for c in (workload.changes if changes else ())
+        ),
+        silent=workload.silent,
+    )
+
+
+def _phases(profile: Profile, steps: Steps) -> tuple[PhaseSpec, ...]:
+    return tuple(
+        PhaseSpec(phase.end_ns - phase.start_ns, size, rate, compute)
+        for phase, (size, rate, compute) in zip(profile.phases, steps, strict=True)
     )
 
 

@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=("together", "alone"), default="together")
     parser.add_argument("--profiles", type=Path, help="measured profiles, from the result of --mode alone")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--profile", choices=("measured", "declared"), default="", help="not the scenario's")
     parser.add_argument("--random-offsets", action="store_true", help="start the jobs at random offsets")
     parser.add_argument(
         "--pace", type=float, default=0.0, help="fabric seconds per second; 0: as fast as it goes"
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     profiles = json.loads(args.profiles.read_text()) if args.profiles else {}
     rpc_delay_s = args.rpc_delay_ms / 1e3
     fabric = EmbeddedFabric(scenario, args.seed, rpc_delay_s, failures)
-    _say({"ready": True, "fabric": fabric.describe()})
+    _say({"ready": True, "fabric": fabric.describe(args.profile)})
     introduction = sys.stdin.readline()
     if not introduction:
         fabric.close()

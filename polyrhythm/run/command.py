@@ -76,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--offsets", type=_whole(0), default=0, metavar="N", help="also the mean over N random start offsets"
     )
     parser.add_argument(
+        "--profile",
+        choices=("measured", "declared"),
+        default="",
+        help="whether the controller measures jobs or believes them (default: the scenario's word)",
+    )
+    parser.add_argument(
         "--lanes", type=_whole(1), default=2, metavar="N", help="sessions at once (default 2)"
     )
     parser.add_argument(
@@ -203,6 +209,7 @@ async def _measure(
         rpc_delay_ms=args.rpc_delay_ms,
         fail=tuple(args.fail),
         fabric=args.fabric,
+        profile=args.profile,
     )
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Bar(

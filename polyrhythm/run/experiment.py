@@ -29,6 +29,7 @@ class Options:
     rpc_delay_ms: float = 0.0
     fail: tuple[str, ...] = ()
     fabric: str = "embedded"
+    profile: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ class Experiment:
             rpc_delay_ms=options.rpc_delay_ms,
             fail=options.fail,
             fabric=options.fabric,
+            profile=(options.profile or scenario.profile) if options.fabric == "embedded" else "declared",
         )
         together = self._together(base, scenario)
         alone_step = self._progress.track(f"{scenario.name}/alone")
@@ -109,8 +111,10 @@ class Experiment:
         alone = await self._run(alone_spec, alone_step)
         profiles = base.workdir / "profiles.json"
         profiles.write_text(json.dumps(alone.profiles))
+        # Where the controller measures, jobs announce what the scenario declares: a first guess.
+        announced = None if base.profile == "measured" else profiles
         results = await asyncio.gather(
-            *(self._run(replace(spec, profiles=profiles), step) for spec, step in together)
+            *(self._run(replace(spec, profiles=announced), step) for spec, step in together)
         )
         draws, ours, rest = results[: scenario.draws], results[scenario.draws], results[scenario.draws + 1 :]
         return Comparison(
@@ -187,6 +191,7 @@ def to_json(comparison: Comparison) -> Mapping[str, Any]:
                 "dscp": decided.get("dscp"),
                 "shift_ms": decided.get("shift_ms"),
                 "period_ms": decided.get("period_ms"),
+                "why": decided.get("why"),
                 "flows": [f for f in plan["flows"] if f["flow"].split("/", 1)[0] == job.name],
             }
         )

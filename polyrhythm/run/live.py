@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from polyrhythm.run.session import Session, SessionSpec
+from polyrhythm.scenario import load_scenario
 
 
 def descriptor_path() -> Path:
@@ -42,6 +43,7 @@ class Live:
             forever=True,
             web_port=self._port,
             fabric=self._fabric,
+            profile=load_scenario(self._scenario).profile,
         )
         self._session = Session(spec)
         await self._session.start()

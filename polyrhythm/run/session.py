@@ -18,8 +18,9 @@ from polyrhythm.run.processes import Process, RunError
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
     """What to run. `mode`: "together" (the jobs of the scenario at once) or "alone" (one after
-    another, to profile them). `profiles` is the file of a former alone session. `fabric`: embedded or
-    mininet."""
+    another, to profile them). `profiles` is the file of a former alone session, which jobs announce.
+    `profile` "measured": the controller profiles the jobs itself, and iterations count from then on.
+    `fabric`: embedded or mininet."""
 
     scenario: Path
     policy: str
@@ -35,6 +36,7 @@ class SessionSpec:
     fail: tuple[str, ...] = ()
     policy_options: tuple[str, ...] = ()
     fabric: str = "embedded"
+    profile: str = "declared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class Session:
         ]
         if spec.fabric == "embedded":
             arguments += [f"--pace={spec.pace}", f"--rpc-delay-ms={spec.rpc_delay_ms}"]
+            arguments.append(f"--profile={spec.profile}")
         else:
             arguments.append(f"--keep={spec.workdir}")
         if spec.profiles is not None:

@@ -88,11 +88,21 @@ class PhaseConfig(Section):
     gbps: Gbps
 
 
+class ChangeConfig(Section):
+    """From an iteration on (counted from 0) the job runs another pattern: a new batch size, say."""
+
+    iteration: Annotated[int, Field(ge=1, le=10_000_000)]
+    period_ms: Annotated[float, Field(ge=1, le=3_600_000)]
+    phases: Annotated[tuple[PhaseConfig, ...], Field(min_length=1, max_length=64)]
+    teraflops_per_iteration: Annotated[float, Field(gt=0, le=1e12)] | None = None
+
+
 class JobConfig(Section):
     """A training job: one ring all-reduce over `hosts` in each Up phase, compute in between.
 
     `sender` is its NICs' congestion control; `increase_timer` makes DCQCN greedier (below 1) or tamer, in
-    parts of the profile's timer.
+    parts of the profile's timer. A job that `announces` nothing tells the controller of no profile; the
+    iterations of a `silent` one are reported to nobody.
     """
 
     name: Name
@@ -104,6 +114,9 @@ class JobConfig(Section):
     sender: Literal["dcqcn", "mltcp"] = "dcqcn"
     increase_timer: Annotated[float, Field(ge=0.01, le=100)] = 1.0
     teraflops_per_iteration: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    announces: Literal["profile", "nothing"] = "profile"
+    silent: bool = False
+    changes: Annotated[tuple[ChangeConfig, ...], Field(max_length=64)] = ()
 
 
 class ScenarioConfig(Section):
@@ -122,3 +135,8 @@ class ScenarioConfig(Section):
     start_jitter_ms: Annotated[float, Field(ge=0, le=1000)] = 1.0
     hash: Literal["told", "unknown"] = "told"
     draws: Annotated[int, Field(ge=1, le=100)] = 1
+    profile: Literal["measured", "declared"] = "measured"
+    profile_window_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 30_000
+    realign_pct: Annotated[float, Field(gt=0, le=50)] = 5
+    clock_offset_ms: Annotated[float, Field(ge=0, le=1e9)] = 0
+    clock_drift_ppm: Annotated[float, Field(ge=0, le=200)] = 0

@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 import networkx as nx
 
 from controller.model.job import Flow, Job, Phase, Profile
-from polyrhythm.scenario.config import EcnConfig, ExplicitConfig, FileConfig, JobConfig, ScenarioConfig
+from polyrhythm.scenario.config import (
+    ChangeConfig,
+    EcnConfig,
+    ExplicitConfig,
+    FileConfig,
+    JobConfig,
+    PhaseConfig,
+    ScenarioConfig,
+)
 from topo.generate import explicit, leaf_spine
 from topo.graph import Tier, Topology
 
@@ -37,18 +45,35 @@ class DomainError(ValueError):
         self.loc = loc
 
 
+Steps = tuple[tuple[int, int, int], ...]
+"""For each Up phase (bytes per flow, rate cap in bit/s, compute in ns after it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a job runs from `iteration` on."""
+
+    iteration: int
+    profile: Profile
+    steps: Steps
+    flops_per_iteration: float
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A job as the emulated hosts run it: per Up phase the bytes of each flow, then compute.
 
-    `steps` holds (bytes per flow, rate cap in bit/s, compute in ns) in the order of the period; `sender` and
-    `increase_timer` are as in the file.
+    `steps` are in the order of the period; `sender`, `increase_timer`, `announces` and `silent` are as in
+    the file.
     """
 
     job: Job
     steps: tuple[tuple[int, int, int], ...]
     sender: str = "dcqcn"
     increase_timer: float = 1.0
+    announces: str = "profile"
+    silent: bool = False
+    changes: tuple[Changed, ...] = ()
 
     @property
     def compute_ns(self) -> int:
@@ -73,6 +98,11 @@ class Scenario:
     iterations: int
     start_jitter_ns: int
     draws: int
+    profile: str
+    profile_window_ms: int
+    realign_pct: float
+    clock_offset_ns: int
+    clock_drift_ppm: float
     hash_told: bool = True
 
 
@@ -109,6 +139,11 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         start_jitter_ns=round(config.start_jitter_ms * 1e6),
         draws=config.draws,
         hash_told=config.hash == "told",
+        profile=config.profile,
+        profile_window_ms=config.profile_window_ms,
+        realign_pct=config.realign_pct,
+        clock_offset_ns=round(config.clock_offset_ms * 1e6),
+        clock_drift_ppm=config.clock_drift_ppm,
     )
 
 
@@ -183,9 +218,20 @@ def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
             raise DomainError(("jobs", i, "hosts", k), f"{host!r} is no host of the fabric; legal: {shown}")
         if host in job.hosts[:k]:
             raise DomainError(("jobs", i, "hosts", k), f"{host!r} is listed twice")
+    _check_phases(("jobs", i), job.phases, job.period_ms)
+    last = 0
+    for k, change in enumerate(job.changes):
+        where = ("jobs", i, "changes", k)
+        if change.iteration <= last:
+            raise DomainError((*where, "iteration"), f"must be above the change before ({last})")
+        last = change.iteration
+        _check_phases(where, change.phases, change.period_ms)
+
+
+def _check_phases(at: tuple[str | int, ...], phases: tuple[PhaseConfig, ...], period_ms: float) -> None:
     end = 0.0
-    for k, phase in enumerate(job.phases):
-        where = ("jobs", i, "phases", k)
+    for k, phase in enumerate(phases):
+        where = (*at, "phases", k)
         if phase.end_ms <= phase.start_ms:
             raise DomainError(
                 (*where, "end_ms"), f"{phase.end_ms:g} must be above start_ms ({phase.start_ms:g})"
@@ -197,10 +243,8 @@ def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
         if k == 0 and phase.start_ms != 0:
             raise DomainError((*where, "start_ms"), "the period begins with the first Up phase; legal: 0")
         end = phase.end_ms
-        if end > job.period_ms:
-            raise DomainError(
-                (*where, "end_ms"), f"{end:g} is past the period; legal: up to {job.period_ms:g}"
-            )
+        if end > period_ms:
+            raise DomainError((*where, "end_ms"), f"{end:g} is past the period; legal: up to {period_ms:g}")
 
 
 def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
@@ -220,8 +264,37 @@ def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
 
 
 def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Workload:
-    """The ring's flows, and for each Up phase the payload that fills it at the phase's rate."""
+    """The ring's flows, and what they carry."""
     nic_bps = min(topology.host[h].rate_bps for h in job.hosts)
+    steps, profile = _steps(config, job, nic_bps)
+    flops = _flops(job, job.gpus, steps)
+    ring = [(job.hosts[k], job.hosts[(k + 1) % len(job.hosts)]) for k in range(len(job.hosts))]
+    total = sum(step[0] for step in steps)
+    changes = []
+    for change in job.changes:
+        after, pattern = _steps(config, change, nic_bps)
+        changes.append(Changed(change.iteration, pattern, after, _flops(change, job.gpus, after)))
+    return Workload(
+        job=Job(
+            name=job.name,
+            model=job.model,
+            gpus=job.gpus,
+            hosts=job.hosts,
+            profile=profile,
+            flops_per_iteration=flops,
+            flows=tuple(Flow(f"{job.name}/{a}>{b}", job.name, a, b, total) for a, b in ring),
+        ),
+        steps=steps,
+        sender=job.sender,
+        increase_timer=job.increase_timer,
+        announces=job.announces,
+        silent=job.silent,
+        changes=tuple(changes),
+    )
+
+
+def _steps(config: ScenarioConfig, job: JobConfig | ChangeConfig, nic_bps: int) -> tuple[Steps, Profile]:
+    """For each Up phase the payload that fills it at the phase's rate, and the profile that is meant."""
     share = config.packet_bytes / (config.packet_bytes + ROCE_OVERHEAD_BYTES)
     steps: list[tuple[int, int, int]] = []
     phases: list[Phase] = []
@@ -232,23 +305,10 @@ def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Wor
         packets = max(1, math.floor(rate * up_s * share / 8 / config.packet_bytes))
         steps.append((packets * config.packet_bytes, rate, round((next_start - phase.end_ms) * 1e6)))
         phases.append(Phase(round(phase.start_ms * 1e6), round(phase.end_ms * 1e6), rate))
-    ring = [(job.hosts[k], job.hosts[(k + 1) % len(job.hosts)]) for k in range(len(job.hosts))]
-    total = sum(step[0] for step in steps)
+    return tuple(steps), Profile(round(job.period_ms * 1e6), tuple(phases))
+
+
+def _flops(job: JobConfig | ChangeConfig, gpus: int, steps: Steps) -> float:
+    """What the file says, or what the GPUs do in the time that they compute."""
     compute_s = sum(step[2] for step in steps) / 1e9
-    flops = (job.teraflops_per_iteration or 0) * 1e12 or job.gpus * max(
-        compute_s, 1e-9
-    ) * FLOPS_PER_GPU_SECOND
-    return Workload(
-        job=Job(
-            name=job.name,
-            model=job.model,
-            gpus=job.gpus,
-            hosts=job.hosts,
-            profile=Profile(round(job.period_ms * 1e6), tuple(phases)),
-            flops_per_iteration=flops,
-            flows=tuple(Flow(f"{job.name}/{a}>{b}", job.name, a, b, total) for a, b in ring),
-        ),
-        steps=tuple(steps),
-        sender=job.sender,
-        increase_timer=job.increase_timer,
-    )
+    return (job.teraflops_per_iteration or 0) * 1e12 or gpus * max(compute_s, 1e-9) * FLOPS_PER_GPU_SECOND

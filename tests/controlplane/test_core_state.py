@@ -210,7 +210,7 @@ def test_a_garbled_probe_is_a_packet_like_any_other():
     "change",
     [
         {"hosts": ("h1", "mars")},
-        {"profile": Profile(0, ())},
+        {"profile": Profile(0, (Phase(0, 1, 1),))},
         {"profile": Profile(100, (Phase(0, 200, 1),))},
         {"profile": Profile(100, (Phase(50, 60, 1), Phase(0, 10, 1)))},
         {"profile": Profile(100, (Phase(0, 10, 0),))},

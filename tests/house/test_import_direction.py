@@ -13,6 +13,7 @@ FLOORS = {
     "topo": 0,
     "controller.kernel": 1,
     "controller.model": 1,
+    "controller.measure": 2,
     "controller.routing": 2,
     "controller.priority": 2,
     "controller.interleave": 2,

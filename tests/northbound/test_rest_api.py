@@ -19,7 +19,8 @@ from fake_source import CAPACITY, JOBS, MS, TOPOLOGY, Running, running, view
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.model.view import LinkLoad
+from controller.model.job import Measurement, Phase, Profile
+from controller.model.view import JobView, LinkLoad
 from controller.northbound import render
 
 DOC = Path(__file__).parents[2] / "docs" / "api.md"
@@ -52,6 +53,30 @@ def test_jobs_carry_times_levels_and_reasons(api: httpx.Client) -> None:
     }
     assert vgg16["why"] == JOBS[1].why
     assert vgg16["intensity"] == 2.2e12
+
+
+def test_a_job_tells_what_it_declares_from_what_was_measured() -> None:
+    declared = JobView("a", "m", 8, ("h1",), 0, (), None, None, None, None, None, None)
+    assert render.job(declared, None).measured is None
+    measured = replace(
+        declared,
+        profile=Profile(260 * MS, (Phase(0, 120 * MS, 25),)),
+        declared=Profile(300 * MS, (Phase(0, 150 * MS, 25),)),
+        measured=Measurement(6, 121 * MS, 139 * MS, None, "iterations"),
+        flops_per_iteration=1e15,
+        changes=2,
+    )
+    shown = render.job(measured, None).model_dump()
+    assert shown["profile"]["period_ms"] == 260
+    assert shown["declared"]["period_ms"] == 300
+    assert shown["measured"] == {
+        "iterations": 6,
+        "communication_ms": 121,
+        "compute_ms": 139,
+        "flops": None,
+        "source": "iterations",
+    }
+    assert (shown["pattern_changes"], shown["flops_per_iteration"]) == (2, 1e15)
 
 
 def test_one_job_lists_its_own_flows_only(api: httpx.Client) -> None:

@@ -91,11 +91,10 @@ def iteration_length(sent: Floats, interval_s: float) -> tuple[float, float] | N
 
 
 def _first_peak(smooth: Floats, first: int, lags: int, enough: float) -> int:
-    """The lag of the first hill that reaches `enough`: its highest place."""
+    """The lag of the first hill that reaches `enough`: its highest place. A dent in its slope, from noise,
+    does not end the hill; where the next one could be, at twice the lag, it has ended."""
     at = first + int(np.flatnonzero(smooth[first : lags + 1] >= enough)[0])
-    end = at
-    while end + 1 <= lags and smooth[end + 1] >= enough:
-        end += 1
+    end = min(lags, at + max(1, at // 4))
     return at + int(smooth[at : end + 1].argmax())
 
 

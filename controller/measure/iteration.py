@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From iteration reports and byte counts to what a job does: profile, work, communication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+
+from controller.measure.series import Series
+from controller.measure.shape import discover, estimate
+from controller.model.job import Flow, Job, Measurement, Phase, Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One iteration of one worker, as it is reported; times in ns of fabric time."""
+
+    rank: int
+    index: int
+    start_ns: int
+    end_ns: int
+    held_ns: int
+    communication_ns: int
+    compute_ns: int
+    bytes_sent: int
+    flops: float
+
+    @property
+    def own_ns(self) -> int:
+        """The iteration's length without what its schedule held it."""
+        return self.end_ns - self.start_ns - self.held_ns
+
+
+def from_iterations(job: Job, samples: Sequence[Sample], series: Series) -> Job | None:
+    """The job as its workers' iterations show it; None without any of its first worker.
+
+    The period is the median of the first worker's (CASSINI profiles one iteration; a ring keeps all in
+    step), communication and compute that of the slowest worker, W_j the sum over workers (CRUX, section
+    5). Up phases come from the byte counts of the same iterations; without any, one phase as long as
+    the communication carries the bytes.
+    """
+    by_rank: dict[int, list[Sample]] = {}
+    for sample in samples:
+        by_rank.setdefault(sample.rank, []).append(sample)
+    first = by_rank.get(0)
+    if not first:
+        return None
+    period = max(1, int(median(s.own_ns for s in first)))
+    communication = max(int(median(s.communication_ns for s in own)) for own in by_rank.values())
+    compute = max(int(median(s.compute_ns for s in own)) for own in by_rank.values())
+    work = [median(s.flops for s in own) for own in by_rank.values()]
+    # Workers that have not reported do what the others do.
+    flops = sum(work) * len(job.hosts) / len(work)
+    begin, end = min(s.start_ns for s in first), max(s.end_ns for s in first)
+    table, origin = series.window(begin - series.bin_ns, end + series.bin_ns)
+    profile = estimate(table, series.bin_ns, [float(s.start_ns - origin) for s in first], period)
+    flows = _flows(job, {rank: median(s.bytes_sent for s in own) for rank, own in by_rank.items()})
+    if profile is None or not profile.phases:
+        profile = Profile(period, _single_phase(flows, min(communication, period)))
+    return replace(
+        job,
+        profile=profile,
+        flops_per_iteration=flops or job.flops_per_iteration,
+        flows=flows,
+        measured=Measurement(len(first), communication, compute or None, flops or None, "iterations"),
+    )
+
+
+def from_bytes(job: Job, series: Series, start_ns: int, end_ns: int, flops: float) -> Job | None:
+    """The job as byte counts in [start_ns, end_ns) alone show it, with the `flops` of that time (0: not
+    known); None where nothing repeats."""
+    table, _ = series.window(start_ns, end_ns)
+    found = discover(table, series.bin_ns)
+    if found is None:
+        return None
+    profile, starts = found
+    work = flops * profile.period_ns / (end_ns - start_ns)
+    # Whole iterations only: a piece of one would count as much as its bytes, or its silence, are long.
+    count = round((starts[-1] - starts[0]) / profile.period_ns)
+    edges = np.arange(table.shape[1] + 1) * float(series.bin_ns)
+    span = [starts[0], starts[0] + max(1, count) * profile.period_ns]
+    curves = [np.concatenate([[0.0], np.cumsum(row)]) for row in table]
+    each = [float(np.diff(np.interp(span, edges, c))[0]) / max(1, count) for c in curves]
+    sent = dict(zip(series.flows, each, strict=True))
+    flows = tuple(
+        replace(f, bytes_per_iteration=round(sent[f.name])) if sent.get(f.name) else f for f in job.flows
+    )
+    return replace(
+        job,
+        profile=profile,
+        flops_per_iteration=work or job.flops_per_iteration,
+        flows=flows,
+        measured=Measurement(len(starts), profile.up_ns, None, work or None, "bytes"),
+    )
+
+
+def _flows(job: Job, sent: Mapping[int, float]) -> tuple[Flow, ...]:
+    """The job's flows with the bytes that their workers report, shared evenly among a worker's flows."""
+    rank_of = {host: rank for rank, host in enumerate(job.hosts)}
+    of = {rank: sum(rank_of.get(f.src) == rank for f in job.flows) for rank in sent}
+    flows = []
+    for flow in job.flows:
+        rank = rank_of.get(flow.src, -1)
+        known = rank in sent and of[rank]
+        flows.append(replace(flow, bytes_per_iteration=round(sent[rank] / of[rank])) if known else flow)
+    return tuple(flows)
+
+
+def _single_phase(flows: Sequence[Flow], communication_ns: int) -> tuple[Phase, ...]:
+    most = max((f.bytes_per_iteration for f in flows), default=0)
+    rate = round(most * 8e9 / communication_ns) if communication_ns > 0 else 0
+    return (Phase(0, communication_ns, rate),) if rate > 0 else ()

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Up and Down phases out of byte counts: the mean iteration, cut where its rate changes (CASSINI, 4.3).
+
+Several phases in an iteration (pipeline and tensor parallel jobs, thesis 4.5.4) are several pieces; several
+GPUs a server (4.5.6) are several flows, each judged by itself: a phase's rate is that of its busiest flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.measure.rhythm import iteration_length
+from controller.model.job import Phase, Profile
+
+Floats = NDArray[np.float64]
+
+SLOTS = 400
+"""The mean iteration is looked at in so many slots at most, and in no finer ones than a fifth of a bin."""
+QUIET = 0.05
+"""Below this part of the highest rate nothing is sent: acknowledgements, keep-alives."""
+_PENALTY = 12.0
+_ALIKE = 0.15
+_SLIVER = 1.5
+_LEAST_NOISE = 0.03
+_ROUNDS = 3
+_ASTRAY = 0.1
+
+
+def mean_iteration(table: Floats, bin_ns: int, starts: Sequence[float], period_ns: float) -> Floats:
+    """The mean rate (bit/s) over iterations in even slots of the period; the busiest flow's in each.
+
+    `table` has the bytes of each flow and bin, shape (flows, bins); `starts` are the iterations' starts in
+    ns after the first bin's. Bytes are taken as evenly spread in their bin: starts that fall elsewhere in
+    each bin blur an edge, but do not move its middle. An iteration that is shorter than the period ends
+    where the next one starts. Iterations that are not wholly in the table are left out; the result is empty
+    if all are.
+    """
+    flows, bins = table.shape
+    span = bins * bin_ns
+    whole = [s for s in starts if s >= 0 and s + period_ns <= span]
+    slots = int(min(SLOTS, max(2, period_ns * 5 // bin_ns)))
+    if not whole or not flows:
+        return np.zeros(0)
+    edges = np.arange(bins + 1) * float(bin_ns)
+    ends = [*whole[1:], np.inf]
+    at = np.add.outer(np.array(whole), np.arange(slots + 1) * (period_ns / slots))
+    at = np.minimum(at, np.array(ends)[:, None])
+    best = np.zeros(slots)
+    for sent in table:
+        total = np.concatenate([[0.0], np.cumsum(sent)])
+        curve = np.interp(at, edges, total).mean(axis=0)
+        best = np.maximum(best, np.diff(curve) * 8e9 * slots / period_ns)
+    return best
+
+
+def pieces(rates: Floats) -> list[tuple[int, int, float]]:
+    """A series cut into stretches of constant rate: (first slot, slot after the last, mean rate).
+
+    The cuts minimise the squared error plus a penalty for each, which grows with the noise; found
+    exactly (optimal partitioning).
+    """
+    count = len(rates)
+    if not count:
+        return []
+    peak = float(np.abs(rates).max())
+    if peak <= 0:
+        return [(0, count, 0.0)]
+    values = rates / peak
+    # Half of the steps between neighbours are smaller than this: edges do not count, noise does.
+    steps = np.abs(np.diff(values))
+    noise = max(_LEAST_NOISE, float(np.median(steps)) if len(steps) else 0.0)
+    penalty = _PENALTY * noise * noise
+    ones = np.concatenate([[0.0], np.cumsum(values)])
+    squares = np.concatenate([[0.0], np.cumsum(values * values)])
+    cost = np.zeros(count + 1)
+    last = np.zeros(count + 1, dtype=np.int64)
+    cost[0] = -penalty
+    for end in range(1, count + 1):
+        begin = np.arange(end)
+        error = squares[end] - squares[:end] - (ones[end] - ones[:end]) ** 2 / (end - begin)
+        total = cost[:end] + error + penalty
+        last[end] = int(total.argmin())
+        cost[end] = total[last[end]]
+    cuts = [count]
+    while cuts[-1]:
+        cuts.append(int(last[cuts[-1]]))
+    cuts.reverse()
+    return [(a, b, float(rates[a:b].mean())) for a, b in pairwise(cuts)]
+
+
+def phases(rates: Floats, period_ns: float, bin_ns: int) -> tuple[Phase, ...]:
+    """The Up phases of a mean iteration, which goes around: its end is next to its beginning.
+
+    A piece shorter than a bin and a half is the blur of an edge: its bytes go to the longer neighbour,
+    which grows by the time that they take at its rate. A phase that begins within two bins of 0 begins
+    at 0, for there iterations begin.
+    """
+    if not len(rates) or rates.max() <= 0:
+        return ()
+    slot = period_ns / len(rates)
+    quiet = QUIET * float(rates.max())
+    turn = _silence(rates <= quiet)
+    merged: list[_Stretch] = []
+    group: list[_Stretch] = []
+    for a, b, rate in [*pieces(np.roll(rates, -turn)), (len(rates), len(rates), 0.0)]:
+        if rate > quiet:
+            group.append(_Stretch((a + turn) * slot, (b + turn) * slot, rate))
+        else:
+            merged += _sharpen(group, _SLIVER * bin_ns)
+            group = []
+    return _around(merged, period_ns, 2.0 * bin_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Some time (ns) at one rate (bit/s)."""
+
+    begin: float
+    end: float
+    rate: float
+
+    @property
+    def sent(self) -> float:
+        return self.rate * (self.end - self.begin)
+
+
+def _sharpen(group: Sequence[_Stretch], least: float) -> list[_Stretch]:
+    """A loud stretch between two silences without the blur of its edges: stretches shorter than `least`
+    give their bytes to their longer neighbours, at whose rates these then last longer."""
+    if not group:
+        return []
+    long = [i for i, s in enumerate(group) if s.end - s.begin >= least]
+    if not long:
+        # A burst of a bin or two: its own length cannot be seen, only that it was no longer.
+        sent = sum(s.sent for s in group)
+        rate = max(s.rate for s in group)
+        middle = (group[0].begin + group[-1].end) / 2
+        return [_Stretch(middle - sent / rate / 2, middle + sent / rate / 2, rate)]
+    first, last = group[long[0]], group[long[-1]]
+    begin = first.begin - sum(s.sent for s in group[: long[0]]) / first.rate
+    result: list[_Stretch] = []
+    for i, k in pairwise(long):
+        left, right = group[i], group[k]
+        between = sum(s.sent for s in group[i + 1 : k])
+        gap = right.begin - left.end
+        if abs(left.rate - right.rate) < _ALIKE * max(left.rate, right.rate):
+            cut = left.end + gap / 2
+        else:
+            part = (between - right.rate * gap) / (left.rate - right.rate)
+            cut = left.end + min(max(part, 0.0), gap)
+        result.append(_Stretch(begin, cut, left.rate))
+        begin = cut
+    end = last.end + sum(s.sent for s in group[long[-1] + 1 :]) / last.rate
+    result.append(_Stretch(begin, end, last.rate))
+    return _joined(result)
+
+
+def _joined(stretches: Sequence[_Stretch]) -> list[_Stretch]:
+    """Neighbours of about the same rate made one."""
+    result: list[_Stretch] = []
+    for s in stretches:
+        if result and abs(result[-1].rate - s.rate) < _ALIKE * max(result[-1].rate, s.rate):
+            before = result.pop()
+            rate = (before.sent + s.sent) / (s.end - before.begin)
+            result.append(_Stretch(before.begin, s.end, rate))
+        else:
+            result.append(s)
+    return result
+
+
+def _silence(quiet: NDArray[np.bool_]) -> int:
+    """The middle of the longest silent stretch, around the circle; 0 if there is none."""
+    if quiet.all() or not quiet.any():
+        return 0
+    loud = np.flatnonzero(~quiet)
+    gaps = np.diff(np.concatenate([loud, [loud[0] + len(quiet)]])) - 1
+    widest = int(gaps.argmax())
+    return int(loud[widest] + 1 + gaps[widest] // 2) % len(quiet)
+
+
+def _around(merged: Sequence[_Stretch], period_ns: float, near: float) -> tuple[Phase, ...]:
+    """Stretches that may lie past the period's end, put inside it, sorted, in whole ns."""
+    period = round(period_ns)
+    offsets = [(s.begin + period_ns / 2) % period_ns - period_ns / 2 for s in merged]
+    first = min(offsets, key=abs, default=0.0)
+    moved = first if abs(first) <= near else 0.0
+    parts: list[tuple[int, int, int]] = []
+    for s in merged:
+        start = round((s.begin - moved) % period_ns) % period
+        stop = start + min(round(s.end - s.begin), period)
+        parts.append((start, min(stop, period), round(s.rate)))
+        if stop > period:
+            parts.append((0, stop - period, round(s.rate)))
+    result: list[Phase] = []
+    for start, stop, rate in sorted(parts):
+        at = max(start, result[-1].end_ns if result else 0)
+        if stop > at and rate > 0:
+            result.append(Phase(at, stop, rate))
+    return tuple(result)
+
+
+def estimate(table: Floats, bin_ns: int, starts: Sequence[float], period_ns: float) -> Profile | None:
+    """The profile of a job whose iterations start at `starts` (ns after the first bin) and take
+    `period_ns`; None where the table holds no whole iteration."""
+    rates = mean_iteration(table, bin_ns, starts, period_ns)
+    if not len(rates):
+        return None
+    return Profile(round(period_ns), phases(rates, period_ns, bin_ns))
+
+
+def discover(table: Floats, bin_ns: int) -> tuple[Profile, tuple[float, ...]] | None:
+    """Profile and iteration starts from byte counts alone; None where nothing repeats.
+
+    The period comes from the autocorrelation of all flows together, then from the moments at which each
+    iteration has sent half of its first phase, which are known to a fraction of a bin.
+    """
+    total = table.sum(axis=0)
+    found = iteration_length(total, 1.0)
+    if found is None:
+        return None
+    period = found[0] * bin_ns
+    span = len(total) * bin_ns
+    starts: Sequence[float] = [k * period for k in range(int(span // period))]
+    for _ in range(_ROUNDS):
+        cut = phases(mean_iteration(total[None, :], bin_ns, starts, period), period, bin_ns)
+        if not cut:
+            return None
+        first = _first_phase(cut, period)
+        moments = _moments(total, bin_ns, (starts[0] + first.half) % period, first, period)
+        if len(moments) < 2:
+            return None
+        period = _slope(moments)
+        off = np.array(moments) - period * np.arange(len(moments))
+        kept = np.abs(off - np.median(off)) <= _ASTRAY * period
+        starts = [m - (first.half - first.begin) for m, good in zip(moments, kept, strict=True) if good]
+    profile = estimate(table, bin_ns, starts, period)
+    return None if profile is None or not profile.phases else (profile, tuple(starts))
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The phase that an iteration is known by, in ns of the period: when half of it is sent, and how far
+    around it nothing else is."""
+
+    begin: float
+    half: float
+    end: float
+    reach: float
+
+
+def _first_phase(cut: Sequence[Phase], period: float) -> _First:
+    """The phase after the longest silence. Phases that touch count as one; one that is cut by the period's
+    end goes on at its beginning."""
+    groups: list[list[_Stretch]] = []
+    for p in cut:
+        stretch = _Stretch(p.start_ns, p.end_ns, p.rate_bps)
+        if groups and stretch.begin - groups[-1][-1].end <= 1:
+            groups[-1].append(stretch)
+        else:
+            groups.append([stretch])
+    if len(groups) > 1 and groups[0][0].begin + period - groups[-1][-1].end <= 1:
+        turned = [_Stretch(s.begin - period, s.end - period, s.rate) for s in groups.pop()]
+        groups[0] = [*turned, *groups[0]]
+    silences = [(g[0].begin - groups[i - 1][-1].end) % period for i, g in enumerate(groups)]
+    first = int(np.argmax(silences))
+    group = groups[first]
+    times = np.array([group[0].begin, *(s.end for s in group)])
+    sent = np.concatenate([[0.0], np.cumsum([s.sent for s in group])])
+    half = float(np.interp(sent[-1] / 2, sent, times))
+    after = silences[(first + 1) % len(groups)]
+    return _First(group[0].begin, half, group[-1].end, min(silences[first], after) / 2)
+
+
+def _slope(moments: Sequence[float]) -> float:
+    """The period of moments, one of each iteration: the median over all pairs (Theil and Sen)."""
+    at = np.array(moments)
+    i, k = np.triu_indices(len(at), 1)
+    return float(np.median((at[k] - at[i]) / (k - i)))
+
+
+def _moments(total: Floats, bin_ns: int, middle: float, first: _First, period: float) -> list[float]:
+    """When each iteration has sent half of its first phase, in ns. Each is looked for a period after the
+    one before, so that iterations of uneven length are followed."""
+    edges = np.arange(len(total) + 1) * float(bin_ns)
+    curve = np.concatenate([[0.0], np.cumsum(total)])
+    before, after = first.half - first.begin + first.reach, first.end - first.half + first.reach
+    moments: list[float] = []
+    if middle < before:
+        middle += period
+    while middle + after <= edges[-1]:
+        for _ in range(_ROUNDS):
+            low, high = np.interp([middle - before, middle + after], edges, curve)
+            if high <= low:
+                return moments
+            at = max(1, int(np.searchsorted(curve, (low + high) / 2)))
+            part = ((low + high) / 2 - curve[at - 1]) / (curve[at] - curve[at - 1])
+            middle = max(before, (at - 1 + float(part)) * bin_ns)
+            if middle + after > edges[-1]:
+                return moments
+        if moments and middle < moments[-1] + period / 2:
+            return moments
+        moments.append(middle)
+        middle += period
+    return moments

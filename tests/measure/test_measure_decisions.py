@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns, overlays and changes: whose turn it is, what the plan looks like meanwhile, what counts as change."""
+
+from __future__ import annotations
+
+from controller.measure.change import ChangeDetector
+from controller.measure.turns import Turns, on_top
+from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, Policy
+
+MS = 1_000_000
+DSCPS = (30, 26, 22)
+
+
+def planned(levels: dict[str, int], links: list[tuple[str, ...]]) -> Plan:
+    return Plan(
+        1,
+        Policy("p", "auto", "crux", "cassini"),
+        0,
+        {
+            f"{j}/a>b": FlowPlan(f"{j}/a>b", ("a", "b"), 50_000, DSCPS[level], "why")
+            for j, level in levels.items()
+        },
+        {j: JobPlan(j, level, DSCPS[level], 5, 100, 1.0, "why") for j, level in levels.items()},
+        tuple(LinkPlan("x", str(n), jobs, 1.0) for n, jobs in enumerate(links)),
+    )
+
+
+def test_one_job_at_a_time_in_the_order_of_their_coming() -> None:
+    turns = Turns(30)
+    for job in "abca":
+        turns.ask(job)
+    assert turns.choose() == "a"
+    turns.ask("d", first=True)
+    assert turns.choose() == "a"
+    assert turns.begin(100)
+    assert not turns.begin(110)
+    assert turns.turn is not None
+    assert turns.turn.until_ns == 130
+    turns.ask("a")
+    turns.end()
+    turns.forget("b")
+    assert [turns.choose(), turns.end(), turns.choose(), turns.end(), turns.choose()] == [
+        "d",
+        None,
+        "c",
+        None,
+        None,
+    ]
+
+
+def test_the_measured_job_is_alone_on_top_and_runs_free() -> None:
+    plan = planned({"new": 2, "top": 0, "other": 0, "low": 2}, [("new", "top"), ("other", "low")])
+    shown = on_top(plan, "new", DSCPS)
+    assert {j: p.level for j, p in shown.jobs.items()} == {"new": 0, "top": 1, "other": 0, "low": 2}
+    assert shown.jobs["new"].period_ns is None
+    assert "measured" in shown.jobs["new"].why
+    assert {f: p.dscp for f, p in shown.flows.items()} == {
+        "new/a>b": 30, "top/a>b": 26, "other/a>b": 30, "low/a>b": 22,
+    }  # fmt: skip
+    assert shown.flows["new/a>b"].path == plan.flows["new/a>b"].path
+    assert on_top(plan, "unknown", DSCPS) == plan
+
+
+def test_three_alike_in_a_row_are_a_change() -> None:
+    detector = ChangeDetector(1_000, 140 * MS)
+    assert not any(detector.add(1_000, 140 * MS + d) for d in (0, MS, -MS, 5 * MS))
+    assert [detector.add(1_400, 140 * MS) for _ in range(3)] == [False, False, True]
+    assert [detector.add(1_400, 140 * MS) for _ in range(3)] == [False, False, True]
+
+
+def test_a_straggler_or_a_mess_is_none() -> None:
+    detector = ChangeDetector(1_000, 140 * MS)
+    assert not any(detector.add(1_000, q * MS) for q in (300, 140, 300, 140, 300))
+    assert not any(detector.add(1_000, q * MS) for q in (200, 300, 400, 200, 300, 400))
+    # Compute alone is a pattern too: a smaller batch.
+    assert [detector.add(1_000, 100 * MS) for _ in range(3)] == [False, False, True]
