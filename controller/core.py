@@ -95,8 +95,7 @@ class Core:
         self._paces = Paces()
         self.plan: Plan | None = None
         self._planned: Plan | None = None
-        enabled = settings.measure.enabled and measures(settings.policy)
-        self.measuring = Measuring(replace(settings.measure, enabled=enabled))
+        self.measuring = Measuring(settings.measure if measures(settings.policy) else AS_DECLARED)
         self.condition = Condition()
         self.wants_plan = False
         self.failovers = Failovers()
@@ -335,9 +334,7 @@ class Core:
         for job in self.measuring.take_measured():
             self.members.take_measured(job)
             self._paces.forget(job.name)
-        if self.measuring.wants_plan:
-            self.measuring.wants_plan = False
-            self.wants_plan = True
+        self.wants_plan = self.measuring.take_wish() or self.wants_plan
 
     def _check_pace(self, item: Iteration) -> None:
         """Plan again when a job that is held to a period turns out to have another one."""

@@ -99,7 +99,7 @@ class Measuring:
         self._turns = Turns(settings.window_ns)
         self._watches: dict[str, _Watch] = {}
         self._finished: list[Job] = []
-        self.wants_plan = False
+        self._wants_plan = False
 
     @property
     def profiled(self) -> str | None:
@@ -204,6 +204,11 @@ class Measuring:
         finished, self._finished = tuple(self._finished), []
         return finished
 
+    def take_wish(self) -> bool:
+        """Whether a plan is wanted for what has happened here; taken once."""
+        wish, self._wants_plan = self._wants_plan, False
+        return wish
+
     # Inside.
 
     def _ask(self, host: str, job: str, *, stop: bool = False) -> SendMeasure:
@@ -238,7 +243,7 @@ class Measuring:
         if result is None and not last:
             return
         self._turns.end()
-        self.wants_plan = True
+        self._wants_plan = True
         for host in dict.fromkeys(watch.job.hosts):
             yield self._ask(host, watch.job.name, stop=not watch.job.silent)
         if result is None:
@@ -314,7 +319,7 @@ class Measuring:
 
     def _again(self, watch: _Watch) -> None:
         self._turns.ask(watch.job.name, first=True)
-        self.wants_plan = True
+        self._wants_plan = True
 
     def _flops(self, watch: _Watch, begin_ns: int, end_ns: int) -> float:
         """What the job's GPUs did in a window, by the reports that lie in it."""
