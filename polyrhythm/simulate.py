@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from controller.kernel import cold
+from polyrhythm.progress import Bar
 from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
 from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
 from sim import figures
@@ -35,6 +35,7 @@ from sim.workload import check_connected, read_trace
 from topo.files import load_topology
 
 CHECKPOINT_EVERY_S = 30.0
+TIDY_AT_LEAST = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fail", action="append", default=[], metavar="NAME@MS", help="spine2 or leaf1-spine2 goes down")
     add("--heal", action="append", default=[], metavar="NAME@MS", help="and comes back")
     add("--out", type=Path, metavar="DIR", help="tables, figures, and the checkpoint to go on from")
+    add(
+        "--checkpoint-s",
+        type=float,
+        default=CHECKPOINT_EVERY_S,
+        metavar="S",
+        help="between checkpoints in DIR, at least; 0: wherever one may be taken (default %(default)g)",
+    )
     add("--fresh", action="store_true", help="ignore a checkpoint in DIR")
     add("--json", action="store_true", help="print the summary as JSON")
 
@@ -72,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         cluster, requests, mice_bytes, marking = _inputs(args)
         check(cluster, requests)
-        settings = _settings(args, mice_bytes)
+        settings = _settings(args, mice_bytes, len(requests))
         failures = _failures(args)
         if cold(*SOURCES):
             print("compiling the simulator's kernels, once for this version ...", file=sys.stderr)
@@ -145,12 +153,14 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
     return cluster, read_trace(args.trace, cluster, args.seed, args.hours), 1024, Marking()
 
 
-def _settings(args: argparse.Namespace, mice_bytes: int) -> Settings:
-    for name in ("until_s", "replan_delay_ms", "samples_s", "hours"):
+def _settings(args: argparse.Namespace, mice_bytes: int, jobs: int) -> Settings:
+    for name in ("until_s", "replan_delay_ms", "samples_s", "hours", "checkpoint_s"):
         value = getattr(args, name)
         if not 0 <= value <= 9e6:
             raise WorkloadError(f"--{name.replace('_', '-')} {value:g}: legal: 0 to 9000000")
     return Settings(
+        # By count, never by the clock: going on from a checkpoint is the same computation.
+        tidy=min(Settings().tidy, max(TIDY_AT_LEAST, jobs // 10)),
         seed=args.seed,
         replan_delay_ns=round(args.replan_delay_ms * 1e6),
         until_ns=round(args.until_s * 1e9),
@@ -182,7 +192,7 @@ def _simulate(
         cluster.network.topology, cluster.network.inside, cluster.servers, requests, settings, failures,
         args.scheduler, versions(),
     )  # fmt: skip
-    path = args.out / f"{settings.policy}.checkpoint" if args.out else None
+    path = _checkpoint(args.out, settings.policy) if args.out else None
     memory = None
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,45 +207,24 @@ def _simulate(
         failures=failures,
         memory=memory,
     )
-    with _Bar(settings.policy, len(requests)) as bar:
+    with Bar(settings.policy, len(requests)) as bar:
         saved = time.monotonic()
 
         def tidied(simulation: Simulation) -> None:
             nonlocal saved
-            if path is not None and time.monotonic() - saved >= CHECKPOINT_EVERY_S:
+            if path is not None and time.monotonic() - saved >= args.checkpoint_s:
                 save(simulation.memory, path, mark)
                 saved = time.monotonic()
 
         simulation.run(tidied, bar.step)
     if path is not None:
-        path.unlink(missing_ok=True)
+        # Kept until all policies are done and written, so that none is run twice.
+        save(simulation.memory, path, mark)
     return simulation
 
 
-class _Bar:
-    """Jobs done, of all, with the time that is left; silent where standard error is no terminal."""
-
-    def __init__(self, title: str, total: int) -> None:
-        self._progress = Progress(
-            TextColumn(title),
-            BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f} jobs"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._progress.add_task(title, total=total)
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-    def step(self, done: int) -> None:
-        """So many jobs are done."""
-        self._progress.update(self._task, completed=done)
+def _checkpoint(out: Path, policy: str) -> Path:
+    return out / f"{policy}.checkpoint"
 
 
 def _write(
@@ -257,6 +246,8 @@ def _write(
         print("matplotlib is not installed: no figures", file=sys.stderr)
     files.append(args.out / "summary.json")
     replace_file(files[-1], (json.dumps({"policies": documents}, indent=2) + "\n").encode())
+    for name in simulations:
+        _checkpoint(args.out, name).unlink(missing_ok=True)
     return files
 
 

@@ -112,6 +112,7 @@ class Simulation:
         for name in list(m.running):
             self._settle_account(m.running[name])
             self._record(name, -1)
+            del m.running[name]
 
     def _next_known(self) -> int:
         """The time of the next event that does not come out of an engine."""

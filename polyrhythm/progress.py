@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a long computation is, and how long it may still take."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Bar:
+    """Jobs done, of all, with the time that is left, on standard error: a bar on a terminal, elsewhere a
+    line every `lines_s` (0: nothing)."""
+
+    def __init__(self, title: str, total: int, lines_s: float = 0.0) -> None:
+        self._title, self._total, self._lines_s = title, total, lines_s
+        self._began = self._said = time.monotonic()
+        self._progress = Progress(
+            TextColumn(title),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} jobs"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._progress.add_task(title, total=total)
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def step(self, done: int) -> None:
+        """So many jobs are done."""
+        self._progress.update(self._task, completed=done)
+        now = time.monotonic()
+        if self._lines_s and done and self._progress.disable and now - self._said >= self._lines_s:
+            self._said, took = now, now - self._began
+            left = took / done * (self._total - done)
+            print(
+                f"{self._title}: {done}/{self._total} jobs after {took:.0f} s, about {left:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
