@@ -23,7 +23,7 @@ from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
 from sim import figures
 from sim.checkpoint import fingerprint, load, save
 from sim.cluster import Cluster, JobRequest, WorkloadError, check, machines
-from sim.decide import SIM_POLICIES
+from sim.decide import SIM_POLICIES, policy_named
 from sim.kernels import SOURCES
 from sim.network import Inside, Network
 from sim.output import Marking, parquet_available, replace_file, summary, versions, write_tables
@@ -130,10 +130,30 @@ def requests_of(scenario: Scenario, iterations: int | None = None) -> list[JobRe
     return requests
 
 
+def _check_options(args: argparse.Namespace) -> None:
+    """Refuse figures out of range and unknown policies, before anything is read or run."""
+    for name in args.policy.split(","):
+        policy_named(name)
+    for option, least, most in (
+        ("gpus_per_server", 1, 1_000_000),
+        ("pcie_gbps", 0, 1e6),
+        ("nvlink_gbps", 0, 1e6),
+        ("host_gbps", 1e-3, 1e6),
+        ("fabric_gbps", 1e-3, 1e6),
+        ("hours", 1e-3, 2_500),
+        ("until_s", 0, 9e6),
+        ("replan_delay_ms", 0, 9e6),
+        ("samples_s", 0, 9e6),
+        ("checkpoint_s", 0, 9e6),
+    ):
+        value = getattr(args, option)
+        if not least <= value <= most:
+            raise WorkloadError(f"--{option.replace('_', '-')} {value:g}: legal: {least:g} to {most:g}")
+
+
 def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, Marking]:
+    _check_options(args)
     inside = Inside(round(args.pcie_gbps * 1e9), round(args.nvlink_gbps * 1e9))
-    if args.gpus_per_server < 1:
-        raise WorkloadError(f"--gpus-per-server {args.gpus_per_server}: legal: 1 or more")
     if args.topology is None:
         if ":" in args.trace or Path(args.trace).suffix in {".csv", ".json"}:
             raise WorkloadError("--topology is needed; only a scenario brings its own")
@@ -154,10 +174,6 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
 
 
 def _settings(args: argparse.Namespace, mice_bytes: int, jobs: int) -> Settings:
-    for name in ("until_s", "replan_delay_ms", "samples_s", "hours", "checkpoint_s"):
-        value = getattr(args, name)
-        if not 0 <= value <= 9e6:
-            raise WorkloadError(f"--{name.replace('_', '-')} {value:g}: legal: 0 to 9000000")
     return Settings(
         # By count, never by the clock: going on from a checkpoint is the same computation.
         tidy=min(Settings().tidy, max(TIDY_AT_LEAST, jobs // 10)),

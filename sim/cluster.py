@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from sim.mltcp import SHAPES
@@ -66,7 +66,8 @@ class JobRequest:
     `ranks` places it by hand, a host per rank; None leaves that to the scheduler, and the shape's
     collectives then run over the job's servers (split over the NICs that its GPUs use). `mltcp` names the
     shape of its senders' MLTCP (`sim.mltcp.SHAPES`); "": none. A policy
-    that says what all senders do overrules it.
+    that says what all senders do overrules it. `source` is where its GPUs were read, for messages:
+    "file: row 2, column num_gpu".
     """
 
     name: str
@@ -77,6 +78,7 @@ class JobRequest:
     shape: Shape
     ranks: tuple[str, ...] | None = None
     mltcp: str = ""
+    source: str = field(default="", repr=False, compare=False)
 
 
 def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
@@ -87,8 +89,9 @@ def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
     """
     seen: set[str] = set()
     for request in requests:
+        where = f"{request.source}: " if request.source else ""
         if request.name in seen:
-            raise WorkloadError(f"job {request.name}: there are two of this name")
+            raise WorkloadError(f"{where}job {request.name}: there are two of this name")
         seen.add(request.name)
         if request.arrival_ns < 0:
             raise WorkloadError(
@@ -98,7 +101,8 @@ def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
             raise WorkloadError(f"job {request.name}: {request.iterations} iterations; legal: 1 or more")
         if not 1 <= request.gpus <= cluster.gpus:
             raise WorkloadError(
-                f"job {request.name}: it wants {request.gpus} GPUs; legal: 1 to the cluster's {cluster.gpus}"
+                f"{where}job {request.name}: it wants {request.gpus} GPUs; "
+                f"legal: 1 to the cluster's {cluster.gpus}"
             )
         if request.mltcp and request.mltcp not in SHAPES:
             raise WorkloadError(

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.model import Job, Plan
-from sim.cluster import Free, JobRequest, Placement
+from controller.routing.forwarding import pair
+from sim.cluster import Cluster, Free, JobRequest, Placement
 from sim.decide import Decider, Fabric, Orders
 from sim.jobrun import JobRun
 from sim.scheduler import Scheduler, Waiting
@@ -25,6 +26,25 @@ class Failure:
     at_ns: int
     what: str
     up: bool = False
+
+
+def parts(cluster: Cluster, failure: Failure) -> tuple[tuple[str, str] | None, str | None]:
+    """The cable or the switch that a failure names.
+
+    Raises:
+        ValueError: the fabric has neither.
+    """
+    topology = cluster.network.topology
+    if failure.what in topology.switch:
+        return None, failure.what
+    cables = {pair(a, b) for a, b in cluster.network.names}
+    for i, letter in enumerate(failure.what):
+        cable = pair(failure.what[:i], failure.what[i + 1 :])
+        if letter == "-" and cable in cables:
+            return cable, None
+    raise ValueError(
+        f"failure of {failure.what!r}: it is no switch and no cable (leaf1-spine2) of the fabric"
+    )
 
 
 @dataclass(frozen=True, slots=True)

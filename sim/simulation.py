@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.model import Plan, Policy
-from controller.routing.forwarding import pair
-from sim.cluster import Cluster, Free, JobRequest, Placement, check, ranks_of
+from sim.cluster import Cluster, Free, JobRequest, Placement, WorkloadError, check, ranks_of
 from sim.decide import EQUAL_CLASS, SIM_POLICIES, Decider, Fabric, orders, policy_named
 from sim.engine import EngineFactory, best_engine
 from sim.jobrun import JobRun
-from sim.memory import Failure, Memory, Outcome, Running, Sample, Settings
+from sim.memory import Failure, Memory, Outcome, Running, Sample, Settings, parts
 from sim.mltcp import weights
 from sim.pool import Pool
 from sim.program import Channel
@@ -28,6 +27,7 @@ from sim.shape import alone, planner_job, program
 from sim.units import NEVER, PS_PER_NS
 
 __all__ = ["Failure", "Settings", "Simulation"]
+_SAMPLES_BYTES = 2 << 30
 
 
 class Simulation:
@@ -48,7 +48,7 @@ class Simulation:
         """Raises WorkloadError for jobs that can never run, ValueError for an unknown policy or failure."""
         check(cluster, requests)
         for failure in failures:
-            _parts(cluster, failure)
+            parts(cluster, failure)
         self.cluster = cluster
         self.settings = settings
         self.requests = requests
@@ -228,7 +228,7 @@ class Simulation:
 
     def _fail(self, failure: Failure) -> None:
         m = self.memory
-        link, switch = _parts(self.cluster, failure)
+        link, switch = parts(self.cluster, failure)
         links, switches = set(m.fabric.down_links), set(m.fabric.down_switches)
         change = set.discard if failure.up else set.add
         if link:
@@ -315,6 +315,11 @@ class Simulation:
 
     def _sample(self) -> None:
         m = self.memory
+        if (len(m.samples) + 1) * m.bits.nbytes * 2 > _SAMPLES_BYTES:
+            raise WorkloadError(
+                f"samples of {len(m.bits)} links every {self.settings.samples_ns / 1e9:g} s: "
+                f"after {len(m.samples)} they fill {_SAMPLES_BYTES >> 30} GiB; take fewer"
+            )
         self._pool.tidy()
         for running in m.running.values():
             self._settle_account(running)
@@ -379,18 +384,3 @@ class Simulation:
             waited=m.waited[name],
         )
         m.sampled.pop(name, None)
-
-
-def _parts(cluster: Cluster, failure: Failure) -> tuple[tuple[str, str] | None, str | None]:
-    """The cable or the switch that a failure names."""
-    topology = cluster.network.topology
-    if failure.what in topology.switch:
-        return None, failure.what
-    cables = {pair(a, b) for a, b in cluster.network.names}
-    for i, letter in enumerate(failure.what):
-        cable = pair(failure.what[:i], failure.what[i + 1 :])
-        if letter == "-" and cable in cables:
-            return cable, None
-    raise ValueError(
-        f"failure of {failure.what!r}: it is no switch and no cable (leaf1-spine2) of the fabric"
-    )

@@ -61,7 +61,11 @@ class Row:
 
     def error(self, column: str, what: str) -> TraceError:
         """An error at a column of this row."""
-        return TraceError(f"{self._where}, column {column}: {what}")
+        return TraceError(f"{self.at(column)}: {what}")
+
+    def at(self, column: str) -> str:
+        """Where a column of this row is: "file: row 2, column num_gpu"."""
+        return f"{self._where}, column {column}"
 
 
 def read_text(path: Path) -> str:
@@ -81,6 +85,9 @@ def rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     try:
         reader = csv.DictReader(read_text(path).splitlines(), strict=True)
         header = reader.fieldnames or ()
+        twice = next((c for c in header if list(header).count(c) > 1), None)
+        if twice is not None:
+            raise TraceError(f"{path}: row 1, column {twice}: is there twice")
         missing = [c for c in columns if c not in header]
         if missing:
             raise TraceError(
@@ -88,6 +95,12 @@ def rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
                 f"there are: {', '.join(header) or 'none'}"
             )
         for number, values in enumerate(reader, start=2):
+            beyond = values.get(None)
+            if beyond:
+                raise TraceError(
+                    f"{path}: row {number}, column {len(header) + 1}: {beyond[0]!r} is beyond the header's "
+                    f"{len(header)} columns"
+                )
             yield Row(path, number, values)
     except csv.Error as error:
         raise TraceError(f"{path}: not CSV: {error}") from error

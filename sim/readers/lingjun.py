@@ -65,7 +65,14 @@ def read_snapshot(path: Path) -> list[JobRequest]:
         if length <= 0:
             raise row.error("gmt_job_finished", "is not after gmt_job_running")
         requests.append(
-            _request(row.text("job_id"), row.text("model"), 0.0, row.whole("total_gpu", 1), length)
+            _request(
+                row.text("job_id"),
+                row.text("model"),
+                0.0,
+                row.whole("total_gpu", 1),
+                length,
+                row.at("total_gpu"),
+            )
         )
     if not requests:
         raise TraceError(f"{path}: it holds no jobs")
@@ -94,11 +101,14 @@ def read_lingjun_jobs(jobs: Path, workers: Path) -> list[JobRequest]:
         if length < 0:
             raise row.error("gmt_job_finished", "is before gmt_job_running")
         if gpus.get(name) and length:
-            found.append((name, row.text("model"), start, gpus[name], length))
+            found.append((name, row.text("model"), start, gpus[name], length, row.at("job_name")))
     if not found:
         raise TraceError(f"{jobs}: no job of it has GPUs in {workers}")
     first = min(job[2] for job in found)
-    return [_request(name, model, start - first, n, length) for name, model, start, n, length in found]
+    return [
+        _request(name, model, start - first, n, length, source)
+        for name, model, start, n, length, source in found
+    ]
 
 
 def read_model_mix(path: Path, jobs: int, seed: int, *, horizon_s: float, hours: float) -> list[JobRequest]:
@@ -109,7 +119,7 @@ def read_model_mix(path: Path, jobs: int, seed: int, *, horizon_s: float, hours:
         TraceError: names the row and the column.
     """
     pairs = [
-        (row.text("model"), gpus)
+        (row.text("model"), gpus, row.at("total_gpu"))
         for row in rows(path, ("model", "total_gpu"))
         if (gpus := row.whole("total_gpu"))
     ]
@@ -119,12 +129,12 @@ def read_model_mix(path: Path, jobs: int, seed: int, *, horizon_s: float, hours:
     at, requests = 0.0, []
     for i in range(jobs):
         at += random.expovariate(jobs / horizon_s)
-        model, gpus = random.choice(pairs)
-        requests.append(_request(str(i), model, at, gpus, hours * 3600))
+        model, gpus, source = random.choice(pairs)
+        requests.append(_request(str(i), model, at, gpus, hours * 3600, source))
     return requests
 
 
-def _request(name: str, model: str, arrival_s: float, gpus: int, length_s: float) -> JobRequest:
+def _request(name: str, model: str, arrival_s: float, gpus: int, length_s: float, source: str) -> JobRequest:
     compute_ms = model_named(model).compute_ms
     return JobRequest(
         name=f"job-{name}",
@@ -133,4 +143,5 @@ def _request(name: str, model: str, arrival_s: float, gpus: int, length_s: float
         gpus=gpus,
         iterations=max(1, round(length_s * 1e3 / compute_ms)),
         shape=data_parallel(model),
+        source=source,
     )

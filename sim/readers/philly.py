@@ -32,6 +32,7 @@ def read_philly(path: Path) -> list[JobRequest]:
             gpus=row.whole("num_gpu", 1),
             iterations=row.whole("iterations", 1),
             shape=data_parallel(model, row.number("iteration_time", 1e-3, 1e9)),
+            source=row.at("num_gpu"),
         )
     if not requests:
         raise TraceError(f"{path}: it holds no jobs")

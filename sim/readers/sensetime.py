@@ -46,5 +46,6 @@ def read_sensetime(path: Path) -> list[JobRequest]:
             gpus=gpus,
             iterations=max(1, round(row.number("total_iterations", 1) / gpus)),
             shape=data_parallel(model, iteration_s * 1e3),
+            source=row.at("max_parallelism"),
         )
     return list(requests.values())

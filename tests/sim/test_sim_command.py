@@ -12,7 +12,7 @@ import pytest
 
 from polyrhythm import bench, paper, simulate
 from polyrhythm.scenario import load_scenario, scenario_path
-from sim import figures
+from sim import figures, simulation
 from sim.output import parquet_available
 from sim.shape import program
 
@@ -77,8 +77,12 @@ def test_a_trace_makes_tables(fabric: str, tmp_path: Path, capsys: pytest.Captur
         (["--trace", "two_vgg19", "--fail", "spine2"], "NAME@MS is needed"),
         (["--trace", "two_vgg19", "--fail", "spine2@5"], "no switch and no cable"),
         (["--trace", "two_vgg19", "--until-s", "-1"], "--until-s -1: legal"),
-        (["--trace", "two_vgg19", "--gpus-per-server", "0"], "legal: 1 or more"),
+        (["--trace", "two_vgg19", "--gpus-per-server", "0"], "--gpus-per-server 0: legal: 1 to"),
         (["--trace", "poisson:3", "--topology", "nowhere.json"], "nowhere.json: No such file"),
+        (["--trace", "two_vgg19", "--policy", "ecmp,,crux"], "'' is no policy; legal"),
+        (["--trace", "two_vgg19", "--pcie-gbps", "nan"], "--pcie-gbps nan: legal: 0 to"),
+        (["--trace", "two_vgg19", "--nvlink-gbps", "-1"], "--nvlink-gbps -1: legal: 0 to"),
+        (["--trace", "two_vgg19", "--hours", "0"], "--hours 0: legal: 0.001 to"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +90,39 @@ def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.Ca
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{h}\n1,2,0,5,vgg16,100\n2,90,0,5,vgg16,9\n", "row 3, column num_gpu: job job-2: it wants 90 GPUs"),
+        ("{h}\n1,2,0,5,vgg16,100,7\n", "row 2, column 7: '7' is beyond the header's 6 columns"),
+        ("{h},job_id\n1,2,0,5,vgg16,100,7\n", "row 1, column job_id: is there twice"),
+        ("{h}\n1,2,0\n", "row 2, column model_name: is empty"),
+        ("{h}\n1,2,-1,5,vgg16,100\n", "row 2, column submit_time: -1 is out of range"),
+        ("", "row 1: of no known kind"),
+    ],
+)
+def test_a_bad_trace_is_told_by_row_and_column(
+    text: str, message: str, fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header = "job_id,num_gpu,submit_time,iterations,model_name,iteration_time"
+    (tmp_path / "trace.csv").write_text(text.format(h=header))
+    assert command(simulate, "--trace", str(tmp_path / "trace.csv"), "--topology", fabric) == 2
+    said = capsys.readouterr().err
+    assert f"trace.csv: {message}" in said
+    assert said.count("\n") == 1
+
+
+def test_too_many_samples_are_refused(fabric: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--trace", "poisson:3", "--topology", fabric, "--until-s", "10", "--samples-s", "1e-7")
+    before = simulation._SAMPLES_BYTES
+    simulation._SAMPLES_BYTES = 1 << 20
+    try:
+        assert command(simulate, *words) == 2
+    finally:
+        simulation._SAMPLES_BYTES = before
+    assert "take fewer" in capsys.readouterr().err
 
 
 def test_a_scenario_keeps_its_bytes_on_the_wire() -> None:
