@@ -160,7 +160,7 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
         scenario = load_scenario(scenario_path(args.trace))
         largest = max(w.job.gpus for w in scenario.workloads)
         cluster = machines(Network(scenario.topology, inside), max(args.gpus_per_server, largest))
-        marking = Marking(8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES), scenario.ecn.pmax / 2)
+        marking = Marking(8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES))
         return cluster, requests_of(scenario), scenario.elephant_bytes, marking
     if args.topology.suffix == ".csv":
         topology = read_lingjun_topology(
