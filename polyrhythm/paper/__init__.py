@@ -24,6 +24,14 @@ EXPERIMENTS = {
         "polyrhythm.paper.interleave",
         "the loop of time and space against each mechanism alone, on random and adversarial sets of jobs",
     ),
+    "crux-testbed": (
+        "polyrhythm.paper.crux_testbed",
+        "jobs that share paths and PCIe on 96 GPUs, with and without CRUX (CRUX, Figures 19 to 22)",
+    ),
+    "crux-trace": (
+        "polyrhythm.paper.crux_trace",
+        "two weeks of jobs on three fabrics under CRUX, its parts and its rivals (CRUX, Figure 23)",
+    ),
     "crux-microbench": (
         "polyrhythm.paper.crux_microbench",
         "paths, priorities and levels against the optimum of 1,500 small cases (CRUX, section 4.4)",

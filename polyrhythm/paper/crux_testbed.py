@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm paper crux-testbed`: CRUX's Figures 19 to 22 on its testbed of 96 GPUs, simulated."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from controller.kernel import available
+from polyrhythm.paper.bars import draw_bars
+from polyrhythm.paper.crux_testbed_cases import CRUX, ECMP, OURS, Case, Job, cases, compute_s, iteration_s
+
+JCT_ITERATIONS = 1_000
+"""A completion time here is that of so many iterations."""
+LOSES, KEEPS = 0.08, 0.98
+"""Where ECMP loses at least the one part of the utilisation alone, CRUX is to keep at least the other."""
+SLIGHT = 3.5
+"""Percent within which a completion time counts as slightly changed, as the paper's up to +3 % do."""
+_POLICIES = (ECMP, CRUX, OURS)
+# Ours plans for many seconds where jobs of many phases meet: one seed is enough.
+_OUR_SEEDS = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm paper crux-testbed`."""
+    parser.add_argument("--seeds", type=int, default=4, help="of ECMP's ports and of starts (default 4)")
+    parser.add_argument("--seed", type=int, default=1, help="the first of them (default 1)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="simulated for each (default 10)")
+    parser.add_argument("--figure", type=int, choices=(19, 20, 21, 22), help="one figure only")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)"
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write report.json and the figures there")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Simulate, judge, write and print; 1 without Numba, 2 for bad options."""
+    for name, least in (("seeds", 1), ("workers", 1), ("seed", 0)):
+        if getattr(args, name) < least:
+            print(f"--{name}: {getattr(args, name)}; legal: a whole number from {least}", file=sys.stderr)
+            return 2
+    if not 2 <= args.seconds <= 3600:
+        print(f"--seconds: {args.seconds:g}; legal: from 2 to 3600", file=sys.stderr)
+        return 2
+    if not available():
+        print("crux-testbed: needs Numba, which is not installed", file=sys.stderr)
+        return 1
+    try:
+        if args.out:
+            args.out.mkdir(parents=True, exist_ok=True)
+        began = time.perf_counter()
+        todo = [case for case in cases() if args.figure in (None, case.figure)]
+        report = summary(collect(todo, range(args.seed, args.seed + args.seeds), args.seconds, args.workers))
+        report["seconds"] = round(time.perf_counter() - began, 1)
+        if args.out:
+            report["figures"] = draw(args.out, report["cases"])
+            (args.out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        print(f"--out: {error.filename}: {error.strerror}; legal: a folder to write to", file=sys.stderr)
+        return 2
+    print(json.dumps(report, indent=2) if args.json else to_text(report))
+    return 0
+
+
+def collect(todo: Sequence[Case], seeds: Sequence[int], seconds: float, workers: int) -> list[dict[str, Any]]:
+    """Every case, judged; what it gives does not depend on how many processes share the work."""
+    alone_jobs = list({(j.model, j.gpus, j.hosts, j.nics): j for case in todo for j in case.jobs}.values())
+    runs: list[tuple[tuple[Job, ...], str, int]] = [((job,), CRUX, seeds[0]) for job in alone_jobs]
+    mine = {policy: seeds if policy != OURS else seeds[:_OUR_SEEDS] for policy in _POLICIES}
+    runs += [(case.jobs, policy, seed) for case in todo for policy in _POLICIES for seed in mine[policy]]
+    results: list[dict[str, float]] = []
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for result in pool.map(iteration_s, *zip(*runs, strict=True), [seconds] * len(runs)):
+            results.append(result)
+            if sys.stderr.isatty():
+                end = "" if len(results) < len(runs) else "\n"
+                print(f"\r{len(results)} of {len(runs)} simulations", end=end, file=sys.stderr, flush=True)
+    alone = {
+        (j.model, j.gpus, j.hosts, j.nics): result[j.name]
+        for j, result in zip(alone_jobs, results, strict=False)
+    }
+    rest = iter(results[len(alone_jobs) :])
+    judged = []
+    for case in todo:
+        lone = {j.name: alone[j.model, j.gpus, j.hosts, j.nics] for j in case.jobs}
+        by_policy = {policy: [next(rest) for _ in mine[policy]] for policy in _POLICIES}
+        judged.append(judge(case, lone, by_policy))
+    return judged
+
+
+def judge(
+    case: Case, alone: Mapping[str, float], by_policy: Mapping[str, Sequence[Mapping[str, float]]]
+) -> dict[str, Any]:
+    """A case as JSON values. `alone` and each of a policy's runs hold the jobs' mean iterations in s."""
+    gpus = sum(j.gpus for j in case.jobs)
+
+    def used(iteration: Mapping[str, float]) -> float:
+        return sum(j.gpus * compute_s(j) / iteration[j.name] for j in case.jobs) / gpus
+
+    best = used(alone)
+    utilisation = {"alone": best}
+    utilisation |= {p: statistics.mean(map(used, runs)) for p, runs in by_policy.items()}
+    jobs: list[dict[str, Any]] = []
+    for j in case.jobs:
+        mean = {p: statistics.mean(r[j.name] for r in runs) for p, runs in by_policy.items()}
+        jobs.append(
+            {
+                "job": j.name,
+                "model": j.model.name,
+                "gpus": j.gpus,
+                "jct_alone_s": round(JCT_ITERATIONS * alone[j.name], 3),
+                "jct_without_s": round(JCT_ITERATIONS * mean[ECMP], 3),
+                "jct_crux_s": round(JCT_ITERATIONS * mean[CRUX], 3),
+                "jct_ours_s": round(JCT_ITERATIONS * mean[OURS], 3),
+                "change_pct": round(100 * (mean[CRUX] / mean[ECMP] - 1), 2),
+                "change_ours_pct": round(100 * (mean[OURS] / mean[ECMP] - 1), 2),
+            }
+        )
+    change = {
+        model: {
+            "paper_pct": paper,
+            "pct": round(statistics.mean(j["change_pct"] for j in jobs if j["model"] == model), 2),
+        }
+        for model, paper in case.paper.items()
+    }
+    loss, kept = 1 - utilisation[ECMP] / best, utilisation[CRUX] / best
+    return {
+        "figure": case.figure,
+        "case": case.label,
+        "jobs": jobs,
+        "change": change,
+        "utilisation": {k: round(v, 4) for k, v in utilisation.items()},
+        "loss_without_pct": round(100 * loss, 2),
+        "kept_with_crux_pct": round(100 * kept, 2),
+        "kept_with_ours_pct": round(100 * utilisation[OURS] / best, 2),
+        "verdict": {
+            "signs": all(_same_sign(c["paper_pct"], c["pct"]) for c in change.values()),
+            "order": _same_order(change),
+            "gains": utilisation[CRUX] > utilisation[ECMP],
+            "keeps": kept >= KEEPS if loss >= LOSES else None,
+        },
+    }
+
+
+def _same_sign(paper: float, ours: float) -> bool:
+    """Slight changes of the paper's (up to 3 %) are to be slight here; the others of the same sign."""
+    return abs(ours) <= SLIGHT if abs(paper) <= SLIGHT else ours < 0
+
+
+def _same_order(change: Mapping[str, Mapping[str, float]]) -> bool:
+    """Whether the models stand in the paper's order, from the one that gains most."""
+    return sorted(change, key=lambda m: change[m]["paper_pct"]) == sorted(
+        change, key=lambda m: change[m]["pct"]
+    )
+
+
+def summary(judged: list[dict[str, Any]]) -> dict[str, Any]:
+    """All cases, and what holds across those of a figure: the job in front gains more from case to case."""
+    front = {19: "GPT", 21: "BERT", 22: "BERT"}
+    rising = {}
+    for figure, model in front.items():
+        gains = [-row["change"][model]["pct"] for row in judged if row["figure"] == figure]
+        if len(gains) > 1:
+            rising[str(figure)] = all(a < b for a, b in pairwise(gains))
+    checked = [row["verdict"]["keeps"] for row in judged if row["verdict"]["keeps"] is not None]
+    return {
+        "cases": judged,
+        "signs": all(row["verdict"]["signs"] for row in judged),
+        "order": all(row["verdict"]["order"] for row in judged),
+        "gain_rises": rising,
+        "cases_where_ecmp_loses_8_pct": len(checked),
+        "keeps_98_pct_there": all(checked),
+        "paper_utilisation_gain_pct": {"19": [8.3, 12.9], "20": [13.9], "21 and 22": [9.5, 14.8]},
+    }
+
+
+def draw(out: Path, judged: Sequence[dict[str, Any]]) -> list[str]:
+    """Each figure's (a) utilisation and (b) completion times over alone as SVG; returns the names."""
+    names = []
+    for figure in dict.fromkeys(row["figure"] for row in judged):
+        rows = [row for row in judged if row["figure"] == figure]
+        labels = [str(i + 1) for i in range(len(rows))]
+        title = f"CRUX Figure {figure}: " + "; ".join(
+            f"{i} {r['case']}" for i, r in zip(labels, rows, strict=True)
+        )
+        used = {p: [row["utilisation"][p] for row in rows] for p in ("alone", *_POLICIES)}
+        groups, bars = [], {"without": [], "crux": [], "ours": []}  # type: ignore[var-annotated]
+        for label, row in zip(labels, rows, strict=True):
+            for job in row["jobs"]:
+                groups.append(f"{label} {job['job']}")
+                for key, values in bars.items():
+                    values.append(job[f"jct_{key}_s"] / job["jct_alone_s"])
+        for letter, axis, at, series in (
+            ("a", "GPU utilisation", labels, used),
+            ("b", "completion time over alone", groups, bars),
+        ):
+            names.append(f"figure-{figure}{letter}.svg")
+            (out / names[-1]).write_text(draw_bars(title, axis, at, series), encoding="utf-8")
+    return names
+
+
+def to_text(report: dict[str, Any]) -> str:
+    """The report as a table."""
+    lines = ["figure, case: utilisation over alone without/with CRUX/ours; change of completion (paper's)"]
+    for row in report["cases"]:
+        changes = ", ".join(f"{m} {c['pct']:+.1f} ({c['paper_pct']:+g}) %" for m, c in row["change"].items())
+        said = ", ".join(f"{k}: {'-' if v is None else v}" for k, v in row["verdict"].items())
+        lines.append(
+            f"{row['figure']} {row['case']}: {100 - row['loss_without_pct']:.1f} / "
+            f"{row['kept_with_crux_pct']:.1f} / {row['kept_with_ours_pct']:.1f} %; {changes}; {said}"
+        )
+    verdicts = ("signs", "order", "gain_rises", "cases_where_ecmp_loses_8_pct", "keeps_98_pct_there")
+    return "\n".join([*lines, *(f"{key}: {report[key]}" for key in verdicts)])
