@@ -105,7 +105,7 @@ def test_where_nothing_repeats_or_nothing_is_sent_there_is_no_profile() -> None:
     assert silent.phases == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.integers(150, 2000),
     st.lists(st.floats(0.02, 0.98), min_size=2, max_size=8, unique=True),

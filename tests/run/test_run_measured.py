@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCENARIO = """
 name: unknown
 fabric: {kind: leaf_spine, leaves: 2, spines: 1, hosts_per_leaf: 2, host_gbps: 50, fabric_gbps: 50}
@@ -60,6 +62,7 @@ def test_what_nobody_says_is_measured_and_a_change_is_planned_for(tmp_path: Path
     assert 361 < first["period_ms"] < 370
 
 
+@pytest.mark.slow
 def test_declared_profiles_are_believed_if_one_says_so(tmp_path: Path) -> None:
     path = tmp_path / "unknown.yaml"
     text = SCENARIO.split("    changes:", maxsplit=1)[0] % 4 + SCENARIO[SCENARIO.index("  - name: b") :]
