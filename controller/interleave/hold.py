@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 from controller.interleave.affinity import Alignment, LinkFit, LinkName, Loop, align, components
 from controller.interleave.circle import SharedLink, random_score, score
 from controller.interleave.period import quantise
+from controller.interleave.rotate import rotate
 
 HOLD = 1.002
 TOLERANCE = 0.02
@@ -125,8 +127,24 @@ class Rhythms:
         self._seed = seed
         self._fast = fast
         self._found: dict[tuple[object, ...], _Rhythm | None] = {}
+        self._turned: dict[tuple[object, ...], Mapping[str, int] | None] = {}
         self._alone: dict[tuple[object, ...], _Rhythm | None] = {}
         self._chance: dict[tuple[object, ...], float] = {}
+
+    def turned(self, links: Sequence[SharedLink], periods: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Shifts (ns) at which all fits on `links` together, at periods that need not be the jobs' own; None
+        if no such are found."""
+        key = (tuple((k.rate_bps, *k.demands.items()) for k in links), *periods.items())
+        if key not in self._turned:
+            nodes = _NODES if self._fast else 0
+            search = partial(rotate, slack=self._slack, seed=self._seed, nodes=nodes, fast=self._fast)
+            most = (1 - GOOD_SCORE) * len(links)
+            # Gaps are made even only where all fits: that takes longer than finding it out.
+            tried = search(links, periods, widen=False)
+            if tried.loss <= most:
+                tried = search(links, periods, start=tried.shifts)
+            self._turned[key] = tried.shifts if tried.loss <= most else None
+        return self._turned[key]
 
     def worthwhile(self, links: Sequence[SharedLink]) -> list[SharedLink]:
         """The contended links, without those that are well off whatever the shifts."""

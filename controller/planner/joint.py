@@ -30,6 +30,7 @@ from controller.routing.paths import Path, path_of, paths, port_for_path
 # What is planned on the fly must be quick: the search is bounded by what it looks at.
 LIMITS = Limits(
     judged=48,
+    spent=60_000,
     starts=1,
     quick=Effort((101,), 16),
     sure=Effort((201, 202, 203), 40),
@@ -41,7 +42,7 @@ JITTER = 0.01
 """How much computes are taken to differ, as a part of themselves."""
 SLOWEST = 2.0
 """How many times its own iteration a job's period may be: worse than meeting it never is, by the judge."""
-_MOST_JOBS, _MOST_FLOWS, _MOST_WAYS, _FEW_JOBS = 48, 1_500, 16, 6
+_MOST_JOBS, _MOST_FLOWS, _MOST_WAYS, _FEW_JOBS = 32, 1_500, 16, 6
 
 
 @dataclass(frozen=True)

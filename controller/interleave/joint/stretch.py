@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from controller.interleave.affinity import components
 from controller.interleave.circle import SharedLink
-from controller.interleave.hold import GOOD_SCORE, HOLD
-from controller.interleave.joint.circles import SLACK, shared_links
+from controller.interleave.hold import HOLD, Rhythms
+from controller.interleave.joint.circles import rhythms_of, shared_links
 from controller.interleave.joint.values import FREE, Instance, Player, Rhythm
-from controller.interleave.rotate import rotate
 
 _LAPS = 3
 _MOST_LAPS = 24
@@ -27,17 +26,22 @@ _MOST_JOBS = 6
 
 
 def stretched(
-    instance: Instance, ways: Sequence[int], ranking: Sequence[int]
+    instance: Instance, ways: Sequence[int], ranking: Sequence[int], *, known: Rhythms | None = None
 ) -> Iterator[tuple[Rhythm, ...]]:
     """Rhythms under which jobs of full links take turns, none longer than `instance.slowest` allows.
 
     For each part of the affinity graph all of its jobs if they can, then without the last of `ranking`
     (highest first), and so on; the first yield has the first of every part, the next the second.
     """
+    known = known or rhythms_of(instance)
     order = [instance.players[j].name for j in ranking]
     found: list[list[dict[str, Rhythm]]] = []
     for part in components(shared_links(instance, ways)):
-        tried = (_best(instance, left) for drop in range(_MOST_JOBS) if (left := _without(part, order, drop)))
+        tried = (
+            _best(instance, left, known)
+            for drop in range(_MOST_JOBS)
+            if (left := _without(part, order, drop))
+        )
         fitting = [rhythm for rhythm in tried if rhythm is not None]
         if fitting:
             found.append(fitting)
@@ -57,7 +61,7 @@ def _without(part: Sequence[SharedLink], ranking: Sequence[str], drop: int) -> l
     return [link for link in rest if len(link.demands) > 1]
 
 
-def _best(instance: Instance, links: Sequence[SharedLink]) -> dict[str, Rhythm] | None:
+def _best(instance: Instance, links: Sequence[SharedLink], known: Rhythms) -> dict[str, Rhythm] | None:
     """The rhythm of the jobs of these links that keeps most GPUs busy, if there is one."""
     players = {p.name: p for p in instance.players}
     names = list(dict.fromkeys(j for link in links for j in link.demands))
@@ -68,9 +72,9 @@ def _best(instance: Instance, links: Sequence[SharedLink]) -> dict[str, Rhythm] 
             periods = _periods(links, dict(zip(names, repeats, strict=True)), players, wider)
             if any(t > instance.slowest * players[n].alone_ns for n, t in periods.items()):
                 break
-            turned = rotate(links, periods, slack=SLACK)
-            if turned.loss <= (1 - GOOD_SCORE) * len(links):
-                return {n: (periods[n], turned.shifts[n]) for n in names}
+            turned = known.turned(links, periods)
+            if turned is not None:
+                return {n: (periods[n], turned[n]) for n in names}
     return None
 
 

@@ -77,7 +77,7 @@ def together(
             if mltcp:
                 free = tuple(r == FREE for r in rhythm)
                 yield f"{name}, {how}, mltcp for the rest", replace(turns, mltcp=free)
-    for rhythm in stretched(instance, ways, order):
+    for rhythm in stretched(instance, ways, order, known=known):
         if rhythm in seen:
             continue
         seen.add(rhythm)
