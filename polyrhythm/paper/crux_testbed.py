@@ -26,8 +26,7 @@ LOSES, KEEPS = 0.08, 0.98
 """Where ECMP loses at least the one part of the utilisation alone, CRUX is to keep at least the other."""
 SLIGHT = 3.5
 """Percent within which a completion time counts as slightly changed, as the paper's up to +3 % do."""
-_POLICIES = (ECMP, CRUX, OURS)
-# Ours plans for many seconds where jobs of many phases meet: one seed is enough.
+# Ours plans for minutes where jobs of many phases meet: one seed is enough.
 _OUR_SEEDS = 1
 
 
@@ -36,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=4, help="of ECMP's ports and of starts (default 4)")
     parser.add_argument("--seed", type=int, default=1, help="the first of them (default 1)")
     parser.add_argument("--seconds", type=float, default=10.0, help="simulated for each (default 10)")
+    parser.add_argument("--ours", action="store_true", help="also Polyrhythm's own policy, for minutes more")
     parser.add_argument("--figure", type=int, choices=(19, 20, 21, 22), help="one figure only")
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)"
@@ -61,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
             args.out.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
         todo = [case for case in cases() if args.figure in (None, case.figure)]
-        report = summary(collect(todo, range(args.seed, args.seed + args.seeds), args.seconds, args.workers))
+        policies = (ECMP, CRUX, OURS) if args.ours else (ECMP, CRUX)
+        seeds = range(args.seed, args.seed + args.seeds)
+        report = summary(collect(todo, policies, seeds, args.seconds, args.workers))
         report["seconds"] = round(time.perf_counter() - began, 1)
         if args.out:
             report["figures"] = draw(args.out, report["cases"])
@@ -73,12 +75,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def collect(todo: Sequence[Case], seeds: Sequence[int], seconds: float, workers: int) -> list[dict[str, Any]]:
+def collect(
+    todo: Sequence[Case], policies: Sequence[str], seeds: Sequence[int], seconds: float, workers: int
+) -> list[dict[str, Any]]:
     """Every case, judged; what it gives does not depend on how many processes share the work."""
     alone_jobs = list({(j.model, j.gpus, j.hosts, j.nics): j for case in todo for j in case.jobs}.values())
     runs: list[tuple[tuple[Job, ...], str, int]] = [((job,), CRUX, seeds[0]) for job in alone_jobs]
-    mine = {policy: seeds if policy != OURS else seeds[:_OUR_SEEDS] for policy in _POLICIES}
-    runs += [(case.jobs, policy, seed) for case in todo for policy in _POLICIES for seed in mine[policy]]
+    mine = {policy: seeds if policy != OURS else seeds[:_OUR_SEEDS] for policy in policies}
+    runs += [(case.jobs, policy, seed) for case in todo for policy in policies for seed in mine[policy]]
     results: list[dict[str, float]] = []
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for result in pool.map(iteration_s, *zip(*runs, strict=True), [seconds] * len(runs)):
@@ -94,7 +98,7 @@ def collect(todo: Sequence[Case], seeds: Sequence[int], seconds: float, workers:
     judged = []
     for case in todo:
         lone = {j.name: alone[j.model, j.gpus, j.hosts, j.nics] for j in case.jobs}
-        by_policy = {policy: [next(rest) for _ in mine[policy]] for policy in _POLICIES}
+        by_policy = {policy: [next(rest) for _ in mine[policy]] for policy in policies}
         judged.append(judge(case, lone, by_policy))
     return judged
 
@@ -122,9 +126,9 @@ def judge(
                 "jct_alone_s": round(JCT_ITERATIONS * alone[j.name], 3),
                 "jct_without_s": round(JCT_ITERATIONS * mean[ECMP], 3),
                 "jct_crux_s": round(JCT_ITERATIONS * mean[CRUX], 3),
-                "jct_ours_s": round(JCT_ITERATIONS * mean[OURS], 3),
+                "jct_ours_s": round(JCT_ITERATIONS * mean[OURS], 3) if OURS in mean else None,
                 "change_pct": round(100 * (mean[CRUX] / mean[ECMP] - 1), 2),
-                "change_ours_pct": round(100 * (mean[OURS] / mean[ECMP] - 1), 2),
+                "change_ours_pct": round(100 * (mean[OURS] / mean[ECMP] - 1), 2) if OURS in mean else None,
             }
         )
     change = {
@@ -143,7 +147,7 @@ def judge(
         "utilisation": {k: round(v, 4) for k, v in utilisation.items()},
         "loss_without_pct": round(100 * loss, 2),
         "kept_with_crux_pct": round(100 * kept, 2),
-        "kept_with_ours_pct": round(100 * utilisation[OURS] / best, 2),
+        "kept_with_ours_pct": round(100 * utilisation[OURS] / best, 2) if OURS in utilisation else None,
         "verdict": {
             "signs": all(_same_sign(c["paper_pct"], c["pct"]) for c in change.values()),
             "order": _same_order(change),
@@ -194,8 +198,11 @@ def draw(out: Path, judged: Sequence[dict[str, Any]]) -> list[str]:
         title = f"CRUX Figure {figure}: " + "; ".join(
             f"{i} {r['case']}" for i, r in zip(labels, rows, strict=True)
         )
-        used = {p: [row["utilisation"][p] for row in rows] for p in ("alone", *_POLICIES)}
-        groups, bars = [], {"without": [], "crux": [], "ours": []}  # type: ignore[var-annotated]
+        used = {p: [row["utilisation"][p] for row in rows] for p in rows[0]["utilisation"]}
+        groups: list[str] = []
+        bars: dict[str, list[float]] = {"without": [], "crux": []}
+        if OURS in used:
+            bars["ours"] = []
         for label, row in zip(labels, rows, strict=True):
             for job in row["jobs"]:
                 groups.append(f"{label} {job['job']}")
@@ -218,7 +225,7 @@ def to_text(report: dict[str, Any]) -> str:
         said = ", ".join(f"{k}: {'-' if v is None else v}" for k, v in row["verdict"].items())
         lines.append(
             f"{row['figure']} {row['case']}: {100 - row['loss_without_pct']:.1f} / "
-            f"{row['kept_with_crux_pct']:.1f} / {row['kept_with_ours_pct']:.1f} %; {changes}; {said}"
+            f"{row['kept_with_crux_pct']:.1f} / {row['kept_with_ours_pct'] or '-'} %; {changes}; {said}"
         )
     verdicts = ("signs", "order", "gain_rises", "cases_where_ecmp_loses_8_pct", "keeps_98_pct_there")
     return "\n".join([*lines, *(f"{key}: {report[key]}" for key in verdicts)])

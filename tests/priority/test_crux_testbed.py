@@ -60,7 +60,7 @@ def test_the_judge_by_hand() -> None:
 
 
 def test_a_figure_through_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--figure", "21", "--seeds", "1", "--seconds", "3", "--workers", "2", "--json"]
+    words = ["--figure", "21", "--seeds", "1", "--seconds", "3", "--workers", "2", "--ours", "--json"]
     assert main(["paper", "crux-testbed", *words, "--out", str(tmp_path)]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report == json.loads((tmp_path / "report.json").read_text())
