@@ -6,17 +6,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from controller.southbound import worker
 from controller.southbound.desired import STRAYS, EcnProfile
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
+
+_NICENESS = 5
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,5 +63,11 @@ class Offload:
 
     def _new_pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
-            1, multiprocessing.get_context("spawn"), initializer=worker.start, initargs=self._start
+            1, multiprocessing.get_context("spawn"), initializer=_start_behind, initargs=self._start
         )
+
+
+def _start_behind(*arguments: Any) -> None:
+    """The worker yields to the loop that answers agents: where cores are few, a plan delays no flow."""
+    os.nice(_NICENESS)
+    worker.start(*arguments)

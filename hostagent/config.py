@@ -15,6 +15,8 @@ from hostagent.nic.driver import SENDERS
 from hostagent.nic.roce import ip_bytes
 
 DRIVERS = ("auto", "verbs", "shim", "udp", "none")
+BUILT_SHIM = Path(__file__).parent / "shim" / "build" / "libpolyrhythm-verbs.so"
+"""Where `make shim` puts the verbs shim."""
 DEFAULT_SOCKET = "/run/polyrhythm/agent.sock"
 DEFAULT_PORT_MAP = "/run/polyrhythm/ports"
 LEVELS = ("debug", "info", "warning", "error")
@@ -85,13 +87,10 @@ class NcclSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """Where iterations and phases of jobs that do not speak to the agent are read."""
+    """Where the host's counters and NCCL's output are."""
 
-    inspector_dir: str = setting("directory of NCCL inspector or profiler output; empty: none", "")
-    counters: bool = setting("watch the counters of nic.device for iterations", False)
+    inspector_dir: str = setting("directory NCCL's inspector writes to; empty: its own choice", "")
     sysfs: str = setting("where the RDMA devices are", "/sys/class/infiniband")
-    sample_ms: float = setting("how often counters are read", 10.0, least=1.0, most=1000.0)
-    window_s: float = setting("how much of the past is searched for a period", 10.0, least=1.0, most=600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +180,7 @@ class Config:
     safety: SafetySettings = setting("when a pinned flow goes back to ECMP", SafetySettings)
     hosts: Mapping[str, str] = setting("address of each host of the fabric, by name", dict)
     nccl: NcclSettings = setting("NCCL's environment", NcclSettings)
-    sources: SourceSettings = setting("iterations without cooperation", SourceSettings)
+    sources: SourceSettings = setting("where the host's counters and NCCL's output are", SourceSettings)
     training: TrainingSettings = setting("emulated training", TrainingSettings)
 
     def __post_init__(self) -> None:

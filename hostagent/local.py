@@ -128,6 +128,7 @@ class LocalServer:
             "host": agent.host,
             "connected": agent.welcomed,
             "policy": agent.marking.policy,
+            "equal_dscp": agent.marking.equal_dscp,
             "flows": {
                 flow: {"source_port": qp.source_port, "dscp": qp.dscp, "fallen": flow in agent.fallen}
                 for flow, qp in sorted(agent.queue_pairs().items())

@@ -39,7 +39,7 @@ class NewFlows:
         self._loop = loop
         self._waiting: dict[str, list[tuple[Callable[[Answer], None], Timer]]] = {}
         self._pending: dict[str, int] = {}
-        self._ended: set[str] = set()
+        self._live: set[str] = set()
         self._late = 0
         self.counts: dict[str, int] = {}
         agent.on_answer = self._answered
@@ -56,6 +56,7 @@ class NewFlows:
         elif not agent.welcomed:
             self._ecmp(flow, "alone", then)
         else:
+            self._live.add(flow)
             if flow not in self._pending:
                 self._pending[flow] = self._loop.now
                 agent.request(flow)
@@ -67,10 +68,8 @@ class NewFlows:
 
     def end(self, flow: str) -> None:
         """A flow is over: what was told of it, or will be, is forgotten."""
-        if flow in self._pending:
-            self._ended.add(flow)
-        elif flow not in self._agent.queue_pairs():
-            self._agent.pins.pop(flow, None)
+        self._live.discard(flow)
+        self._forget(flow)
 
     def _answered(self, flow: str, pin: Pin) -> None:
         asked = self._pending.pop(flow, None)
@@ -79,9 +78,12 @@ class NewFlows:
         for then, timer in self._waiting.pop(flow, ()):
             timer.cancel()
             self._pinned(flow, pin, "controller", then)
-        if flow in self._ended:
-            self._ended.discard(flow)
-            self.end(flow)
+        self._forget(flow)
+
+    def _forget(self, flow: str) -> None:
+        """Keep nothing of a flow that is over: the controller goes on to tell where its plan has it."""
+        if flow not in self._live and flow not in self._agent.queue_pairs():
+            self._agent.pins.pop(flow, None)
 
     def _overdue(self, flow: str) -> None:
         if flow in self._waiting:
@@ -101,7 +103,6 @@ class NewFlows:
         """A new session answers nothing that the last was asked."""
         self._late = 0
         self._pending.clear()
-        self._ended.clear()
         for flow in list(self._waiting):
             for then, timer in self._waiting.pop(flow):
                 timer.cancel()

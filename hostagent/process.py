@@ -9,13 +9,16 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import shlex
 import signal
 import sys
 from pathlib import Path
 
 from hostagent.config import config_schema, load_config
 from hostagent.declared import ConfigError
+from hostagent.ncclenv import nccl_environment
 from hostagent.nic.udp import NicError
+from hostagent.phases import profile_files
 
 DEFAULT_CONFIG = Path("/etc/polyrhythm/agent.toml")
 
@@ -30,9 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "action",
         nargs="*",
         metavar="ACTION",
-        help="schema: print the configuration's JSON schema; check: read the configuration and end; "
-        "nothing: serve",
+        help="env JOB: print NCCL's environment for a job; profile FILE...: period and Up phases from NCCL's "
+        "inspector, its profiler's trace, or counters; schema: print the configuration's JSON schema; "
+        "check: read the configuration and end; nothing: serve",
     )
+    parser.add_argument("--export", action="store_true", help="env: as commands of the shell")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,9 +50,18 @@ def run(args: argparse.Namespace) -> int:
         if word == "check" and not rest:
             load_config(args.config).addresses()
             return 0
+        if word == "env" and len(rest) == 1:
+            for name, value in nccl_environment(load_config(args.config), rest[0]).items():
+                print(f"export {name}={shlex.quote(value)}" if args.export else f"{name}={value}")
+            return 0
+        if word == "profile" and rest:
+            print(json.dumps(profile_files([Path(name) for name in rest]), indent=2))
+            return 0
         if word == "serve" and not rest:
             return _serve(args.config)
-        raise ConfigError(f"{' '.join(args.action)}: legal are schema and check, or nothing")
+        raise ConfigError(
+            f"{' '.join(args.action)}: legal are env JOB, profile FILE..., schema and check, or nothing"
+        )
     except ConfigError as error:
         print(f"polyrhythm agent: {error}", file=sys.stderr)
         return 2

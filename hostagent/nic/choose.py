@@ -7,7 +7,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from hostagent.config import Config
+from hostagent.config import BUILT_SHIM, Config
 from hostagent.loop import HostLoop
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.foreign import ForeignNic
@@ -17,7 +17,6 @@ from hostagent.nic.verbs import Verbs, VerbsError
 
 log = logging.getLogger(__name__)
 
-BUILT_SHIM = Path(__file__).parents[1] / "shim" / "build" / "libpolyrhythm-verbs.so"
 _LEAST_RETRANSMIT_NS = 50_000_000
 """A host that others keep busy answers late; a time-out that fires for that sends everything again."""
 

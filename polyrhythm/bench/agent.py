@@ -333,7 +333,9 @@ def _offer(
         asked = time.monotonic()
         answer = client.ask(f"pool/{number % POOL}")
         waits.append(time.monotonic() - asked)
-        late += answer["by"] != "controller" or waits[-1] > USUAL_DEADLINE_S
+        if answer["by"] not in ("controller", "deadline"):
+            raise RuntimeError(f"a new flow was answered by {answer['by']}, not by the controller")
+        late += waits[-1] > USUAL_DEADLINE_S
         client.tell_end(answer["flow"])
     return sorted(waits), late
 

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL's environment for a job on this host: `polyrhythm agent env JOB`."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hostagent.config import BUILT_SHIM, Config
+from hostagent.declared import ConfigError
+
+DEFAULT_DSCP = 26
+"""Of job traffic without a priority of its own, while no agent says otherwise."""
+_PATIENCE_S = 1.0
+
+
+def nccl_environment(config: Config, job: str) -> Mapping[str, str]:
+    """The variables for one job, with the DSCP that the controller has for it if the agent knows.
+
+    A queue pair keeps the traffic class it is made with: one that the plan changes later is put right by the
+    switches. Raises ConfigError for a name that no job can have.
+    """
+    if not job or "/" in job:
+        raise ConfigError(f"env: {job!r} is no name of a job; it has no '/'")
+    nic, nccl = config.nic, config.nccl
+    many = nccl.qps_per_connection > 1
+    variables = {
+        "NCCL_IB_TC": str(_dscp(config, job) << 2),
+        "NCCL_IB_QPS_PER_CONNECTION": str(nccl.qps_per_connection),
+        "NCCL_IB_SPLIT_DATA_ON_QPS": "1" if many else "0",
+        "POLYRHYTHM_AGENT": config.agent.socket,
+    }
+    if nic.device:
+        variables["NCCL_IB_HCA"] = f"={nic.device}:{nic.port}"
+    if nccl.gid_index >= 0:
+        variables["NCCL_IB_GID_INDEX"] = str(nccl.gid_index)
+    shim = Path(nccl.shim) if nccl.shim else BUILT_SHIM
+    if nic.driver in ("auto", "shim") and shim.is_file():
+        variables["NCCL_IBVERBS_LIB"] = str(shim.resolve())
+        variables["POLYRHYTHM_PORT_MAP"] = nic.port_map
+    if nccl.inspector:
+        variables["NCCL_PROFILER_PLUGIN"] = nccl.inspector
+        variables["NCCL_INSPECTOR_ENABLE"] = "1"
+        variables["NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS"] = "500"
+        if config.sources.inspector_dir:
+            variables["NCCL_INSPECTOR_DUMP_DIR"] = config.sources.inspector_dir
+    return variables
+
+
+def _dscp(config: Config, job: str) -> int:
+    """What the agent says of the job's flows, or of jobs without a priority of their own."""
+    status = _status(config.agent.socket)
+    dscps = [f["dscp"] for name, f in status.get("flows", {}).items() if name.startswith(f"{job}/")]
+    return int(dscps[0] if dscps else status.get("equal_dscp") or DEFAULT_DSCP)
+
+
+def _status(path: str) -> Mapping[str, Any]:
+    """The agent's state; empty without an agent."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
+            made.settimeout(_PATIENCE_S)
+            made.connect(path)
+            made.sendall(b'{"op": "status"}\n')
+            said = json.loads(made.makefile().readline())
+            return said if isinstance(said, dict) else {}
+    except (OSError, ValueError):
+        return {}
