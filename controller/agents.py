@@ -13,7 +13,7 @@ import grpc
 
 from controller.clock import Channels
 from controller.messages import AgentDown, AgentEffect, AgentUp, Input
-from controller.translate import MessageError, Terms, check_hello, from_agent, to_agent
+from controller.translate import DSCPS, MessageError, Terms, check_hello, from_agent, to_agent
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
 
@@ -135,7 +135,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         channel = f"agent:{host}"
         session = self._sessions[host] = _Session()
         self._channels.opened(channel)
-        self._inbox.put(host, channel, AgentUp(host, first.hello.pinning))
+        self._inbox.put(host, channel, AgentUp(host, first.hello.pinning, first.hello.dscp or DSCPS[0]))
         self._channels.arrived(channel, first.sequence)
         reader = asyncio.create_task(self._read(host, session, request_iterator))
         try:

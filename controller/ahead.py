@@ -7,10 +7,12 @@ of a phase are left and at what rate, and when the next phase begins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from controller.messages import Iteration
 from controller.model.job import Job
+from controller.model.plan import FlowPlan, Plan
 from controller.routing.forecast import Change, Rhythm, Sending, next_change
 
 # Agents are told so long before a change: the word takes 1 ms in the embedded fabric, and a job may be early.
@@ -86,3 +88,17 @@ class Ahead:
                 left = -(-p.rate_bps * (p.end_ns - into) // 8_000_000_000)
                 return Sending(job.name, left, p.rate_bps)
         return None
+
+
+def moved_flows(plan: Plan, found: Plan) -> Mapping[str, FlowPlan]:
+    """The flows of `plan` that `found` has on another path or port.
+
+    Those that switches hold by themselves stay: what moves here moves by its source port alone.
+    """
+    held = {p.flow for p in (*plan.pins, *found.pins)} | {r.flow for r in plan.remarks}
+    return {
+        name: replace(plan.flows[name], path=f.path, source_port=f.source_port, why=f.why)
+        for name, f in found.flows.items()
+        if name in plan.flows and name not in held
+        if (plan.flows[name].path, plan.flows[name].source_port) != (f.path, f.source_port)
+    }

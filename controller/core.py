@@ -11,9 +11,9 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from controller.ahead import Ahead
+from controller.ahead import Ahead, moved_flows
 from controller.failover import Failovers
-from controller.learning import Learner
+from controller.learning import Learner, pairs_of
 from controller.linkstate import LinkState, PortMove
 from controller.measuring import AS_DECLARED, MeasureSettings, Measuring, along, measures
 from controller.members import JoinError, Members
@@ -24,6 +24,7 @@ from controller.messages import (
     ClockAsked,
     Effect,
     FlowAsked,
+    FlowOpened,
     FrameAsked,
     Input,
     Iteration,
@@ -51,9 +52,12 @@ from controller.messages import (
 from controller.model.plan import Plan, Policy
 from controller.pace import Paces
 from controller.pinned import PinnedPaths
-from controller.planner import PlanInput
+from controller.planner import PIN_CAPACITY, PlanInput
 from controller.planner.emergency import Emergency
-from controller.southbound.worker import Condition
+from controller.planner.singles import remarks
+from controller.planner.words import summary
+from controller.queuepairs import QueuePairs
+from controller.southbound.worker import Condition, Wanted
 from controller.telemetry import Counters, IterationStats
 from controller.told import Told
 from controller.verify import TIMEOUT_NS
@@ -79,6 +83,7 @@ class Settings:
     elephant_bytes: int
     probe_timeout_ns: int = TIMEOUT_NS
     measure: MeasureSettings = AS_DECLARED
+    pin_capacity: int = PIN_CAPACITY
 
 
 class Core:
@@ -101,8 +106,12 @@ class Core:
         self.failovers = Failovers()
         self.paths = PinnedPaths(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
         self._learner = Learner(settings.topology, settings.probe_timeout_ns, settings.seed)
-        self._ahead = Ahead() if settings.policy.forward and settings.policy.routing != "ecmp" else None
+        paths = settings.policy.routing != "ecmp"
+        # Source ports are found by probes where nobody knows the hash, and the plan wants paths.
+        self._learns = paths and settings.verify and not settings.topology.hash.known
+        self._ahead = Ahead() if paths and settings.policy.forward else None
         self.epoch: frozenset[str] | None = None
+        self.queue_pairs = QueuePairs()
         self._told = Told()
         self._announced: Plan | None = None
         self._effects: list[Effect] = []
@@ -116,11 +125,8 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` has something to do; None if never."""
-        times = [self.links.next_timer_ns, self.paths.next_timer_ns, self._learner.next_timer_ns]
-        times += [
-            self.measuring.next_timer_ns,
-            self._ahead.next_timer_ns if self._ahead is not None else None,
-        ]
+        timed = (self.links, self.paths, self._learner, self.measuring, self._ahead)
+        times = (t.next_timer_ns for t in timed if t is not None)
         return min((t for t in times if t is not None), default=None)
 
     def take_effects(self) -> tuple[Effect, ...]:
@@ -136,6 +142,7 @@ class Core:
     def take_condition(self) -> Condition:
         """The condition that tables are to be written for now. A plan is made for it too."""
         self.condition = self.links.condition
+        self.queue_pairs.mistrusted.clear()
         self.wants_plan = self.wants_plan or bool(self.members.jobs)
         return self.condition
 
@@ -156,12 +163,28 @@ class Core:
             previous=self._planned,
             seed=self._settings.seed,
             mice_bytes=self._settings.elephant_bytes,
-            learned=None if self.topology.hash.known else self._learner.learned(self.condition),
+            learned=self._learner.learned(self.condition) if self._learns else None,
+            queue_pairs=self.queue_pairs.of(self.members.jobs),
+            mistrusted=frozenset(self.queue_pairs.mistrusted),
+            pin_capacity=self._settings.pin_capacity,
         )
+
+    def shown(self, plan: Plan) -> Plan:
+        """A plan as it comes into force: with the job that is to be measured on top."""
+        top = self.measuring.overlay(plan)
+        return top if top is plan else replace(top, remarks=remarks(self._input(), top.flows))
+
+    @property
+    def wanted(self) -> Wanted:
+        """What the switches should hold."""
+        return Wanted.of(self.condition, self.plan)
 
     def handle(self, item: Input) -> None:
         """Take one input in."""
         match item:
+            case FlowOpened():
+                news = self.queue_pairs.opened(item, self.members.flows, self.plan)
+                self.wants_plan = self.wants_plan or news
             case FlowAsked(host, flow):
                 self._effects.extend(self._told.flow_asked(host, flow, self.members))
             case Iteration():
@@ -178,10 +201,11 @@ class Core:
                 self._left(item)
             case ProbeAsked():
                 self._effects.extend(self.paths.asked(self.now_ns, item))
-            case AgentUp(host):
-                self._effects.append(SendWelcome(host))
-                self._told.agent_up(host)
-                self._effects.extend(self.measuring.agent_up(host))
+            case AgentUp():
+                self._effects.append(SendWelcome(item.host))
+                self._told.agent_up(item.host)
+                self.queue_pairs.agent_up(item)
+                self._effects.extend(self.measuring.agent_up(item.host))
             case AgentDown(host):
                 log.warning("the agent of %s is gone; its flows go on by what they were told last", host)
             case PortsSeen(switch, ports):
@@ -206,7 +230,7 @@ class Core:
         self._effects.extend(self.paths.expire(self.now_ns))
         if self._learner.busy:
             self._effects.extend(self._learner.expire(self.now_ns))
-            self._have_learned()
+            self.wants_plan = self.wants_plan or not self._learner.busy
         if self._ahead is not None and self.plan is not None:
             self.epoch = self._ahead.due(self.now_ns, self.members.jobs) or self.epoch
         self._measured(self.measuring.due(self.now_ns))
@@ -237,14 +261,9 @@ class Core:
         """Take the paths of `found` for its flows, all else stays; how many flows that moves."""
         if self.plan is None:
             return 0
-        before = self.plan.flows
-        news = {
-            name: replace(before[name], path=f.path, source_port=f.source_port, why=f.why)
-            for name, f in found.flows.items()
-            if name in before and (before[name].path, before[name].source_port) != (f.path, f.source_port)
-        }
+        news = moved_flows(self.plan, found)
         if news:
-            self._patch(replace(self.plan, flows={**before, **news}))
+            self._patch(replace(self.plan, flows={**self.plan.flows, **news}))
             self._effects.extend(self.paths.moved(self.now_ns, self.plan, news))
             self.failovers = Failovers.after(replace(self._input(), previous=None), self.plan)
         return len(news)
@@ -263,7 +282,7 @@ class Core:
         """Publish a plan: tell agents what it changes for them, and begin to verify its pinned paths."""
         # What the next plan goes on from is this one without the job that is on top to be measured.
         self._planned = plan
-        self.plan = plan = self.measuring.overlay(plan)
+        self.plan = plan = self.shown(plan)
         self.failovers = Failovers.after(replace(self._input(), previous=None), plan)
         self._effects.extend(self._told.adopt(plan, self.members))
         self._effects.extend(self.measuring.adopted(self.now_ns))
@@ -272,15 +291,11 @@ class Core:
         self.epoch = None
         if self._ahead is not None:
             self._ahead.planned(self.now_ns, self.members.jobs)
-        self._learn()
+        if self._learns:
+            pairs = pairs_of(self.members.jobs, self._settings.elephant_bytes)
+            self._effects.extend(self._learner.want(self.now_ns, pairs, self.condition))
         self._conclude_plan()
-        log.info(
-            "plan %d: %d jobs, %d flows pinned, %d shared links",
-            plan.version,
-            len(plan.jobs),
-            sum(f.path is not None for f in plan.flows.values()),
-            len(plan.links),
-        )
+        log.info("plan %d: %s", plan.version, summary(plan))
 
     # Jobs.
 
@@ -307,6 +322,7 @@ class Core:
             return
         self._told.job_left(job)
         self.paths.forget(f.name for f in job.flows)
+        self.queue_pairs.left(job)
         self.stats.pop(job.name, None)
         self._paces.forget(job.name)
         if self._ahead is not None:
@@ -351,7 +367,7 @@ class Core:
             return
         if item.reason == REASON_INT and self._learner.busy:
             self._effects.extend(self._learner.received(self.now_ns, item.payload))
-            self._have_learned()
+            self.wants_plan = self.wants_plan or not self._learner.busy
         answers = self.paths.received(item.payload) if item.reason == REASON_INT else None
         if answers is None:
             self._notices.append(
@@ -359,26 +375,9 @@ class Core:
             )
             return
         self._effects.extend(answers)
-        self._conclude_plan()
-
-    def _learn(self) -> None:
-        """Where nobody has told the switches' hash, find out which ports lead where for the flows that want
-        paths."""
-        settings = self._settings
-        if self.topology.hash.known or not settings.verify or settings.policy.routing == "ecmp":
-            return
-        pairs = {
-            (f.src, f.dst): None
-            for job in self.members.jobs
-            for f in job.flows
-            if f.bytes_per_iteration >= settings.elephant_bytes and f.src != f.dst
-        }
-        self._effects.extend(self._learner.want(self.now_ns, pairs, self.condition))
-
-    def _have_learned(self) -> None:
-        """Plan with what has been learned, once all of it is."""
-        if not self._learner.busy:
+        if not self.wants_tables and self.queue_pairs.mistrust(self.paths.strayed):
             self.wants_plan = True
+        self._conclude_plan()
 
     def _conclude_plan(self) -> None:
         """Announce the plan once all its verifications are over."""
@@ -393,8 +392,6 @@ class Core:
     def _moved(self, moves: Iterable[PortMove]) -> None:
         for move in moves:
             self._notices.append(PortChanged(self.now_ns, move.switch, move.port, move.peer, move.up))
-            level = logging.INFO if move.up else logging.WARNING
-            state = "up" if move.up else "down"
-            log.log(
-                level, "port %d of %s, to %s, is %s", move.port, move.switch, move.peer or "nothing", state
-            )
+            level, state = (logging.INFO, "up") if move.up else (logging.WARNING, "down")
+            peer = move.peer or "nothing"
+            log.log(level, "port %d of %s, to %s, is %s", move.port, move.switch, peer, state)

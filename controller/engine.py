@@ -38,6 +38,7 @@ from controller.offload import Offload
 from controller.planner import plan
 from controller.southbound.codec import PacketIn
 from controller.southbound.fleet import Fleet, Prepared
+from controller.southbound.worker import Wanted
 from controller.store.history import History
 from controller.views import build_view
 from controller.wire import agent_pb2 as wire
@@ -256,7 +257,7 @@ class Engine:
                 await self._wait_for_switches()
             while core.wants_tables or core.wants_plan or core.epoch is not None:
                 if core.wants_tables and self._fleet is not None:
-                    await self._new_condition(self._fleet)
+                    await self._new_condition()
                 if core.wants_plan:
                     core.now_ns = self._clock.now_ns
                     try:
@@ -264,6 +265,10 @@ class Engine:
                     except (ValueError, LookupError, ArithmeticError) as error:
                         log.error("no plan could be made, the last one stays in force: %s", error)
                     else:
+                        # No agent is told of a way that is not there yet.
+                        wanted = Wanted.of(core.condition, core.shown(made))
+                        if wanted != core.wanted:
+                            await self._write(wanted)
                         # On the host's clock, planning has taken time.
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
@@ -276,16 +281,19 @@ class Engine:
         finally:
             self._applying = None
 
-    async def _new_condition(self, fleet: Fleet) -> None:
+    async def _write(self, wanted: Wanted, ready: Prepared | None = None) -> None:
+        for error in await self._fleet.want(wanted, ready) if self._fleet is not None else ():
+            log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
+
+    async def _new_condition(self) -> None:
         """Write the tables for what is down now; after a single failure also send flows their way around it
         at once, by the answer that was prepared, or else by the same answer worked out now."""
         core, failovers = self._core, self._core.failovers
         self._foresight.cancel()
         condition = core.take_condition()
         writes = failovers.writes(condition)
-        ready = Prepared(failovers.condition, writes) if writes is not None else None
-        for error in await fleet.want(condition, ready):
-            log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
+        wanted = core.wanted
+        await self._write(wanted, Prepared(failovers.wanted, writes) if writes is not None else None)
         event = failovers.event_of(condition)
         if event is None:
             return
@@ -293,6 +301,8 @@ class Engine:
         if answer is None:
             return
         flows = core.fail_over(answer.emergency)
+        if core.wanted != wanted:
+            await self._write(core.wanted)
         await self._carry_out()
         name = event if isinstance(event, str) else "-".join(event)
         how = "as prepared" if there else "not prepared yet"

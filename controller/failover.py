@@ -15,7 +15,7 @@ from controller.planner import PlanInput
 from controller.planner.emergency import Emergency, emergencies
 from controller.routing.failover import Event, events
 from controller.routing.forwarding import pair
-from controller.southbound.worker import Condition, Writes, changes
+from controller.southbound.worker import Condition, Wanted, Writes, changes
 from topo.graph import Topology
 
 # How many bytes of table writes are held ready; the rest is worked out when it is needed.
@@ -39,8 +39,12 @@ def prepare(
     answers = []
     for emergency in emergencies(inputs, plan, chosen):
         after = _after(inputs.topology, condition, emergency.event)
-        moves = {s.name: condition for s in inputs.topology.switches}
-        writes = {n: w for n, w in changes(moves, after).items() if w.updates} if with_writes else None
+        before = Wanted(condition, plan.pins, plan.remarks)
+        moves = {s.name: before for s in inputs.topology.switches}
+        writes = None
+        if with_writes:
+            found = changes(moves, replace(before, condition=after))
+            writes = {name: w for name, w in found.items() if w.updates}
         answers.append(Answer(emergency, after, writes))
     return tuple(answers)
 
@@ -66,6 +70,11 @@ class Failovers:
     missing: list[Event] = field(default_factory=list)
     _answers: dict[Event, Answer] = field(default_factory=dict)
     _bytes: int = 0
+
+    @property
+    def wanted(self) -> Wanted:
+        """What switches hold for the plan and the condition it was made for."""
+        return Wanted.of(self.condition, self.plan)
 
     @staticmethod
     def after(inputs: PlanInput, plan: Plan) -> Failovers:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.messages import SendFrame
+from controller.model.job import Job
 from controller.routing.assign import Learned
 from controller.routing.forwarding import forwarding
 from controller.routing.learn import Learning, learning
@@ -153,6 +154,16 @@ class Learner:
             )
             return self._begin(now_ns)
         return self._probe(now_ns, pair, pupil)
+
+
+def pairs_of(jobs: Iterable[Job], elephant_bytes: int) -> Mapping[Pair, None]:
+    """The pairs of hosts that jobs want paths for, each once and in order."""
+    return {
+        (f.src, f.dst): None
+        for job in jobs
+        for f in job.flows
+        if f.bytes_per_iteration >= elephant_bytes and f.src != f.dst
+    }
 
 
 def _name(pair: Pair, port: int) -> str:

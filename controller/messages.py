@@ -18,10 +18,12 @@ from controller.model.view import QueueCounter
 # Inputs, from agents.
 @dataclass(frozen=True, slots=True)
 class AgentUp:
-    """An agent has said Hello. `pinning` is how it sets source ports."""
+    """An agent has said Hello. `pinning` is how it sets source ports; `dscp` qp or fixed: whether an open
+    QP takes another one."""
 
     host: str
     pinning: str
+    dscp: str = "qp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,16 @@ class FlowAsked:
 
     host: str
     flow: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOpened:
+    """A flow's QP is open with this source port (0: not known) and DSCP; its NIC keeps one or both."""
+
+    host: str
+    flow: str
+    source_port: int
+    dscp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +175,7 @@ Input = (
     | WorkerJoined
     | WorkerLeft
     | FlowAsked
+    | FlowOpened
     | ProbeAsked
     | Iteration
     | BytesCounted

@@ -39,7 +39,7 @@ class Offload:
             PipelineError: the program lacks something that the controller writes.
         """
         first = {s.name: None for s in self._start[0].switches[:1]}
-        await self.run(worker.changes, first, worker.Condition())
+        await self.run(worker.changes, first, worker.Wanted())
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `function(*args)`; a worker that died is replaced, and the call made again once."""

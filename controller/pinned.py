@@ -17,13 +17,14 @@ log = logging.getLogger(__name__)
 class PinnedPaths:
     """The verification of one plan after another. Every method gives what is to be sent.
 
-    `verified` and `unverified` hold the names of flows whose verification is over; without `probing`
-    all pinned flows count as unverified.
+    `verified` and `unverified` hold the names of flows whose verification is over, `strayed` those of the
+    unverified whose probe came back by another path; without `probing` all pinned flows count as unverified.
     """
 
     def __init__(self, topology: Topology, timeout_ns: int, *, probing: bool) -> None:
         self.verified: set[str] = set()
         self.unverified: set[str] = set()
+        self.strayed: set[str] = set()
         self._probing = probing
         self._verifier = Verifier(topology, timeout_ns)
         self._probes_asked: dict[str, str] = {}
@@ -49,8 +50,8 @@ class PinnedPaths:
         for flow in self._plan.flows if self._plan is not None else ():
             self._verifier.forget(flow)
         self._plan = plan
-        self.verified.clear()
-        self.unverified.clear()
+        for flows in (self.verified, self.unverified, self.strayed):
+            flows.clear()
         if self._probing:
             return self._verifier.begin(now_ns, pinned)
         self.unverified.update(flow for flow, _, _ in pinned)
@@ -95,14 +96,16 @@ class PinnedPaths:
         """Flows that are no more."""
         for flow in flows:
             self._verifier.forget(flow)
-            self.verified.discard(flow)
-            self.unverified.discard(flow)
+            for flows_known in (self.verified, self.unverified, self.strayed):
+                flows_known.discard(flow)
 
     def _concluded(self, outcomes: Iterable[Outcome]) -> tuple[Effect, ...]:
         answers = []
         for outcome in outcomes:
-            self.verified.discard(outcome.flow)
-            self.unverified.discard(outcome.flow)
+            for flows in (self.verified, self.unverified, self.strayed):
+                flows.discard(outcome.flow)
+            if outcome.seen and not outcome.verified:
+                self.strayed.add(outcome.flow)
             (self.verified if outcome.verified else self.unverified).add(outcome.flow)
             if not outcome.verified:
                 log.warning(

@@ -218,6 +218,7 @@ class _Service:
         offload = Offload(fabric.topology, fabric.ecn, start.artefacts, fabric.strays)
         warm = asyncio.create_task(offload.warm_up())
         embedded = fabric.clock == "embedded"
+        artefacts = load_artefacts(start.artefacts)
         settings = Settings(
             topology=fabric.topology,
             policy=start.policy,
@@ -226,6 +227,7 @@ class _Service:
             elephant_bytes=fabric.elephant_bytes,
             probe_timeout_ns=TIMEOUT_NS if embedded else HOST_TIMEOUT_NS,
             measure=MeasureSettings(enabled=fabric.measured, window_ns=fabric.profile_window_ns),
+            pin_capacity=Codec(artefacts).table_size("pinned_flow"),
         )
         clock = EmbeddedClock() if embedded else HostClock()
         engine = Engine(
@@ -236,7 +238,7 @@ class _Service:
             publish=self._frame.publish,
             history=history,
         )
-        fleet = Fleet(fabric.topology, fabric.targets, load_artefacts(start.artefacts), offload, engine)
+        fleet = Fleet(fabric.topology, fabric.targets, artefacts, offload, engine)
         agents = AgentServer(
             {h.name: h.ip for h in fabric.topology.hosts},
             Terms(

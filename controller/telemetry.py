@@ -13,6 +13,7 @@ from controller.model.view import LinkLoad, QueueCounter
 from controller.southbound.codec import CounterValue
 from topo.graph import Topology
 
+STRAYS = "stray_packets"
 RECENT = 120
 # Iteration times kept for the p99: the last so many.
 KEPT = 10_000
@@ -76,13 +77,19 @@ class Counters:
         self._last: dict[tuple[str, int], _PortTotal] = {}
         self._load: dict[tuple[str, int], tuple[float, int]] = {}
         self.queues: tuple[QueueCounter, ...] = ()
+        # Packets that a switch stopped or remarked at its ports to hosts.
+        self.strays: dict[str, int] = {}
 
     def read(self, now_ns: int, values: Mapping[str, Sequence[CounterValue]]) -> None:
         """Take in the counters of one poll. A switch that is not among them keeps its old figures."""
         fresh: list[QueueCounter] = []
         for switch, cells in values.items():
             totals: dict[tuple[int, int], list[int]] = {}
+            if cells:
+                self.strays[switch] = sum(c.packets for c in cells if c.counter == STRAYS)
             for cell in cells:
+                if cell.counter == STRAYS:
+                    continue
                 total = totals.setdefault((cell.port, cell.qid), [0, 0, 0])
                 if cell.counter == "ecn_marks":
                     total[2] += cell.packets

@@ -12,6 +12,7 @@ from controller.messages import (
     BytesCounted,
     ClockAsked,
     FlowAsked,
+    FlowOpened,
     Iteration,
     ProbeAsked,
     SendAssignment,
@@ -32,7 +33,11 @@ PROTOCOL = 1
 LONGEST_REPORT = 8192
 """Bins of one flow in one report at most."""
 
-AgentInput = WorkerJoined | WorkerLeft | FlowAsked | Iteration | ProbeAsked | BytesCounted | ClockAsked
+AgentInput = (
+    WorkerJoined | WorkerLeft | FlowAsked | FlowOpened | Iteration | ProbeAsked | BytesCounted | ClockAsked
+)
+
+DSCPS = ("qp", "fixed")
 
 
 class MessageError(ValueError):
@@ -57,7 +62,7 @@ def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
     """Whether an agent may come in. `addresses`: host name -> IPv4 address.
 
     Raises:
-        MessageError: an unknown host, another address than the fabric's, another protocol.
+        MessageError: an unknown host, another address than the fabric's, another protocol or capability.
     """
     if hello.protocol != PROTOCOL:
         raise MessageError(f"protocol {hello.protocol} is not spoken here; this controller speaks {PROTOCOL}")
@@ -65,17 +70,26 @@ def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
         raise MessageError(f"no host of the fabric is named {hello.host!r}")
     if hello.ip != addresses[hello.host]:
         raise MessageError(f"host {hello.host} has address {addresses[hello.host]}, not {hello.ip!r}")
+    if hello.dscp and hello.dscp not in DSCPS:
+        raise MessageError(f"dscp {hello.dscp!r} is none of {', '.join(DSCPS)}")
 
 
 def from_agent(host: str, message: wire.AgentMessage) -> AgentInput:
     """What an agent in session says.
 
     Raises:
-        MessageError: a second Hello, or an empty message.
+        MessageError: a second Hello, an empty message, or values out of range.
     """
     kind = message.WhichOneof("body")
     if kind == "flow_request":
         return FlowAsked(host, message.flow_request.flow)
+    if kind == "flow_opened":
+        opened = message.flow_opened
+        if opened.source_port >= 1 << 16 or opened.dscp >= 1 << 6:
+            raise MessageError(
+                f"flow {opened.flow}: source port {opened.source_port} or DSCP {opened.dscp} is out of range"
+            )
+        return FlowOpened(host, opened.flow, opened.source_port, opened.dscp)
     if kind == "probe_request":
         return ProbeAsked(host, message.probe_request.flow)
     if kind == "job_leave":

@@ -21,7 +21,14 @@ def build_view(core: Core, fleet: Fleet, scenario: str) -> View:
         scenario=scenario,
         topology=topology,
         switches=tuple(
-            SwitchView(name, client.address, client.state, fleet.entries(name))
+            SwitchView(
+                name,
+                client.address,
+                client.state,
+                fleet.entries(name),
+                fleet.tables(name),
+                core.counters.strays.get(name, 0),
+            )
             for name, client in fleet.clients.items()
         ),
         links=core.counters.links(up),

@@ -61,7 +61,9 @@ function flow(view, id, actions) {
     h("p", { class: "why" }, one.why),
     facts([
       ["path", one.path ? format.path(one.path) : "left to ECMP"],
-      ["UDP source port", one.source_port ?? "the host's own"], ["DSCP", one.dscp],
+      ["UDP source port", one.source_port ?? "the host's own"],
+      ["DSCP", one.sent_dscp === null ? one.dscp : `${one.sent_dscp}, rewritten to ${one.dscp} by its leaf`],
+      ["pinned in", one.pinned_in.join(", ") || "no switch: its port leads there"],
     ]),
     h("p", {}, "Of job ", h("button", { type: "button", class: "link", on: { click: () => actions.choose({ kind: "job", id: one.job }) } }, one.job)),
   ];
@@ -105,6 +107,8 @@ function switchDetails(view, id) {
     facts([
       ["state", one.state], ["P4Runtime", one.address ?? "–"], ["device id", one.device_id],
       ["table entries", format.count(one.entries)],
+      ["of single flows", format.count((one.tables.pinned_flow ?? 0) + (one.tables.remark_flow ?? 0))],
+      ["dead ports", format.count(one.tables.port_state ?? 0)], ["strays", format.count(one.strays)],
     ]),
   ];
 }

@@ -17,7 +17,7 @@ from hostagent.clock import Clock
 from hostagent.counts import ByteSource
 from hostagent.fabrictime import FabricTime
 from hostagent.job import LATE_TOLERANCE, IterationRecord, Schedule
-from hostagent.messages import iteration_report, job_join
+from hostagent.messages import flow_opened, hello, iteration_report, job_join
 from hostagent.metering import Metering
 from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, QueuePair, ReceiveQueue
 from hostagent.nic.requester import check_pin
@@ -25,7 +25,6 @@ from hostagent.worker import Worker
 
 log = logging.getLogger(__name__)
 
-PROTOCOL = 1
 DEFAULT_DEADLINE_NS = 10_000_000
 DEFAULT_CLOCK_POLL_NS = 4_000_000_000
 """How often fabric time is asked for, unless Welcome says otherwise."""
@@ -141,10 +140,7 @@ class Agent:
         """A session with a controller is open: say who we are."""
         self.connected = True
         self.welcomed = False
-        hello = pb.Hello(
-            host=self.host, ip=self.ip, pinning=self._nic.pinning, protocol=PROTOCOL, counts_bytes=True
-        )
-        self._send(pb.AgentMessage(hello=hello))
+        self._send(hello(self.host, self.ip, self._nic))
 
     def session_lost(self) -> None:
         """The session is gone: flows go on as they are, and those that wait for an answer go by ECMP."""
@@ -270,8 +266,8 @@ class Agent:
 
     # -- inside
 
-    def _send(self, message: pb.AgentMessage) -> None:
-        if self.connected:
+    def _send(self, message: pb.AgentMessage | None) -> None:
+        if self.connected and message is not None:
             self._sequence += 1
             message.sequence = self._sequence
             message.time_ns = max(0, self.fabric_time()[0])
@@ -325,8 +321,11 @@ class Agent:
 
     def _place(self, flow: str, qp: QueuePair) -> None:
         pin = self.pins[flow]
-        qp.repin(self.port_of(flow, pin), pin.dscp)
+        port = self.port_of(flow, pin)
+        qp.repin(port, pin.dscp)
         qp.set_rate_cap(pin.rate_cap_bps)
+        if port != pin.source_port and self._nic.pinning != "none":
+            self._send(flow_opened(self._nic, qp, port))
 
     def _join(self, worker: _Worker) -> None:
         trainer = worker.trainer
@@ -360,6 +359,8 @@ class Agent:
     def _announce(self, worker: _Worker) -> None:
         """Tell the controller of a worker's job, and ask for its flows that are not open."""
         self._send(pb.AgentMessage(job_join=job_join(worker.trainer.spec, worker.trainer.rank)))
+        for qp in worker.out.values():
+            self._send(flow_opened(self._nic, qp, qp.source_port))
         mice = worker.trainer.spec.bytes_per_iteration < self.marking.elephant_bytes
         for flow in list(worker.waiting):
             if mice or flow in self.pins:
@@ -385,6 +386,7 @@ class Agent:
         qp = self._nic.open_qp(flow, self._addresses[dst], port, pin.dscp)
         qp.set_rate_cap(pin.rate_cap_bps)
         worker.out[flow] = qp
+        self._send(flow_opened(self._nic, qp, qp.source_port))
         self._start(worker)
 
     def _start(self, worker: _Worker) -> None:

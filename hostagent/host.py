@@ -40,6 +40,7 @@ class EmulatedHost:
     IPv4 address. `seed` must be the same on all hosts of a fabric: each draw names its host, flow or rank.
     `records` keeps each finished iteration of each worker here, in the order of their ends, in the times
     of `clock`. With a `skew` the agent reads another clock than that, and has to ask for fabric time.
+    `chooses_ports` and `keeps_dscp` are the NIC's, see EmulatedNic.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class EmulatedHost:
         mtu: int = 1024,
         seed: int = 0,
         skew: Skew | None = None,
+        chooses_ports: bool = False,
+        keeps_dscp: bool = False,
     ) -> None:
         profile = dcqcn or DcqcnProfile.scaled(rate_bps, mtu + OVERHEAD_BYTES)
         self.name = name
@@ -72,6 +75,8 @@ class EmulatedHost:
             dcqcn=profile,
             mtu=mtu,
             seed=seed,
+            chooses_ports=chooses_ports,
+            keeps_dscp=keeps_dscp,
         )
         self._skewed = None if skew is None else SkewedClock(clock, skew.offset_ns, skew.drift_ppm)
         self.agent = Agent(

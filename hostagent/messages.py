@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent says of jobs and iterations, in the protocol's messages."""
+"""What an agent says of its NIC, of jobs and of iterations, in the protocol's messages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,32 @@ from collections.abc import Callable
 
 from controller.wire import agent_pb2 as pb
 from hostagent.job import IterationRecord, JobSpec
+from hostagent.nic.driver import NicDriver, QueuePair
+
+PROTOCOL = 1
+
+
+def hello(host: str, ip: str, nic: NicDriver) -> pb.AgentMessage:
+    """An agent's first word."""
+    return pb.AgentMessage(
+        hello=pb.Hello(
+            host=host,
+            ip=ip,
+            pinning=nic.pinning,
+            dscp=nic.dscp,
+            protocol=PROTOCOL,
+            counts_bytes=True,
+        )
+    )
+
+
+def flow_opened(nic: NicDriver, qp: QueuePair, source_port: int) -> pb.AgentMessage | None:
+    """What an open queue pair has; None where the controller's word alone decides it."""
+    if nic.pinning != "none" and nic.dscp != "fixed":
+        return None
+    known = nic.sees_flows or nic.pinning != "none"
+    opened = pb.FlowOpened(flow=qp.flow, source_port=source_port if known else 0, dscp=qp.dscp)
+    return pb.AgentMessage(flow_opened=opened)
 
 
 def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:

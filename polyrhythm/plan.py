@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from controller.model import Plan, Policy
+from controller.model import Plan, Policy, QueuePair
 from controller.planner import POLICIES, PlanInput, explain, plan
 from controller.planner.options import add_policy_options, policy_of
 from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
@@ -49,6 +49,12 @@ def plan_scenario(scenario: Scenario, policy: Policy, seed: int) -> Plan:
             previous=None,
             seed=seed,
             mice_bytes=scenario.elephant_bytes,
+            queue_pairs={
+                f.name: QueuePair(port_fixed=True)
+                for w in scenario.workloads
+                for f in w.job.flows
+                if f.src in scenario.port_choosers
+            },
         )
     )
 
@@ -73,4 +79,6 @@ def to_json(decided: Plan) -> dict[str, Any]:
         "jobs": jobs,
         "flows": [asdict(f) for f in decided.flows.values()],
         "links": [asdict(link) for link in decided.links],
+        "pins": [asdict(pin) for pin in decided.pins],
+        "remarks": [asdict(remark) for remark in decided.remarks],
     }

@@ -2,13 +2,24 @@
 """The domain's frozen values: what the controller knows, decides and shows."""
 
 from controller.model.job import Flow, Job, Measurement, Phase, Profile
-from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, Policy
+from controller.model.plan import (
+    FlowPin,
+    FlowPlan,
+    FlowRemark,
+    JobPlan,
+    LinkPlan,
+    Plan,
+    Policy,
+    QueuePair,
+)
 from controller.model.traffic import TRAFFIC_CLASSES, TrafficClasses
 
 __all__ = [
     "TRAFFIC_CLASSES",
     "Flow",
+    "FlowPin",
     "FlowPlan",
+    "FlowRemark",
     "Job",
     "JobPlan",
     "LinkPlan",
@@ -17,5 +28,6 @@ __all__ = [
     "Plan",
     "Policy",
     "Profile",
+    "QueuePair",
     "TrafficClasses",
 ]

@@ -32,8 +32,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
-    """`path` names nodes host to host, `source_port` is the UDP port that makes the fabric's hash
-    choose it; both are None where the flow is left to ECMP. `rate_cap_bps` is on the wire; 0: none."""
+    """`path` names nodes host to host, `source_port` is the UDP port under which the fabric takes it: by its
+    hash, or by entries of its own (Plan.pins); both are None where the flow is left to ECMP.
+    `rate_cap_bps` is on the wire; 0: none."""
 
     flow: str
     path: tuple[str, ...] | None
@@ -41,6 +42,45 @@ class FlowPlan:
     dscp: int
     why: str
     rate_cap_bps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPin:
+    """An entry for one flow in one switch of its path, where its source port alone would not lead it to
+    `toward`, the next node. `src` and `dst` are hosts."""
+
+    flow: str
+    switch: str
+    toward: str
+    src: str
+    dst: str
+    source_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRemark:
+    """`switch`, the leaf of `src`, gives a flow's packets another DSCP than they leave the host with."""
+
+    flow: str
+    switch: str
+    src: str
+    dst: str
+    source_port: int
+    sent_dscp: int
+    dscp: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePair:
+    """What the controller knows of an open QP that its NIC does not let it choose.
+
+    `source_port`: the port it has, 0 where nobody has told it. `port_fixed`: it keeps it. `dscp`: the one
+    it keeps; None: it takes any.
+    """
+
+    source_port: int = 0
+    port_fixed: bool = False
+    dscp: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +113,10 @@ class LinkPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything the controller has decided at one moment; compared, applied, rolled back."""
+    """Everything the controller has decided at one moment; compared, applied, rolled back.
+
+    `pins` and `remarks` are the entries for single flows that switches hold, in the order of the flows.
+    """
 
     version: int
     policy: Policy
@@ -81,3 +124,5 @@ class Plan:
     flows: Mapping[str, FlowPlan]
     jobs: Mapping[str, JobPlan]
     links: tuple[LinkPlan, ...]
+    pins: tuple[FlowPin, ...] = ()
+    remarks: tuple[FlowRemark, ...] = ()

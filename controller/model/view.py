@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from controller.model.job import Measurement, Profile
 from controller.model.plan import Plan
@@ -66,12 +67,15 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class SwitchView:
-    """A switch as the southbound sees it. `state`: connecting | ready | down."""
+    """A switch as the southbound sees it. `state`: connecting | ready | down; `tables`: entries by table;
+    `strays`: packets that its ports to hosts stopped or remarked."""
 
     name: str
     address: str
     state: str
     entries: int
+    tables: Mapping[str, int] = field(default_factory=dict)
+    strays: int = 0
 
 
 @dataclass(frozen=True, slots=True)

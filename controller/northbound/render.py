@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal, cast
 
@@ -51,7 +52,7 @@ def job(value: JobView, plan: Plan | None) -> schema.JobOut:
 
 def job_detail(value: JobView, plan: Plan | None) -> schema.JobDetailOut:
     """A job and its flows."""
-    flows = tuple(_flow(f) for f in plan.flows.values() if _job_of(f.flow) == value.name) if plan else ()
+    flows = tuple(f for f in _flows(plan) if f.job == value.name) if plan else ()
     return schema.JobDetailOut(**dict(job(value, plan)), flows=flows)
 
 
@@ -87,7 +88,7 @@ def plan(value: Plan) -> schema.PlanOut:
             )
             for j in value.jobs.values()
         ),
-        flows=tuple(_flow(f) for f in value.flows.values()),
+        flows=_flows(value),
         links=tuple(
             schema.SharedLinkOut(src=link.src, dst=link.dst, jobs=link.jobs, score=link.score)
             for link in value.links
@@ -110,6 +111,8 @@ def fabric(view: View) -> schema.FabricOut:
                 address=seen.address if seen else None,
                 state=cast(schema.SwitchState, seen.state) if seen else "connecting",
                 entries=seen.entries if seen else 0,
+                tables=dict(seen.tables) if seen else {},
+                strays=seen.strays if seen else 0,
             )
         )
     return schema.FabricOut(
@@ -180,13 +183,23 @@ def _profile(value: Profile) -> schema.ProfileOut:
     )
 
 
-def _flow(value: FlowPlan) -> schema.FlowOut:
+def _flows(plan: Plan) -> tuple[schema.FlowOut, ...]:
+    pinned: dict[str, list[str]] = defaultdict(list)
+    for pin in plan.pins:
+        pinned[pin.flow].append(pin.switch)
+    sent = {remark.flow: remark.sent_dscp for remark in plan.remarks}
+    return tuple(_flow(f, tuple(pinned.get(f.flow, ())), sent.get(f.flow)) for f in plan.flows.values())
+
+
+def _flow(value: FlowPlan, pinned_in: tuple[str, ...], sent_dscp: int | None) -> schema.FlowOut:
     return schema.FlowOut(
         flow=value.flow,
         job=_job_of(value.flow),
         path=value.path,
         source_port=value.source_port,
         dscp=value.dscp,
+        pinned_in=pinned_in,
+        sent_dscp=sent_dscp,
         why=value.why,
     )
 

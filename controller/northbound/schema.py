@@ -93,8 +93,14 @@ class FlowOut(Out):
     flow: str = Field(description='Unique name, "job/source>destination".')
     job: str
     path: tuple[str, ...] | None = Field(description="Nodes from host to host; null if left to ECMP.")
-    source_port: int | None = Field(description="UDP source port that makes the fabric choose that path.")
-    dscp: int
+    source_port: int | None = Field(description="UDP source port under which the fabric takes that path.")
+    dscp: int = Field(description="DSCP that its packets bear in the fabric.")
+    pinned_in: tuple[str, ...] = Field(
+        description="Switches that hold an entry for this flow alone, for its port does not lead there."
+    )
+    sent_dscp: int | None = Field(
+        description="DSCP that its queue pair keeps, where its leaf rewrites that; null: it sends `dscp`."
+    )
     why: str
 
 
@@ -176,6 +182,10 @@ class SwitchOut(Out):
     address: str | None = Field(description="Where its P4Runtime server listens.")
     state: SwitchState
     entries: int = Field(description="Table entries that the controller holds on it.")
+    tables: dict[str, int] = Field(description="The same by table of the P4 program.")
+    strays: int = Field(
+        description="Packets stopped or remarked at its ports to hosts: INT probes, false CNPs."
+    )
 
 
 class LinkOut(Out):

@@ -2,7 +2,7 @@
 """The planner: composes a policy's mechanisms into a plan, and puts plans into words."""
 
 from controller.planner.compose import plan
-from controller.planner.inputs import POLICIES, PlanInput
+from controller.planner.inputs import PIN_CAPACITY, POLICIES, PlanInput
 from controller.planner.words import diff, explain
 
-__all__ = ["POLICIES", "PlanInput", "diff", "explain", "plan"]
+__all__ = ["PIN_CAPACITY", "POLICIES", "PlanInput", "diff", "explain", "plan"]

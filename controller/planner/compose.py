@@ -17,6 +17,7 @@ from controller.planner.joint import Joint
 from controller.planner.order import Order, method_of
 from controller.planner.rhythm import Rhythms
 from controller.planner.shares import rate_caps
+from controller.planner.singles import remarks
 from controller.planner.space import Space
 from controller.planner.why import order_why, path_why, profile_why, time_why
 from controller.priority.crux import Ranked
@@ -43,7 +44,16 @@ def plan(inputs: PlanInput) -> Plan:
     links = tuple(LinkPlan(*k.name, tuple(k.demands), rhythms.score(k)) for k in space.shared)
     version = inputs.previous.version + 1 if inputs.previous else 1
     in_order = {j.name: jobs[j.name] for j in inputs.jobs}
-    return Plan(version, inputs.policy, inputs.epoch_ns, flows, in_order, links)
+    return Plan(
+        version,
+        inputs.policy,
+        inputs.epoch_ns,
+        flows,
+        in_order,
+        links,
+        pins=space.pinned.pins,
+        remarks=remarks(inputs, flows),
+    )
 
 
 def _job_plan(order: Order, ranked: Ranked) -> JobPlan:
@@ -74,4 +84,5 @@ def _flow_plan(space: Space, flow: Flow, job: JobPlan) -> FlowPlan:
     a = space.assignments.get(flow.name)
     if a is None:
         return FlowPlan(flow.name, None, None, job.dscp, "left to ECMP")
-    return FlowPlan(flow.name, a.path, a.source_port, job.dscp, path_why(space, flow, a))
+    why = path_why(space, flow, a) + space.pinned.words(flow.name)
+    return FlowPlan(flow.name, a.path, a.source_port, job.dscp, why)

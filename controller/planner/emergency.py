@@ -26,22 +26,28 @@ class Emergency:
     flows: Mapping[str, FlowPlan]
 
     def applied(self, plan: Plan) -> Plan:
-        """The plan in force until the next one; its version stays."""
-        return replace(plan, flows={**plan.flows, **self.flows})
+        """The plan in force until the next one; its version stays, and so do the entries for single flows,
+        but for the source ports that remarking tells flows by."""
+        ports = {name: f.source_port for name, f in self.flows.items()}
+        remarks = tuple(replace(r, source_port=ports.get(r.flow) or r.source_port) for r in plan.remarks)
+        return replace(plan, flows={**plan.flows, **self.flows}, remarks=remarks)
 
 
 def emergencies(inputs: PlanInput, plan: Plan, events: Sequence[Event]) -> tuple[Emergency, ...]:
     """The answers to each of `events`, for `plan` in the state of the fabric that `inputs` tells.
 
-    Flows that the fabric's hash places (by ECMP, or because the policy routes by ECMP) are left to it.
+    Flows that the fabric's hash places (by ECMP, or because the policy routes by ECMP) are left to it; those
+    pinned in switches, or whose NIC keeps its port, to the switches' backups.
     """
     failures = Failures(inputs.down_links, inputs.down_switches)
     host = inputs.topology.host
     job_of = {f.name: job for job in inputs.jobs for f in job.flows}
+    kept = {p.flow for p in plan.pins} | {f for f, q in inputs.queue_pairs.items() if q.port_fixed}
     pinned = [
         f
         for f in plan.flows.values()
         if f.flow in job_of
+        and f.flow not in kept
         and f.path is not None
         and f.source_port is not None
         and not failures.cuts_off(host[f.path[0]])

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from controller.model import Job, Plan, Policy
+from controller.model import Job, Plan, Policy, QueuePair
 from controller.priority.methods import METHODS
 from controller.routing.assign import Learned
 from topo.graph import Topology
@@ -29,6 +29,9 @@ POLICIES: Mapping[str, Policy] = {
 # What the sum of demands may exceed a link's rate by before its jobs count as contending.
 SLACK = 0.02
 
+# Entries of `pinned_flow` in our P4 program.
+PIN_CAPACITY = 4096
+
 DirectedLink = tuple[str, str]
 
 
@@ -38,8 +41,10 @@ class PlanInput:
 
     `down_links` are sorted name pairs (a host's cable is (host, leaf), sorted); `epoch_ns` is the
     fabric time that shifts count from; flows below `mice_bytes` an iteration are left to ECMP in the
-    lowest queue; `learned` are source ports found by probes, where nobody knows the switches' hash; `seed`
-    decides ECMP's draws and the sampled orders of the priority compression.
+    lowest queue; `learned` are source ports found by probes, where nobody knows the switches' hash (None:
+    there are no probes); `seed` decides ECMP's draws and the sampled orders of the priority compression.
+    `queue_pairs` holds, by flow, what a NIC does not let the plan choose; flows in `mistrusted` went
+    elsewhere than their source port should lead them; a switch has room for `pin_capacity` single flows.
     """
 
     topology: Topology
@@ -52,6 +57,9 @@ class PlanInput:
     seed: int = 0
     mice_bytes: int = 1024
     learned: Learned | None = None
+    queue_pairs: Mapping[str, QueuePair] = field(default_factory=dict)
+    mistrusted: frozenset[str] = frozenset()
+    pin_capacity: int = PIN_CAPACITY
 
 
 def check(inputs: PlanInput) -> None:

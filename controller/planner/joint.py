@@ -21,11 +21,11 @@ from controller.planner.inputs import SLACK
 from controller.planner.loop.search import Found, Limits, solve
 from controller.planner.order import Order
 from controller.planner.rhythm import Rhythms, only
+from controller.planner.singles import kept_ports
 from controller.planner.space import Space
-from controller.routing.assign import Assignment
+from controller.routing.assign import Assignment, free_port
 from controller.routing.ecmp import draw_port
-from controller.routing.forwarding import forwarding
-from controller.routing.paths import Path, path_of, paths, port_for_path
+from controller.routing.paths import Path, path_of, paths
 
 # What is planned on the fly must be quick: the search is bounded by what it looks at.
 LIMITS = Limits(
@@ -99,17 +99,21 @@ class Joint:
     @cached_property
     def _ways(self) -> Mapping[str, tuple[Path, ...]]:
         """The paths of each flow: the one it has first, then ECMP's, then as many as are tried."""
-        x = self._demands.inputs
-        table = forwarding(x.topology, x.down_links, x.down_switches)
+        x, table = self._demands.inputs, self.space.table
         flow_of = {f.name: f for f in self._demands.elephants}
         found = {}
         for name in self._flows:
             flow, now = flow_of[name], self.space.assignments[name].path
-            drawn = path_of(x.topology, table, flow.src, flow.dst, draw_port(name, x.seed))
+            drawn = self._drawn(name, flow.src, flow.dst)
             every = paths(x.topology, table, flow.src, flow.dst)
             listed = [p for p in (now, drawn) if p in every]
             found[name] = tuple(dict.fromkeys((*listed, *every)))[:_MOST_WAYS]
         return found
+
+    def _drawn(self, flow: str, src: str, dst: str) -> Path:
+        """ECMP's path, by the port that the flow would draw; empty where nobody knows the hash."""
+        x = self._demands.inputs
+        return path_of(x.topology, self.space.table, src, dst, draw_port(flow, x.seed))
 
     @cached_property
     def instance(self) -> Instance:
@@ -142,12 +146,9 @@ class Joint:
 
     @cached_property
     def _ecmp(self) -> tuple[int, ...]:
-        x = self._demands.inputs
-        table = forwarding(x.topology, x.down_links, x.down_switches)
         ways = []
         for name in self._flows:
-            src, dst = self._ways[name][0][0], self._ways[name][0][-1]
-            drawn = path_of(x.topology, table, src, dst, draw_port(name, x.seed))
+            drawn = self._drawn(name, self._ways[name][0][0], self._ways[name][0][-1])
             ways.append(self._ways[name].index(drawn) if drawn in self._ways[name] else 0)
         return tuple(ways)
 
@@ -195,21 +196,20 @@ class Joint:
         found = self.found
         if found is None:
             return self.space, self.rhythms, self.order
-        placed = None if found.choice == self._composed else self._placed(found)
-        if placed is None:
+        if found.choice == self._composed:
             return self.space, self.rhythms, replace(self.order, why=words(found))
-        space = replace(self.space, given=placed)
+        space = replace(self.space, given=self._placed(found))
         rhythms = Rhythms(space.demands, space.shared, self.rhythms.order)
         rhythms = replace(rhythms, given=self._holding(found, rhythms))
         levels = {p.name: level for p, level in zip(self.instance.players, found.choice.level, strict=True)}
         return space, rhythms, replace(self.order, rhythms=rhythms, given=levels, why=words(found))
 
-    def _placed(self, found: Found) -> Mapping[str, Assignment] | None:
-        """Paths and ports by flow; None if some path has no free port."""
+    def _placed(self, found: Found) -> Mapping[str, Assignment]:
+        """Paths and ports by flow; a path that no free port is known to lead along is left without."""
         x = self._demands.inputs
-        table = forwarding(x.topology, x.down_links, x.down_switches)
-        result = dict(self.space.assignments)
+        result = dict(self.space.placed)
         before = x.previous.flows if x.previous else {}
+        fixed = kept_ports(x.queue_pairs)
         moved = [
             (name, self._ways[name][way])
             for name, way in zip(self._flows, found.choice.ways, strict=True)
@@ -224,10 +224,11 @@ class Joint:
         for name, path in moved:
             ends, was = (path[0], path[-1]), before.get(name)
             kept = was is not None and was.path == path and was.source_port not in used[ends]
-            port = was.source_port if was and kept else port_for_path(x.topology, table, path, used[ends])
+            port = fixed.get(name) or (was.source_port if was and kept else None)
             if port is None:
-                return None
-            used[ends].add(port)
+                port = free_port(x.topology, self.space.table, path, used[ends], x.learned)
+            if port is not None:
+                used[ends].add(port)
             result[name] = Assignment(path, port, kept, "")
         return {f.name: result[f.name] for f in self._demands.elephants if f.name in result}
 

@@ -15,8 +15,9 @@ from controller.interleave.rotate import rotate
 from controller.model import Phase
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK, DirectedLink
+from controller.planner.singles import NOT_TOLD, Pinned, kept_ports, pin, untold
 from controller.routing.assign import Assignment, assign_ecmp, assign_greedy
-from controller.routing.forwarding import forwarding
+from controller.routing.forwarding import SwitchForwarding, forwarding
 from controller.routing.greedy import Commodity, connection_order
 from controller.routing.instance import Failures
 
@@ -27,7 +28,7 @@ _FIT = 0.99
 
 @dataclass(frozen=True)
 class Space:
-    """The paths of one planning run; `given` ones are taken as they are."""
+    """The paths of one planning run; `given` ones are taken as they are, and pinned where they need it."""
 
     demands: Demands
     given: Mapping[str, Assignment] | None = None
@@ -48,29 +49,55 @@ class Space:
                 self._pairs[key] = TURNS if 1 - loss >= _FIT else 1.0
         return self._pairs[key]
 
-    @cached_property
+    @property
     def assignments(self) -> Mapping[str, Assignment]:
         """Path and source port of every elephant; none where the plan leaves all to ECMP."""
+        return self.pinned.assignments
+
+    @cached_property
+    def pinned(self) -> Pinned:
+        """The assignments, and what switches hold of single flows for them."""
+        if self.demands.inputs.policy.routing == "ecmp":
+            return Pinned(self.placed, (), {})
+        return pin(self.demands.inputs, self.table, self.placed)
+
+    @cached_property
+    def table(self) -> Mapping[str, SwitchForwarding]:
+        """What the switches forward by."""
+        x = self.demands.inputs
+        return forwarding(x.topology, x.down_links, x.down_switches)
+
+    @cached_property
+    def placed(self) -> Mapping[str, Assignment]:
+        """The assignments before any flow is pinned: a path may still lack a port."""
         if self.given is not None:
             return self.given
         demands, x = self.demands, self.demands.inputs
         policy = x.policy
         if policy.routing == "ecmp" and policy.priority == "equal" and policy.interleave == "none":
             return {}
-        table = forwarding(x.topology, x.down_links, x.down_switches)
+        silent, table = untold(x.queue_pairs), self.table
         commodities: tuple[Commodity, ...] = tuple(
             Commodity(f.name, f.src, f.dst, max(p.rate_bps for p in demands.profiles[f.job].phases), f.job)
             for f in demands.elephants
+            if f.name not in silent
         )
+        unknown = {
+            f.name: Assignment(None, None, False, NOT_TOLD) for f in demands.elephants if f.name in silent
+        }
+        fixed = kept_ports(x.queue_pairs)
         if policy.routing == "ecmp":
-            return assign_ecmp(x.topology, table, commodities, seed=x.seed, down_links=x.down_links)
+            drawn = assign_ecmp(
+                x.topology, table, commodities, seed=x.seed, down_links=x.down_links, fixed=fixed
+            )
+            return {**drawn, **unknown}
         first = self._first()
         if first:
             commodities = tuple(sorted(commodities, key=lambda c: (-first[c.owner], c.owner)))
         else:
             commodities = connection_order(x.topology, commodities)
         before = x.previous.flows.values() if x.previous else ()
-        return assign_greedy(
+        found = assign_greedy(
             x.topology,
             table,
             commodities,
@@ -80,7 +107,9 @@ class Space:
             failures=Failures(x.down_links, x.down_switches) if policy.routing == "auto" else None,
             max_moves=policy.max_moves,
             learned=x.learned,
+            fixed=fixed,
         )
+        return {**found, **unknown}
 
     def _first(self) -> Mapping[str, float]:
         """Which jobs choose their paths first, the highest number at once; empty where jobs do not matter.

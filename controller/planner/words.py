@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from controller.model import FlowPlan, JobPlan, Plan
+from collections import defaultdict
+from collections.abc import Mapping
+
+from controller.model import FlowPlan, FlowRemark, JobPlan, Plan
 
 
 def explain(plan: Plan) -> str:
@@ -15,15 +18,40 @@ def explain(plan: Plan) -> str:
         for flow in plan.flows.values():
             if flow.flow.startswith(f"{job.job}/"):
                 lines.append(f"  {flow.flow}: {_way(flow)}; {flow.why}")
+                lines += [f"    {_remark(r)}" for r in plan.remarks if r.flow == flow.flow]
     for link in plan.links:
         lines.append(f"link {link.src}->{link.dst}: {', '.join(link.jobs)}; score {link.score:.3f}")
     return "\n".join(lines)
+
+
+def summary(plan: Plan) -> str:
+    """How much a plan holds, for the log."""
+    placed = sum(f.path is not None for f in plan.flows.values())
+    singles = len(plan.pins) + len(plan.remarks)
+    return (
+        f"{len(plan.jobs)} jobs, {placed} flows placed, {len(plan.links)} shared links, "
+        f"{singles} entries for single flows"
+    )
 
 
 def _way(flow: FlowPlan) -> str:
     if flow.path is None or flow.source_port is None:
         return "ECMP"
     return f"{' '.join(flow.path)}, port {flow.source_port}"
+
+
+def _remark(remark: FlowRemark) -> str:
+    return f"its QP keeps dscp {remark.sent_dscp}: {remark.switch} rewrites it to {remark.dscp}"
+
+
+def _entries(plan: Plan | None) -> Mapping[str, str]:
+    """Per flow, what switches hold for it alone, in words."""
+    words: dict[str, list[str]] = defaultdict(list)
+    for pin in plan.pins if plan is not None else ():
+        words[pin.flow].append(f"pinned in {pin.switch}")
+    for remark in plan.remarks if plan is not None else ():
+        words[remark.flow].append(f"remarked by {remark.switch} from {remark.sent_dscp} to {remark.dscp}")
+    return {flow: ", ".join(parts) for flow, parts in words.items()}
 
 
 def _rhythm(job: JobPlan) -> str:
@@ -59,6 +87,10 @@ def diff(old: Plan | None, new: Plan) -> tuple[str, ...]:
             lines.append(f"flow {name}: {_way(before)} -> {_way(flow)}")
         elif before.dscp != flow.dscp:
             lines.append(f"flow {name}: dscp {before.dscp} -> {flow.dscp}")
+    was_held, now_held = _entries(old), _entries(new)
+    for name in new.flows:
+        if was_held.get(name) != now_held.get(name):
+            lines.append(f"flow {name}: {now_held.get(name, 'no entries of its own any more')}")
     if old is not None:
         lines += [f"job {name}: gone" for name in old.jobs if name not in new.jobs]
         lines += [f"flow {name}: gone" for name in old.flows if name not in new.flows]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,10 @@ Learned = Mapping[tuple[str, str], Mapping[Path, tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A flow's path and the source port that leads there; `kept`: both are the previous ones."""
+    """A flow's path and the source port that leads there; `kept`: both are the previous ones.
+
+    A path without a port: no free port of the legal range is known to lead there.
+    """
 
     path: Path | None
     source_port: int | None
@@ -54,8 +57,11 @@ def assign_greedy(
     failures: Failures | None = None,
     max_moves: int | None = None,
     learned: Learned | None = None,
+    fixed: Mapping[str, int] | None = None,
 ) -> Mapping[str, Assignment]:
     """Greedy paths with a port for each, in the order of the commodities.
+
+    `fixed` holds the ports of flows that keep theirs, wherever these lead.
 
     With `failures` (what is down) the uniform Clos is also balanced by Kempe chains from where flows are,
     and coloured anew, and each taken where it is less congested than what came before, or as much and moves
@@ -63,9 +69,9 @@ def assign_greedy(
 
     `previous` holds the path and port a flow has now. Where these still stand, flows stay on them and
     only the others are routed around; a fresh assignment of everything wins only if it is less
-    congested. `learned` are the ports that probes have found, where nobody knows the switches' hash.
+    congested. `learned` are the ports that probes have found, where nobody knows the switches' hash; a pair
+    that they are not through with is left to ECMP. None: there are no probes.
     """
-    learned = learned or {}
     alive = [
         c
         for c in commodities
@@ -104,11 +110,15 @@ def assign_greedy(
                 chosen, least = ways, cost
     used: dict[tuple[str, str], set[int]] = defaultdict(set)
     ports: dict[str, int] = {}
+    fixed = fixed or {}
     for c in alive:
-        if c.name not in standing or c.name not in chosen:
+        if c.name in fixed:
+            used[c.src, c.dst].add(fixed[c.name])
+    for c in alive:
+        if c.name not in standing or c.name not in chosen or c.name in fixed:
             continue
         path, port = standing[c.name]
-        known = port in learned.get((c.src, c.dst), {}).get(path, ())
+        known = port in (learned or {}).get((c.src, c.dst), {}).get(path, ())
         leads = known or path == path_of(topology, forwarding, c.src, c.dst, port)
         if leads and chosen[c.name] == path and port not in used[c.src, c.dst]:
             ports[c.name] = port
@@ -119,17 +129,22 @@ def assign_greedy(
             result[c.name] = Assignment(None, None, False, f"no live path from {c.src} to {c.dst}")
             continue
         path = chosen[c.name]
+        if c.name in fixed:
+            as_before = c.name in standing and standing[c.name][0] == path
+            result[c.name] = Assignment(path, fixed[c.name], as_before, "")
+            continue
         kept = c.name in ports
         taken = used[c.src, c.dst]
         found = ports.get(c.name)
-        if found is None and (c.src, c.dst) in learned:
-            known_ports = learned[c.src, c.dst].get(path, ())
-            found = next((port for port in known_ports if port not in taken), None)
-        elif found is None:
-            found = port_for_path(topology, forwarding, path, taken)
         if found is None:
-            why = "no free source port leads along the path" if topology.hash.known else UNKNOWN
-            result[c.name] = Assignment(None, None, False, f"{why}: ECMP")
+            found = free_port(topology, forwarding, path, taken, learned)
+        waits = learned is not None and (c.src, c.dst) not in learned
+        if found is None and waits and not topology.hash.known:
+            result[c.name] = Assignment(None, None, False, f"{UNKNOWN}: ECMP")
+            continue
+        if found is None:
+            as_before = c.name in standing and standing[c.name][0] == path
+            result[c.name] = Assignment(path, None, as_before, "")
             continue
         used[c.src, c.dst].add(found)
         result[c.name] = Assignment(path, found, kept, "")
@@ -183,6 +198,20 @@ def _paths(
     }
 
 
+def free_port(
+    topology: Topology,
+    forwarding: Forwarding,
+    path: Path,
+    taken: Collection[int],
+    learned: Learned | None = None,
+) -> int | None:
+    """A source port that leads along a path, as far as anybody knows; None if there is none but `taken`."""
+    pair_of = path[0], path[-1]
+    if learned and pair_of in learned:
+        return next((port for port in learned[pair_of].get(path, ()) if port not in taken), None)
+    return port_for_path(topology, forwarding, path, taken)
+
+
 def optimal_paths(
     topology: Topology, commodities: Sequence[Commodity], failures: Failures
 ) -> Mapping[str, Path] | None:
@@ -217,12 +246,18 @@ def assign_ecmp(
     *,
     seed: int,
     down_links: frozenset[tuple[str, str]] = frozenset(),
+    fixed: Mapping[str, int] | None = None,
 ) -> Mapping[str, Assignment]:
-    """ECMP with the ports drawn here, so that what follows knows which links the flows share."""
+    """ECMP with the ports drawn here, so that what follows knows which links the flows share.
+
+    `fixed` holds the ports of flows that keep theirs.
+    """
     used: dict[tuple[str, str], set[int]] = defaultdict(set)
     result: dict[str, Assignment] = {}
+    fixed = fixed or {}
     for c in commodities:
-        port = draw_port(c.name, seed, used[c.src, c.dst])
+        kept = fixed.get(c.name)
+        port = draw_port(c.name, seed, used[c.src, c.dst]) if kept is None else kept
         path = path_of(topology, forwarding, c.src, c.dst, port)
         if not topology.hash.known and not path:
             result[c.name] = Assignment(None, None, False, "the switches' hash is unknown: ECMP")
@@ -232,5 +267,6 @@ def assign_ecmp(
             result[c.name] = Assignment(None, None, False, f"no live path from {c.src} to {c.dst}")
             continue
         used[c.src, c.dst].add(port)
-        result[c.name] = Assignment(path, port, False, "port drawn at random, the path is the hash's")
+        drawn = "port drawn at random" if kept is None else f"its NIC keeps port {kept}"
+        result[c.name] = Assignment(path, port, False, f"{drawn}, the path is the hash's")
     return result

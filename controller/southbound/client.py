@@ -133,9 +133,9 @@ class SwitchClient:
             raise SessionError(_reason(error)) from None
         return tuple(found)
 
-    async def read_counters(self, counters: Sequence[str], ports: Sequence[int]) -> tuple[CounterValue, ...]:
-        """The present values of `counters` for all queues of `ports`."""
-        request = self._codec.read_counters(self._device_id, counters, ports)
+    async def read_counters(self, counters: Mapping[str, Sequence[int]]) -> tuple[CounterValue, ...]:
+        """The present values of counters for all queues of the ports that each is asked of."""
+        request = self._codec.read_counters(self._device_id, counters)
         found: list[CounterValue] = []
         try:
             async for reply in self._connected().request_iter(request):

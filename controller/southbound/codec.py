@@ -65,6 +65,7 @@ class _Field:
 class _Table:
     ident: int
     name: str
+    size: int
     fields: tuple[_Field, ...]
     actions: Mapping[str, tuple[int, tuple[int, ...]]]
     action_names: Mapping[int, str]
@@ -100,6 +101,7 @@ class Codec:
             self._tables[table.alias] = _Table(
                 table.id,
                 table.alias,
+                table.size,
                 tuple(_Field(f.id, f.name, f.match_type) for f in table.match_fields),
                 actions,
                 {ident: name for name, (ident, _) in actions.items()},
@@ -111,6 +113,16 @@ class Codec:
             header.preamble.alias: {m.name: m.id for m in header.metadata}
             for header in info.controller_packet_metadata
         }
+
+    def table_size(self, name: str) -> int:
+        """How many entries a table takes.
+
+        Raises:
+            PipelineError: the program has no such table.
+        """
+        if name not in self._tables:
+            raise PipelineError(f"the P4 program has no table {name!r}")
+        return self._tables[name].size
 
     def update(self, change: Change) -> p4r.Update:
         """A change as a P4Runtime update."""
@@ -192,15 +204,14 @@ class Codec:
                 request.entities.add(table_entry=p4r.TableEntry(table_id=table.ident, is_default_action=True))
         return request
 
-    def read_counters(self, device_id: int, counters: Sequence[str], ports: Iterable[int]) -> p4r.ReadRequest:
-        """Asks for all queues of `ports` in each of `counters`."""
+    def read_counters(self, device_id: int, counters: Mapping[str, Iterable[int]]) -> p4r.ReadRequest:
+        """Asks for all queues of the ports that each counter names."""
         request = p4r.ReadRequest(device_id=device_id)
-        indexes = [port * QUEUES + qid for port in ports for qid in range(QUEUES)]
-        for name in counters:
+        for name, ports in counters.items():
             ident = self._counters.get(name)
             if ident is None:
                 raise PipelineError(f"the P4 program has no counter {name!r}")
-            for index in indexes:
+            for index in (port * QUEUES + qid for port in ports for qid in range(QUEUES)):
                 request.entities.add(
                     counter_entry=p4r.CounterEntry(counter_id=ident, index=p4r.Index(index=index))
                 )

@@ -21,8 +21,8 @@ from topo.graph import Switch
 STAGES: tuple[frozenset[str], ...] = (
     frozenset({"port_state"}),
     frozenset({"switch_identity", "queue", "edge", "edge_ingress", "ecn", "next_hop"}),
-    frozenset({"ecmp"}),
-    frozenset({"routing"}),
+    frozenset({"ecmp", "pinned_flow", "remark_flow"}),
+    frozenset({"routing", "remark"}),
 )
 
 # What becomes of strays at the ports that face hosts.

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All switches: one session each, one wanted condition, and the smallest writes that lead there."""
+"""All switches: one session each, one wanted state, and the smallest writes that lead there."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
 from controller.southbound.artefacts import Artefacts
 from controller.southbound.client import EntryError, SessionError, SwitchClient
 from controller.southbound.codec import Codec, CounterValue, PacketIn
-from controller.southbound.worker import Condition, Writes, changes, reconcile
+from controller.southbound.worker import Wanted, Writes, changes, reconcile
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 COUNTERS = ("egress_packets", "ecn_marks")
+STRAYS = "stray_packets"
 # How often a switch that refuses entries is read back and written again before it is left at that.
 RETRIES = 2
 
@@ -58,19 +59,19 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Writes from `condition` to another one; a switch that is not named needs none."""
+    """Writes from `wanted` to another state; a switch that is not named needs none."""
 
-    condition: Condition
+    wanted: Wanted
     writes: Mapping[str, Writes]
 
 
 @dataclass(slots=True)
 class _Held:
-    """What a switch is known to hold: what `condition` asks for; `sure` False means read it back."""
+    """What a switch is known to hold: what `wanted` asks for; `sure` False means read it back."""
 
-    condition: Condition | None = None
+    wanted: Wanted | None = None
     sure: bool = False
-    entries: int = 0
+    tables: Mapping[str, int] = field(default_factory=dict)
 
 
 class Fleet:
@@ -87,7 +88,7 @@ class Fleet:
         self._topology = topology
         self._runner = runner
         self._observer = observer
-        self._wanted = Condition()
+        self._wanted = Wanted()
         self._held = {name: _Held() for name in targets}
         self._locks = {name: asyncio.Lock() for name in targets}
         self._tasks: list[asyncio.Task[None]] = []
@@ -114,24 +115,28 @@ class Fleet:
 
     def entries(self, name: str) -> int:
         """How many table entries the switch holds by our reckoning."""
-        return self._held[name].entries
+        return sum(self._held[name].tables.values())
 
-    async def want(self, condition: Condition, ready: Prepared | None = None) -> tuple[EntryError, ...]:
-        """Have every switch that is in service hold what `condition` asks for; the errors that remain.
+    def tables(self, name: str) -> Mapping[str, int]:
+        """How many entries each table of the switch holds by our reckoning."""
+        return self._held[name].tables
+
+    async def want(self, wanted: Wanted, ready: Prepared | None = None) -> tuple[EntryError, ...]:
+        """Have every switch that is in service hold what `wanted` asks for; the errors that remain.
 
         `ready` may hold writes that were worked out before.
         """
-        self._wanted = condition
+        self._wanted = wanted
         there = [name for name, client in self.clients.items() if client.state == "ready"]
-        sure = {name: self._held[name].condition for name in there if self._held[name].sure}
+        sure = {name: self._held[name].wanted for name in there if self._held[name].sure}
         writes: dict[str, Writes] = {}
         if ready is not None:
-            for name in [n for n, held in sure.items() if held == ready.condition]:
-                writes[name] = ready.writes.get(name) or Writes((), 0, self._held[name].entries)
+            for name in [n for n, held in sure.items() if held == ready.wanted]:
+                writes[name] = ready.writes.get(name) or Writes((), 0, self._held[name].tables)
                 del sure[name]
         if sure:
-            writes |= await self._runner.run(changes, sure, condition)
-        results = await asyncio.gather(*(self._bring(name, condition, writes.get(name)) for name in there))
+            writes |= await self._runner.run(changes, sure, wanted)
+        results = await asyncio.gather(*(self._bring(name, wanted, writes.get(name)) for name in there))
         return tuple(error for errors in results for error in errors)
 
     async def packet_out(self, name: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> bool:
@@ -154,12 +159,12 @@ class Fleet:
     async def switch_connected(self, name: str, fresh: bool) -> None:
         """Write the tables of a switch that has just been connected."""
         held = self._held[name]
-        held.condition, held.sure = None, fresh
+        held.wanted, held.sure = None, fresh
         # What is wanted may change while it is being written.
-        while held.condition != self._wanted:
+        while held.wanted != self._wanted:
             wanted, writes = self._wanted, None
             if held.sure:
-                writes = (await self._runner.run(changes, {name: held.condition}, wanted))[name]
+                writes = (await self._runner.run(changes, {name: held.wanted}, wanted))[name]
             for error in await self._bring(name, wanted, writes):
                 log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
             if not held.sure:
@@ -167,7 +172,7 @@ class Fleet:
 
     def switch_ready(self, name: str, ports: Mapping[int, bool] | None) -> None:
         """Pass it on, and see to what was wanted while the switch was on its way in."""
-        if self._held[name].sure and self._held[name].condition != self._wanted:
+        if self._held[name].sure and self._held[name].wanted != self._wanted:
             self._tasks.append(asyncio.create_task(self._catch_up(name)))
         self._observer.switch_ready(name, ports)
 
@@ -195,7 +200,7 @@ class Fleet:
         for error in await self._bring(name, self._wanted, None):
             log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
 
-    async def _bring(self, name: str, condition: Condition, writes: Writes | None) -> tuple[EntryError, ...]:
+    async def _bring(self, name: str, wanted: Wanted, writes: Writes | None) -> tuple[EntryError, ...]:
         """Write to one switch; without `writes`, or after a refusal, by what it says it holds."""
         held = self._held[name]
         errors: tuple[EntryError, ...] = ()
@@ -204,14 +209,14 @@ class Fleet:
                 try:
                     if writes is None:
                         read = await self.clients[name].read_entries()
-                        writes = await self._runner.run(reconcile, name, read, condition)
+                        writes = await self._runner.run(reconcile, name, read, wanted)
                         log.info("%s: read back %d entries, %d to write", name, len(read), writes.updates)
                     errors = await self.clients[name].write(writes.stages)
                 except SessionError as error:
                     held.sure = False
                     log.warning("%s: tables not written: %s", name, error)
                     return ()
-                held.condition, held.sure, held.entries = condition, not errors, writes.entries
+                held.wanted, held.sure, held.tables = wanted, not errors, writes.tables
                 if not errors:
                     break
                 writes = None
@@ -219,7 +224,11 @@ class Fleet:
 
     async def _read_counters(self, name: str) -> tuple[CounterValue, ...]:
         try:
-            return await self.clients[name].read_counters(COUNTERS, tuple(self._topology.ports[name]))
+            ports = self._topology.ports[name]
+            edge = tuple(port for port, peer in ports.items() if peer.node in self._topology.host)
+            return await self.clients[name].read_counters(
+                dict.fromkeys(COUNTERS, tuple(ports)) | {STRAYS: edge}
+            )
         except SessionError as error:
             log.warning("%s: counters not read: %s", name, error)
             return ()

@@ -11,20 +11,24 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.connection import wait
 from pathlib import Path
+from types import MappingProxyType
 
 from finsy.proto import p4r
 
+from controller.model.plan import FlowPin, FlowRemark, Plan
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.routing.forwarding import SwitchForwarding, forwarding, pair
 from controller.southbound.artefacts import load_artefacts
 from controller.southbound.codec import Codec
 from controller.southbound.desired import STRAYS, EcnProfile, Entry, desired_entries
 from controller.southbound.diff import difference
+from controller.southbound.singles import pin_entries, remark_entries
 from topo.graph import Topology
 
 
@@ -37,12 +41,27 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What all switches together should hold: forwarding for a condition, and a plan's single flows."""
+
+    condition: Condition = Condition()
+    pins: tuple[FlowPin, ...] = ()
+    remarks: tuple[FlowRemark, ...] = ()
+
+    @staticmethod
+    def of(condition: Condition, plan: Plan | None) -> Wanted:
+        """For a condition and a plan, if there is one."""
+        return Wanted(condition) if plan is None else Wanted(condition, plan.pins, plan.remarks)
+
+
+@dataclass(frozen=True, slots=True)
 class Writes:
-    """Serialised WriteRequests in stages, and how many entries the switch holds after them."""
+    """Serialised WriteRequests in stages, and how many entries each table holds after them (default
+    actions left out)."""
 
     stages: tuple[tuple[bytes, ...], ...]
     updates: int
-    entries: int
+    tables: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +94,27 @@ def prepare(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = 
     cell_bytes = codec.depth_cell_bytes
     _fabric = _Fabric(topology, ecn if cell_bytes is None else ecn.in_cells(cell_bytes), strays, codec)
     _forwarding.cache_clear()
+    _lasting_tables.cache_clear()
 
 
-def changes(moves: Mapping[str, Condition | None], wanted: Condition) -> Mapping[str, Writes]:
-    """Per switch, the writes that lead from the condition it was last written for to `wanted`.
+def changes(moves: Mapping[str, Wanted | None], wanted: Wanted) -> Mapping[str, Writes]:
+    """Per switch, the writes that lead from what it was last written for to `wanted`.
 
     None: the switch is known to hold nothing, its pipeline having just been pushed.
     """
     result = {}
     for name, before in moves.items():
-        held = _entries(name, before) if before is not None else ()
-        result[name] = _writes(name, held, _entries(name, wanted))
+        if before is not None and before.condition == wanted.condition:
+            # All the rest is as it was: thousands of entries need not be made to see it.
+            held, now = _singles(name, before), _singles(name, wanted)
+            result[name] = _writes(name, held, now, _lasting_tables(name, wanted.condition))
+        else:
+            held = () if before is None else _entries(name, before)
+            result[name] = _writes(name, held, _entries(name, wanted))
     return result
 
 
-def reconcile(name: str, read: Iterable[bytes], wanted: Condition) -> Writes:
+def reconcile(name: str, read: Iterable[bytes], wanted: Wanted) -> Writes:
     """The writes that lead from what the switch says it holds (serialised entities) to `wanted`."""
     codec = _known().codec
     held = []
@@ -100,18 +125,29 @@ def reconcile(name: str, read: Iterable[bytes], wanted: Condition) -> Writes:
     return _writes(name, held, _entries(name, wanted))
 
 
-def _writes(name: str, held: Iterable[Entry], wanted: tuple[Entry, ...]) -> Writes:
+def _writes(
+    name: str,
+    held: Iterable[Entry],
+    wanted: tuple[Entry, ...],
+    besides: Mapping[str, int] = MappingProxyType({}),
+) -> Writes:
+    """The difference in requests; `besides` counts, by table, entries that are there and stay."""
     fabric = _known()
     stages = difference(held, wanted)
     device = fabric.topology.switch[name].device_id
     return Writes(
         fabric.codec.write_requests(device, stages),
         sum(len(stage) for stage in stages),
-        sum(not entry.is_default for entry in wanted),
+        dict(sorted((Counter(besides) + _by_table(wanted)).items())),
     )
 
 
-def _entries(name: str, condition: Condition) -> tuple[Entry, ...]:
+def _entries(name: str, wanted: Wanted) -> tuple[Entry, ...]:
+    return (*_lasting(name, wanted.condition), *_singles(name, wanted))
+
+
+def _lasting(name: str, condition: Condition) -> tuple[Entry, ...]:
+    """What a switch holds whatever the plan."""
     fabric = _known()
     switch = _forwarding(condition).get(name)
     if switch is None:
@@ -123,6 +159,28 @@ def _entries(name: str, condition: Condition) -> tuple[Entry, ...]:
         fabric.ecn,
         down_ports=_down_ports(name, condition),
         strays=fabric.strays,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _lasting_tables(name: str, condition: Condition) -> Mapping[str, int]:
+    return MappingProxyType(_by_table(_lasting(name, condition)))
+
+
+def _by_table(entries: Iterable[Entry]) -> Counter[str]:
+    return Counter(entry.table for entry in entries if not entry.is_default)
+
+
+def _singles(name: str, wanted: Wanted) -> tuple[Entry, ...]:
+    """What a switch holds for the single flows of a plan."""
+    if not wanted.pins and not wanted.remarks:
+        return ()
+    topology, switch = _known().topology, _forwarding(wanted.condition).get(name)
+    if switch is None:
+        return ()
+    return (
+        *pin_entries(topology, name, switch, wanted.pins),
+        *remark_entries(topology, name, wanted.remarks),
     )
 
 

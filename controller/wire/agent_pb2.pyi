@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request")
+    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request", "flow_opened")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,7 @@ class AgentMessage(_message.Message):
     PROBE_REQUEST_FIELD_NUMBER: _ClassVar[int]
     BYTE_COUNTS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    FLOW_OPENED_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     time_ns: int
     hello: Hello
@@ -28,7 +29,8 @@ class AgentMessage(_message.Message):
     probe_request: ProbeRequest
     byte_counts: ByteCounts
     clock_request: ClockRequest
-    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ...) -> None: ...
+    flow_opened: FlowOpened
+    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
     __slots__ = ("sequence", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock")
@@ -51,18 +53,20 @@ class ControllerMessage(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ..., measure: _Optional[_Union[MeasureRequest, _Mapping]] = ..., clock: _Optional[_Union[ClockReply, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("host", "ip", "pinning", "protocol", "counts_bytes")
+    __slots__ = ("host", "ip", "pinning", "protocol", "dscp", "counts_bytes")
     HOST_FIELD_NUMBER: _ClassVar[int]
     IP_FIELD_NUMBER: _ClassVar[int]
     PINNING_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    DSCP_FIELD_NUMBER: _ClassVar[int]
     COUNTS_BYTES_FIELD_NUMBER: _ClassVar[int]
     host: str
     ip: str
     pinning: str
     protocol: int
+    dscp: str
     counts_bytes: bool
-    def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ..., counts_bytes: _Optional[bool] = ...) -> None: ...
+    def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ..., dscp: _Optional[str] = ..., counts_bytes: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("policy", "cnp_dscp", "ack_dscp", "equal_dscp", "mice_dscp", "elephant_bytes", "answer_deadline_ns", "clock_poll_ns", "profiles")
@@ -145,6 +149,16 @@ class FlowRequest(_message.Message):
     FLOW_FIELD_NUMBER: _ClassVar[int]
     flow: str
     def __init__(self, flow: _Optional[str] = ...) -> None: ...
+
+class FlowOpened(_message.Message):
+    __slots__ = ("flow", "source_port", "dscp")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_PORT_FIELD_NUMBER: _ClassVar[int]
+    DSCP_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    source_port: int
+    dscp: int
+    def __init__(self, flow: _Optional[str] = ..., source_port: _Optional[int] = ..., dscp: _Optional[int] = ...) -> None: ...
 
 class FlowAssignment(_message.Message):
     __slots__ = ("flow", "source_port", "dscp", "rate_cap_bps")

@@ -53,7 +53,10 @@ class QueuePair(Protocol):
         """
 
     def repin(self, source_port: int, dscp: int) -> None:
-        """Take another source port and DSCP at the next packet at which nothing is in flight."""
+        """Take another source port and DSCP at the next packet at which nothing is in flight.
+
+        What the NIC cannot change stays as it is.
+        """
 
     def set_rate_cap(self, rate_bps: int) -> None:
         """Never send faster than `rate_bps` on the wire, whatever a message allows (0: no cap)."""
@@ -76,14 +79,18 @@ class ReceiveQueue(Protocol):
 
 
 class NicDriver(Protocol):
-    """A NIC that can pin flows. `pinning` is what Hello reports: verbs | shim | udp | emulated | none;
-    `sees_flows` says whether its queue pairs' counters and round trips are known."""
+    """A NIC that can pin flows. `pinning` and `dscp` are what Hello reports: verbs | shim | udp | emulated |
+    none (it chooses source ports itself), and qp | fixed (an open QP keeps its first DSCP); `sees_flows` says
+    whether its queue pairs' counters, round trips and own choice of ports are known."""
 
     pinning: str
+    dscp: str
     sees_flows: bool
 
     def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> QueuePair:
         """Connect a sending queue pair for `flow`, whose far end has called `listen` or soon will.
+
+        The queue pair tells which port it has, which is another one where `pinning` is none.
 
         Raises ValueError for a flow that is open already, or a port or DSCP out of range.
         """

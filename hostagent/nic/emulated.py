@@ -10,7 +10,7 @@ from zlib import crc32
 
 from hostagent.clock import Clock
 from hostagent.nic.dcqcn import DcqcnProfile
-from hostagent.nic.driver import NicCounters, ReceiveQueue
+from hostagent.nic.driver import FIRST_SOURCE_PORT, NicCounters, ReceiveQueue
 from hostagent.nic.mltcp import Mltcp
 from hostagent.nic.requester import Requester, check_pin
 from hostagent.nic.responder import Responder
@@ -61,9 +61,12 @@ class EmulatedNic:
     numbers follow from the flow's name on both sides, which stands for the connection manager's exchange.
     `bad_frames` counts frames with a wrong IPv4 checksum, ICRC or length, `stray_frames` those for nobody
     here. `seed` moves the first packet numbers and must be the same on every NIC of a fabric.
+    With `chooses_ports` it takes a port of its own for every flow, whatever it is told (pinning none); with
+    `keeps_dscp` an open QP keeps its first DSCP (dscp fixed).
     """
 
     pinning = "emulated"
+    dscp = "qp"
     sees_flows = True
 
     def __init__(
@@ -79,10 +82,16 @@ class EmulatedNic:
         dcqcn: DcqcnProfile,
         mtu: int = 1024,
         seed: int = 0,
+        chooses_ports: bool = False,
+        keeps_dscp: bool = False,
     ) -> None:
         if rate_bps <= 0 or mtu < 256 or mtu > 4096 or mtu % 4:
             raise ValueError(f"NIC {name}: needs rate_bps > 0 and mtu 256-4096 in steps of 4")
         self.name = name
+        if chooses_ports:
+            self.pinning = "none"
+        if keeps_dscp:
+            self.dscp = "fixed"
         self.ip = ip_bytes(ip)
         self.macs = mac_bytes(gateway_mac) + mac_bytes(mac)
         self.rate_bps = rate_bps
@@ -115,6 +124,8 @@ class EmulatedNic:
         check_pin(flow, source_port, dscp)
         number, psn = self._identity(flow)
         self._refuse_taken(flow, self._requesters.get(number))
+        if self.pinning == "none":
+            source_port = Random(f"{self._seed}/{flow}/port").randrange(FIRST_SOURCE_PORT, 0x10000)
         qp = Requester(self, flow, number, psn, ip_bytes(dst_ip), source_port=source_port, dscp=dscp)
         self._requesters[number] = qp
         self._known.clear()
@@ -131,6 +142,13 @@ class EmulatedNic:
     def set_increase_timer(self, job: str, ratio: float) -> None:
         """Give a job's later queue pairs `ratio` of the profile's increase timer; less is greedier."""
         self._increase_timers[job] = ratio
+
+    def grant(self, qp: Requester, source_port: int, dscp: int) -> tuple[int, int]:
+        """What an open queue pair takes of a new source port and DSCP."""
+        return (
+            qp.source_port if self.pinning == "none" else source_port,
+            qp.dscp if self.dscp == "fixed" else dscp,
+        )
 
     def set_mltcp(self, job: str, settings: Mltcp | None) -> None:
         """Let a job's queue pairs (flows named "job/..."), now and later, weigh their increase by MLTCP.

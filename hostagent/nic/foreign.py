@@ -46,7 +46,6 @@ class ForeignQueuePair:
             self._nic.changed()
             if self._nic.on_move is not None:
                 self._nic.on_move(self)
-        self.dscp = dscp
 
     def set_rate_cap(self, rate_bps: int) -> None:
         """Kept for who asks; no verb caps the rate of a reliable queue pair of another process."""
@@ -76,6 +75,7 @@ class ForeignNic:
     by `on_move`) or none.
     """
 
+    dscp = "fixed"
     sees_flows = False
 
     def __init__(self, pinning: str, ip: str, clock: Clock, port_map: Path | None = None) -> None:

@@ -26,6 +26,9 @@ class Port(Protocol):
     cnp_dscp: int
     ack_dscp: int
 
+    def grant(self, qp: Requester, source_port: int, dscp: int) -> tuple[int, int]:
+        """What an open `qp` takes of a new source port and DSCP."""
+
     def settle(self) -> None:
         """Build the packet whose serialisation has begun, before anything changes what comes next."""
 

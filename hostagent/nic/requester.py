@@ -142,9 +142,10 @@ class Requester:
         """Take another source port and DSCP at the next packet at which nothing is in flight.
 
         A message that has begun is finished first; the next one waits until all before is acknowledged.
-        After a time-out nothing counts as in flight.
+        After a time-out nothing counts as in flight. What the NIC cannot change stays as it is.
         """
         check_pin(self.flow, source_port, dscp)
+        source_port, dscp = self._port.grant(self, source_port, dscp)
         self._port.settle()
         self._pin = None if (source_port, dscp) == (self.source_port, self.dscp) else (source_port, dscp)
         self._wake()

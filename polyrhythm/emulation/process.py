@@ -121,6 +121,7 @@ def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:
         "switches": {
             s.name: {"address": switches.address[s.name], "device_id": s.device_id} for s in topology.switches
         },
+        "strays": scenario.strays,
         "ecn": {
             "kmin": scenario.ecn.kmin,
             "kmax": scenario.ecn.kmax,

@@ -98,6 +98,7 @@ class EmbeddedFabric:
                 "frame_bytes": scenario.packet_bytes + ROCE_OVERHEAD_BYTES,
             },
             "elephant_bytes": scenario.elephant_bytes,
+            "strays": scenario.strays,
             "poll_ms": COUNTER_POLL_MS,
             "verify": True,
             "profile": profile or scenario.profile,
@@ -162,6 +163,8 @@ class EmbeddedFabric:
             seed=seed,
             addresses={h.name: h.ip for h in topology.hosts},
             skew=self._skew(name, seed),
+            chooses_ports=name in self.scenario.port_choosers,
+            keeps_dscp=name in self.scenario.dscp_keepers,
         )
 
     def _skew(self, name: str, seed: int) -> Skew | None:

@@ -128,4 +128,7 @@ def _job_row(job: Mapping[str, Any]) -> list[str]:
 
 def _flow(flow: Mapping[str, Any]) -> str:
     path = flow.get("path")
-    return f"{'-'.join(path)} ({flow['source_port']})" if path else f"{flow['flow']}: by ECMP"
+    if not path:
+        return f"{flow['flow']}: by ECMP"
+    pinned = f", pinned in {'-'.join(flow['pinned_in'])}" if flow["pinned_in"] else ""
+    return f"{'-'.join(path)} ({flow['source_port']}{pinned})"

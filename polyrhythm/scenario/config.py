@@ -119,6 +119,14 @@ class JobConfig(Section):
     changes: Annotated[tuple[ChangeConfig, ...], Field(max_length=64)] = ()
 
 
+class NicConfig(Section):
+    """What the emulated NICs of `hosts` (none named: of all) do not let the controller choose."""
+
+    chooses_ports: bool = False
+    keeps_dscp: bool = False
+    hosts: tuple[Name, ...] = ()
+
+
 class ScenarioConfig(Section):
     """A whole scenario file."""
 
@@ -140,3 +148,5 @@ class ScenarioConfig(Section):
     realign_pct: Annotated[float, Field(gt=0, le=50)] = 5
     clock_offset_ms: Annotated[float, Field(ge=0, le=1e9)] = 0
     clock_drift_ppm: Annotated[float, Field(ge=0, le=200)] = 0
+    nics: NicConfig = NicConfig()
+    strays: Literal["remark", "stop"] = "remark"

@@ -83,7 +83,11 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario in emulated units: bit/s and bytes on the emulated wire, nanoseconds of real time."""
+    """A scenario in emulated units: bit/s and bytes on the emulated wire, nanoseconds of real time.
+
+    The NICs of `port_choosers` draw their source ports themselves; queue pairs of `dscp_keepers` keep the
+    DSCP that they are opened with; `strays` is the switches' rule for what hosts may not say.
+    """
 
     name: str
     about: str
@@ -104,6 +108,9 @@ class Scenario:
     clock_offset_ns: int
     clock_drift_ppm: float
     hash_told: bool = True
+    port_choosers: frozenset[str] = frozenset()
+    dscp_keepers: frozenset[str] = frozenset()
+    strays: str = "remark"
 
 
 def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
@@ -124,6 +131,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         _check_job(i, job, topology)
     _check_ecn(config)
     _check_reachable(config, topology)
+    limited = _limited(config, topology)
     return Scenario(
         name=config.name,
         about=config.about,
@@ -144,7 +152,18 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         realign_pct=config.realign_pct,
         clock_offset_ns=round(config.clock_offset_ms * 1e6),
         clock_drift_ppm=config.clock_drift_ppm,
+        port_choosers=limited if config.nics.chooses_ports else frozenset(),
+        dscp_keepers=limited if config.nics.keeps_dscp else frozenset(),
+        strays=config.strays,
     )
+
+
+def _limited(config: ScenarioConfig, topology: Topology) -> frozenset[str]:
+    """The hosts that `nics` is about."""
+    for k, host in enumerate(config.nics.hosts):
+        if host not in topology.host:
+            raise DomainError(("nics", "hosts", k), f"{host!r} is no host of the fabric")
+    return frozenset(config.nics.hosts or topology.host)
 
 
 def _bps(gbps: float, scale: float) -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,16 +14,18 @@ from controller.core import Core, Settings
 from controller.failover import Failovers, prepare
 from controller.messages import FlowAsked, PortsSeen, SendAssignment, SwitchLost, SwitchReady, WorkerJoined
 from controller.model.job import Flow, Job, Phase, Profile
+from controller.model.plan import QueuePair
 from controller.planner import POLICIES, PlanInput, plan
+from controller.planner.emergency import emergencies
 from controller.routing.failover import events
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import path_of
 from controller.southbound import worker
 from controller.southbound.artefacts import artefacts_dir
 from controller.southbound.desired import EcnProfile
-from controller.southbound.worker import Condition
+from controller.southbound.worker import Condition, Wanted
 from topo.generate import leaf_spine, three_tier
-from topo.graph import Topology
+from topo.graph import UNKNOWN_HASH, HashSpec, Topology
 
 SMALL = leaf_spine(3, 3, 4, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
 POD = three_tier(2, 2, 2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
@@ -80,18 +83,51 @@ def test_a_failure_is_told_from_what_the_switches_say_of_it() -> None:
     assert failovers.event_of(Condition()) is None
 
 
-def test_prepared_writes_are_those_that_would_be_worked_out() -> None:
+@pytest.mark.parametrize("pinned", [False, True])
+def test_prepared_writes_are_those_that_would_be_worked_out(pinned: bool) -> None:
     worker.prepare(SMALL, EcnProfile(20, 60, 0.2), artefacts_dir())
-    inputs = PlanInput(SMALL, jobs_on(SMALL, 2, 1), POLICIES["routing"], 0)
+    fabric = replace(SMALL, hash=HashSpec(UNKNOWN_HASH)) if pinned else SMALL
+    inputs = PlanInput(fabric, jobs_on(SMALL, 2, 1), POLICIES["routing"], 0)
     made = plan(inputs)
+    assert bool(made.pins) is pinned
     failovers = Failovers.after(inputs, made)
     failovers.put(prepare(inputs, made, failovers.condition, (("leaf1", "spine2"), "spine1"), True))
     wanted = Condition(frozenset({("leaf1", "spine2")}))
     ready = failovers.writes(wanted)
-    anew = worker.changes({s.name: Condition() for s in SMALL.switches}, wanted)
+    before = Wanted(Condition(), made.pins)
+    assert failovers.wanted == before
+    anew = worker.changes({s.name: before for s in SMALL.switches}, replace(before, condition=wanted))
     assert ready == {name: w for name, w in anew.items() if w.updates}
     assert ready
     assert failovers.writes(Condition(frozenset({("leaf2", "spine3")}))) is None
+
+
+def test_flows_that_switches_pin_or_nics_place_are_left_to_the_backups() -> None:
+    inputs = PlanInput(SMALL, jobs_on(SMALL, 2, 1), POLICIES["routing"], 0)
+    first = plan(inputs)
+    names = sorted(first.flows)
+    kept = {names[0]: QueuePair(first.flows[names[0]].source_port or 0, True)}
+    inputs = replace(inputs, queue_pairs=kept, mistrusted=frozenset({names[1]}), previous=first)
+    made = plan(inputs)
+    assert {p.flow for p in made.pins} == {names[1]}
+    for emergency in emergencies(inputs, made, ("spine1", "spine2")):
+        assert not {names[0], names[1]} & emergency.flows.keys()
+        assert emergency.applied(made).pins == made.pins
+
+
+def test_a_remark_follows_its_flow_to_another_port() -> None:
+    inputs = PlanInput(SMALL, jobs_on(SMALL, 2, 1), POLICIES["routing"], 0)
+    first = plan(inputs)
+    name = sorted(first.flows)[0]
+    old = first.flows[name]
+    inputs = replace(inputs, queue_pairs={name: QueuePair(old.source_port or 0, False, 10)}, previous=first)
+    made = plan(inputs)
+    assert [r.source_port for r in made.remarks] == [old.source_port]
+    assert old.path is not None
+    (emergency,) = emergencies(inputs, made, (old.path[2],))
+    after = emergency.applied(made)
+    assert after.flows[name].source_port != old.source_port
+    assert [r.source_port for r in after.remarks] == [after.flows[name].source_port]
 
 
 def test_agents_hear_of_the_way_around_before_the_full_plan() -> None:

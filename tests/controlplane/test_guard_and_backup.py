@@ -2,58 +2,20 @@
 """What the controller's entries make of real frames: strays at the edge, and ports that die."""
 
 import asyncio
-import struct
 from functools import partial
-from ipaddress import IPv4Address
 
 import pytest
-from control_rig import PATIENCE_S, running
+from control_rig import running
 from fleet_rig import in_service, until
+from rocev2 import at_host, from_host, roce
 
 from bmv2 import EmbeddedSwitch, PortTable
 from bmv2.server import serve
-from controller.southbound.worker import Condition
+from controller.southbound.worker import Condition, Wanted
 from controller.verify import Tuple5, build_probe, parse_probe
 
 CNP, ACK_OPCODE, CNP_OPCODE = 48, 0x11, 0x81
 PROBES, CNPS = 0, 1
-
-
-def mac(text):
-    return bytes.fromhex(text.replace(":", ""))
-
-
-def internet_checksum(header):
-    total = sum(struct.unpack(f"!{len(header) // 2}H", header))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
-
-
-def roce(topology, src, dst, sport, dscp, opcode):
-    """A RoCEv2 frame from one host to another."""
-    a, b = topology.host[src], topology.host[dst]
-    body = bytes([opcode]) + bytes(11) + b"payload!" * 8
-    ip = struct.pack(
-        "!BBHHHBBH4s4s",
-        0x45, dscp << 2, 28 + len(body), 0, 0, 64, 17, 0,
-        IPv4Address(a.ip).packed, IPv4Address(b.ip).packed,
-    )  # fmt: skip
-    ip = ip[:10] + struct.pack("!H", internet_checksum(ip)) + ip[12:]
-    udp = struct.pack("!HHHH", sport, 4791, 8 + len(body), 0)
-    return mac(topology.switch[a.leaf].mac) + mac(a.mac) + b"\x08\x00" + ip + udp + body
-
-
-async def from_host(fabric, host, frame):
-    """Let a host's NIC send a frame."""
-    place = fabric.topology.host[host]
-    receive = partial(fabric.switches[place.leaf].receive, place.leaf_port, frame)
-    await asyncio.to_thread(fabric.on_data_plane, receive)
-
-
-async def at_host(fabric):
-    """The next frame that reaches a host."""
-    return await asyncio.to_thread(fabric.to_hosts.get, timeout=PATIENCE_S)
 
 
 def strays(fabric, host):
@@ -137,10 +99,10 @@ def test_a_dead_port_is_left_before_the_controller_says_anything(watchful, artef
         assert (after[0] - before[0], after[1] - before[1]) == (0, len(PORTS))
         # The controller finds out and writes the same; then the port is up again.
         down = Condition(frozenset({("leaf1", "spine1")}))
-        assert await fleet.want(down) == ()
+        assert await fleet.want(Wanted(down)) == ()
         await send_all(watchful, PORTS)
         await asyncio.to_thread(watchful.on_data_plane, lambda: leaf.set_port_up(3, True))
-        assert await fleet.want(Condition()) == ()
+        assert await fleet.want(Wanted(Condition())) == ()
         await send_all(watchful, PORTS)
         last = await asyncio.to_thread(uplinks, watchful)
         assert last[0] - after[0] == before[0]
@@ -153,10 +115,10 @@ def test_where_a_switch_enters_no_port_states_the_controller_does(fabric, artefa
         return fabric.on_data_plane(lambda: fabric.switches["leaf1"].table("port_state").entries())
 
     async def scenario(fleet, witness):
-        assert await fleet.want(Condition(frozenset({("leaf1", "spine1")}))) == ()
+        assert await fleet.want(Wanted(Condition(frozenset({("leaf1", "spine1")})))) == ()
         held = await asyncio.to_thread(entered)
         assert [entry.match[0].value for entry in held] == [3]
-        assert await fleet.want(Condition()) == ()
+        assert await fleet.want(Wanted(Condition())) == ()
         assert await asyncio.to_thread(entered) == []
 
     in_service(fabric, artefacts, scenario)

@@ -129,7 +129,7 @@ def test_a_failure_has_them_learned_anew() -> None:
     assert not any("spine2" in f.path for f in fabric.core.plan.flows.values())
 
 
-def test_without_probes_all_is_left_to_ecmp() -> None:
+def test_without_probes_switches_pin_what_has_a_choice() -> None:
     topology: Topology = replace(leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS), hash=SECRET)
     for policy in ("routing", "crux", "polyrhythm"):
         core = Core(Settings(topology, POLICIES[policy], 1, False, 1))
@@ -139,10 +139,10 @@ def test_without_probes_all_is_left_to_ecmp() -> None:
         for rank, host in enumerate(member.hosts):
             core.handle(WorkerJoined(host, rank, member))
         core.adopt(plan(core.plan_input()))
-        assert core.plan.flows["a/h1>h3"].path is None
-        assert "hash is unknown" in core.plan.flows["a/h1>h3"].why
-        if policy != "crux":
-            assert core.plan.flows["a/h1>h2"].path == ("h1", "leaf1", "h2")
+        assert core.plan.flows["a/h1>h3"].path is not None
+        assert "hash is not known" in core.plan.flows["a/h1>h3"].why
+        assert {p.flow for p in core.plan.pins} == {"a/h1>h3", "a/h3>h1"}
+        assert core.plan.flows["a/h1>h2"].path == ("h1", "leaf1", "h2")
 
 
 @pytest.mark.slow

@@ -199,7 +199,7 @@ def test_a_difference_is_the_smallest(held, target):
 
 
 def test_entries_of_tables_that_are_not_ours_stay():
-    theirs = Entry("pinned_flow", (("ipv4_src", 1),), "set_next_hop", (3,))
+    theirs = Entry("acl", (("ipv4_src", 1),), "deny")
     assert difference((theirs, *wanted()), wanted()) == ()
 
 

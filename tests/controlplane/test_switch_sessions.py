@@ -11,7 +11,7 @@ from bmv2.server import serve
 from controller.southbound.codec import Codec
 from controller.southbound.desired import Entry
 from controller.southbound.diff import Change, Operation
-from controller.southbound.worker import Condition
+from controller.southbound.worker import Condition, Wanted
 
 
 def test_every_switch_gets_its_pipeline_and_tables(fabric, artefacts):
@@ -55,8 +55,8 @@ def test_a_lost_session_is_reported_and_tables_are_put_right_on_return(fabric, a
         await asyncio.to_thread(fabric.servers["spine1"].stop)
         await until(lambda: witness.lost == ["spine1"])
         # What is wanted changes while the switch is away.
-        assert await fleet.want(Condition(down_switches=frozenset({"spine1"}))) == ()
-        assert await fleet.want(Condition()) == ()
+        assert await fleet.want(Wanted(Condition(down_switches=frozenset({"spine1"})))) == ()
+        assert await fleet.want(Wanted(Condition())) == ()
         address = fabric.servers["spine1"].address
         fabric.servers["spine1"] = await asyncio.to_thread(
             partial(serve, fabric.switches["spine1"], fabric.loop, device_id=spine.device_id, address=address)
@@ -71,10 +71,10 @@ def test_a_lost_session_is_reported_and_tables_are_put_right_on_return(fabric, a
 def test_a_new_condition_writes_only_what_it_changes(fabric, artefacts):
     async def scenario(fleet, witness):
         before = {name: fleet.entries(name) for name in fabric.switches}
-        assert await fleet.want(Condition(frozenset({("leaf1", "spine1")}))) == ()
+        assert await fleet.want(Wanted(Condition(frozenset({("leaf1", "spine1")})))) == ()
         assert fleet.entries("leaf1") < before["leaf1"]
         assert [(await held(fleet, name))[1] for name in fabric.switches] == [0] * len(fabric.switches)
-        assert await fleet.want(Condition()) == ()
+        assert await fleet.want(Wanted(Condition())) == ()
         assert {name: fleet.entries(name) for name in fabric.switches} == before
 
     in_service(fabric, artefacts, scenario)

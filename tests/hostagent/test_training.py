@@ -46,7 +46,7 @@ def job(
 class Cluster:
     """Hosts on one switch; data from h0 and h1 to h2 and h3 shares a trunk. What agents say is kept."""
 
-    def __init__(self, seed: int = 3) -> None:
+    def __init__(self, seed: int = 3, **nic: bool) -> None:
         self.heap = Heap()
         self.said: list[tuple[int, str, pb.AgentMessage]] = []
         self.down: dict[bytes, OutPort] = {}
@@ -56,7 +56,7 @@ class Cluster:
         for i, name in enumerate(NAMES):
             host = EmulatedHost(
                 name, Bench.ip(i), Bench.mac(i), Bench.mac(9), RATE,
-                clock=self.heap, transmit=self.hop, send=self.hear(name), addresses=addresses, seed=seed,
+                clock=self.heap, transmit=self.hop, send=self.hear(name), addresses=addresses, seed=seed, **nic,
             )  # fmt: skip
             self.hosts[name] = host
             self.down[host.nic.ip] = OutPort(self.heap, RATE, self.last_hop(host))

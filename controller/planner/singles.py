@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entries for single flows: where no source port leads along the path, and where a QP keeps its DSCP."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from controller.model import FlowPin, FlowPlan, FlowRemark, QueuePair
+from controller.planner.inputs import PlanInput
+from controller.routing.assign import Assignment
+from controller.routing.hash import ROCE_PORTS
+from controller.routing.paths import Forwarding, Path, path_of, route_to
+
+NOT_TOLD = "its NIC chooses the source port and has not told it: left to ECMP"
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The assignments with a port for every path, the entries that some of them need, and why they do."""
+
+    assignments: Mapping[str, Assignment]
+    pins: tuple[FlowPin, ...]
+    causes: Mapping[str, str]
+
+    def words(self, flow: str) -> str:
+        """What a flow's reason says of its entries; empty without any."""
+        if flow not in self.causes:
+            return ""
+        where = ", ".join(p.switch for p in self.pins if p.flow == flow)
+        return f"; pinned in {where}: {self.causes[flow]}"
+
+
+def kept_ports(queue_pairs: Mapping[str, QueuePair]) -> Mapping[str, int]:
+    """The source ports of flows whose NIC keeps its own, where it has told them."""
+    return {f: q.source_port for f, q in queue_pairs.items() if q.port_fixed and q.source_port}
+
+
+def untold(queue_pairs: Mapping[str, QueuePair]) -> frozenset[str]:
+    """Flows whose NIC chooses the source port and has not told it: nobody can say where they go."""
+    return frozenset(f for f, q in queue_pairs.items() if q.port_fixed and not q.source_port)
+
+
+def pin(inputs: PlanInput, table: Forwarding, assignments: Mapping[str, Assignment]) -> Pinned:
+    """Pin in the switches of its path every flow that its source port does not lead there.
+
+    Pinned are flows that keep a port of their NIC's choice, those of paths that no free port leads to,
+    those that went elsewhere than they should, and all where the hash is not known. A flow is left to ECMP
+    where a switch has no room for it, or another flow has the same 5-tuple.
+    """
+    used: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for a in assignments.values():
+        if a.path and a.source_port is not None:
+            used[a.path[0], a.path[-1]].add(a.source_port)
+    before = inputs.previous.flows if inputs.previous is not None else {}
+    held = {p.flow for p in inputs.previous.pins} if inputs.previous is not None else set()
+    room: Counter[str] = Counter()
+    seen: dict[tuple[str, str, int], str] = {}
+    result: dict[str, Assignment] = {}
+    pins: list[FlowPin] = []
+    causes: dict[str, str] = {}
+    for name, a in assignments.items():
+        result[name] = a
+        if a.path is None:
+            continue
+        ends = a.path[0], a.path[-1]
+        port = a.source_port
+        if port is None:
+            was = before.get(name)
+            port = _free_port(used[ends], was.source_port if was is not None else None)
+        if port is None:
+            result[name] = Assignment(None, None, False, "the host pair has no source port left: ECMP")
+            continue
+        other = seen.setdefault((*ends, port), name)
+        if other != name:
+            same = f"it has the 5-tuple of {other}, and goes where that goes"
+            result[name] = Assignment(None, None, False, same)
+            continue
+        used[ends].add(port)
+        result[name] = replace(a, source_port=port)
+        cause = _cause(inputs, table, name, a, port, pinned_before=name in held)
+        if not cause:
+            continue
+        entries = [
+            FlowPin(name, switch, toward, *ends, port) for switch, toward in choices(inputs, table, a.path)
+        ]
+        full = [p.switch for p in entries if room[p.switch] >= inputs.pin_capacity]
+        if full:
+            words = (
+                f"left to ECMP: {cause}, and {full[0]} has no room for more than {inputs.pin_capacity} flows"
+            )
+            result[name] = Assignment(None, None, False, words)
+            continue
+        room.update(p.switch for p in entries)
+        pins += entries
+        causes[name] = cause
+    return Pinned(result, tuple(pins), causes)
+
+
+def choices(inputs: PlanInput, table: Forwarding, path: Path) -> tuple[tuple[str, str], ...]:
+    """The switches of a path that would choose by the hash, each with the next node of the path."""
+    found = []
+    for switch, toward in pairwise(path[1:]):
+        route = route_to(inputs.topology, table, switch, path[-1])
+        if route is not None and route.kind == "group":
+            found.append((switch, toward))
+    return tuple(found)
+
+
+def remarks(inputs: PlanInput, flows: Mapping[str, FlowPlan]) -> tuple[FlowRemark, ...]:
+    """What leaves have to rewrite: flows whose QP keeps another DSCP than the plan's, where their source
+    port is known."""
+    result = []
+    for job in inputs.jobs:
+        for flow in job.flows:
+            queue_pair, planned = inputs.queue_pairs.get(flow.name), flows[flow.name]
+            sent = queue_pair.dscp if queue_pair is not None else None
+            if queue_pair is None or sent is None or sent == planned.dscp:
+                continue
+            port = planned.source_port or queue_pair.source_port
+            if not port:
+                # Without it the flow cannot be told from others of its host under that DSCP.
+                continue
+            leaf = inputs.topology.host[flow.src].leaf
+            result.append(FlowRemark(flow.name, leaf, flow.src, flow.dst, port, sent, planned.dscp))
+    return tuple(result)
+
+
+def _cause(
+    inputs: PlanInput, table: Forwarding, name: str, a: Assignment, port: int, *, pinned_before: bool
+) -> str:
+    """Why a port does not lead along the path; empty if it does."""
+    path = a.path or ()
+    learned = (inputs.learned or {}).get((path[0], path[-1]), {}).get(path, ())
+    known = inputs.topology.hash.known or port in learned
+    queue_pair = inputs.queue_pairs.get(name)
+    kept = queue_pair is not None and queue_pair.port_fixed
+    trusted = known and name not in inputs.mistrusted
+    # A port that was looked for leads there; one that the NIC keeps, or that was pinned, may happen to.
+    looked_for = a.source_port is not None and not kept and (not pinned_before or port in learned)
+    if trusted and (looked_for or path_of(inputs.topology, table, path[0], path[-1], port) == path):
+        return ""
+    if not choices(inputs, table, path):
+        return ""
+    if kept:
+        return f"its NIC keeps source port {port}"
+    if not known:
+        return "the switches' hash is not known"
+    return "probes went elsewhere" if name in inputs.mistrusted else "no free source port leads there"
+
+
+def _free_port(used: set[int], before: int | None) -> int | None:
+    if before is not None and before not in used and before in ROCE_PORTS:
+        return before
+    return next((p for p in ROCE_PORTS if p not in used), None)

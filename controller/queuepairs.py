@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plan cannot leave to source ports and DSCPs: NICs that keep theirs, hashes that lead elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from controller.messages import AgentUp, FlowOpened
+from controller.model.job import Job
+from controller.model.plan import Plan, QueuePair
+
+log = logging.getLogger(__name__)
+
+NO_PINNING = "none"
+FIXED_DSCP = "fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Nic:
+    pinning: str
+    dscp: str
+
+
+class QueuePairs:
+    """The agents' words on their NICs and open queue pairs; `mistrusted` flows went elsewhere than their
+    source port should lead them."""
+
+    def __init__(self) -> None:
+        self.mistrusted: set[str] = set()
+        self._nics: dict[str, _Nic] = {}
+        self._opened: dict[str, FlowOpened] = {}
+
+    def agent_up(self, item: AgentUp) -> None:
+        """An agent says what its NIC can do; it will tell of its queue pairs anew."""
+        self._nics[item.host] = _Nic(item.pinning, item.dscp)
+        self._opened = {name: o for name, o in self._opened.items() if o.host != item.host}
+
+    def opened(self, item: FlowOpened, flows: Mapping[str, Job], plan: Plan | None) -> bool:
+        """A queue pair is open; whether the plan in force has to change for it. `flows` are the jobs'."""
+        if item.flow not in flows:
+            log.warning("%s has opened %s, a flow of no job here", item.host, item.flow)
+            return False
+        nic = self._nics.get(item.host)
+        if nic is None or self._opened.get(item.flow) == item:
+            return False
+        self._opened[item.flow] = item
+        planned = plan.flows.get(item.flow) if plan is not None else None
+        if plan is None or planned is None:
+            return False
+        moved = nic.pinning == NO_PINNING and (planned.source_port or 0) != item.source_port
+        remarked = {r.flow: r for r in plan.remarks}.get(item.flow)
+        if nic.dscp != FIXED_DSCP:
+            return moved
+        told = (item.dscp, planned.source_port or item.source_port)
+        known = (planned.dscp, told[1]) if remarked is None else (remarked.sent_dscp, remarked.source_port)
+        return moved or told != known
+
+    def left(self, job: Job) -> None:
+        """A job's flows are no more."""
+        for flow in job.flows:
+            self._opened.pop(flow.name, None)
+            self.mistrusted.discard(flow.name)
+
+    def mistrust(self, strayed: Set[str]) -> bool:
+        """Probes of these flows went elsewhere, in a fabric as it was planned for; whether that is news."""
+        news = strayed - self.mistrusted
+        self.mistrusted |= news
+        if news:
+            log.warning("%s went elsewhere: from now on switches pin them", ", ".join(sorted(news)))
+        return bool(news)
+
+    def of(self, jobs: Iterable[Job]) -> Mapping[str, QueuePair]:
+        """By name, those flows whose NIC leaves something out of the plan's hands."""
+        result = {}
+        for name, flow in ((f.name, f) for job in jobs for f in job.flows):
+            nic, opened = self._nics.get(flow.src), self._opened.get(name)
+            if nic is None:
+                continue
+            port_fixed = nic.pinning == NO_PINNING
+            dscp = opened.dscp if opened is not None and nic.dscp == FIXED_DSCP else None
+            if port_fixed or dscp is not None:
+                result[name] = QueuePair(opened.source_port if opened else 0, port_fixed, dscp)
+        return result
