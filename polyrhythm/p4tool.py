@@ -2,7 +2,8 @@
 """Compile the P4 program with p4c, and hold its committed artefacts to the sources they came from.
 
 `python -m polyrhythm.p4tool build` is what `make p4` runs; `check` needs no compiler; `typecheck` holds the
-TNA program to TNA's types. The compiler is `p4c-bm2-ss` on PATH, or the program that the environment
+TNA program to TNA's types. Where the Tofino back end is there (p4tofino), `build` compiles the TNA program too,
+and leaves its artefacts as they are elsewhere. The compiler for BMv2 is `p4c-bm2-ss` on PATH, or the program that the environment
 variable P4C names, the type checker `p4test` or what P4TEST names; both read P4C_16_INCLUDE_PATH where
 p4c's `p4include` folder does not lie beside them, and TNA_INCLUDE_PATH is the folder that holds `tna.p4`.
 """
@@ -20,6 +21,9 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+from polyrhythm import p4tofino
 
 P4C_VERSION = "1.2.5.16"
 COMPILER = "p4c-bm2-ss"
@@ -115,10 +119,17 @@ def digests(root: Path, paths: Iterable[str]) -> dict[str, str]:
     return {path: hashlib.sha256((root / path).read_bytes()).hexdigest() for path in paths}
 
 
-def manifest(root: Path, version: str) -> str:
-    """The manifest's text for the sources and outputs that lie under `root` now."""
+def manifest(root: Path, version: str, tofino: Any) -> str:
+    """The manifest's text for the sources and outputs that lie under `root` now; `tofino` is its part of it."""
     content = {"p4c": version, "sources": digests(root, sources(root)), "outputs": digests(root, OUTPUTS)}
-    return json.dumps(content, indent=2) + "\n"
+    return json.dumps({**content, "tofino": tofino}, indent=2) + "\n"
+
+
+def tofino_manifest(root: Path, version: str) -> dict[str, Any]:
+    """The manifest's part for Tofino: its own sources, as it is not compiled everywhere."""
+    names = [name for name in sources(root) if name.startswith(p4tofino.SOURCE_FOLDERS)]
+    outputs = digests(root, p4tofino.OUTPUTS)
+    return {"p4c-barefoot": version, "sources": digests(root, names), "outputs": outputs}
 
 
 def build(root: Path, force: bool) -> None:
@@ -129,28 +140,45 @@ def build(root: Path, force: bool) -> None:
     version = compiler_version(compiler)
     if version != P4C_VERSION and not force:
         raise ToolError(f"{compiler} is p4c {version}; the artefacts need {P4C_VERSION} (or --force)")
-    (root / MANIFEST).parent.mkdir(exist_ok=True)
+    try:
+        back_end = p4tofino.find_compiler()
+        on_tofino = p4tofino.compile_program(back_end, root, force) if back_end else None
+    except p4tofino.CompileError as error:
+        raise ToolError(str(error), STALE) from error
     for output, content in compile_program(compiler, root).items():
         _write_changed(root / output, content)
-    _write_changed(root / MANIFEST, manifest(root, version).encode())
+    if on_tofino is None:
+        recorded = _recorded(root).get("tofino") if (root / MANIFEST).is_file() else None
+        print(f"{p4tofino.COMPILER} is not on PATH: {p4tofino.FOLDER} stays as it is")
+    else:
+        for output, content in on_tofino[1].items():
+            _write_changed(root / output, content)
+        recorded = tofino_manifest(root, on_tofino[0])
+        print(f"{p4tofino.COMPILER} {on_tofino[0]}: {p4tofino.PROGRAM} -> {p4tofino.FOLDER}")
+    _write_changed(root / MANIFEST, manifest(root, version, recorded).encode())
     print(f"p4c {version}: {len(sources(root))} sources -> {', '.join(OUTPUTS)}")
 
 
 def differences(root: Path) -> list[str]:
     """What the manifest and the files disagree on, one line each; empty when all is as it was built."""
+    recorded = _recorded(root)
     try:
-        recorded = json.loads((root / MANIFEST).read_text())
-        expected = {**recorded["sources"], **recorded["outputs"]}
-    except FileNotFoundError as error:
-        raise ToolError(f"{root / MANIFEST} is missing: run `make p4`") from error
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        built = [({**recorded["sources"], **recorded["outputs"]}, (*sources(root), *OUTPUTS), "")]
+        tofino = recorded["tofino"]
+        if tofino is not None:
+            names = (name for name in sources(root) if name.startswith(p4tofino.SOURCE_FOLDERS))
+            expected = {**tofino["sources"], **tofino["outputs"]}
+            built.append((expected, (*names, *p4tofino.OUTPUTS), " for Tofino"))
+    except (KeyError, TypeError) as error:
         raise ToolError(f"{root / MANIFEST} is not a manifest of this tool: run `make p4`") from error
-    present = [path for path in (*sources(root), *OUTPUTS) if (root / path).is_file()]
-    actual = digests(root, present)
-    lines = [f"{path}: missing" for path in sorted(expected.keys() - actual.keys())]
-    lines += [f"{path}: not in the manifest" for path in sorted(actual.keys() - expected.keys())]
-    common = sorted(expected.keys() & actual.keys())
-    lines += [f"{path}: changed since the build" for path in common if expected[path] != actual[path]]
+    lines: list[str] = []
+    for expected, names, target in built:
+        actual = digests(root, [path for path in names if (root / path).is_file()])
+        lines += [f"{path}: missing{target}" for path in sorted(expected.keys() - actual.keys())]
+        lines += [f"{path}: not in the manifest{target}" for path in sorted(actual.keys() - expected.keys())]
+        common = sorted(expected.keys() & actual.keys())
+        changed = [path for path in common if expected[path] != actual[path]]
+        lines += [f"{path}: changed since the build{target}" for path in changed]
     return lines
 
 
@@ -187,6 +215,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _recorded(root: Path) -> dict[str, Any]:
+    try:
+        recorded = json.loads((root / MANIFEST).read_text())
+    except FileNotFoundError as error:
+        raise ToolError(f"{root / MANIFEST} is missing: run `make p4`") from error
+    except json.JSONDecodeError as error:
+        raise ToolError(f"{root / MANIFEST} is not a manifest of this tool: run `make p4`") from error
+    if not isinstance(recorded, dict):
+        raise ToolError(f"{root / MANIFEST} is not a manifest of this tool: run `make p4`")
+    return recorded
+
+
 def _find(variable: str, program: str) -> str:
     named = os.environ.get(variable)
     found = shutil.which(named or program)
@@ -198,6 +238,7 @@ def _find(variable: str, program: str) -> str:
 
 
 def _write_changed(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_bytes() != content:
         path.write_bytes(content)
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // INT v2.1 INT-MD on probes: every hop pushes 32 bytes, and the last one hands the probe to the CPU.
+//
+// The target defines TO_CPU(why, out_port): this packet is for the controller, `why` is one of REASON_*.
 
 #ifndef POLYRHYTHM_TELEMETRY_P4
 #define POLYRHYTHM_TELEMETRY_P4
@@ -7,16 +9,6 @@
 #include "headers.p4"
 #include "ids.p4"
 #include "metadata.p4"
-
-// Anything for the controller: `reason` is one of REASON_*.
-#define TO_CPU(why, out_port) \
-    hdr.packet_in.setValid(); \
-    hdr.packet_in.ingress_port = meta.ingress_port; \
-    hdr.packet_in.reason = why; \
-    hdr.packet_in.pad = 0; \
-    hdr.packet_in.egress_port = out_port; \
-    meta.egress_port = CPU_PORT; \
-    meta.qid = CONTROL_QID
 
 // Ingress, probes only, once a port is chosen: a port that faces a host ends the probe's way.
 control IntSink(inout headers_t hdr, inout metadata_t meta) {

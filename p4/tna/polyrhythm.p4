@@ -84,6 +84,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     Forwarding() forwarding;
     QueueSelection() queue_selection;
     IntSink() int_sink;
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) flow_hash_unit;
 
     // Packets admitted to a port and queue, bytes as received; index port * 8 + queue.
     @name(".ingress_packets") @id(INGRESS_PACKETS_COUNTER_ID)
@@ -94,16 +95,13 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     Counter<bit<64>, counter_index_t>(COUNTER_SIZE, CounterType_t.PACKETS) stray_packets;
 
     apply {
+        meta.flow_hash = flow_hash_unit.get({ FLOW_FIELDS });
         if (hdr.ipv4.isValid()) {
             if (!meta.checksum_error && ig_prsr_md.parser_err == PARSER_ERROR_OK
                 && hdr.ipv4.version_ihl == IPV4_NO_OPTIONS) {
                 if (hdr.ipv4.ttl > 1) {
                     if (IS_SUSPECT) {
                         edge_guard.apply(hdr, meta);
-                        if (meta.is_stray == 1) {
-                            meta.counter_cell = meta.ingress_port ++ meta.stray;
-                            stray_packets.count(meta.counter_cell);
-                        }
                     } else {
                         remarking.apply(hdr, meta);
                     }
@@ -126,6 +124,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
             if (hdr.packet_out.submit_to_ingress == 0 && hdr.packet_out.egress_port != CPU_PORT) {
                 meta.egress_port = hdr.packet_out.egress_port;
                 meta.qid = CONTROL_QID;
+                meta.is_raw = 1;
             }
         } else if (hdr.ethernet.isValid() && hdr.ethernet.ether_type == ETHERTYPE_LINK_PROBE) {
             TO_CPU(REASON_LINK_PROBE, 0);
@@ -134,27 +133,20 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
         if (meta.egress_port != NO_PORT) {
             ig_tm_md.ucast_egress_port = meta.egress_port;
             ig_tm_md.qid = (QueueId_t) meta.qid;
-            meta.counter_cell = meta.egress_port ++ meta.qid;
-            ingress_packets.count(meta.counter_cell);
+            ingress_packets.count(meta.egress_port ++ meta.qid);
 
             hdr.bridge.setValid();
-            hdr.bridge.pad = 0;
-            hdr.bridge.is_raw = 0;
-            if (hdr.packet_out.isValid() && hdr.packet_out.submit_to_ingress == 0) {
-                hdr.bridge.is_raw = 1;
-            }
-            hdr.bridge.has_packet_in = 0;
-            if (hdr.packet_in.isValid()) {
-                hdr.bridge.has_packet_in = 1;
-            }
+            hdr.bridge.is_raw = meta.is_raw;
+            hdr.bridge.reason_bits = meta.reason_bits;
             hdr.bridge.qid = meta.qid;
-            hdr.bridge.pad2 = 0;
-            hdr.bridge.ingress_port = meta.ingress_port;
-            hdr.bridge.pad3 = 0;
+            hdr.bridge.ingress_port = (bit<16>) meta.ingress_port;
             hdr.bridge.int_egress_port = meta.int_egress_port;
             hdr.bridge.ingress_time = ig_prsr_md.global_tstamp;
         } else {
             ig_dprsr_md.drop_ctl = 1;
+        }
+        if (meta.is_stray == 1) {
+            stray_packets.count(meta.ingress_port ++ meta.stray);
         }
     }
 }
@@ -178,19 +170,13 @@ parser SwitchEgressParser(packet_in packet, out headers_t hdr, out metadata_t me
         packet.extract(hdr.bridge);
         meta = { ... };
         meta.qid = hdr.bridge.qid;
-        meta.ingress_port = hdr.bridge.ingress_port;
+        meta.ingress_port = hdr.bridge.ingress_port[8:0];
         meta.int_egress_port = hdr.bridge.int_egress_port;
         meta.ingress_time = hdr.bridge.ingress_time;
-        transition select(hdr.bridge.is_raw, hdr.bridge.has_packet_in) {
-            (1, _): accept;
-            (0, 1): parse_packet_in;
+        transition select(hdr.bridge.is_raw) {
+            1: accept;
             default: parse_frame;
         }
-    }
-
-    state parse_packet_in {
-        packet.extract(hdr.packet_in);
-        transition parse_frame;
     }
 
     @noWarn("uninitialized-use")
@@ -228,8 +214,12 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
                 // Fields cannot be compared here, but their saturated difference can be with zero; the
                 // draw reaches 0xFFFF, so the probability that means "always" is named.
                 meta.mark_draw = draw.get();
-                meta.mark_margin = meta.mark_probability |-| meta.mark_draw;
-                if (meta.mark_margin != 0 || meta.mark_probability == 0xFFFF) {
+                if (meta.mark_probability == 0xFFFF) {
+                    meta.mark_margin = 1;
+                } else {
+                    meta.mark_margin = meta.mark_probability |-| meta.mark_draw;
+                }
+                if (meta.mark_margin != 0) {
                     hdr.ipv4.ecn = ECN_CE;
                     ecn_marks.count(meta.counter_cell);
                 }
@@ -238,6 +228,19 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
                 meta.egress_time = eg_prsr_md.global_tstamp;
                 int_transit.apply(hdr, meta);
             }
+        }
+        // A shift and an OR take two steps.
+        if (hdr.bridge.reason_bits != 0) {
+            hdr.packet_in_words.setValid();
+            hdr.packet_in_words.port_and_reason = hdr.bridge.ingress_port << 7;
+            hdr.packet_in_words.egress_port = 0;
+        }
+        if (hdr.bridge.reason_bits == (bit<16>) REASON_INT_SINK << 4) {
+            hdr.packet_in_words.egress_port = (bit<16>) meta.int_egress_port;
+        }
+        if (hdr.packet_in_words.isValid()) {
+            hdr.packet_in_words.port_and_reason =
+                hdr.packet_in_words.port_and_reason | hdr.bridge.reason_bits;
         }
     }
 }
@@ -251,6 +254,7 @@ control SwitchEgressDeparser(packet_out packet, inout headers_t hdr, in metadata
         if (hdr.ipv4.isValid()) {
             hdr.ipv4.header_checksum = ipv4_checksum.update(IPV4_CHECKSUM_FIELDS);
         }
+        packet.emit(hdr.packet_in_words);
         frame.apply(packet, hdr);
     }
 }

@@ -19,9 +19,9 @@ const port_t CPU_PORT = CPU_PORT_ID;
 #define DEPTH_UNIT "cells of 80 bytes"
 #define TIME_UNIT  "nanoseconds"
 
-// One hash unit for all packets, ahead of the table whose actions choose a byte of its result.
-#define FLOW_HASH_UNIT Hash<bit<32>>(HashAlgorithm_t.CRC32) flow_hash_unit;
-#define HASH_BEFORE_ROUTE(result, ...) result = flow_hash_unit.get({ __VA_ARGS__ });
+// One hash unit for all packets, ahead of everything (SwitchIngress): a table's action only chooses a byte.
+#define FLOW_HASH_UNIT
+#define HASH_BEFORE_ROUTE(result, ...)
 #define HASH_IN_ROUTE(result, ...)
 
 // Despite its name verify() is true where the checksum is wrong.
@@ -30,23 +30,38 @@ const port_t CPU_PORT = CPU_PORT_ID;
     ipv4_checksum.add(hdr.ipv4); \
     meta.checksum_error = ipv4_checksum.verify();
 
-// Ahead of the frame from ingress to egress: the two share nothing else. Fields start at bytes, so that
-// none has to be pieced together from two containers.
+// Ahead of the frame from ingress to egress: the two share nothing else. Each field ends at a byte, with
+// none but padding beside it: what shares a container has to be written by the same few sources.
 header bridge_t {
-    bit<3>  pad;
+    @padding bit<7> pad1;
     bit<1>  is_raw;             // a packet-out for a port: egress looks into nothing
-    bit<1>  has_packet_in;      // the packet_in header stands between this and the frame
+    @padding bit<5> pad2;
     qid_t   qid;                // the queue asked for; the intrinsic one is numbered by the device
-    bit<7>  pad2;
-    port_t  ingress_port;
-    bit<7>  pad3;
+    bit<16> reason_bits;        // of the packet_in that egress builds, in their place; 0: none
+    bit<16> ingress_port;
+    @padding bit<7> pad3;
     port_t  int_egress_port;
     bit<48> ingress_time;
 }
 
-#define TARGET_HEADERS bridge_t bridge;
+// packet_in in words, for an ALU writes whole ones: port 9 bits, reason 3, pad 4; then the egress port.
+header packet_in_words_t {
+    bit<16> port_and_reason;
+    bit<16> egress_port;
+}
+
+// Egress builds the packet_in, where nothing else depends on it; the port an INT probe leaves by is
+// bridged in any case.
+#define TO_CPU(why, out_port) \
+    meta.reason_bits = (bit<16>) why << 4; \
+    meta.egress_port = CPU_PORT; \
+    meta.qid = CONTROL_QID
+
+#define TARGET_HEADERS bridge_t bridge; packet_in_words_t packet_in_words;
 #define TARGET_METADATA \
     bool            checksum_error; \
+    bit<16>         reason_bits; \
+    bit<1>          is_raw; \
     counter_index_t counter_cell; \
     bit<16>         mark_draw; \
     bit<16>         mark_margin;

@@ -21,6 +21,16 @@ const port_t CPU_PORT = 255;
     hash(result, HashAlgorithm.crc32, 32w0, { __VA_ARGS__ }, 33w0x100000000);
 
 // Ingress and egress share one set of headers and metadata, and checksums are no business of the parser.
+// Anything for the controller: `reason` is one of REASON_*.
+#define TO_CPU(why, out_port) \
+    hdr.packet_in.setValid(); \
+    hdr.packet_in.ingress_port = meta.ingress_port; \
+    hdr.packet_in.reason = why; \
+    hdr.packet_in.pad = 0; \
+    hdr.packet_in.egress_port = out_port; \
+    meta.egress_port = CPU_PORT; \
+    meta.qid = CONTROL_QID
+
 #define TARGET_HEADERS
 #define TARGET_METADATA
 #define PARSER_CHECKSUM_UNIT

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compile the TNA program with the Tofino back end of p4c, and say what of the chip it takes.
+
+The back end is `p4c-barefoot` on PATH, or what the environment variable P4C_TOFINO names; its assembler
+`bfas` and `p4c-gen-conf` lie beside it. They are called one by one, as the driver `p4c` of the pinned version
+stops before the assembler where it was found by a path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+VERSION = "9.13.4 (34b86e9bac)"
+COMPILER, ASSEMBLER, CONFIGURER = "p4c-barefoot", "bfas", "p4c-gen-conf"
+PROGRAM = "p4/tna/polyrhythm.p4"
+SOURCE_FOLDERS = ("p4/shared", "p4/tna")
+FOLDER = "p4/build/tofino"
+P4INFO_OUTPUT = f"{FOLDER}/polyrhythm.p4info.txtpb"
+RESOURCES_OUTPUT = f"{FOLDER}/resources.json"
+OUTPUTS = (
+    f"{FOLDER}/bfrt.json",
+    f"{FOLDER}/pipe/context.json",
+    f"{FOLDER}/pipe/tofino.bin",
+    f"{FOLDER}/polyrhythm.conf",
+    P4INFO_OUTPUT,
+    RESOURCES_OUTPUT,
+)
+
+# Of one run and no other: replaced, in the two files that have to agree, by what is the same for all.
+_BUILD_DATE = "Thu Jan  1 00:00:00 1970"
+_RUN_ID = "0" * 16
+
+
+class CompileError(Exception):
+    """The back end does not make the program; the text is one line for a person."""
+
+
+def find_compiler() -> str | None:
+    """The path of the Tofino back end, or None. Raises CompileError where P4C_TOFINO names no program."""
+    named = os.environ.get("P4C_TOFINO")
+    found = shutil.which(named or COMPILER)
+    if found is None and named:
+        raise CompileError(f"{named}, which P4C_TOFINO names, is not an executable")
+    return found
+
+
+def version_of(compiler: str) -> str:
+    """The release of the back end, as in 9.13.4; what it compiles says the commit as well."""
+    done = _run([compiler, "--version"], Path.cwd())
+    match = re.search(r"^Version (\S+)", done.stdout + done.stderr, re.MULTILINE)
+    if match is None:
+        raise CompileError(f"{compiler} --version names no version: is it p4c's {COMPILER}?")
+    return match[1]
+
+
+def compile_program(compiler: str, root: Path, force: bool = False) -> tuple[str, dict[str, bytes]]:
+    """Compile from `root` by relative paths: the back end's version, and output path -> content.
+
+    Raises CompileError when the program does not fit or compile (the tools' messages go to stderr), or when
+    the back end is not the pinned one and `force` is not set.
+    """
+    release = version_of(compiler)
+    if not force and release != VERSION.split()[0]:
+        raise CompileError(f"{compiler} is release {release}; the artefacts need {VERSION} (or --force)")
+    beside = Path(compiler).absolute().parent
+    with tempfile.TemporaryDirectory(prefix="polyrhythm-tofino-") as name:
+        folder = Path(name)
+        pipe = folder / "out/pipe"
+        include = os.environ.get("TNA_INCLUDE_PATH")
+        command = [compiler, *(["-I", include] if include else []), "-D__TARGET_TOFINO__=1"]
+        command += ["--target", "tofino", "--arch", "tna", "-g", "--verbose", "-o", str(folder / "out")]
+        command += ["--bf-rt-schema", str(folder / "bfrt.json"), "--p4runtime-force-std-externs"]
+        command += ["--p4runtime-files", str(folder / "polyrhythm.p4info.txtpb"), PROGRAM]
+        _must(command, root)
+        assembler = _tool(beside, ASSEMBLER)
+        source = next(pipe.glob("*.bfa"), pipe / "polyrhythm.bfa")
+        command = [assembler, "--no-warn", "--target", "tofino", "--table-handle-offset0"]
+        _must([*command, "-o", str(pipe), str(source)], root)
+        command = [_tool(beside, CONFIGURER), "--conf-type", "BF-RT", "--device", "tofino"]
+        command += ["--name", "polyrhythm", "--outputdir", ".", "--bfrt-name", "bfrt.json"]
+        _must([*command, "--p4-version", "p4-16", "--pipe", "pipe", "--max-pipe", "4"], folder)
+        try:
+            return _outputs(folder, pipe, force)
+        except FileNotFoundError as error:
+            raise CompileError(f"the Tofino back end did not write {Path(error.filename).name}") from None
+
+
+def resources(mau: Mapping[str, Any], phv: Mapping[str, Any]) -> dict[str, Any]:
+    """What the program takes of the chip, from the back end's resources.json (its `mau`) and phv.json.
+
+    By stage: SRAMs of 16 KiB, map RAMs, TCAMs of 512 x 44 bits, logical tables, and who uses them; then PHV
+    containers by kind and width.
+    """
+    stages = []
+    for stage in mau["mau_stages"]:
+        rams, maps, tcams = stage["rams"], stage["map_rams"], stage["tcams"]
+        tables = [entry["table_name"] for entry in stage["logical_tables"]["ids"]]
+        stages.append(
+            {
+                "stage": stage["stage_number"],
+                "sram": len(rams["srams"]),
+                "map_ram": len(maps["maprams"]),
+                "tcam": len(tcams["tcams"]),
+                "logical_tables": len(tables),
+                "tables": sorted(table for table in tables if not re.match(r"tbl_|cond-", table)),
+            }
+        )
+    first = mau["mau_stages"][0]
+    per_stage = {
+        "sram": first["rams"]["nRows"] * first["rams"]["nColumns"],
+        "map_ram": first["map_rams"]["nRows"] * first["map_rams"]["nUnits"],
+        "tcam": first["tcams"]["nRows"] * first["tcams"]["nColumns"],
+        "logical_tables": first["logical_tables"]["size"],
+    }
+    return {
+        "stages": {"used": len(stages), "available": mau["nStages"]},
+        "available_per_stage": per_stage,
+        "totals": {kind: sum(stage[kind] for stage in stages) for kind in per_stage},
+        "by_stage": stages,
+        "phv": _containers(phv["containers"]),
+    }
+
+
+def _containers(containers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    found: dict[tuple[str, str, int], tuple[int, int]] = {}
+    for container in containers:
+        key = (container["gress"], container["container_type"], container["bit_width"])
+        taken: set[int] = set()
+        for piece in container["slices"]:
+            bits = piece["slice_info"]
+            taken.update(range(bits["lsb"], bits["msb"] + 1))
+        count, total = found.get(key, (0, 0))
+        found[key] = (count + 1, total + len(taken))
+    return [
+        {"gress": gress, "kind": kind, "width": width, "containers": count, "bits": bits}
+        for (gress, kind, width), (count, bits) in sorted(found.items())
+    ]
+
+
+def _outputs(folder: Path, pipe: Path, force: bool) -> tuple[str, dict[str, bytes]]:
+    context = json.loads((pipe / "context.json").read_text())
+    version = context["compiler_version"]
+    if not force and version != VERSION:
+        raise CompileError(f"the Tofino back end is {version}; the artefacts need {VERSION} (or --force)")
+    run_id = context["run_id"]
+    binary = (pipe / "tofino.bin").read_bytes()
+    if len(run_id) != len(_RUN_ID) or binary.count(run_id.encode()) != 1:
+        raise CompileError(f"tofino.bin does not name the run {run_id} of its context.json once")
+    context |= {"build_date": _BUILD_DATE, "run_id": _RUN_ID}
+    mau = json.loads((pipe / "logs/resources.json").read_text())["resources"]["mau"]
+    phv = json.loads((pipe / "logs/phv.json").read_text())
+    bfrt = json.loads((folder / "bfrt.json").read_text())
+    content = {
+        "bfrt.json": _compact(bfrt),
+        "context.json": _compact(context),
+        "tofino.bin": binary.replace(run_id.encode(), _RUN_ID.encode()),
+        "polyrhythm.conf": (folder / "polyrhythm.conf").read_bytes().rstrip() + b"\n",
+        "polyrhythm.p4info.txtpb": (folder / "polyrhythm.p4info.txtpb").read_bytes(),
+        "resources.json": (json.dumps(resources(mau, phv), indent=2) + "\n").encode(),
+    }
+    return version, {path: content[Path(path).name] for path in OUTPUTS}
+
+
+def _compact(document: object) -> bytes:
+    """JSON without white space: the back end's indented files are twice as large."""
+    return (json.dumps(document, separators=(",", ":")) + "\n").encode()
+
+
+def _tool(beside: Path, name: str) -> str:
+    found = shutil.which(name, path=str(beside)) or shutil.which(name)
+    if found is None:
+        raise CompileError(f"{name} is neither beside {COMPILER} nor on PATH")
+    return found
+
+
+def _must(command: list[str], folder: Path) -> None:
+    done = _run(command, folder)
+    if done.returncode != 0:
+        sys.stderr.write(done.stdout + done.stderr)
+        raise CompileError(f"{PROGRAM} does not pass {Path(command[0]).name} (see above)")
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise CompileError(f"{command[0]} does not run: {error.strerror}") from error
