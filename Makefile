@@ -30,7 +30,7 @@ format: .venv/.dev ## let ruff mend what it can
 
 setup: .venv/.run ## the virtual environment alone
 
-p4: .venv/.run ## recompile p4/ with the pinned p4c, where it is on PATH
+p4: .venv/.run ## recompile p4/ with the pinned p4c, and for Tofino, where they are on PATH
 	@$(BIN)/python -m polyrhythm.p4tool build
 
 shim: ## build the verbs shim, which pins the queue pairs of training processes (needs cc)

@@ -69,7 +69,7 @@ def compile_program(compiler: str, root: Path, force: bool = False) -> tuple[str
     the back end is not the pinned one and `force` is not set.
     """
     release = version_of(compiler)
-    if not force and release != VERSION.split()[0]:
+    if not force and release != VERSION.split(maxsplit=1)[0]:
         raise CompileError(f"{compiler} is release {release}; the artefacts need {VERSION} (or --force)")
     beside = Path(compiler).absolute().parent
     with tempfile.TemporaryDirectory(prefix="polyrhythm-tofino-") as name:
@@ -80,7 +80,9 @@ def compile_program(compiler: str, root: Path, force: bool = False) -> tuple[str
         command += ["--target", "tofino", "--arch", "tna", "-g", "--verbose", "-o", str(folder / "out")]
         command += ["--bf-rt-schema", str(folder / "bfrt.json"), "--p4runtime-force-std-externs"]
         command += ["--p4runtime-files", str(folder / "polyrhythm.p4info.txtpb"), PROGRAM]
-        _must(command, root)
+        # The order of tables in bfrt.json, and ids with it, follow addresses: they are the same in every run.
+        setarch = shutil.which("setarch")
+        _must([setarch, "-R", *command] if setarch else command, root)
         assembler = _tool(beside, ASSEMBLER)
         source = next(pipe.glob("*.bfa"), pipe / "polyrhythm.bfa")
         command = [assembler, "--no-warn", "--target", "tofino", "--table-handle-offset0"]

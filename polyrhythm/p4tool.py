@@ -2,10 +2,11 @@
 """Compile the P4 program with p4c, and hold its committed artefacts to the sources they came from.
 
 `python -m polyrhythm.p4tool build` is what `make p4` runs; `check` needs no compiler; `typecheck` holds the
-TNA program to TNA's types. Where the Tofino back end is there (p4tofino), `build` compiles the TNA program too,
-and leaves its artefacts as they are elsewhere. The compiler for BMv2 is `p4c-bm2-ss` on PATH, or the program that the environment
-variable P4C names, the type checker `p4test` or what P4TEST names; both read P4C_16_INCLUDE_PATH where
-p4c's `p4include` folder does not lie beside them, and TNA_INCLUDE_PATH is the folder that holds `tna.p4`.
+TNA program to TNA's types. Where the Tofino back end is there (p4tofino), `build` compiles the TNA program
+too, and leaves its artefacts as they are elsewhere. The compiler for BMv2 is `p4c-bm2-ss` on PATH, or the
+program that the environment variable P4C names, the type checker `p4test` or what P4TEST names; both read
+P4C_16_INCLUDE_PATH where p4c's `p4include` folder does not lie beside them, and TNA_INCLUDE_PATH is the
+folder that holds `tna.p4`.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def digests(root: Path, paths: Iterable[str]) -> dict[str, str]:
 
 
 def manifest(root: Path, version: str, tofino: Any) -> str:
-    """The manifest's text for the sources and outputs that lie under `root` now; `tofino` is its part of it."""
+    """The manifest's text for the sources and outputs under `root` now; `tofino` is its last part."""
     content = {"p4c": version, "sources": digests(root, sources(root)), "outputs": digests(root, OUTPUTS)}
     return json.dumps({**content, "tofino": tofino}, indent=2) + "\n"
 
@@ -166,9 +167,9 @@ def differences(root: Path) -> list[str]:
         built = [({**recorded["sources"], **recorded["outputs"]}, (*sources(root), *OUTPUTS), "")]
         tofino = recorded["tofino"]
         if tofino is not None:
-            names = (name for name in sources(root) if name.startswith(p4tofino.SOURCE_FOLDERS))
-            expected = {**tofino["sources"], **tofino["outputs"]}
-            built.append((expected, (*names, *p4tofino.OUTPUTS), " for Tofino"))
+            of_tofino = [name for name in sources(root) if name.startswith(p4tofino.SOURCE_FOLDERS)]
+            recorded_files = {**tofino["sources"], **tofino["outputs"]}
+            built.append((recorded_files, (*of_tofino, *p4tofino.OUTPUTS), " for Tofino"))
     except (KeyError, TypeError) as error:
         raise ToolError(f"{root / MANIFEST} is not a manifest of this tool: run `make p4`") from error
     lines: list[str] = []

@@ -2,8 +2,8 @@
 // Where a packet goes: longest prefix -> next hop, or -> ECMP group -> pinned flow or hash bucket -> next
 // hop, or -> its backup while the port it would leave by is down.
 //
-// The target defines HASH_IN_ROUTE or HASH_BEFORE_ROUTE(result, fields...), and leaves the other empty, and
-// with FLOW_HASH_UNIT declares what they need: CRC-32 as in zlib over the fields, first field in the most
+// The target defines HASH_IN_ROUTE(result, fields...), or leaves it empty and sets meta.flow_hash from
+// FLOW_FIELDS before: CRC-32 as in zlib over the fields, first field in the most
 // significant bits, result 32 bits wide. Every tier of the fabric reads a byte of its own: were two
 // tiers to read the same bits, the second would see only the flows that the first sent its way, and
 // would spread them over a fraction of its links (a seed does not help, for CRC is affine).
@@ -20,8 +20,6 @@
     hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, meta.l4_src_port, meta.l4_dst_port
 
 control Forwarding(inout headers_t hdr, inout metadata_t meta) {
-    FLOW_HASH_UNIT
-
     @name(".drop") @id(DROP_ACTION_ID)
     action drop() {
         meta.egress_port = NO_PORT;
@@ -140,7 +138,6 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        HASH_BEFORE_ROUTE(meta.flow_hash, FLOW_FIELDS)
         routing.apply();
         if (meta.use_group == 1) {
             if (!pinned_flow.apply().hit) {

@@ -25,7 +25,7 @@
 //       |- count egress_packets
 //       |- EcnProfile (ECT)     ecn: CE by the depth at dequeue, count ecn_marks
 //       |- IntTransit (probes)  switch_identity: push 32 bytes
-//   |   SwitchEgressDeparser   IPv4 checksum, frame
+//   |   SwitchEgressDeparser   packet_in where it is for the CPU, IPv4 checksum, frame
 //  wire
 //
 // Tables, actions, keys and ids are the same on every target; docs/data-plane.md describes them,
@@ -84,6 +84,8 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     Forwarding() forwarding;
     QueueSelection() queue_selection;
     IntSink() int_sink;
+
+    // What sees a packet first: `routing` chooses a byte of the result.
     Hash<bit<32>>(HashAlgorithm_t.CRC32) flow_hash_unit;
 
     // Packets admitted to a port and queue, bytes as received; index port * 8 + queue.
@@ -94,6 +96,8 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     @name(".stray_packets") @id(STRAY_PACKETS_COUNTER_ID)
     Counter<bit<64>, counter_index_t>(COUNTER_SIZE, CounterType_t.PACKETS) stray_packets;
 
+    // Counts come after the branches that say what to count: a branch is over before what follows it, so a
+    // chain of its own in each would cost stages.
     apply {
         meta.flow_hash = flow_hash_unit.get({ FLOW_FIELDS });
         if (hdr.ipv4.isValid()) {

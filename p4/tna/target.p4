@@ -19,9 +19,7 @@ const port_t CPU_PORT = CPU_PORT_ID;
 #define DEPTH_UNIT "cells of 80 bytes"
 #define TIME_UNIT  "nanoseconds"
 
-// One hash unit for all packets, ahead of everything (SwitchIngress): a table's action only chooses a byte.
-#define FLOW_HASH_UNIT
-#define HASH_BEFORE_ROUTE(result, ...)
+// SwitchIngress has one hash unit for all packets, ahead of every table: an action only chooses a byte.
 #define HASH_IN_ROUTE(result, ...)
 
 // Despite its name verify() is true where the checksum is wrong.

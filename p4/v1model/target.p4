@@ -15,12 +15,9 @@ const port_t CPU_PORT = 255;
 #define TIME_UNIT  "microseconds"
 
 // The result is base + hash % max, so the full 32 bits need a 33-bit max of 2^32.
-#define FLOW_HASH_UNIT
-#define HASH_BEFORE_ROUTE(result, ...)
 #define HASH_IN_ROUTE(result, ...) \
     hash(result, HashAlgorithm.crc32, 32w0, { __VA_ARGS__ }, 33w0x100000000);
 
-// Ingress and egress share one set of headers and metadata, and checksums are no business of the parser.
 // Anything for the controller: `reason` is one of REASON_*.
 #define TO_CPU(why, out_port) \
     hdr.packet_in.setValid(); \
@@ -31,6 +28,7 @@ const port_t CPU_PORT = 255;
     meta.egress_port = CPU_PORT; \
     meta.qid = CONTROL_QID
 
+// Ingress and egress share one set of headers and metadata, and checksums are no business of the parser.
 #define TARGET_HEADERS
 #define TARGET_METADATA
 #define PARSER_CHECKSUM_UNIT

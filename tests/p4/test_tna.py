@@ -45,8 +45,8 @@ def code(path):
     return re.sub(r"^[ \t]*#[^\n]*(?:\\\n[^\n]*)*", "", text, flags=re.MULTILINE)
 
 
-def p4info() -> p4i.P4Info:
-    return text_format.Parse((ROOT / p4tool.P4INFO_OUTPUT).read_text(), p4i.P4Info())
+def p4info(path=p4tool.P4INFO_OUTPUT) -> p4i.P4Info:
+    return text_format.Parse((ROOT / path).read_text(), p4i.P4Info())
 
 
 # --- without a compiler ---------------------------------------------------------------------------------
@@ -91,7 +91,9 @@ def test_no_order_between_fields_and_no_runtime_shift(path):
     """Tofino compares a field with a constant only, and shifts by constants only."""
     source = re.sub(r"\b(?:bit|Hash|Random|Counter|lookahead)<(?:[^<>;(){]|<[^<>]*>)*>", "", code(path))
     for operator, operand in re.findall(r"(<<|>>|[<>]=?)\s*([\w.]+)", source):
-        assert operator not in ("<<", ">>"), operand
+        if operator in ("<<", ">>"):
+            assert operand.isdigit(), f"{operator} {operand}"
+            continue
         assert re.fullmatch(r"\d\w*|[A-Z][A-Z0-9_]*", operand), f"{operator} {operand}"
 
 
@@ -111,11 +113,11 @@ def test_bridge_fields_do_not_straddle_bytes():
     [body] = re.findall(r"header bridge_t \{(.*?)\}", code(ROOT / "p4/tna/target.p4"), flags=re.DOTALL)
     widths = {"qid_t": 3, "port_t": 9}
     at = 0
-    for kind in re.findall(r"^\s*(\S+)\s+\w+;", body, flags=re.MULTILINE):
+    for kind in re.findall(r"^\s*(?:@padding )?(\S+)\s+\w+;", body, flags=re.MULTILINE):
         width = widths.get(kind) or int(re.fullmatch(r"bit<(\d+)>", kind)[1])
         assert at // 8 == (at + width - 1) // 8 or (at + width) % 8 == 0
         at += width
-    assert at == 88
+    assert at == 112
 
 
 def test_typecheck_without_p4test_says_so(monkeypatch, capsys, tmp_path):
