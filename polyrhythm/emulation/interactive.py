@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 from polyrhythm.emulation.folder import own_folder
@@ -14,6 +16,8 @@ from polyrhythm.emulation.switches import Switches
 from polyrhythm.emulation.workers import Agents
 from polyrhythm.scenario import Scenario
 from topo.mininet import MininetError, MininetFabric
+
+PROGRAMMED_TIMEOUT_S = 30.0
 
 
 def serve_command_line(scenario: Scenario, policy: str, seed: int, port: int, logs: Path) -> None:
@@ -39,6 +43,7 @@ def _serve(scenario: Scenario, policy: str, seed: int, port: int, logs: Path, fo
             start_jitter_ns=scenario.start_jitter_ns,
         )  # fmt: skip
         agents.wait_ready()
+        _wait_programmed(web)
         print(f"The live fabric: {web}", flush=True)
         print("Mininet's command line: pingall, links, h1 ip addr, ...; exit ends it", flush=True)
         _command_line(network)
@@ -68,6 +73,20 @@ def _controller(
         raise MininetError(f"the controller did not start: {said[-1] if said else 'it said nothing'}")
     ready = json.loads(line)
     return process, ready["agents"], ready["web"]
+
+
+def _wait_programmed(web: str) -> None:
+    """Until every switch holds its tables: before that there is nothing to ping through."""
+    deadline = time.monotonic() + PROGRAMMED_TIMEOUT_S
+    while True:
+        with urllib.request.urlopen(f"{web}/api/v1/fabric", timeout=10) as answer:
+            switches = json.load(answer)["switches"]
+        waiting = [s["name"] for s in switches if s["state"] != "ready" or not s["entries"]]
+        if switches and not waiting:
+            return
+        if time.monotonic() > deadline:
+            raise MininetError(f"not programmed after {PROGRAMMED_TIMEOUT_S:g} s: {', '.join(waiting)}")
+        time.sleep(0.1)
 
 
 def _command_line(network: MininetFabric) -> None:
