@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from finsy.grpcutil import GRPCCredentialsTLS
+
 from controller.southbound.desired import FRAME_BYTES, STRAYS, EcnProfile
 from controller.southbound.fleet import Target
 from topo.graph import Topology
@@ -21,6 +23,9 @@ _DEFAULTS: Mapping[str, Any] = {
     "poll_ms": 100,
     "elephant_bytes": 10_000,
     "strays": STRAYS[0],
+    "read_back_ms": 60_000,
+    "grace_ms": 1_000,
+    "tls": None,
     "profile": "measured",
     "profile_window_ms": 30_000,
     "realign_pct": 5,
@@ -36,9 +41,10 @@ class ConfigError(ValueError):
 @dataclass(frozen=True, slots=True)
 class FabricDescription:
     """A fabric as the controller is told of it. A flow below `elephant_bytes` an iteration goes by ECMP;
-    `strays` (one of STRAYS) is what becomes of what hosts may not say. `measured`: jobs are profiled, each
-    for `profile_window_ns` at most; otherwise they are what they declare. A phase later than `realign` of
-    its period waits for its next slot."""
+    `strays` (one of STRAYS) is what becomes of what hosts may not say. Switches are read back every
+    `read_back_ns`, and count as lost when their session is gone for `grace_ns`. `measured`: jobs are
+    profiled, each for `profile_window_ns` at most; otherwise they are what they declare. A phase later
+    than `realign` of its period waits for its next slot."""
 
     name: str
     clock: str
@@ -50,6 +56,8 @@ class FabricDescription:
     poll_ns: int
     elephant_bytes: int
     strays: str = STRAYS[0]
+    read_back_ns: int = 60_000_000_000
+    grace_ns: int = 1_000_000_000
     measured: bool = True
     profile_window_ns: int = 30_000_000_000
     realign: float = 0.05
@@ -68,12 +76,12 @@ def load_fabric(path: Path) -> FabricDescription:
     except ValueError as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     try:
-        return _fabric(data)
+        return _fabric(data, path.parent)
     except (TopologyFormatError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _fabric(data: object) -> FabricDescription:
+def _fabric(data: object, folder: Path) -> FabricDescription:
     if not isinstance(data, dict):
         raise ConfigError("an object is needed")
     legal = sorted(_REQUIRED | set(_DEFAULTS))
@@ -98,20 +106,53 @@ def _fabric(data: object) -> FabricDescription:
         name=str(data["name"]),
         clock=data["clock"],
         topology=topology,
-        targets=_targets(data["switches"], topology),
+        targets=_targets(data["switches"], topology, _tls(data["tls"], folder)),
         ecn=_ecn(data["ecn"]),
         verify=data["verify"],
         scenario=str(data["scenario"]),
         poll_ns=_whole(data, "poll_ms", 1) * 1_000_000,
         elephant_bytes=_whole(data, "elephant_bytes", 0),
         strays=data["strays"],
+        read_back_ns=_whole(data, "read_back_ms", 1) * 1_000_000,
+        grace_ns=_whole(data, "grace_ms", 0) * 1_000_000,
         measured=data["profile"] == "measured",
         profile_window_ns=_whole(data, "profile_window_ms", 1) * 1_000_000,
         realign=_percent(data, "realign_pct") / 100,
     )
 
 
-def _targets(data: object, topology: Topology) -> Mapping[str, Target]:
+def _tls(data: object, folder: Path) -> GRPCCredentialsTLS | None:
+    """The certificates for sessions with switches; files are relative to the description's folder."""
+    if data is None:
+        return None
+    legal = {"ca", "cert", "key", "server_name"}
+    if not isinstance(data, dict) or set(data) - legal or "ca" not in data:
+        raise ConfigError("tls: an object with ca is needed, and cert, key and server_name at will")
+    if ("cert" in data) != ("key" in data):
+        raise ConfigError("tls: cert and key belong together; give both or none")
+    for key, value in data.items():
+        if not isinstance(value, str) or not value:
+            raise ConfigError(f"tls.{key}: a text is needed, not {value!r}")
+    pem = {key: _pem(f"tls.{key}", folder / data[key]) for key in ("ca", "cert", "key") if key in data}
+    return GRPCCredentialsTLS(
+        cacert=pem["ca"],
+        cert=pem.get("cert"),
+        private_key=pem.get("key"),
+        target_name_override=data.get("server_name", ""),
+    )
+
+
+def _pem(where: str, path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{where}: {path}: {error.strerror}") from None
+    if b"-----BEGIN " not in content:
+        raise ConfigError(f"{where}: {path} holds no PEM")
+    return content
+
+
+def _targets(data: object, topology: Topology, tls: GRPCCredentialsTLS | None) -> Mapping[str, Target]:
     if not isinstance(data, dict) or set(data) != set(topology.switch):
         names = ", ".join(topology.switch)
         raise ConfigError(f"switches: an object with a key for each switch is needed: {names}")
@@ -126,7 +167,7 @@ def _targets(data: object, topology: Topology) -> Mapping[str, Target]:
             raise ConfigError(
                 f"switches.{name}.device_id: {device} is not the topology's {topology.switch[name].device_id}"
             )
-        targets[name] = Target(str(item["address"]), device)
+        targets[name] = Target(str(item["address"]), device, tls)
     return targets
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from controller.ahead import Ahead, moved_flows
 from controller.failover import Failovers
 from controller.learning import Learner, pairs_of
-from controller.linkstate import LinkState, PortMove
+from controller.linkstate import GRACE_NS, LinkState, PortMove
 from controller.measuring import AS_DECLARED, MeasureSettings, Measuring, along, measures
 from controller.members import JoinError, Members
 from controller.messages import (
@@ -84,6 +84,7 @@ class Settings:
     probe_timeout_ns: int = TIMEOUT_NS
     measure: MeasureSettings = AS_DECLARED
     pin_capacity: int = PIN_CAPACITY
+    grace_ns: int = GRACE_NS
 
 
 class Core:
@@ -94,7 +95,7 @@ class Core:
         self.topology = settings.topology
         self.now_ns = 0
         self.members = Members(settings.topology)
-        self.links = LinkState(settings.topology)
+        self.links = LinkState(settings.topology, settings.grace_ns)
         self.counters = Counters(settings.topology)
         self.stats: dict[str, IterationStats] = {}
         self._paces = Paces()
@@ -216,9 +217,9 @@ class Core:
                 self._notices.append(SwitchUp(self.now_ns, switch, ident))
                 log.info("%s is in service", switch)
             case SwitchLost(switch, why):
-                self.links.switch_lost(switch)
+                self.links.switch_lost(self.now_ns, switch)
                 self._notices.append(SwitchDown(self.now_ns, switch, why))
-                log.error("%s is lost: %s; the rest goes on without it", switch, why)
+                log.error("the session with %s is gone: %s; it forwards by what it holds", switch, why)
             case FrameAsked(switch, payload, egress_port, submit):
                 self._effects.append(SendFrame(switch, payload, egress_port, submit))
 

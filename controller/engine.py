@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from controller.agents import AgentServer
 from controller.clock import Channels, EmbeddedClock, HostClock
 from controller.core import Core
+from controller.every import Every
 from controller.foresight import Foresight
 from controller.messages import (
     CountersRead,
@@ -73,11 +74,13 @@ class WatchedBoard(ViewBoard):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the engine runs. `poll_always`: read counters also when nobody watches."""
+    """How the engine runs. `poll_always`: read counters also when nobody watches. `read_back_ns`: how often
+    switches are read back."""
 
     scenario: str
     poll_ns: int
     poll_always: bool
+    read_back_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,8 @@ class Engine:
         self._announced: dict[str, int] = {}
         self._applying: asyncio.Task[None] | None = None
         self._foresight = Foresight(offload, with_writes=isinstance(clock, HostClock))
-        self._next_poll_ns: int | None = None
+        self._polls = Every(options.poll_ns, at_once=True)
+        self._read_backs = Every(options.read_back_ns)
         self._view_due: asyncio.TimerHandle | None = None
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -230,6 +234,8 @@ class Engine:
             self._applying = self._applying or self._watched(self._apply())
         if self._applying is not None and isinstance(self._clock, EmbeddedClock):
             await self._applying
+        if self._applying is None and self._read_backs.due(self._clock.now_ns) and self._fleet is not None:
+            await self._fleet.read_back()
         if self._poll_due():
             await self._poll()
         self._show_soon()
@@ -364,18 +370,14 @@ class Engine:
     # Counters and views.
 
     def _next_timer_ns(self) -> int | None:
-        times = (self._core.next_timer_ns, self._next_poll_ns)
+        times = (self._core.next_timer_ns, self._polls.next_ns, self._read_backs.next_ns)
         return min((t for t in times if t is not None), default=None)
 
     def _poll_due(self) -> bool:
         if not (self._options.poll_always or self.board.watchers):
-            self._next_poll_ns = None
+            self._polls.stop()
             return False
-        now, interval = self._clock.now_ns, self._options.poll_ns
-        due = self._next_poll_ns is None or now >= self._next_poll_ns
-        if due:
-            self._next_poll_ns = (now // interval + 1) * interval
-        return due
+        return self._polls.due(self._clock.now_ns)
 
     async def _poll(self) -> None:
         if self._fleet is None:

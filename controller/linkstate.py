@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,11 @@ from topo.graph import Topology
 
 ETHERTYPE = 0x88B5
 INTERVAL_NS = 100_000_000
+# How long a switch may be without a session before it counts as lost.
+GRACE_NS = 1_000_000_000
 MISSES = 3
+
+log = logging.getLogger(__name__)
 
 _MAGIC = b"PLYR"
 # Magic, device id, port, sequence; padded to Ethernet's smallest payload.
@@ -52,8 +57,12 @@ class PortMove:
 class LinkState:
     """The fabric's condition, from port states, link probes and sessions."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, grace_ns: int = GRACE_NS) -> None:
+        """A switch whose session has been gone for `grace_ns` counts as lost."""
         self._topology = topology
+        self._grace_ns = grace_ns
+        # Switches without a session, and when they count as lost.
+        self._absent: dict[str, int] = {}
         self._names = {s.device_id: s.name for s in topology.switches}
         self._down: set[End] = set()
         self._ready: set[str] = set()
@@ -77,8 +86,9 @@ class LinkState:
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When the next round of link probes is due; None if every switch tells its port states."""
-        return self._next_probe_ns
+        """When the next round of link probes is due, or a switch without a session counts as lost."""
+        times = [*self._absent.values(), *([] if self._next_probe_ns is None else [self._next_probe_ns])]
+        return min(times, default=None)
 
     def port_up(self, switch: str, port: int) -> bool:
         """Whether a port is up as far as is known."""
@@ -89,6 +99,7 @@ class LinkState:
     ) -> tuple[PortMove, ...]:
         """A switch is in service; the ports whose state is news."""
         self._lost.discard(switch)
+        self._absent.pop(switch, None)
         self._ready.add(switch)
         if ports is None:
             self._silent.add(switch)
@@ -100,10 +111,20 @@ class LinkState:
             self._next_probe_ns = None
         return self.ports_seen(switch, ports)
 
-    def switch_lost(self, switch: str) -> None:
-        """A switch's session is gone: nothing is planned across it until it is back."""
-        self._lost.add(switch)
+    def switch_lost(self, now_ns: int, switch: str) -> None:
+        """A switch's session is gone. It goes on forwarding by what it holds; if the session is not back in
+        time, nothing is planned across the switch until it is."""
+        self._absent.setdefault(switch, now_ns + self._grace_ns)
         self._ready.discard(switch)
+        self._give_up(now_ns)
+
+    def _give_up(self, now_ns: int) -> None:
+        for switch in [s for s, deadline in self._absent.items() if deadline <= now_ns]:
+            del self._absent[switch]
+            self._lost.add(switch)
+            log.error(
+                "%s is lost: no session for %g s; the rest goes on without it", switch, self._grace_ns / 1e9
+            )
 
     def ports_seen(self, switch: str, ports: Mapping[int, bool]) -> tuple[PortMove, ...]:
         """Port states from the switch itself; those that are news."""
@@ -124,6 +145,7 @@ class LinkState:
 
     def due(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[PortMove, ...]]:
         """The round of link probes that is due at `now_ns`, and the links that missed too many."""
+        self._give_up(now_ns)
         if self._next_probe_ns is None or now_ns < self._next_probe_ns:
             return (), ()
         self._next_probe_ns = now_ns + INTERVAL_NS

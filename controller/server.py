@@ -227,6 +227,7 @@ class _Service:
             elephant_bytes=fabric.elephant_bytes,
             probe_timeout_ns=TIMEOUT_NS if embedded else HOST_TIMEOUT_NS,
             measure=MeasureSettings(enabled=fabric.measured, window_ns=fabric.profile_window_ns),
+            grace_ns=fabric.grace_ns,
             pin_capacity=Codec(artefacts).table_size("pinned_flow"),
         )
         clock = EmbeddedClock() if embedded else HostClock()
@@ -234,7 +235,7 @@ class _Service:
             Core(settings),
             clock,
             offload=offload,
-            options=Options(fabric.scenario, fabric.poll_ns, start.poll),
+            options=Options(fabric.scenario, fabric.poll_ns, start.poll, fabric.read_back_ns),
             publish=self._frame.publish,
             history=history,
         )

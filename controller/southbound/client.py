@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import grpc
-from finsy.grpcutil import GRPCStatusCode
+from finsy.grpcutil import GRPCCredentialsTLS, GRPCStatusCode
 from finsy.p4client import P4Client, P4ClientError
 from finsy.proto import U128, p4r
 
@@ -75,6 +75,7 @@ class SwitchClient:
         address: str,
         device_id: int,
         *,
+        tls: GRPCCredentialsTLS | None = None,
         codec: Codec,
         artefacts: Artefacts,
         listener: Listener,
@@ -83,6 +84,7 @@ class SwitchClient:
         self.address = address
         self.state = "connecting"
         self._device_id = device_id
+        self._tls = tls
         self._codec = codec
         self._artefacts = artefacts
         self._listener = listener
@@ -152,7 +154,7 @@ class SwitchClient:
             raise SessionError(_reason(error)) from None
 
     async def _session(self) -> None:
-        self._client = P4Client(self.address, wait_for_ready=False)
+        self._client = P4Client(self.address, self._tls, wait_for_ready=False)
         await self._client.open(complete_request=self._complete)
         await asyncio.wait_for(self._win(), ANSWER_TIMEOUT_S)
         fresh = await self._push_pipeline()

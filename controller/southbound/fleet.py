@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
+from finsy.grpcutil import GRPCCredentialsTLS
+
 from controller.southbound.artefacts import Artefacts
 from controller.southbound.client import EntryError, SessionError, SwitchClient
 from controller.southbound.codec import Codec, CounterValue, PacketIn
@@ -51,10 +53,11 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a switch is served."""
+    """Where a switch is served; `tls` None: in the clear."""
 
     address: str
     device_id: int
+    tls: GRPCCredentialsTLS | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,13 @@ class Fleet:
         codec = Codec(artefacts)
         self.clients: Mapping[str, SwitchClient] = {
             name: SwitchClient(
-                name, target.address, target.device_id, codec=codec, artefacts=artefacts, listener=self
+                name,
+                target.address,
+                target.device_id,
+                tls=target.tls,
+                codec=codec,
+                artefacts=artefacts,
+                listener=self,
             )
             for name, target in targets.items()
         }
@@ -138,6 +147,12 @@ class Fleet:
             writes |= await self._runner.run(changes, sure, wanted)
         results = await asyncio.gather(*(self._bring(name, wanted, writes.get(name)) for name in there))
         return tuple(error for errors in results for error in errors)
+
+    async def read_back(self) -> None:
+        """Read what every switch in service holds, and put right what is not as it should be."""
+        for name in [n for n, client in self.clients.items() if client.state == "ready"]:
+            for error in await self._bring(name, self._wanted, None):
+                log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
 
     async def packet_out(self, name: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> bool:
         """Send a frame; False, and said in the log, if the switch is not there."""
@@ -210,7 +225,10 @@ class Fleet:
                     if writes is None:
                         read = await self.clients[name].read_entries()
                         writes = await self._runner.run(reconcile, name, read, wanted)
-                        log.info("%s: read back %d entries, %d to write", name, len(read), writes.updates)
+                        level = logging.WARNING if held.sure and writes.updates else logging.INFO
+                        log.log(
+                            level, "%s: read back %d entries, %d to write", name, len(read), writes.updates
+                        )
                     errors = await self.clients[name].write(writes.stages)
                 except SessionError as error:
                     held.sure = False

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from controller.clock import Channels
 from controller.core import LEAD_NS, Core, Settings
-from controller.linkstate import INTERVAL_NS, MISSES, LinkState, build_link_probe, parse_link_probe
+from controller.every import Every
+from controller.linkstate import GRACE_NS, INTERVAL_NS, MISSES, LinkState, build_link_probe, parse_link_probe
 from controller.members import JoinError, Members
 from controller.messages import (
     AgentUp,
@@ -174,7 +175,61 @@ def test_a_broken_link_asks_for_tables_and_a_plan():
     assert core.plan.flows["a/h1>h3"].path[2] != before
     core.handle(PortsSeen("leaf1", {port: True}))
     core.handle(SwitchLost("spine1", "gone"))
+    core.now_ns += GRACE_NS
+    core.run_timers()
     assert core.take_condition().down_switches == {"spine1"}
+
+
+def test_a_session_that_comes_back_in_time_was_no_lost_switch():
+    core = new_core()
+    for name in TOPOLOGY.switch:
+        core.handle(SwitchReady(name, dict.fromkeys(TOPOLOGY.ports[name], True)))
+    join(core, job("a", "h1", "h3"))
+    replan(core)
+    core.now_ns = 7
+    core.handle(SwitchLost("spine1", "gone"))
+    # It forwards by what it holds: neither tables nor paths change.
+    assert not core.wants_tables
+    assert core.next_timer_ns == 7 + GRACE_NS
+    core.now_ns = 6 + GRACE_NS
+    core.run_timers()
+    core.handle(SwitchReady("spine1", dict.fromkeys(TOPOLOGY.ports["spine1"], True)))
+    assert core.next_timer_ns is None
+    core.now_ns = 9 * GRACE_NS
+    core.run_timers()
+    assert not core.wants_tables
+    assert not core.wants_plan
+
+
+def test_a_switch_without_a_session_whose_neighbours_ports_go_down_is_left_at_once():
+    core = new_core()
+    for name in TOPOLOGY.switch:
+        core.handle(SwitchReady(name, dict.fromkeys(TOPOLOGY.ports[name], True)))
+    core.handle(SwitchLost("spine1", "gone"))
+    for leaf in ("leaf1", "leaf2"):
+        port = next(p for p, peer in TOPOLOGY.ports[leaf].items() if peer.node == "spine1")
+        core.handle(PortsSeen(leaf, {port: False}))
+    assert core.wants_tables
+    assert core.take_condition().down_links == {("leaf1", "spine1"), ("leaf2", "spine1")}
+
+
+def test_without_grace_a_lost_session_is_a_lost_switch():
+    links = LinkState(TOPOLOGY, 0)
+    links.switch_lost(5, "spine1")
+    assert links.condition.down_switches == {"spine1"}
+
+
+@given(st.integers(1, 50), st.booleans(), st.lists(st.integers(0, 30), max_size=30))
+def test_what_is_done_every_so_often_is_done_once_an_interval(interval, at_once, steps):
+    every, now, done = Every(interval, at_once), 0, []
+    for i, step in enumerate(steps):
+        now += step
+        if every.due(now):
+            done.append(now)
+            assert i > 0 or at_once
+        assert every.next_ns is not None
+        assert now < every.next_ns <= now + interval
+    assert len({t // interval for t in done}) == len(done)
 
 
 def test_paths_not_probed_count_as_unverified():

@@ -55,6 +55,13 @@ def spoil(path, value):
     [
         (("colour",), 1, "colour: unknown key; legal: clock"),
         (("clock",), "sundial", "embedded, host"),
+        (("strays",), ["stop"], "remark, stop"),
+        (("read_back_ms",), 0, "read_back_ms: a whole number from 1"),
+        (("grace_ms",), -1, "grace_ms: a whole number from 0"),
+        (("tls",), {"cert": "c.pem", "key": "k.pem"}, "tls: an object with ca"),
+        (("tls",), {"ca": "ca.pem", "cert": "c.pem"}, "cert and key belong together"),
+        (("tls",), {"ca": 5}, "tls.ca: a text is needed"),
+        (("tls",), {"ca": "nowhere.pem"}, "tls.ca: "),
         (("control_delay_ns",), -1, "control_delay_ns"),
         (("poll_ms",), 0, "poll_ms"),
         (("verify",), "yes", "true or false"),

@@ -12,6 +12,7 @@ from control_rig import RATE_BPS, job
 
 from controller.core import Core, Settings
 from controller.failover import Failovers, prepare
+from controller.linkstate import GRACE_NS
 from controller.messages import FlowAsked, PortsSeen, SendAssignment, SwitchLost, SwitchReady, WorkerJoined
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.plan import QueuePair
@@ -168,4 +169,6 @@ def test_agents_hear_of_the_way_around_before_the_full_plan() -> None:
     core.adopt(plan(core.plan_input()))
     assert all(spine not in f.path for f in core.plan.flows.values())
     core.handle(SwitchLost(spine, "gone"))
+    core.now_ns += GRACE_NS
+    core.run_timers()
     assert core.failovers.event_of(core.take_condition()) == spine

@@ -132,7 +132,7 @@ def test_a_queue_pair_that_keeps_its_dscp_is_queued_by_the_plans(tmp_path, start
 
 def test_ports_of_the_nics_own_choice_are_pinned_to_the_plans_paths(tmp_path, start_controller):
     more = "nics: {chooses_ports: true}"
-    with live(tmp_path, start_controller, "routing", spines=2, more=more) as here:
+    with live(tmp_path, start_controller, "routing", spines=2, more=more, read_back_ms=100) as here:
         here.start("dlrm", 50)
         here.start("gpt", 50)
         here.run(400)
@@ -151,6 +151,9 @@ def test_ports_of_the_nics_own_choice_are_pinned_to_the_plans_paths(tmp_path, st
         assert (view["verified_paths"], view["unverified_paths"]) == (4, 0)
         tables = {s["name"]: s["tables"] for s in view["switches"]}
         assert sum(t.get("pinned_flow", 0) for t in tables.values()) == len(pinned)
+        # Reading back by fabric time has found nothing amiss.
+        assert here.controller.says("leaf1: read back ")
+        assert not here.controller.says("WARNING controller.southbound.fleet")
         # The entries go with their jobs.
         here.stop("dlrm")
         here.stop("gpt")

@@ -80,6 +80,28 @@ def test_a_new_condition_writes_only_what_it_changes(fabric, artefacts):
     in_service(fabric, artefacts, scenario)
 
 
+def test_what_somebody_else_changed_is_put_right_when_it_is_read_back(fabric, artefacts, caplog):
+    async def scenario(fleet, witness):
+        codec = Codec(artefacts)
+        device = fabric.topology.switch["leaf1"].device_id
+        spoiled = [
+            Change(Operation.DELETE, Entry("queue", (("dscp", 30),), "set_queue", (6,))),
+            Change(Operation.INSERT, Entry("port_state", (("port", 3),), "set_port_down")),
+        ]
+        assert await fleet.clients["leaf1"].write(codec.write_requests(device, [spoiled])) == ()
+        # What is wanted is what is known to be there, so nothing is looked at.
+        assert await fleet.want(Wanted()) == ()
+        assert (await held(fleet, "leaf1"))[1] == 2
+        await fleet.read_back()
+        assert (await held(fleet, "leaf1"))[1] == 0
+        warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        assert len(warned) == 1
+        assert warned[0].startswith("leaf1: read back ")
+        assert warned[0].endswith(" 2 to write")
+
+    in_service(fabric, artefacts, scenario)
+
+
 def test_each_refused_entry_is_named(fabric, artefacts):
     async def scenario(fleet, witness):
         codec = Codec(artefacts)
