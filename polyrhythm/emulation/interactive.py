@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -78,15 +79,20 @@ def _controller(
 def _wait_programmed(web: str) -> None:
     """Until every switch holds its tables: before that there is nothing to ping through."""
     deadline = time.monotonic() + PROGRAMMED_TIMEOUT_S
-    while True:
+    while _unprogrammed(web):
+        if time.monotonic() > deadline:
+            raise MininetError(f"the switches are not programmed after {PROGRAMMED_TIMEOUT_S:g} s")
+        time.sleep(0.1)
+
+
+def _unprogrammed(web: str) -> bool:
+    """Whether some switch is without tables yet, or the controller has nothing to show."""
+    try:
         with urllib.request.urlopen(f"{web}/api/v1/fabric", timeout=10) as answer:
             switches = json.load(answer)["switches"]
-        waiting = [s["name"] for s in switches if s["state"] != "ready" or not s["entries"]]
-        if switches and not waiting:
-            return
-        if time.monotonic() > deadline:
-            raise MininetError(f"not programmed after {PROGRAMMED_TIMEOUT_S:g} s: {', '.join(waiting)}")
-        time.sleep(0.1)
+    except urllib.error.HTTPError:
+        return True
+    return not switches or any(s["state"] != "ready" or not s["entries"] for s in switches)
 
 
 def _command_line(network: MininetFabric) -> None:
