@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a Mininet fabric keeps its sockets: a short path, for a UNIX socket's has at most 107 characters."""
+"""The files of a Mininet fabric: the logs of its processes, and its folder of sockets.
+
+The folder's path is short, for a UNIX socket's has at most 107 characters.
+"""
 
 from __future__ import annotations
 
@@ -28,3 +31,9 @@ def own_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def last_line(log: Path) -> str:
+    """What a process said last, for a person who is told that it ended."""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

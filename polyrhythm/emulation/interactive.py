@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from polyrhythm.emulation.folder import own_folder
+from polyrhythm.emulation.folder import last_line, own_folder
 from polyrhythm.emulation.process import describe
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.emulation.workers import Agents
@@ -70,8 +70,7 @@ def _controller(
     line = process.stdout.readline()
     if not line:
         process.wait()
-        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise MininetError(f"the controller did not start: {said[-1] if said else 'it said nothing'}")
+        raise MininetError(f"the controller did not start: {last_line(log)}")
     ready = json.loads(line)
     return process, ready["agents"], ready["web"]
 

@@ -24,17 +24,16 @@ from polyrhythm.emulation.breaking import Breaker
 from polyrhythm.emulation.folder import own_folder
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.emulation.workers import Agents
+from polyrhythm.fabric.description import description
 from polyrhythm.fabric.failures import Failure, FailureError, parse_failure
 from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.scenario import (
     ALONE_ITERATIONS,
     ALONE_WARMUP,
-    ROCE_OVERHEAD_BYTES,
     Scenario,
     ScenarioError,
     load_scenario,
 )
-from topo.jsonio import topology_to_json
 from topo.mininet import MininetError, MininetFabric
 
 POLL_S = 0.1
@@ -111,26 +110,11 @@ def _serve(
 
 def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:
     """What the controller has to know: the graph, where the switches are served, the marking ramp."""
-    topology = scenario.topology
     return {
-        "name": topology.name,
-        "scenario": scenario.name,
+        **description(scenario, scenario.topology, switches.address),
         "clock": "host",
         "control_delay_ns": 0,
-        "topology": topology_to_json(topology),
-        "switches": {
-            s.name: {"address": switches.address[s.name], "device_id": s.device_id} for s in topology.switches
-        },
-        "strays": scenario.strays,
-        "ecn": {
-            "kmin": scenario.ecn.kmin,
-            "kmax": scenario.ecn.kmax,
-            "pmax": scenario.ecn.pmax,
-            "frame_bytes": scenario.packet_bytes + ROCE_OVERHEAD_BYTES,
-        },
-        "elephant_bytes": scenario.elephant_bytes,
         "poll_ms": _COUNTER_POLL_MS,
-        "verify": True,
         # Jobs announce what the session alone measured: the counted iterations begin at once.
         "profile": "declared",
     }

@@ -13,6 +13,7 @@ import grpc
 
 from bmv2.launcher import Launch, SwitchOptions, launch
 from controller.model import TRAFFIC_CLASSES
+from polyrhythm.emulation.folder import last_line
 from polyrhythm.emulation.shaping import htb_commands
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
 from topo.mininet import MininetError, MininetFabric, port_interfaces
@@ -68,7 +69,7 @@ class Switches:
         for name, process in self._processes.items():
             if process.poll() is not None:
                 raise MininetError(
-                    f"switch {name} ended with {process.returncode}: {_last_line(self._logs[name])}"
+                    f"switch {name} ended with {process.returncode}: {last_line(self._logs[name])}"
                 )
 
     def _start(self, fabric: MininetFabric, name: str, command: Launch, log: Path) -> None:
@@ -90,7 +91,7 @@ class Switches:
                     self.check()
                     if time.monotonic() > deadline:
                         raise MininetError(
-                            f"switch {name} does not serve P4Runtime: {_last_line(self._logs[name])}"
+                            f"switch {name} does not serve P4Runtime: {last_line(self._logs[name])}"
                         ) from None
 
 
@@ -105,8 +106,3 @@ def _shape(fabric: MininetFabric, scenario: Scenario, name: str, interfaces: Map
             frame,
         )
         fabric.run(name, ["tc", "-batch", "-"], "\n".join(lines) + "\n")
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"

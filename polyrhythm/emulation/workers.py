@@ -14,6 +14,7 @@ from typing import Any
 
 from hostagent.job import IterationRecord
 from polyrhythm.emulation.agents import AgentJob, agent_config
+from polyrhythm.emulation.folder import last_line
 from polyrhythm.scenario import Scenario
 from topo.mininet import MininetError, MininetFabric
 
@@ -77,7 +78,7 @@ class Agents:
             assert process.stdout is not None
             if not process.stdout.readline():
                 process.wait()
-                raise MininetError(f"the agent of {host} did not start: {self._last_line(host)}")
+                raise MininetError(f"the agent of {host} did not start: {last_line(self._log(host))}")
         if time.monotonic_ns() + _MARGIN_NS > self._start_ns:
             self.notes.append("the machine was too slow to start all agents before the jobs: starts are late")
 
@@ -89,7 +90,7 @@ class Agents:
         for host, process in self._processes.items():
             if process.poll() is not None:
                 raise MininetError(
-                    f"the agent of {host} ended with {process.returncode}: {self._last_line(host)}"
+                    f"the agent of {host} ended with {process.returncode}: {last_line(self._log(host))}"
                 )
         return sum(reader.read() for reader in self._readers.values())
 
@@ -119,10 +120,6 @@ class Agents:
 
     def _log(self, host: str) -> Path:
         return self._folder / f"{host}.log"
-
-    def _last_line(self, host: str) -> str:
-        lines = self._log(host).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
 
 
 class _Records:

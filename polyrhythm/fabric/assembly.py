@@ -16,11 +16,11 @@ from controller.wire import agent_pb2
 from hostagent.host import EmulatedHost, Skew
 from hostagent.session import Session
 from polyrhythm.fabric.boundary import FabricBoundary
+from polyrhythm.fabric.description import description
 from polyrhythm.fabric.failures import FailoverWatch, Failure
 from polyrhythm.fabric.heap import Heap
-from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
+from polyrhythm.scenario import Scenario
 from topo.graph import UNKNOWN_HASH, HashSpec
-from topo.jsonio import topology_to_json
 
 log = logging.getLogger(__name__)
 
@@ -81,26 +81,12 @@ class EmbeddedFabric:
         topology = scenario.topology
         if not scenario.hash_told:
             topology = replace(topology, hash=HashSpec(UNKNOWN_HASH))
+        addresses = {name: server.address for name, server in self.servers.items()}
         return {
-            "name": scenario.topology.name,
-            "scenario": scenario.name,
+            **description(scenario, topology, addresses),
             "clock": "embedded",
             "control_delay_ns": CONTROL_DELAY_NS,
-            "topology": topology_to_json(topology),
-            "switches": {
-                s.name: {"address": self.servers[s.name].address, "device_id": s.device_id}
-                for s in scenario.topology.switches
-            },
-            "ecn": {
-                "kmin": scenario.ecn.kmin,
-                "kmax": scenario.ecn.kmax,
-                "pmax": scenario.ecn.pmax,
-                "frame_bytes": scenario.packet_bytes + ROCE_OVERHEAD_BYTES,
-            },
-            "elephant_bytes": scenario.elephant_bytes,
-            "strays": scenario.strays,
             "poll_ms": COUNTER_POLL_MS,
-            "verify": True,
             "profile": profile or scenario.profile,
             "profile_window_ms": scenario.profile_window_ms,
             "realign_pct": scenario.realign_pct,
