@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
-import os
 import sys
-import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from controller.kernel import available
+from polyrhythm.paper import door
 from polyrhythm.paper.cdf import draw_cdf
 from polyrhythm.paper.crux_cases import measure
 
@@ -31,43 +29,18 @@ _FIGURES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm paper crux-microbench`."""
     parser.add_argument("--cases", type=int, default=CASES, help=f"how many (default {CASES})")
-    parser.add_argument("--seed", type=int, default=1, help="of the cases (default 1)")
-    parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)"
-    )
-    parser.add_argument("--out", metavar="DIR", help="write report.json, cases.csv and the figures there")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    door.add_arguments(parser, "of the cases", "write report.json, cases.csv and the figures there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write and print; 1 without Numba, 2 for bad options."""
-    for name, value, least in (
-        ("cases", args.cases, 1),
-        ("workers", args.workers, 1),
-        ("seed", args.seed, 0),
-    ):
-        if value < least:
-            print(f"--{name}: {value}; legal: a whole number from {least}", file=sys.stderr)
-            return 2
-    if not available():
-        print("crux-microbench: needs Numba, which is not installed", file=sys.stderr)
-        return 1
-    out = Path(args.out) if args.out else None
-    try:
-        if out:
-            out.mkdir(parents=True, exist_ok=True)
-        begin = time.perf_counter()
-        rows, tried = collect(args.cases, args.seed, args.workers)
-        report = summary(rows, tried)
-        report["seconds"] = round(time.perf_counter() - begin, 1)
-        if out:
-            report["figures"] = write(out, rows)
-            (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        print(f"--out: {error.filename}: {error.strerror}; legal: a folder to write to", file=sys.stderr)
-        return 2
-    print(json.dumps(report, indent=2) if args.json else to_text(report))
-    return 0
+    least = {"cases": 1, "workers": 1, "seed": 0}
+    return door.run("crux-microbench", args, least, partial(_experiment, args), to_text)
+
+
+def _experiment(args: argparse.Namespace) -> door.Found:
+    rows, tried = collect(args.cases, args.seed, args.workers)
+    return door.Found(summary(rows, tried), partial(write, rows=rows))
 
 
 def collect(cases: int, seed: int, workers: int) -> tuple[list[dict[str, float]], int]:

@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from controller.kernel import available
+from polyrhythm.paper import door
 from polyrhythm.paper.bars import draw_bars
 from polyrhythm.paper.crux_testbed_cases import CRUX, ECMP, OURS, Case, Job, cases, compute_s, iteration_s
 
@@ -33,46 +31,27 @@ _OUR_SEEDS = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm paper crux-testbed`."""
     parser.add_argument("--seeds", type=int, default=4, help="of ECMP's ports and of starts (default 4)")
-    parser.add_argument("--seed", type=int, default=1, help="the first of them (default 1)")
     parser.add_argument("--seconds", type=float, default=10.0, help="simulated for each (default 10)")
     parser.add_argument("--ours", action="store_true", help="also Polyrhythm's own policy, for minutes more")
     parser.add_argument("--figure", type=int, choices=(19, 20, 21, 22), help="one figure only")
-    parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)"
-    )
-    parser.add_argument("--out", metavar="DIR", type=Path, help="write report.json and the figures there")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    door.add_arguments(parser, "the first of them", "write report.json and the figures there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Simulate, judge, write and print; 1 without Numba, 2 for bad options."""
-    for name, least in (("seeds", 1), ("workers", 1), ("seed", 0)):
-        if getattr(args, name) < least:
-            print(f"--{name}: {getattr(args, name)}; legal: a whole number from {least}", file=sys.stderr)
-            return 2
     if not 2 <= args.seconds <= 3600:
         print(f"--seconds: {args.seconds:g}; legal: from 2 to 3600", file=sys.stderr)
         return 2
-    if not available():
-        print("crux-testbed: needs Numba, which is not installed", file=sys.stderr)
-        return 1
-    try:
-        if args.out:
-            args.out.mkdir(parents=True, exist_ok=True)
-        began = time.perf_counter()
-        todo = [case for case in cases() if args.figure in (None, case.figure)]
-        policies = (ECMP, CRUX, OURS) if args.ours else (ECMP, CRUX)
-        seeds = range(args.seed, args.seed + args.seeds)
-        report = summary(collect(todo, policies, seeds, args.seconds, args.workers))
-        report["seconds"] = round(time.perf_counter() - began, 1)
-        if args.out:
-            report["figures"] = draw(args.out, report["cases"])
-            (args.out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        print(f"--out: {error.filename}: {error.strerror}; legal: a folder to write to", file=sys.stderr)
-        return 2
-    print(json.dumps(report, indent=2) if args.json else to_text(report))
-    return 0
+    least = {"seeds": 1, "workers": 1, "seed": 0}
+    return door.run("crux-testbed", args, least, partial(_experiment, args), to_text)
+
+
+def _experiment(args: argparse.Namespace) -> door.Found:
+    todo = [case for case in cases() if args.figure in (None, case.figure)]
+    policies = (ECMP, CRUX, OURS) if args.ours else (ECMP, CRUX)
+    seeds = range(args.seed, args.seed + args.seeds)
+    report = summary(collect(todo, policies, seeds, args.seconds, args.workers))
+    return door.Found(report, partial(draw, judged=report["cases"]))
 
 
 def collect(

@@ -26,8 +26,8 @@ ECMP, CRUX, OURS = "ecmp", "crux", "polyrhythm"
 _ENDLESS = 10**9
 
 
-def testbed() -> Topology:
-    """Figure 18: 12 hosts of 8 GPUs and 4 NICs of 200 Gbps, two hosts on each of 6 ToRs, each of which has
+def figure_18() -> Topology:
+    """The testbed: 12 hosts of 8 GPUs and 4 NICs of 200 Gbps, two hosts on each of 6 ToRs, each of which has
     2 x 100 Gbps to each of 8 aggregation switches. NIC r of host hN is "hN.r"."""
     wired = leaf_spine(
         TORS, AGGREGATIONS, HOSTS * NICS // TORS, host_bps=NIC_BPS, fabric_bps=NIC_BPS, name="crux-testbed"
@@ -152,7 +152,7 @@ def cases() -> Iterator[Case]:
 
 @cache
 def _cluster() -> Cluster:
-    return machines(Network(testbed(), Inside(PCIE_BPS)), GPUS_A_HOST)
+    return machines(Network(figure_18(), Inside(PCIE_BPS)), GPUS_A_HOST)
 
 
 def iteration_s(jobs: Sequence[Job], policy: str, seed: int, seconds: float) -> dict[str, float]:

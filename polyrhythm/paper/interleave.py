@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from controller.kernel import available
+from polyrhythm.paper import door
 from polyrhythm.paper.cdf import draw_cdf
 
 KINDS = ("few", "compatible", "incompatible", "looped", "adversarial", "random", "shared servers")
@@ -39,39 +38,18 @@ _POINTS = 200
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm paper interleave`."""
     parser.add_argument("--quick", action="store_true", help="a few instances only, a minute or two")
-    parser.add_argument("--seed", type=int, default=1, help="of the instances (default 1)")
-    parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)"
-    )
-    parser.add_argument("--out", metavar="DIR", help="write report.json, tables and the figures there")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    door.add_arguments(parser, "of the instances", "write report.json, tables and the figures there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write and print; 1 without Numba, 2 for bad options."""
-    for name, value, least in (("workers", args.workers, 1), ("seed", args.seed, 0)):
-        if value < least:
-            print(f"--{name}: {value}; legal: a whole number from {least}", file=sys.stderr)
-            return 2
-    if not available():
-        print("paper interleave: needs Numba, which is not installed", file=sys.stderr)
-        return 1
-    out = Path(args.out) if args.out else None
-    try:
-        if out:
-            out.mkdir(parents=True, exist_ok=True)
-        begin = time.perf_counter()
-        rows, small = collect(QUICK if args.quick else FULL, args.seed, args.workers)
-        report = summary(rows, small) | {"quick": args.quick, "seed": args.seed}
-        report["seconds"] = round(time.perf_counter() - begin, 1)
-        if out:
-            report["figures"] = write(out, rows, small)
-            (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        print(f"--out: {error.filename}: {error.strerror}; legal: a folder to write to", file=sys.stderr)
-        return 2
-    print(json.dumps(report, indent=2) if args.json else to_text(report))
-    return 0
+    return door.run("interleave", args, {"workers": 1, "seed": 0}, partial(_experiment, args), to_text)
+
+
+def _experiment(args: argparse.Namespace) -> door.Found:
+    rows, small = collect(QUICK if args.quick else FULL, args.seed, args.workers)
+    report = summary(rows, small) | {"quick": args.quick, "seed": args.seed}
+    return door.Found(report, partial(write, rows=rows, small=small))
 
 
 def tasks(sizes: tuple[int, int, int], seed: int) -> list[tuple[str, str, int, int]]:

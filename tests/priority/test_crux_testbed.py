@@ -11,12 +11,12 @@ import pytest
 
 from polyrhythm.cli import main
 from polyrhythm.paper.crux_testbed import judge, summary
-from polyrhythm.paper.crux_testbed_cases import GPUS_A_HOST, NICS, cases, compute_s, testbed
+from polyrhythm.paper.crux_testbed_cases import GPUS_A_HOST, NICS, cases, compute_s, figure_18
 from topo.graph import Tier
 
 
 def test_the_testbed_is_figure_18() -> None:
-    fabric = testbed()
+    fabric = figure_18()
     assert len(fabric.machines) == 12
     assert {len(nics) for nics in fabric.machines.values()} == {4}
     assert {len({h.leaf for h in nics}) for nics in fabric.machines.values()} == {1}
