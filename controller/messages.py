@@ -209,7 +209,9 @@ class SendAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SendSchedule:
-    """When a job talks, and its senders' congestion control. `period_ns` 0: it runs free."""
+    """When a job talks, and its senders' congestion control. `period_ns` 0: it runs free. `once`: it waits
+    for its slot once, and again when it has drifted past `realign` (part of the period; None: the agents'
+    usual threshold)."""
 
     host: str
     job: str
@@ -217,6 +219,8 @@ class SendSchedule:
     shift_ns: int
     period_ns: int
     sender: str = "job"
+    once: bool = False
+    realign: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

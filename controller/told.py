@@ -23,7 +23,7 @@ class Told:
         self._asked: dict[str, str] = {}
         self._waiting: dict[str, str] = {}
         self._assigned: dict[str, tuple[int, int, int]] = {}
-        self._scheduled: dict[tuple[str, str], tuple[int, int, str]] = {}
+        self._scheduled: dict[tuple[str, str], tuple[int, int, str, bool, float | None]] = {}
 
     def adopt(self, plan: Plan, members: Members) -> Iterator[Effect]:
         """A plan is in force: what it changes for agents, and answers to those who wait."""
@@ -88,8 +88,9 @@ class Told:
         """Tell an agent when a job talks, if that is news: a new epoch alone is none."""
         epoch = self._plan.epoch_ns if self._plan is not None else 0
         period = plan.period_ns or 0
-        news = ((epoch + plan.shift_ns) % period if period else 0, period, plan.sender)
+        how = (period, plan.sender, plan.once, plan.realign)
+        news = ((epoch + plan.shift_ns) % period if period else 0, *how)
         if self._scheduled.get((host, plan.job)) == news:
             return
         self._scheduled[host, plan.job] = news
-        yield SendSchedule(host, plan.job, epoch, plan.shift_ns if period else 0, period, plan.sender)
+        yield SendSchedule(host, plan.job, epoch, plan.shift_ns if period else 0, *how)

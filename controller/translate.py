@@ -159,7 +159,8 @@ def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
             message.schedule.shift_ns = effect.shift_ns
             message.schedule.period_ns = effect.period_ns
             message.schedule.sender = effect.sender
-            message.schedule.realign = terms.realign
+            message.schedule.realign = terms.realign if effect.realign is None else effect.realign
+            message.schedule.once = effect.once
         case SendMeasure():
             message.measure.job = effect.job
             message.measure.bin_ns = effect.bin_ns

@@ -162,7 +162,7 @@ class Agent:
         elif kind == "schedule":
             said = message.schedule
             realign = said.realign or LATE_TOLERANCE
-            schedule = Schedule(said.epoch_ns, said.shift_ns, said.period_ns, realign)
+            schedule = Schedule(said.epoch_ns, said.shift_ns, said.period_ns, realign, said.once)
             self.schedules[said.job] = schedule
             self.senders[said.job] = said.sender
             for (job, _), worker in list(self._workers.items()):

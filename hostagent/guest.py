@@ -120,6 +120,7 @@ class Guest:
                 "slot_ns": slot,
                 "period_ns": schedule.period_ns,
                 "realign": schedule.realign,
+                "once": schedule.once,
                 "error_ns": self._fabric_time()[1],
             }
         )

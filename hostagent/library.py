@@ -168,6 +168,7 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         self._link = _Link(agent or environment.get("POLYRHYTHM_AGENT", DEFAULT_SOCKET))
         self._joined = False
         self._schedule: Schedule | None = None
+        self._kept: Schedule | None = None
         self._error_ns = 0
         self._index = 0
         self._began_ns = 0
@@ -272,7 +273,8 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         event = said.get("event")
         if event == "schedule":
             realign = float(said.get("realign") or LATE_TOLERANCE)
-            self._schedule = Schedule(int(said["slot_ns"]), 0, int(said["period_ns"]), realign)
+            slot, period, once = int(said["slot_ns"]), int(said["period_ns"]), bool(said.get("once", False))
+            self._schedule = Schedule(slot, 0, period, realign, once)
             self._error_ns = int(said["error_ns"])
         elif event == "flows":
             for flow, place in said["flows"].items():
@@ -301,7 +303,8 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         if schedule is None or not self._link.up or schedule.period_ns <= 0:
             self._slot = Slot()
             return 0
-        self._slot = next_slot(now + self._lead_ns, schedule, self._error_ns)
+        kept, self._kept = schedule.keeps(self._kept), schedule
+        self._slot = next_slot(now + self._lead_ns, schedule, self._error_ns, kept=kept)
         delay = min(self._slot.delay_ns, schedule.period_ns)
         if delay > 0:
             time.sleep(delay / 1e9)

@@ -117,7 +117,8 @@ class Trainer:
     def _gate(self) -> None:
         self._token += 1
         now, error = self._fabric_time()
-        slot = self._slot = next_slot(now, self._schedule, error)
+        kept = self._schedule == self._kept
+        slot = self._slot = next_slot(now, self._schedule, error, kept=kept)
         if slot.delay_ns:
             self._clock.call_at(self._clock.now + slot.delay_ns, self._begin, self._token)
         else:

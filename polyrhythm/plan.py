@@ -68,6 +68,7 @@ def to_json(decided: Plan) -> dict[str, Any]:
             "dscp": j.dscp,
             "shift_ms": j.shift_ns / 1e6,
             "period_ms": None if j.period_ns is None else j.period_ns / 1e6,
+            "once": j.once,
             "intensity": j.intensity,
             "sender": j.sender,
             "why": j.why,

@@ -16,7 +16,7 @@ from typing import Any
 from sim.memory import Memory
 from sim.output import replace_file
 
-_MAGIC = b"polyrhythm simulation 1\n"
+_MAGIC = b"polyrhythm simulation 2\n"
 _ROOMS = ("sim.", "controller.model.", "controller.routing.forwarding", "topo.graph")
 _OTHERS = {
     ("builtins", "set"),

@@ -13,7 +13,7 @@ from controller.planner import POLICIES, PlanInput, plan
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
-from sim.jobrun import FREE, Rhythm
+from sim.jobrun import FREE, LATE, Rhythm
 from sim.mltcp import BY_POLICY, LINEAR, weights
 from sim.units import CLASSES, PS_PER_NS
 from topo.graph import Topology
@@ -128,7 +128,11 @@ def orders(plan: Plan, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
         rhythm = FREE
     else:
         rhythm = Rhythm(
-            plan.epoch_ns * PS_PER_NS, decided.shift_ns * PS_PER_NS - lead_ps, decided.period_ns * PS_PER_NS
+            plan.epoch_ns * PS_PER_NS,
+            decided.shift_ns * PS_PER_NS - lead_ps,
+            decided.period_ns * PS_PER_NS,
+            decided.once,
+            LATE if decided.realign is None else decided.realign,
         )
     return Orders(
         paths={f: p for f, p in paths.items() if p is not None},

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.kernel import available
-from sim.jobrun import JobRun, slot_delay
+from sim.jobrun import LATE, JobRun, slot_delay
 from sim.program import FLOW
 from sim.reference import ReferenceEngine
 from sim.units import NEVER
@@ -99,7 +99,7 @@ class KernelEngine:
             assert progress is not None
             if run.ready >= 0:
                 at = max(now, run.ready)
-                schedule(s, root, at + slot_delay(at, run.rhythm))
+                schedule(s, root, at + slot_delay(at, run.rhythm, run.aligned))
             for task in np.flatnonzero(progress.active):
                 if run.program.kind[task] == FLOW:
                     join(s, root + int(task), progress.left[task])
@@ -179,6 +179,7 @@ class KernelEngine:
             }
             for name, value in row.items():
                 setattr(run, name, value)
+            run.aligned = bool(s.jobs[j, k.ALIGNED])
             tasks = slice(int(s.jobs[j, k.ROOT]), int(s.jobs[j, k.SINK]) + 1)
             progress = run.progress
             assert progress is not None
@@ -276,6 +277,10 @@ def _allocate(
             (k.ENDED, run.ended),
             (k.JITTER, run.jitter),
             (k.SALT, run.salt),
+            (k.ONCE, run.rhythm.once),
+            (k.LATE_BY, int(run.rhythm.late * run.rhythm.period)),
+            (k.FIRST_BY, int(min(run.rhythm.late, LATE) * run.rhythm.period)),
+            (k.ALIGNED, run.aligned),
         ):
             jobs[i, column] = value
 
@@ -339,7 +344,7 @@ def _allocate(
         succ_at=np.append(succ_at, edges[-1]),
         succ=joined([p.succ + f for p, f in zip(programs, first, strict=False)], np.int32),
         path=path.reshape(-1),
-        saved=np.zeros(3 * j + 4 * t, dtype=np.int64),
+        saved=np.zeros(k.PER_JOB * j + k.PER_TASK * t, dtype=np.int64),
         saved_counts=np.zeros((j, 3), dtype=np.int64),
     )
 

@@ -11,31 +11,46 @@ from numpy.typing import NDArray
 from sim.program import Program
 from sim.units import NEVER
 
-
-@dataclass(frozen=True, slots=True)
-class Rhythm:
-    """When iterations begin: at t with (t - epoch) mod period == shift; period 0: freely. In ps."""
-
-    epoch: int = 0
-    shift: int = 0
-    period: int = 0
-
-
-FREE = Rhythm()
 LATE = 0.05
 """Part of a period by which an iteration may begin late before it waits for its next slot: the agents'
 rule on the hosts (CASSINI thesis 4.4.2, step 3)."""
 
 
-def slot_delay(now: int, rhythm: Rhythm) -> int:
-    """How long (ps) an iteration that is ready at `now` waits for its slot."""
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """When iterations begin: at t with (t - epoch) mod period == shift; period 0: freely. In ps. `once`: the
+    first begins so, those after it at their own pace until one is off by more than `late` of the period."""
+
+    epoch: int = 0
+    shift: int = 0
+    period: int = 0
+    once: bool = False
+    late: float = LATE
+
+    def keeps(self, other: Rhythm) -> bool:
+        """Whether `other` has the same slots, whatever the epoch it counts from."""
+        if (self.period, self.once, self.late) != (other.period, other.once, other.late):
+            return False
+        return not self.period or not (self.epoch + self.shift - other.epoch - other.shift) % self.period
+
+
+FREE = Rhythm()
+
+
+def slot_delay(now: int, rhythm: Rhythm, aligned: bool) -> int:
+    """How long (ps) an iteration that is ready at `now` waits for its slot; `aligned`: one has begun by this
+    rhythm before."""
     if rhythm.period <= 0:
         return 0
     offset = now - rhythm.epoch - rhythm.shift
-    if offset < 0:
+    free = rhythm.once and aligned
+    if offset < 0 and not free:
         return -offset
     offset %= rhythm.period
-    return 0 if offset <= LATE * rhythm.period else rhythm.period - offset
+    tolerance = int((rhythm.late if free or not rhythm.once else min(rhythm.late, LATE)) * rhythm.period)
+    if offset <= tolerance or (free and rhythm.period - offset <= tolerance):
+        return 0
+    return rhythm.period - offset
 
 
 @dataclass(slots=True)
@@ -54,10 +69,10 @@ class JobRun:
     """A job and its progress. An engine reads it when it is made and writes it back by `export`.
 
     `paths` holds the link numbers of each channel (empty: it meets no link; None: no way is alive).
-    `ready` is since when it waits for its first or next slot, -1 if an iteration runs. All in ps. Each
-    compute differs by up to `jitter` millionths, drawn from `salt` (see `sim.jitter`). `weights` are its
-    flows' in their class by the part of an iteration's bytes that they have sent (see `sim.mltcp`);
-    none: always 1.
+    `ready` is since when it waits for its first or next slot, -1 if an iteration runs; `aligned` says that
+    one has begun by its rhythm. All in ps. Each compute differs by up to `jitter` millionths, drawn from
+    `salt` (see `sim.jitter`). `weights` are its flows' in their class by the part of an iteration's bytes
+    that they have sent (see `sim.mltcp`); none: always 1.
     """
 
     name: str
@@ -70,6 +85,7 @@ class JobRun:
     jitter: int = 0
     salt: int = 0
     weights: tuple[float, ...] = ()
+    aligned: bool = False
     count: int = 0
     begin: int = -1
     total: int = 0

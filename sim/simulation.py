@@ -277,6 +277,7 @@ class Simulation:
         if now == (run.paths, run.klass, run.rhythm, run.weights) and running.load:
             return
         self._pool.dissolve([run.name])
+        run.aligned = run.aligned and rhythm.keeps(run.rhythm)
         if run.paths != tuple(paths):
             # What was sent went over the old links.
             self._settle_account(running)

@@ -6,21 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 
-from controller.interleave.affinity import Alignment, LinkFit, LinkName, Loop, align, components
-from controller.interleave.circle import SharedLink, random_score, score
+from controller.interleave.affinity import LinkFit, LinkName, Loop, align, components
+from controller.interleave.circle import SharedLink, random_score
+from controller.interleave.keep import TOLERANCE, Found, keep
 from controller.interleave.period import quantise
 from controller.interleave.rotate import rotate
 
 HOLD = 1.002
-TOLERANCE = 0.02
 # A held job that still meets others is lengthened past its slot now and then, and loses a whole
 # period to re-align: more than turn-taking gives. So only what fits is held.
 GOOD_SCORE = 0.999
 NEGLIGIBLE_SCORE = 0.95
 LEAST_GAIN = 0.01
-_KEEP = 0.01
 _FULL = 1 - 1e-6
 _HOPEFUL = 0.9
 _NODES = 60
@@ -28,11 +26,15 @@ _NODES = 60
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A job's place in its group's rhythm, both in ns; `group` numbers those that keep step."""
+    """A job's place in its group's rhythm, both in ns; `group` numbers those that keep step. `once`: it is
+    shifted there once, and again when it has drifted by more than `realign` of the period (None: the agents'
+    threshold); otherwise every iteration begins there."""
 
     period_ns: int
     shift_ns: int
     group: int
+    once: bool = False
+    realign: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,6 @@ class Holding:
     reasons: Mapping[str, str]
     fits: tuple[LinkFit, ...]
     loops: tuple[Loop, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Rhythm:
-    periods: Mapping[str, int]
-    alignment: Alignment
 
 
 def contended(link: SharedLink, slack: float) -> bool:
@@ -89,7 +85,7 @@ def hold(
         rhythm, misfit = judge.judge(part)
         idle = judge.idle(part, rhythm) if rhythm is not None and misfit is None else ()
         if rhythm is not None and misfit is None and not idle:
-            rhythm = _keep(part, rhythm, periods, previous or {}, slack)
+            rhythm = keep(part, rhythm, periods, previous or {}, slack)
             group = len(held)
             for j in jobs:
                 held[j] = Held(rhythm.periods[j], rhythm.alignment.shifts[j], group)
@@ -126,9 +122,9 @@ class Rhythms:
         self._slack = slack
         self._seed = seed
         self._fast = fast
-        self._found: dict[tuple[object, ...], _Rhythm | None] = {}
+        self._found: dict[tuple[object, ...], Found | None] = {}
         self._turned: dict[tuple[object, ...], Mapping[str, int] | None] = {}
-        self._alone: dict[tuple[object, ...], _Rhythm | None] = {}
+        self._alone: dict[tuple[object, ...], Found | None] = {}
         self._chance: dict[tuple[object, ...], float] = {}
 
     def turned(self, links: Sequence[SharedLink], periods: Mapping[str, int]) -> Mapping[str, int] | None:
@@ -160,7 +156,7 @@ class Rhythms:
             kept.append(link)
         return kept
 
-    def idle(self, part: Sequence[SharedLink], rhythm: _Rhythm) -> tuple[str, ...]:
+    def idle(self, part: Sequence[SharedLink], rhythm: Found) -> tuple[str, ...]:
         """Jobs that gain less than LEAST_GAIN on every link of theirs."""
         gains = {f.link: f.score - self.chance(part, f.link) for f in rhythm.alignment.links}
         return tuple(
@@ -169,7 +165,7 @@ class Rhythms:
             if max(gains[link.name] for link in part if job in link.demands) < LEAST_GAIN
         )
 
-    def judge(self, part: Sequence[SharedLink]) -> tuple[_Rhythm | None, LinkFit | None]:
+    def judge(self, part: Sequence[SharedLink]) -> tuple[Found | None, LinkFit | None]:
         """The rhythm of a part, None if its periods keep no step; and its worst unfit link, if any.
 
         What cannot be held on a link alone cannot be held with others: that is asked first.
@@ -202,21 +198,21 @@ class Rhythms:
             self._chance[key] = random_score(link, self.periods, slack=self._slack)
         return self._chance[key]
 
-    def _rhythm_alone(self, link: SharedLink) -> _Rhythm | None:
+    def _rhythm_alone(self, link: SharedLink) -> Found | None:
         key = (link.rate_bps, *link.demands.items())
         if key not in self._alone:
             own = {j: self.periods[j] for j in link.demands}
             self._alone[key] = _rhythm([link], own, self._slack, self._seed, self._fast)
         return self._alone[key]
 
-    def _together(self, part: Sequence[SharedLink], jobs: Sequence[str]) -> _Rhythm | None:
+    def _together(self, part: Sequence[SharedLink], jobs: Sequence[str]) -> Found | None:
         key = tuple((k.name, k.rate_bps, *k.demands.items()) for k in part)
         if key not in self._found:
             own = {j: self.periods[j] for j in jobs}
             self._found[key] = _rhythm(part, own, self._slack, self._seed, self._fast)
         return self._found[key]
 
-    def _passes(self, fit: LinkFit, link: SharedLink, rhythm: _Rhythm) -> bool:
+    def _passes(self, fit: LinkFit, link: SharedLink, rhythm: Found) -> bool:
         sent = sum(
             p.rate_bps * (p.end_ns - p.start_ns) / rhythm.periods[j]
             for j, phases in link.demands.items()
@@ -229,15 +225,15 @@ class Rhythms:
 
 def _rhythm(
     part: Sequence[SharedLink], periods: Mapping[str, int], slack: float, seed: int, fast: bool
-) -> _Rhythm | None:
+) -> Found | None:
     """Quantised periods and shifts; the periods go up to the tolerance only if all then fits."""
 
-    def attempt(stretch: float) -> _Rhythm | None:
+    def attempt(stretch: float) -> Found | None:
         fitted = quantise(list(periods.values()), hold=HOLD, tolerance=TOLERANCE, stretch=stretch)
         if fitted is None:
             return None
         longer = dict(zip(periods, fitted.periods, strict=True))
-        return _Rhythm(longer, align(part, longer, slack=slack, seed=seed, nodes=_NODES, fast=fast))
+        return Found(longer, align(part, longer, slack=slack, seed=seed, nodes=_NODES, fast=fast))
 
     first, longest = attempt(0.0), None
     if first is not None and _HOPEFUL <= min(f.score for f in first.alignment.links) < _FULL:
@@ -248,41 +244,5 @@ def _rhythm(
     return next((r for r in between if r is not None and _fits(r)), longest)
 
 
-def _fits(rhythm: _Rhythm) -> bool:
+def _fits(rhythm: Found) -> bool:
     return all(f.score >= _FULL for f in rhythm.alignment.links)
-
-
-def _keep(
-    part: Sequence[SharedLink],
-    rhythm: _Rhythm,
-    measured: Mapping[str, int],
-    previous: Mapping[str, tuple[int, int]],
-    slack: float,
-) -> _Rhythm:
-    """The previous rhythm if it still fits as well, else the new one turned as a whole so that the
-    first job that was held before keeps its phase."""
-    jobs = tuple(rhythm.periods)
-    if all(j in previous and _still_holds(previous[j][0], measured[j]) for j in jobs):
-        periods = {j: previous[j][0] for j in jobs}
-        shifts = {j: previous[j][1] % periods[j] for j in jobs}
-        same_steps = all(
-            periods[a] * rhythm.periods[b] == periods[b] * rhythm.periods[a] for a, b in pairwise(jobs)
-        )
-        if same_steps:
-            scores = {k.name: score(k, periods, shifts, slack=slack) for k in part}
-            if all(scores[f.link] >= f.score - _KEEP for f in rhythm.alignment.links):
-                fits = tuple(
-                    LinkFit(f.link, f.jobs, scores[f.link], max(f.best_score, scores[f.link]))
-                    for f in rhythm.alignment.links
-                )
-                return _Rhythm(periods, Alignment(shifts, fits, rhythm.alignment.loops))
-    anchor = next((j for j in jobs if j in previous), None)
-    if anchor is None:
-        return rhythm
-    turn = previous[anchor][1] - rhythm.alignment.shifts[anchor]
-    turned = {j: (t + turn) % rhythm.periods[j] for j, t in rhythm.alignment.shifts.items()}
-    return _Rhythm(rhythm.periods, Alignment(turned, rhythm.alignment.links, rhythm.alignment.loops))
-
-
-def _still_holds(period: int, measured: int) -> bool:
-    return measured * 0.9995 <= period <= measured * (1 + TOLERANCE)

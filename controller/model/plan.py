@@ -10,7 +10,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Which mechanisms a plan uses. `routing`: ecmp | greedy | auto; `priority`: equal, or a method of
-    `controller.priority.methods`; `interleave`: none | cassini; `sender`: job | dcqcn | mltcp, the congestion
+    `controller.priority.methods`; `interleave`: none | circles (who gains by turns is held to them) | cassini
+    (as published: every job is shifted once); `sender`: job | dcqcn | mltcp, the congestion
     control of the jobs' senders (job: each job's own choice). `levels` is CRUX's K: the job levels of the
     switches. Without `compress` every job may have a level of its own: no switch has that many, so only the
     simulator keeps more apart than the switches' levels. `max_moves` bounds how many flows that
@@ -87,6 +88,8 @@ class QueuePair:
 class JobPlan:
     """`level` 0 is the highest. The job starts communicating at times t with
     (t - plan.epoch_ns) mod period_ns == shift_ns; period_ns None: the job runs free.
+    `once`: only its next iteration waits for that; then it runs at its own pace, until it has drifted from
+    its slots by more than `realign` of the period (None: the agents' usual threshold; 1: it may drift).
     `intensity` is CRUX's, in flop/s of the job per second of communication time; None without traffic.
     `sender` is its senders' congestion control: dcqcn, mltcp, or job for what the job chose itself.
     """
@@ -99,6 +102,8 @@ class JobPlan:
     intensity: float | None
     why: str
     sender: str = "job"
+    once: bool = False
+    realign: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

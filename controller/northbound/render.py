@@ -82,6 +82,7 @@ def plan(value: Plan) -> schema.PlanOut:
                 dscp=j.dscp,
                 shift_ms=j.shift_ns / _NS_PER_MS,
                 period_ms=None if j.period_ns is None else j.period_ns / _NS_PER_MS,
+                once=j.once,
                 intensity=j.intensity,
                 sender=j.sender,
                 why=j.why,

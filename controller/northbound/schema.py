@@ -136,6 +136,7 @@ class JobPlanOut(Out):
     dscp: int
     shift_ms: float
     period_ms: float | None = Field(description="null: the job runs free.")
+    once: bool = Field(description="Only one iteration waits for the shift; the job's own pace then counts.")
     intensity: float | None = Field(
         description="CRUX's GPU intensity: flop/s of the job per second of communication."
     )

@@ -74,6 +74,8 @@ def _job_plan(order: Order, ranked: Ranked) -> JobPlan:
             )
         ),
         sender=order.demands.inputs.policy.sender,
+        once=held is not None and held.once,
+        realign=held.realign if held else None,
     )
 
 

@@ -14,12 +14,13 @@ from topo.graph import Topology
 
 POLICIES: Mapping[str, Policy] = {
     "ecmp": Policy("ecmp", "ecmp", "equal", "none"),
-    "polyrhythm": Policy("polyrhythm", "auto", "crux", "cassini"),
+    "polyrhythm": Policy("polyrhythm", "auto", "crux", "circles"),
     "routing": Policy("routing", "auto", "equal", "none"),
     "crux": Policy("crux", "greedy", "crux", "none"),
     "crux-ps-pa": Policy("crux-ps-pa", "greedy", "crux", "none", compress=False),
     "crux-pa": Policy("crux-pa", "ecmp", "crux", "none", compress=False),
     "intensity": Policy("intensity", "greedy", "intensity", "none"),
+    "circles": Policy("circles", "ecmp", "equal", "circles"),
     "cassini": Policy("cassini", "ecmp", "equal", "cassini"),
     "mltcp": Policy("mltcp", "ecmp", "equal", "none", sender="mltcp"),
     "sincronia": Policy("sincronia", "ecmp", "sincronia", "none"),
@@ -72,7 +73,7 @@ def check(inputs: PlanInput) -> None:
     for value, legal in (
         (policy.routing, ("ecmp", "greedy", "auto")),
         (policy.priority, ("equal", *METHODS)),
-        (policy.interleave, ("none", "cassini")),
+        (policy.interleave, ("none", "circles", "cassini")),
         (policy.sender, ("job", "dcqcn", "mltcp")),
     ):
         if value not in legal:

@@ -61,7 +61,7 @@ class Joint:
     def due(self) -> bool:
         """Whether the policy has all three mechanisms, some jobs still meet in time, and all are measured."""
         policy = self._demands.inputs.policy
-        if policy.routing == "ecmp" or policy.priority != "crux" or policy.interleave == "none":
+        if policy.routing == "ecmp" or policy.priority != "crux" or policy.interleave != "circles":
             return False
         if not policy.compress:
             return False

@@ -11,6 +11,7 @@ from itertools import combinations
 
 from controller.interleave.circle import SharedLink, overlapping, random_score
 from controller.interleave.hold import Holding, contended, hold
+from controller.interleave.published import shift_once
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK, DirectedLink
 
@@ -33,7 +34,7 @@ class Rhythms:
 
     @cached_property
     def holding(self) -> Holding:
-        """Which jobs are held to a period, and where in it they start."""
+        """Which jobs are held or shifted to a place in a period, and where that is."""
         if self.given is not None:
             return self.given
         demands, x = self.demands, self.demands.inputs
@@ -44,9 +45,12 @@ class Rhythms:
         for j in x.previous.jobs.values() if x.previous else ():
             if x.previous and j.period_ns:
                 previous[j.job] = j.period_ns, (j.shift_ns + x.previous.epoch_ns - x.epoch_ns) % j.period_ns
+        periods = {name: p.period_ns for name, p in demands.profiles.items()}
+        if x.policy.interleave == "cassini":
+            return shift_once(known, periods, previous=previous, slack=SLACK, seed=x.seed)
         return hold(
             known,
-            {name: p.period_ns for name, p in demands.profiles.items()},
+            periods,
             list(self.order),
             previous=previous,
             slack=SLACK,

@@ -103,7 +103,7 @@ class Space:
             commodities,
             down_links=x.down_links,
             previous={f.flow: (f.path, f.source_port) for f in before if f.path and f.source_port},
-            overlap=self._turns if policy.interleave == "cassini" else None,
+            overlap=self._turns if policy.interleave == "circles" else None,
             failures=Failures(x.down_links, x.down_switches) if policy.routing == "auto" else None,
             max_moves=policy.max_moves,
             learned=x.learned,

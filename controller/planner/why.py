@@ -75,8 +75,9 @@ def time_why(rhythms: Rhythms, name: str) -> str:
     return (
         f"takes turns with {', '.join(others)} on {worst.link[0]}->{worst.link[1]}"
         f"{f' and {len(fits) - 1} more' if len(fits) > 1 else ''}: score {worst.score:.2f}, "
-        f"{chance:.2f} at random; starts at {held.shift_ns / 1e6:.1f} of every "
+        f"{chance:.2f} at random; starts {'once ' if held.once else ''}at {held.shift_ns / 1e6:.1f} of every "
         f"{held.period_ns / 1e6:.1f} ms ({100 * (held.period_ns / measured - 1):.1f} % over its own)"
+        f"{', then at its own pace' if held.once else ''}"
     )
 
 

@@ -57,7 +57,8 @@ def _entries(plan: Plan | None) -> Mapping[str, str]:
 def _rhythm(job: JobPlan) -> str:
     if job.period_ns is None:
         return "runs free"
-    return f"starts at {job.shift_ns / 1e6:.1f} of every {job.period_ns / 1e6:.1f} ms"
+    once = "once " if job.once else ""
+    return f"starts {once}at {job.shift_ns / 1e6:.1f} of every {job.period_ns / 1e6:.1f} ms"
 
 
 def diff(old: Plan | None, new: Plan) -> tuple[str, ...]:
@@ -74,7 +75,7 @@ def diff(old: Plan | None, new: Plan) -> tuple[str, ...]:
             continue
         if was.level != job.level:
             lines.append(f"job {name}: level {was.level} -> {job.level}")
-        same = was.period_ns == job.period_ns
+        same = (was.period_ns, was.once, was.realign) == (job.period_ns, job.once, job.realign)
         if not same or (job.period_ns and (was.shift_ns + moved - job.shift_ns) % job.period_ns):
             lines.append(f"job {name}: {_rhythm(was)} -> {_rhythm(job)}")
         if was.sender != job.sender:

@@ -173,20 +173,22 @@ class FlowAssignment(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., source_port: _Optional[int] = ..., dscp: _Optional[int] = ..., rate_cap_bps: _Optional[int] = ...) -> None: ...
 
 class JobSchedule(_message.Message):
-    __slots__ = ("job", "epoch_ns", "shift_ns", "period_ns", "realign", "sender")
+    __slots__ = ("job", "epoch_ns", "shift_ns", "period_ns", "realign", "sender", "once")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_NS_FIELD_NUMBER: _ClassVar[int]
     SHIFT_NS_FIELD_NUMBER: _ClassVar[int]
     PERIOD_NS_FIELD_NUMBER: _ClassVar[int]
     REALIGN_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
+    ONCE_FIELD_NUMBER: _ClassVar[int]
     job: str
     epoch_ns: int
     shift_ns: int
     period_ns: int
     realign: float
     sender: str
-    def __init__(self, job: _Optional[str] = ..., epoch_ns: _Optional[int] = ..., shift_ns: _Optional[int] = ..., period_ns: _Optional[int] = ..., realign: _Optional[float] = ..., sender: _Optional[str] = ...) -> None: ...
+    once: bool
+    def __init__(self, job: _Optional[str] = ..., epoch_ns: _Optional[int] = ..., shift_ns: _Optional[int] = ..., period_ns: _Optional[int] = ..., realign: _Optional[float] = ..., sender: _Optional[str] = ..., once: _Optional[bool] = ...) -> None: ...
 
 class IterationReport(_message.Message):
     __slots__ = ("job", "rank", "index", "start_ns", "end_ns", "communication_ns", "bytes_sent", "ecn_marks", "retransmits", "held_ns", "compute_ns", "flops", "drift_ns", "realigned", "clock_error_ns")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from random import Random
 
-from controller.interleave.joint.circles import has_loop, shared_links
+from controller.interleave.joint.circles import shared_links
 from controller.interleave.joint.turns import Turns
 from controller.interleave.joint.values import Instance, Member, Player, Step
+from controller.interleave.published import has_loop
 from controller.routing.assign import optimal_paths
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding

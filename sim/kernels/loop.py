@@ -11,6 +11,7 @@ from sim.kernels.flows import join, leave, reweigh, schedule, unschedule
 from sim.kernels.repeat import skip_repeats
 from sim.kernels.state import (
     ACTIVE,
+    ALIGNED,
     BEGIN,
     BOUNDARY,
     COMPUTE,
@@ -20,14 +21,17 @@ from sim.kernels.state import (
     ENDED,
     EPOCH,
     FINISHES,
+    FIRST_BY,
     FLOW,
     HEAP,
     HELD,
     IDLE,
     JITTER,
+    LATE_BY,
     LOGGED,
     LONGEST,
     NOW,
+    ONCE,
     PERIOD,
     PERIODIC,
     READY,
@@ -44,10 +48,6 @@ from sim.kernels.state import (
 )
 
 REACHED, JOB_DONE, LOG_FULL = 0, 1, 2
-
-# Part of the period that an iteration may start late before it waits for its next slot; the agents on
-# the hosts use the same (CASSINI thesis 4.4.2, step 3).
-_LATE = 0.05
 
 _draw, _stretched = kernel(draw), kernel(stretched)
 
@@ -131,16 +131,17 @@ def _span(s: State, job: int, task: int) -> int:
 
 @kernel
 def slot_delay(s: State, job: int) -> int:
-    """How long (ps) an iteration that is ready now has to wait for its slot: none if it is at most
-    5 % of the period late, else until the next."""
+    """How long (ps) an iteration that is ready now has to wait for its slot (see `sim.jobrun.slot_delay`)."""
     period = s.jobs[job, PERIOD]
     if period <= 0:
         return 0
     offset = s.reg[NOW] - s.jobs[job, EPOCH] - s.jobs[job, SHIFT]
-    if offset < 0:
+    free = s.jobs[job, ONCE] and s.jobs[job, ALIGNED]
+    if offset < 0 and not free:
         return int(-offset)
     offset %= period
-    if offset <= _LATE * period:
+    tolerance = s.jobs[job, LATE_BY] if free or not s.jobs[job, ONCE] else s.jobs[job, FIRST_BY]
+    if offset <= tolerance or (free and period - offset <= tolerance):
         return 0
     return int(period - offset)
 
@@ -173,6 +174,7 @@ def _begin(s: State, job: int) -> None:
         s.jobs[job, HELD] += now - s.jobs[job, READY]
     s.jobs[job, BEGIN] = now
     s.jobs[job, READY] = -1
+    s.jobs[job, ALIGNED] = 1
     for task in range(s.jobs[job, ROOT], s.jobs[job, SINK] + 1):
         s.tasks[task].waiting = s.tasks[task].indegree
     if job == s.reg[REFERENCE]:

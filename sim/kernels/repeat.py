@@ -14,6 +14,7 @@ from __future__ import annotations
 from sim.kernels.compiler import kernel
 from sim.kernels.state import (
     ACTIVE,
+    ALIGNED,
     BEGIN,
     COUNT,
     ENDED,
@@ -24,6 +25,8 @@ from sim.kernels.state import (
     LIMIT,
     LOGGED,
     NOW,
+    PER_JOB,
+    PER_TASK,
     PERIOD,
     READY,
     SAVED,
@@ -37,8 +40,6 @@ from sim.kernels.state import (
     State,
 )
 
-_PER_JOB, _PER_TASK = 3, 4
-
 
 @kernel
 def _job_value(s: State, job: int, which: int) -> int:
@@ -49,6 +50,8 @@ def _job_value(s: State, job: int, which: int) -> int:
         return int(now - s.jobs[job, READY]) if s.jobs[job, READY] >= 0 else -1
     if s.jobs[job, PERIOD] <= 0:
         return 0
+    if which == 2:
+        return int(s.jobs[job, ALIGNED])
     offset = now - s.jobs[job, EPOCH] - s.jobs[job, SHIFT]
     return int(offset) if offset < 0 else int(offset % s.jobs[job, PERIOD])
 
@@ -71,12 +74,12 @@ def _task_value(s: State, task: int, which: int) -> int:
 def _same(s: State) -> bool:
     at = 0
     for job in range(len(s.jobs)):
-        for which in range(_PER_JOB):
+        for which in range(PER_JOB):
             if s.saved[at] != _job_value(s, job, which):
                 return False
             at += 1
     for task in range(len(s.tasks)):
-        for which in range(_PER_TASK):
+        for which in range(PER_TASK):
             if s.saved[at] != _task_value(s, task, which):
                 return False
             at += 1
@@ -87,12 +90,12 @@ def _same(s: State) -> bool:
 def _save(s: State) -> None:
     at = 0
     for job in range(len(s.jobs)):
-        for which in range(_PER_JOB):
+        for which in range(PER_JOB):
             s.saved[at] = _job_value(s, job, which)
             at += 1
         _save_counts(s, job)
     for task in range(len(s.tasks)):
-        for which in range(_PER_TASK):
+        for which in range(PER_TASK):
             s.saved[at] = _task_value(s, task, which)
             at += 1
     for c in range(len(s.channels)):

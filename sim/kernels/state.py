@@ -24,8 +24,11 @@ REGISTERS = 26
 
 # Columns of the table of jobs.
 ROOT, SINK, COUNT, TARGET, BEGIN, TOTAL, EPOCH, SHIFT, PERIOD, READY, HELD, LONGEST, ENDED = range(13)
-JITTER, SALT = 13, 14
-JOB_COLUMNS = 15
+JITTER, SALT, ONCE, LATE_BY, FIRST_BY, ALIGNED = range(13, 19)
+JOB_COLUMNS = 19
+
+# Numbers per job and per task that tell a state from another (see `repeat`).
+PER_JOB, PER_TASK = 4, 4
 
 LINK = np.dtype(
     [

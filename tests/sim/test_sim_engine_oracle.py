@@ -41,7 +41,14 @@ phases = st.builds(
 shapes = st.builds(Shape, st.lists(phases, min_size=1, max_size=2).map(tuple), qps=st.integers(1, 2))
 rhythms = st.one_of(
     st.just(Rhythm()),
-    st.builds(Rhythm, st.just(0), st.integers(0, 50 * PS_PER_MS), st.integers(PS_PER_MS, 90 * PS_PER_MS)),
+    st.builds(
+        Rhythm,
+        st.just(0),
+        st.integers(0, 50 * PS_PER_MS),
+        st.integers(PS_PER_MS, 90 * PS_PER_MS),
+        st.booleans(),
+        st.sampled_from([0.05, 0.2, 1.0]),
+    ),
 )
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.interleave.affinity import components
 from controller.interleave.circle import SharedLink
 from controller.interleave.hold import Rhythms, hold
 from controller.interleave.joint.parts import demand_on, full_links
 from controller.interleave.joint.values import FREE, Instance, Player, Rhythm
-from controller.interleave.packed import merge
-from controller.interleave.solve import TooFineError, interleave
+from controller.interleave.published import DiscardedError, unique_shifts
 from controller.model import Phase
 
 SLACK = 0.02
@@ -58,29 +56,19 @@ def phases_of(player: Player, flows: float, capacity: int) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
-def has_loop(links: Sequence[SharedLink]) -> bool:
-    """Whether the affinity graph of these links has a loop; equal links are one."""
-    for part in components(links):
-        vertices = merge(part)
-        jobs = {j for link in part for j in link.demands}
-        if sum(len(alike[0].demands) for alike in vertices) >= len(jobs) + len(vertices):
-            return True
-    return False
-
-
 def published(instance: Instance, ways: Sequence[int], *, seed: int = 0) -> tuple[Rhythm, ...] | None:
     """CASSINI's rhythms (thesis, 4.3 and 4.4): every job of a full link in its quantised period at its
     unique shift, whatever the score. None where a loop makes it discard the placement."""
     links = shared_links(instance, ways)
-    if not links or has_loop(links):
+    if not links:
         return None
-    named = {p.name: p.alone_ns for p in instance.players if any(p.name in k.demands for k in links)}
     try:
-        found = interleave(links, named, seed=seed, fast=False)
-    except TooFineError:
+        found = unique_shifts(links, {p.name: p.alone_ns for p in instance.players}, seed=seed)
+    except DiscardedError:
         return None
     return tuple(
-        (found.periods[p.name], found.shifts[p.name]) if p.name in named else FREE for p in instance.players
+        (found.periods[p.name], found.shifts[p.name]) if p.name in found.periods else FREE
+        for p in instance.players
     )
 
 

@@ -19,7 +19,7 @@ from controller.interleave.joint.values import FREE, Instance, Player, Rhythm
 
 _LAPS = 3
 _MOST_LAPS = 24
-_WIDER = (1.0, 1.04, 1.1, 1.2)
+_WIDER = (1.0, 1.01, 1.02, 1.04, 1.1, 1.2)
 """A rhythm that leaves no gap may have no place for all phases of several repeats: then a wider one has."""
 _TRIED = 4
 _MOST_JOBS = 6

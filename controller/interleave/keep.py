@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new rhythm beside the one in force: kept where that is as good, else turned as little as may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from controller.interleave.affinity import Alignment, LinkFit
+from controller.interleave.circle import SharedLink, score
+
+TOLERANCE = 0.02
+_KEEP = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Periods (ns) by job, and the shifts and scores at them."""
+
+    periods: Mapping[str, int]
+    alignment: Alignment
+
+
+def keep(
+    part: Sequence[SharedLink],
+    found: Found,
+    measured: Mapping[str, int],
+    previous: Mapping[str, tuple[int, int]],
+    slack: float,
+) -> Found:
+    """The previous rhythm (period and shift in ns by job) if it still fits as well, else the found one turned
+    as a whole so that the first job that had a rhythm before keeps its phase.
+
+    `measured` are the jobs' own periods: a previous one must be as long, or up to TOLERANCE longer.
+    """
+    jobs = tuple(found.periods)
+    if all(j in previous and _still_holds(previous[j][0], measured[j]) for j in jobs):
+        periods = {j: previous[j][0] for j in jobs}
+        shifts = {j: previous[j][1] % periods[j] for j in jobs}
+        same_steps = all(
+            periods[a] * found.periods[b] == periods[b] * found.periods[a] for a, b in pairwise(jobs)
+        )
+        if same_steps:
+            scores = {k.name: score(k, periods, shifts, slack=slack) for k in part}
+            if all(scores[f.link] >= f.score - _KEEP for f in found.alignment.links):
+                fits = tuple(
+                    LinkFit(f.link, f.jobs, scores[f.link], max(f.best_score, scores[f.link]))
+                    for f in found.alignment.links
+                )
+                return Found(periods, Alignment(shifts, fits, found.alignment.loops))
+    anchor = next((j for j in jobs if j in previous), None)
+    if anchor is None:
+        return found
+    turn = previous[anchor][1] - found.alignment.shifts[anchor]
+    turned = {j: (t + turn) % found.periods[j] for j, t in found.alignment.shifts.items()}
+    return Found(found.periods, Alignment(turned, found.alignment.links, found.alignment.loops))
+
+
+def _still_holds(period: int, measured: int) -> bool:
+    return measured * 0.9995 <= period <= measured * (1 + TOLERANCE)

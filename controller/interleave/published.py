@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CASSINI as its thesis has it: every job of a full link is shifted once, or nobody where a loop is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from controller.interleave.affinity import Alignment, LinkFit, components
+from controller.interleave.circle import SharedLink, score
+from controller.interleave.hold import GOOD_SCORE, Held, Holding, contended
+from controller.interleave.keep import Found, keep
+from controller.interleave.packed import merge
+from controller.interleave.solve import Interleaving, TooFineError, interleave
+
+_DRIFTS = 1.0
+
+
+class DiscardedError(ValueError):
+    """A placement that CASSINI does not take, and why in words."""
+
+
+def has_loop(links: Sequence[SharedLink]) -> bool:
+    """Whether the affinity graph of these links has a loop; links with equal jobs and demands are one."""
+    for part in components(links):
+        vertices = merge(part)
+        jobs = {j for link in part for j in link.demands}
+        if sum(len(alike[0].demands) for alike in vertices) >= len(jobs) + len(vertices):
+            return True
+    return False
+
+
+def unique_shifts(links: Sequence[SharedLink], periods: Mapping[str, int], *, seed: int = 0) -> Interleaving:
+    """Quantised periods (ns) and Algorithm 1's shifts for the jobs on `links`, whatever the score (thesis,
+    4.3 and 4.4; Algorithm 2, lines 13 to 26). `periods` are the jobs' own.
+
+    Raises DiscardedError where there is a loop, or a circle would be too fine.
+    """
+    if has_loop(links):
+        raise DiscardedError("CASSINI discards the placement: its affinity graph has a loop")
+    named = {j: p for j, p in periods.items() if any(j in k.demands for k in links)}
+    try:
+        return interleave(links, named, seed=seed, fast=False)
+    except TooFineError as error:
+        raise DiscardedError(str(error)) from error
+
+
+def shift_once(
+    links: Sequence[SharedLink],
+    periods: Mapping[str, int],
+    *,
+    previous: Mapping[str, tuple[int, int]] | None = None,
+    slack: float = 0.02,
+    seed: int = 0,
+) -> Holding:
+    """The published policy: the jobs of contended `links` begin at their shift once, then run at their own
+    pace, and are aligned again when they have drifted (4.4.2, step 3).
+
+    Where the best score of a connected part is below GOOD_SCORE, its jobs' iterations become longer than
+    their profiles say by what exceeds the links. Against the profile's period they would drift at every
+    iteration, and the thesis reports few adjustments (4.5.7): there drift is left alone. `previous` (period,
+    shift) stay where they are as good: jobs that keep step are not shifted again.
+    """
+    full = [link for link in links if contended(link, slack)]
+    jobs = tuple(dict.fromkeys(j for link in full for j in link.demands))
+    if not full:
+        return Holding({}, {}, (), ())
+    try:
+        found = unique_shifts(full, periods, seed=seed)
+    except DiscardedError as error:
+        return Holding({}, dict.fromkeys(jobs, str(error)), (), ())
+    held: dict[str, Held] = {}
+    fits: list[LinkFit] = []
+    best = {c.link.name: c.best_score for c in found.circles}
+    for group, part in enumerate(components(full)):
+        own = tuple(dict.fromkeys(j for link in part for j in link.demands))
+        own_periods = {j: found.periods[j] for j in own}
+        own_shifts = {j: found.shifts[j] for j in own}
+        scores = (score(k, own_periods, own_shifts, slack=slack) for k in part)
+        new = tuple(
+            LinkFit(k.name, tuple(k.demands), got, max(got, best[k.name]))
+            for k, got in zip(part, scores, strict=True)
+        )
+        kept = keep(part, Found(own_periods, Alignment(own_shifts, new, ())), periods, previous or {}, slack)
+        fitting = min(f.score for f in kept.alignment.links) >= GOOD_SCORE
+        for j in own:
+            held[j] = Held(
+                kept.periods[j],
+                kept.alignment.shifts[j],
+                group,
+                once=True,
+                realign=None if fitting else _DRIFTS,
+            )
+        fits += kept.alignment.links
+    return Holding(held, {}, tuple(fits), ())
