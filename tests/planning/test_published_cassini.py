@@ -156,4 +156,5 @@ def test_replacing_a_job_that_vanishes_leaves_nobody_in_step_with_it() -> None:
     alone = plan(PlanInput(ONE_LINK, jobs[:1], CASSINI, 3 * MS, previous=first))
     assert alone.jobs["a"].period_ns is None
     back = plan(replace(PlanInput(ONE_LINK, jobs, CASSINI, 9 * MS), previous=alone))
-    assert back.jobs["a"].once and back.jobs["b"].once
+    assert back.jobs["a"].once
+    assert back.jobs["b"].once
