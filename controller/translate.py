@@ -148,6 +148,7 @@ def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
             message.welcome.answer_deadline_ns = terms.answer_deadline_ns
             message.welcome.clock_poll_ns = terms.clock_poll_ns
             message.welcome.profiles = terms.profiles
+            message.welcome.level_dscp.extend(terms.classes.levels)
         case SendAssignment():
             message.flow.flow = effect.flow
             message.flow.source_port = effect.source_port
@@ -189,6 +190,8 @@ def _job(join: wire.JobJoin) -> Job:
         flops_per_iteration=join.flops_per_iteration,
         flows=tuple(Flow(f.name, join.job, f.src, f.dst, f.bytes_per_iteration) for f in join.flows),
         silent=join.silent,
+        pcie_link=join.pcie_link if join.pcie_bps else "",
+        pcie_bps=join.pcie_bps,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from random import Random
 
 from controller.wire import agent_pb2 as pb
@@ -21,47 +20,17 @@ from hostagent.messages import flow_opened, hello, iteration_report, job_join
 from hostagent.metering import Metering
 from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, QueuePair, ReceiveQueue
 from hostagent.nic.requester import check_pin
+from hostagent.told import Marking, Pin, Probe
 from hostagent.worker import Worker
 
 log = logging.getLogger(__name__)
 
-DEFAULT_DEADLINE_NS = 10_000_000
 DEFAULT_CLOCK_POLL_NS = 4_000_000_000
 """How often fabric time is asked for, unless Welcome says otherwise."""
 UNKNOWN_NS = 1 << 62
 """The error of a fabric time that nobody has told."""
 LINGER_NS = 1_000_000_000
 """How long receiving ends outlive their worker, to acknowledge again what a peer sends again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marking:
-    """What Welcome says of traffic classes, of which flows ask, and of whether jobs are profiled; the
-    defaults hold without a session."""
-
-    policy: str = ""
-    equal_dscp: int = 0
-    mice_dscp: int = 0
-    elephant_bytes: int = 0
-    deadline_ns: int = DEFAULT_DEADLINE_NS
-    profiles: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """Where a flow goes: `source_port` 0 leaves the choice to the agent (ECMP)."""
-
-    source_port: int
-    dscp: int
-    rate_cap_bps: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """The controller's answer to a probe request: the path the packets of the flow take."""
-
-    path: tuple[str, ...]
-    verified: bool
 
 
 class _Worker:
@@ -278,14 +247,7 @@ class Agent:
 
     def _on_welcome(self, welcome: pb.Welcome) -> None:
         self.welcomed = True
-        self.marking = Marking(
-            welcome.policy,
-            welcome.equal_dscp,
-            welcome.mice_dscp,
-            welcome.elephant_bytes,
-            welcome.answer_deadline_ns or DEFAULT_DEADLINE_NS,
-            welcome.profiles,
-        )
+        self.marking = Marking.of(welcome)
         self._nic.set_control_dscp(welcome.cnp_dscp, welcome.ack_dscp)
         self.clock_poll_ns = welcome.clock_poll_ns or DEFAULT_CLOCK_POLL_NS
         self._clock_round += 1
@@ -314,6 +276,7 @@ class Agent:
         for worker in list(self._workers.values()):
             if said.flow in worker.out:
                 self._place(said.flow, worker.out[said.flow])
+                self._tell_level(worker)
             elif said.flow in worker.waiting and worker.joined:
                 self._open_flow(worker, said.flow)
         if self.on_answer is not None:
@@ -389,8 +352,13 @@ class Agent:
         self._send(flow_opened(self._nic, qp, qp.source_port))
         self._start(worker)
 
+    def _tell_level(self, worker: _Worker) -> None:
+        """Who goes first on what jobs share within the host is as in the fabric."""
+        worker.trainer.set_level(self.marking.level(self.pins[f] for f in worker.out if f in self.pins))
+
     def _start(self, worker: _Worker) -> None:
         if not worker.waiting and not worker.trainer.running:
+            self._tell_level(worker)
             worker.trainer.open(tuple(worker.out.values()), tuple(worker.receive))
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hostagent.declared import ConfigError, read, schema, setting
-from hostagent.job import JobSpec, MeasuredPhase, MeasuredProfile, PhaseSpec
+from hostagent.job import JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
 from hostagent.nic.driver import SENDERS
 from hostagent.nic.roce import ip_bytes
+from hostagent.pcie import check_link_name
 
 DRIVERS = ("auto", "verbs", "shim", "udp", "none")
 BUILT_SHIM = Path(__file__).parent / "shim" / "build" / "libpolyrhythm-verbs.so"
@@ -118,6 +119,18 @@ class TrainingProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPcie:
+    """A PCIe link of the machine, between the job's GPUs and their NIC. All who say its name take turns on
+    it by the levels of the plan, whatever agent they belong to."""
+
+    link: str = setting("its name, such as a PCI address: letters, digits and . : _ -")
+    rate_mbps: float = setting("its rate", least=0.1, most=1e6)
+
+    def __post_init__(self) -> None:
+        check_link_name(self.link)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
     """An emulated training job of which one or more workers run on this host."""
 
@@ -139,6 +152,7 @@ class TrainingJob:
     compute_jitter_ns: int = setting("each Down phase is longer or shorter by up to this", 0, least=0)
     iterations: int = setting("how many; 0: until the agent ends", 0, least=0)
     profile: TrainingProfile | None = setting("a measured profile", None)
+    pcie: TrainingPcie | None = setting("the PCIe link its GPUs share with other jobs of the host", None)
 
     def spec(self) -> JobSpec:
         """The job as its workers know it. Raises ValueError for one that cannot run."""
@@ -157,6 +171,7 @@ class TrainingJob:
             sender=self.sender,
             silent=self.silent,
             profile=self.profile.measured() if self.profile is not None else None,
+            pcie=PcieUse(self.pcie.link, int(self.pcie.rate_mbps * 1e6)) if self.pcie is not None else None,
         )
 
 

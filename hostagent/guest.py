@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from hostagent.declared import setting
-from hostagent.job import FREE, IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PhaseSpec, Schedule
+from hostagent.job import (
+    FREE,
+    UNPLANNED,
+    IterationRecord,
+    JobSpec,
+    MeasuredPhase,
+    MeasuredProfile,
+    PcieUse,
+    PhaseSpec,
+    Schedule,
+)
 from hostagent.nic.driver import QueuePair, ReceiveQueue
 from hostagent.worker import FabricTime
 
@@ -32,6 +42,8 @@ class Join:
         "[start, end] of each Up phase in ns from the first; empty: all of it", (), least=0
     )
     silent: bool = setting("it will not report its iterations", False)
+    pcie_link: str = setting("the PCIe link of each host by which its GPUs reach the NIC", "")
+    pcie_bps: int = setting("its rate; 0: not known, and the plan leaves it out", 0, least=0)
 
     def spec(self, line_bps: int) -> JobSpec:
         """The job. Raises ValueError for one that cannot be."""
@@ -56,6 +68,7 @@ class Join:
             flops_per_iteration=self.flops_per_iteration,
             profile=MeasuredProfile(self.period_ns, tuple(MeasuredPhase(*p, rate_bps) for p in phases)),
             silent=self.silent,
+            pcie=PcieUse(self.pcie_link, self.pcie_bps) if self.pcie_link and self.pcie_bps else None,
         )
 
 
@@ -85,6 +98,7 @@ class Guest:
         self._to_local = to_local
         self._fabric_time: FabricTime = lambda: (0, 0)
         self._schedule = FREE
+        self._level = UNPLANNED
         self._out: Sequence[QueuePair] = ()
 
     def open(self, out: Sequence[QueuePair], receive: Sequence[ReceiveQueue]) -> None:
@@ -101,6 +115,12 @@ class Guest:
         """Pass a schedule on, in the host's time."""
         self._schedule = schedule
         self.tell_schedule()
+
+    def set_level(self, level: int) -> None:
+        """Pass the job's level on, if that is news."""
+        if level != self._level:
+            self._level = level
+            self._tell({"event": "level", "level": level})
 
     def on_bytes(self, queue: ReceiveQueue, size: int) -> None:
         """Nothing is seen of what arrives."""

@@ -12,7 +12,8 @@ from statistics import median
 from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
 from hostagent.clock import Clock, SkewedClock
-from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile
+from hostagent.copying import ClockedLink
+from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.emulated import EmulatedNic
 from hostagent.nic.roce import OVERHEAD_BYTES
@@ -90,6 +91,7 @@ class EmulatedHost:
             shared_clock=skew is None,
         )
         self.trainers: dict[tuple[str, int], Trainer] = {}
+        self._pcie: dict[str, ClockedLink] = {}
         self.records: list[IterationRecord] = []
         self.receive = self.nic.receive
         self.on_message = self.agent.on_message
@@ -125,12 +127,19 @@ class EmulatedHost:
             on_iteration=self._iteration if on_iteration is None else partial(self._told, on_iteration),
             on_done=self.agent.job_left,
             seed=self._seed,
+            copier=None if spec.pcie is None else self._pcie_link(spec.pcie).copier(),
         )
         if spec.increase_timer != 1.0:
             self.nic.set_increase_timer(spec.name, spec.increase_timer)
         self.agent.add_worker(trainer, self._shown(start_ns - join_lead_ns))
         self.trainers[spec.name, rank] = trainer
         return trainer
+
+    def _pcie_link(self, use: PcieUse) -> ClockedLink:
+        """The link that those share who say its name; the first to say it says its rate."""
+        if use.link not in self._pcie:
+            self._pcie[use.link] = ClockedLink(self._clock, use.rate_bps)
+        return self._pcie[use.link]
 
     def stop_worker(self, job: str, rank: int) -> None:
         """End a worker's loop now; the controller hears JobLeave. Nothing happens if it has ended."""

@@ -6,6 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+UNPLANNED = 255
+"""The level of a job that no plan has put on one: behind every other."""
+
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpec:
@@ -49,6 +52,15 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class PcieUse:
+    """The PCIe link of each of its hosts by which a job's GPUs reach their NIC, which other jobs there may
+    use too, and its rate."""
+
+    link: str
+    rate_bps: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """A training job. `hosts` in rank order; `ring` lists its flows as (source, destination) hosts.
 
@@ -57,6 +69,7 @@ class JobSpec:
     of the NIC's profile. `flops_per_iteration` is of the whole job. Each worker adds a uniform jitter of up
     to `compute_jitter_ns` either way to each Down phase. `changes` are in the order of their iterations.
     A `silent` job's iterations are reported to nobody; its bytes can be counted all the same.
+    `pcie` None: nothing within a host is in its way.
     Raises ValueError for what cannot run.
     """
 
@@ -73,6 +86,7 @@ class JobSpec:
     increase_timer: float = 1.0
     changes: tuple[Change, ...] = ()
     silent: bool = False
+    pcie: PcieUse | None = None
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:

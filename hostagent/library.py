@@ -8,7 +8,6 @@ never breaks the job: without an agent, or when the agent ends, every call retur
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import socket
@@ -19,14 +18,16 @@ from statistics import median
 from types import TracebackType
 from typing import Any
 
-from hostagent.job import LATE_TOLERANCE, Schedule, Slot, next_slot
+from hostagent.agentlink import CONNECT_S, AgentLink
+from hostagent.job import LATE_TOLERANCE, UNPLANNED, Schedule, Slot, next_slot
+from hostagent.pcie import PcieLink
 
 log = logging.getLogger(__name__)
 
 DEFAULT_SOCKET = "/run/polyrhythm/agent.sock"
-_CONNECT_S = 0.05
+PATIENCE_S = 1.0
+"""The longest that data waits for its turn on a PCIe link: a process that hangs with it stops nobody."""
 _ANSWER_S = 0.1
-_RETRY_NS = 5_000_000_000
 _MEASURED = 5
 """Iterations measured before the job is announced, where its profile is not given."""
 _FIRST_LEFT_OUT = 1
@@ -42,82 +43,6 @@ class Place:
     by: str
 
 
-class _Link:
-    """The connection with the agent: lines of JSON, never waited for longer than is said."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._socket: socket.socket | None = None
-        self._read = b""
-        self._retry_ns = 0
-        self._told = ""
-
-    @property
-    def up(self) -> bool:
-        """Whether there is an agent."""
-        return self._socket is not None
-
-    def connect(self) -> bool:
-        """Try to reach the agent, unless that was tried a moment ago."""
-        now = time.monotonic_ns()
-        if self._socket is not None or now < self._retry_ns:
-            return self.up
-        self._retry_ns = now + _RETRY_NS
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        made.settimeout(_CONNECT_S)
-        try:
-            made.connect(self._path)
-        except OSError as error:
-            made.close()
-            self._say(f"no agent at {self._path} ({error.strerror or error}); training goes on without")
-            return False
-        self._socket, self._read, self._told = made, b"", ""
-        return True
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Say something; an agent that does not take it is left."""
-        if self._socket is None:
-            return
-        try:
-            self._socket.settimeout(_CONNECT_S)
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError as error:
-            self._lost(str(error))
-
-    def receive(self, wait_s: float = 0.0) -> list[dict[str, Any]]:
-        """What the agent has said by now, or within `wait_s` if it has said nothing."""
-        if self._socket is None:
-            return []
-        try:
-            self._socket.settimeout(wait_s)
-            fresh = self._socket.recv(1 << 16)
-            if not fresh:
-                self._lost("it has ended")
-                return []
-            *lines, self._read = (self._read + fresh).split(b"\n")
-            return [said for line in lines if isinstance(said := json.loads(line), dict)]
-        except (BlockingIOError, TimeoutError):
-            return []
-        except (OSError, ValueError) as error:
-            self._lost(str(error))
-            return []
-
-    def close(self) -> None:
-        """Leave the agent; the job has ended."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-    def _lost(self, why: str) -> None:
-        self.close()
-        self._say(f"the agent at {self._path} is lost ({why}); training goes on without")
-
-    def _say(self, what: str) -> None:
-        if what != self._told:
-            self._told = what
-            log.warning("polyrhythm: %s", what)
-
-
 class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open`
     """A training job on this host; use it as a context manager and call `step()` once an iteration.
 
@@ -127,7 +52,9 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
     `period_ms` and `phases_ms`, (start, end) of each Up phase counted from the first one's start, give the
     profile of an iteration alone; `lead_ms` is how long after `step()` the first Up phase begins. Without
     them the first five iterations are measured, by `communicating()` where the code says when it
-    communicates. `bytes_per_flow` is what each flow carries in an iteration.
+    communicates. `bytes_per_flow` is what each flow carries in an iteration. `pcie` names the PCIe link that
+    this process shares with others of the host (or POLYRHYTHM_PCIE does), for `moving()`; by its rate
+    `pcie_gbps` the plan knows that jobs meet there.
     """
 
     def __init__(
@@ -144,6 +71,8 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         phases_ms: Sequence[tuple[float, float]] = (),
         lead_ms: float = 0.0,
         agent: str = "",
+        pcie: str = "",
+        pcie_gbps: float = 0.0,
     ) -> None:
         environment = os.environ
         named = [n for n in environment.get("POLYRHYTHM_HOSTS", "").split(",") if n]
@@ -151,6 +80,7 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         self.active = environment.get("LOCAL_RANK", "0") == "0"
         self.places: dict[str, Place] = {}
         self.held_ns = 0
+        self.level = UNPLANNED
         self._join: dict[str, Any] = {
             "op": "join",
             "job": name,
@@ -165,7 +95,7 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
             self._join["period_ns"] = int(period_ms * 1e6)
             self._join["phases"] = [[int(start * 1e6), int(end * 1e6)] for start, end in phases_ms]
         self._lead_ns = int(lead_ms * 1e6)
-        self._link = _Link(agent or environment.get("POLYRHYTHM_AGENT", DEFAULT_SOCKET))
+        self._link = AgentLink(agent or environment.get("POLYRHYTHM_AGENT", DEFAULT_SOCKET))
         self._joined = False
         self._schedule: Schedule | None = None
         self._kept: Schedule | None = None
@@ -178,6 +108,10 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         self._movers: dict[str, Callable[[int], None]] = {}
         self._answers: dict[int, Place] = {}
         self._asked = 0
+        pcie = pcie or environment.get("POLYRHYTHM_PCIE", "")
+        self._pcie = _shared_link(pcie)
+        if pcie and pcie_gbps > 0:
+            self._join |= {"pcie_link": pcie, "pcie_bps": int(pcie_gbps * 1e9)}
 
     def __enter__(self) -> polyrhythm_job:
         self._began_ns = time.monotonic_ns()
@@ -189,6 +123,8 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._link.close()
+        if self._pcie is not None:
+            self._pcie.close()
 
     @property
     def connected(self) -> bool:
@@ -203,6 +139,21 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
             yield
         finally:
             self._marks.append((began, time.monotonic_ns()))
+
+    @contextlib.contextmanager
+    def moving(self) -> Iterator[None]:
+        """What is inside moves a piece of data over the PCIe link: it begins when no job of a higher level in
+        the plan wants the link, waits for that PATIENCE_S at most, and not at all without an agent or a link.
+
+        Long transfers are done in pieces of a few milliseconds, each in a turn of its own.
+        """
+        if self.active and self._link.up:
+            self._hear()
+        if self._pcie is None or not self._link.up:
+            yield
+            return
+        with self._pcie.turn(self.level, PATIENCE_S):
+            yield
 
     def step(self) -> None:
         """An iteration is over and the next may begin: report, and wait for the job's slot if it has one.
@@ -260,7 +211,7 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         if not self._joined and "period_ns" in self._join and self._link.connect():
             self._link.send(self._join)
             self._joined = self._link.up
-            self._hear(_CONNECT_S)
+            self._hear(CONNECT_S)
 
     def _hear(self, wait_s: float = 0.0) -> None:
         for said in self._link.receive(wait_s):
@@ -276,6 +227,8 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
             slot, period, once = int(said["slot_ns"]), int(said["period_ns"]), bool(said.get("once", False))
             self._schedule = Schedule(slot, 0, period, realign, once)
             self._error_ns = int(said["error_ns"])
+        elif event == "level":
+            self.level = int(said["level"])
         elif event == "flows":
             for flow, place in said["flows"].items():
                 fresh = Place(int(place["source_port"]), int(place["dscp"]), "controller")
@@ -348,6 +301,17 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
             phases = [(start - first, min(end - first, period)) for start, end in phases]
         self._join["period_ns"] = period
         self._join["phases"] = [list(phase) for phase in _disjoint(phases)]
+
+
+def _shared_link(name: str) -> PcieLink | None:
+    """The PCIe link of that name; None without one, or where it cannot be had: the job takes no turns."""
+    if not name:
+        return None
+    try:
+        return PcieLink(name)
+    except (OSError, ValueError) as error:
+        log.warning("polyrhythm: no turns on PCIe link %r: %s", name, error)
+        return None
 
 
 def _disjoint(phases: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

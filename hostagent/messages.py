@@ -54,6 +54,8 @@ def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
             for src, dst in spec.ring
         ],
         silent=spec.silent,
+        pcie_link=spec.pcie.link if spec.pcie is not None else "",
+        pcie_bps=spec.pcie.rate_bps if spec.pcie is not None else 0,
     )
 
 

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hostagent.agent import Agent, Pin
+from hostagent.agent import Agent
 from hostagent.loop import HostLoop, Timer
+from hostagent.told import Pin
 
 log = logging.getLogger(__name__)
 

@@ -49,11 +49,12 @@ class PcieLink:
     """
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
-        if not _LEGAL_NAME.fullmatch(name):
-            raise ValueError(f"PCIe link {name!r}: letters, digits and . : _ - are needed")
+        check_link_name(name)
         self.path = (folder or shared_folder()) / f"pcie-{name}"
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            if "POLYRHYTHM_SHARED" in os.environ and os.fstat(self._file).st_uid == os.getuid():
+                os.fchmod(self._file, 0o666)
             os.ftruncate(self._file, _TABLE_BYTES)
             self._table = mmap.mmap(self._file, _TABLE_BYTES)
             self._me = self._enter()
@@ -120,6 +121,11 @@ class PcieLink:
                     self._write(self._me, _IDLE, 0, 0)
                     _unlock(self._file, _WAIT + self._me)
                 return False
+
+    def users(self) -> int:
+        """How many use the link now, this process among them if it does; the dead may still count."""
+        with self._locked():
+            return sum(self._read(line)[0] == _USING for line in range(CLIENTS))
 
     def release(self) -> None:
         """Let the link go."""
@@ -188,8 +194,20 @@ class PcieLink:
         _LINE.pack_into(self._table, line * _LINE.size, state, level, ticket)
 
 
+def check_link_name(name: str) -> None:
+    """Raises ValueError for a name that no link can have."""
+    if not _LEGAL_NAME.fullmatch(name):
+        raise ValueError(f"PCIe link {name!r}: letters, digits and . : _ - are needed")
+
+
 def shared_folder() -> Path:
-    """Where the files of this user's links live: in memory, where the host has a place for that."""
+    """Where the files of this user's links live: in memory, where the host has a place for that.
+
+    Processes of several users, or in containers, share a folder that all see: POLYRHYTHM_SHARED names it.
+    """
+    named = os.environ.get("POLYRHYTHM_SHARED")
+    if named:
+        return Path(named)
     memory = Path("/dev/shm")
     base = memory if memory.is_dir() else Path(tempfile.gettempdir())
     folder = base / f"polyrhythm-{os.getuid()}"

@@ -8,9 +8,11 @@ worker's own bytes are acknowledged and the bytes of that phase that its peers o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from hostagent.clock import Clock
+from hostagent.copying import Copier
 from hostagent.job import FREE, IterationRecord, JobSpec, PhaseSpec, Schedule, Slot, next_slot
 from hostagent.nic.driver import QueuePair, ReceiveQueue
 from hostagent.worker import FabricTime
@@ -22,7 +24,8 @@ class Trainer:
     `open` starts it once its queue pairs exist: the first communication phase begins at `start_ns`, or
     when the flows are open if that is later, or at the job's slot. `on_iteration(record)` is called at
     the end of each iteration. A worker draws its compute jitter from `seed`, job and rank. Until
-    `keep_time` says otherwise its clock is the fabric's. `flops` counts what its GPUs have done.
+    `keep_time` says otherwise its clock is the fabric's. `flops` counts what its GPUs have done. With a
+    `copier` bytes come to the NIC piece by piece, over a PCIe link that other jobs may use.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class Trainer:
         on_iteration: Callable[[IterationRecord], None],
         on_done: Callable[[Trainer], None],
         seed: int = 0,
+        copier: Copier | None = None,
     ) -> None:
         if not 0 <= rank < len(spec.hosts):
             raise ValueError(f"job {spec.name}: rank {rank} is not in 0-{len(spec.hosts) - 1}")
@@ -52,6 +56,7 @@ class Trainer:
         self._on_iteration = on_iteration
         self._on_done = on_done
         self._random = Random(f"{seed}/{spec.name}/{rank}")
+        self._copier = copier
         self._schedule = FREE
         self._kept: Schedule | None = None
         self._slot = Slot()
@@ -92,6 +97,11 @@ class Trainer:
         if self._ready_ns >= 0:
             self._gate()
 
+    def set_level(self, level: int) -> None:
+        """Who goes first on the host's PCIe link."""
+        if self._copier is not None:
+            self._copier.set_level(level)
+
     def on_bytes(self, queue: ReceiveQueue, size: int) -> None:
         """Bytes of an incoming flow arrived (they may belong to a phase that has not begun here)."""
         if self._communicating and not self._unacked and queue.bytes >= self._owed:
@@ -106,6 +116,8 @@ class Trainer:
         self._communicating = False
         self._ready_ns = -1
         self.done = True
+        if self._copier is not None:
+            self._copier.close()
         self._on_done(self)
 
     def _ready(self, token: int) -> None:
@@ -189,9 +201,26 @@ class Trainer:
         if phase.bytes_per_flow:
             self._unacked = len(self._out)
             token = self._token
-            for qp in self._out:
-                qp.post(phase.bytes_per_flow, lambda: self._acked(token), phase.rate_bps)
+            if self._copier is not None:
+                self._copy(self._copier, phase, token)
+            else:
+                for qp in self._out:
+                    qp.post(phase.bytes_per_flow, lambda: self._acked(token), phase.rate_bps)
         self._check_barrier()
+
+    def _copy(self, copier: Copier, phase: PhaseSpec, token: int) -> None:
+        """Bring the bytes of every flow to the NIC in pieces, the flows in turn, and send each from there."""
+        left = phase.bytes_per_flow
+        while left:
+            size = min(left, copier.piece_bytes)
+            left -= size
+            for qp in self._out:
+                copier.copy(size, partial(self._copied, qp, size, phase.rate_bps, last=not left, token=token))
+
+    def _copied(self, qp: QueuePair, size: int, rate_bps: int, *, last: bool, token: int) -> None:
+        """A piece is at the NIC. Messages go in order: when the last is acknowledged, all are."""
+        if token == self._token:
+            qp.post(size, (lambda: self._acked(token)) if last else _unheeded, rate_bps)
 
     def _acked(self, token: int) -> None:
         if token == self._token:
@@ -226,3 +255,7 @@ class Trainer:
             self.stop()
         else:
             self._ready(token)
+
+
+def _unheeded() -> None:
+    """A piece has arrived that is not the last."""

@@ -12,9 +12,10 @@ from typing import TextIO
 
 from hostagent.agent import Agent
 from hostagent.config import TrainingJob, TrainingSettings
+from hostagent.copying import Copier, ProcessCopier
 from hostagent.declared import ConfigError
 from hostagent.host import JOIN_LEAD_NS
-from hostagent.job import IterationRecord
+from hostagent.job import IterationRecord, JobSpec
 from hostagent.loop import HostLoop
 from hostagent.trainer import Trainer
 
@@ -58,15 +59,25 @@ class Training:
             if host != self._agent.host:
                 continue
             jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, job.start_jitter_ns)
-            trainer = Trainer(
-                spec, rank, self._loop, start + jitter, job.iterations,
-                on_iteration=self._iteration, on_done=self._agent.job_left, seed=self._seed,
-            )  # fmt: skip
             try:
+                trainer = Trainer(
+                    spec, rank, self._loop, start + jitter, job.iterations,
+                    on_iteration=self._iteration, on_done=self._agent.job_left, seed=self._seed,
+                    copier=self._copier(spec),
+                )  # fmt: skip
                 self._agent.add_worker(trainer, start - JOIN_LEAD_NS)
             except ValueError as error:
                 raise ConfigError(f"training.jobs: {error}") from None
             self.trainers.append(trainer)
+
+    def _copier(self, spec: JobSpec) -> Copier | None:
+        if spec.pcie is None:
+            return None
+        try:
+            return ProcessCopier(spec.pcie.link, spec.pcie.rate_bps, self._loop)
+        except OSError as error:
+            where = f"{error.filename}: {error.strerror}"
+            raise ConfigError(f"training.jobs: {spec.name}: PCIe link {spec.pcie.link}: {where}") from None
 
     def _iteration(self, record: IterationRecord) -> None:
         self._agent.report(record)

@@ -32,5 +32,8 @@ class Worker(Protocol):
     def set_schedule(self, schedule: Schedule) -> None:
         """When the job talks from now on."""
 
+    def set_level(self, level: int) -> None:
+        """The job's level in the plan, 0 the highest; hostagent.job.UNPLANNED: it has none."""
+
     def on_bytes(self, queue: ReceiveQueue, size: int) -> None:
         """Bytes of an incoming flow arrived."""

@@ -63,7 +63,8 @@ class Measurement:
 class Job:
     """A training job. `flops_per_iteration` is for the whole job, all its GPUs (CRUX's W_j). A `silent` job
     reports no iterations. With `measured`, profile, flops and bytes are what was measured; without, what
-    the job declares."""
+    the job declares. Its GPUs reach the NIC of each host over that host's `pcie_link`, if it has a name,
+    which other jobs may use too."""
 
     name: str
     model: str
@@ -73,4 +74,6 @@ class Job:
     flops_per_iteration: float
     flows: tuple[Flow, ...]
     silent: bool = False
+    pcie_link: str = ""
+    pcie_bps: int = 0
     measured: Measurement | None = None

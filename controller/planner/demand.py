@@ -41,7 +41,19 @@ class Demands:
         rates = dict(capacities(self.inputs.topology))
         for host in self.inputs.topology.hosts:
             rates[host.name, host.leaf] = rates[host.leaf, host.name] = host.rate_bps
+        for job in self.inputs.jobs:
+            for name in job.hosts if job.pcie_link else ():
+                rates[_inside(name, job)] = job.pcie_bps
         return rates
+
+    @cached_property
+    def inside(self) -> Mapping[str, tuple[DirectedLink, ...]]:
+        """Each flow's PCIe link at its sender, where its job has told one."""
+        return {
+            f.name: (_inside(f.src, job),) if job.pcie_link else ()
+            for job in self.inputs.jobs
+            for f in job.flows
+        }
 
     @cached_property
     def elephants(self) -> tuple[Flow, ...]:
@@ -58,7 +70,7 @@ class Demands:
         """Each flow's links at the hosts: what it uses whatever its path."""
         host = self.inputs.topology.host
         return {
-            f.name: ((f.src, host[f.src].leaf), (host[f.dst].leaf, f.dst))
+            f.name: (*self.inside[f.name], (f.src, host[f.src].leaf), (host[f.dst].leaf, f.dst))
             for job in self.inputs.jobs
             for f in job.flows
         }
@@ -97,3 +109,8 @@ class Demands:
                 )
             )
         return found
+
+
+def _inside(host: str, job: Job) -> DirectedLink:
+    """A job's PCIe link in a host, from its GPUs to the NIC."""
+    return f"{host}:{job.pcie_link}", host

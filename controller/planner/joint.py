@@ -127,7 +127,8 @@ class Joint:
             sizes[job] = max(sizes[job], flows[name].bytes_per_iteration)
         members: dict[str, list[Member]] = defaultdict(list)
         for name in self._flows:
-            ways = tuple(tuple(number[k] for k in pairwise(p)) for p in self._ways[name])
+            inside = demands.inside[name]
+            ways = tuple(tuple(number[k] for k in (*inside, *pairwise(p))) for p in self._ways[name])
             job = flows[name].job
             members[job].append(Member(flows[name].bytes_per_iteration / sizes[job], ways))
         players = tuple(

@@ -141,7 +141,7 @@ class Space:
         """Each flow's directed links: its path's, or those at the hosts where the path is ECMP's."""
         links: dict[str, Sequence[DirectedLink]] = dict(self.demands.access)
         for name, a in self.assignments.items():
-            links[name] = tuple(pairwise(a.path)) if a.path else ()
+            links[name] = (*self.demands.inside[name], *pairwise(a.path)) if a.path else ()
         return links
 
     @cached_property

@@ -69,7 +69,7 @@ class Hello(_message.Message):
     def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ..., dscp: _Optional[str] = ..., counts_bytes: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("policy", "cnp_dscp", "ack_dscp", "equal_dscp", "mice_dscp", "elephant_bytes", "answer_deadline_ns", "clock_poll_ns", "profiles")
+    __slots__ = ("policy", "cnp_dscp", "ack_dscp", "equal_dscp", "mice_dscp", "elephant_bytes", "answer_deadline_ns", "clock_poll_ns", "profiles", "level_dscp")
     POLICY_FIELD_NUMBER: _ClassVar[int]
     CNP_DSCP_FIELD_NUMBER: _ClassVar[int]
     ACK_DSCP_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,7 @@ class Welcome(_message.Message):
     ANSWER_DEADLINE_NS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_POLL_NS_FIELD_NUMBER: _ClassVar[int]
     PROFILES_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_DSCP_FIELD_NUMBER: _ClassVar[int]
     policy: str
     cnp_dscp: int
     ack_dscp: int
@@ -88,7 +89,8 @@ class Welcome(_message.Message):
     answer_deadline_ns: int
     clock_poll_ns: int
     profiles: bool
-    def __init__(self, policy: _Optional[str] = ..., cnp_dscp: _Optional[int] = ..., ack_dscp: _Optional[int] = ..., equal_dscp: _Optional[int] = ..., mice_dscp: _Optional[int] = ..., elephant_bytes: _Optional[int] = ..., answer_deadline_ns: _Optional[int] = ..., clock_poll_ns: _Optional[int] = ..., profiles: _Optional[bool] = ...) -> None: ...
+    level_dscp: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, policy: _Optional[str] = ..., cnp_dscp: _Optional[int] = ..., ack_dscp: _Optional[int] = ..., equal_dscp: _Optional[int] = ..., mice_dscp: _Optional[int] = ..., elephant_bytes: _Optional[int] = ..., answer_deadline_ns: _Optional[int] = ..., clock_poll_ns: _Optional[int] = ..., profiles: _Optional[bool] = ..., level_dscp: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Phase(_message.Message):
     __slots__ = ("start_ns", "end_ns", "rate_bps")
@@ -113,7 +115,7 @@ class FlowSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., src: _Optional[str] = ..., dst: _Optional[str] = ..., bytes_per_iteration: _Optional[int] = ...) -> None: ...
 
 class JobJoin(_message.Message):
-    __slots__ = ("job", "model", "gpus", "hosts", "rank", "period_ns", "phases", "flops_per_iteration", "flows", "silent")
+    __slots__ = ("job", "model", "gpus", "hosts", "rank", "period_ns", "phases", "flops_per_iteration", "flows", "silent", "pcie_link", "pcie_bps")
     JOB_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +126,8 @@ class JobJoin(_message.Message):
     FLOPS_PER_ITERATION_FIELD_NUMBER: _ClassVar[int]
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     SILENT_FIELD_NUMBER: _ClassVar[int]
+    PCIE_LINK_FIELD_NUMBER: _ClassVar[int]
+    PCIE_BPS_FIELD_NUMBER: _ClassVar[int]
     job: str
     model: str
     gpus: int
@@ -134,7 +138,9 @@ class JobJoin(_message.Message):
     flops_per_iteration: float
     flows: _containers.RepeatedCompositeFieldContainer[FlowSpec]
     silent: bool
-    def __init__(self, job: _Optional[str] = ..., model: _Optional[str] = ..., gpus: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., rank: _Optional[int] = ..., period_ns: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping]]] = ..., flops_per_iteration: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowSpec, _Mapping]]] = ..., silent: _Optional[bool] = ...) -> None: ...
+    pcie_link: str
+    pcie_bps: int
+    def __init__(self, job: _Optional[str] = ..., model: _Optional[str] = ..., gpus: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., rank: _Optional[int] = ..., period_ns: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping]]] = ..., flops_per_iteration: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowSpec, _Mapping]]] = ..., silent: _Optional[bool] = ..., pcie_link: _Optional[str] = ..., pcie_bps: _Optional[int] = ...) -> None: ...
 
 class JobLeave(_message.Message):
     __slots__ = ("job", "rank")

@@ -35,7 +35,7 @@ def agent_config(
         "training": {
             "records": records,
             "seed": seed,
-            "jobs": [_job(job) for job in jobs if host in job.workload.job.hosts],
+            "jobs": [_job(job, host) for job in jobs if host in job.workload.job.hosts],
         },
     }
     return "".join(
@@ -44,7 +44,7 @@ def agent_config(
     )
 
 
-def _job(told: AgentJob) -> dict[str, Any]:
+def _job(told: AgentJob, host: str) -> dict[str, Any]:
     job = told.workload.job
     entry: dict[str, Any] = {
         "name": job.name,
@@ -67,6 +67,9 @@ def _job(told: AgentJob) -> dict[str, Any]:
         "iterations": told.iterations,
         "sender": told.workload.sender,
     }
+    use = told.workload.pcie
+    if use is not None:
+        entry["pcie"] = {"link": f"{host}.{use.link}", "rate_mbps": use.rate_bps / 1e6}
     if told.profile is not None:
         entry["profile"] = {
             "period_ns": told.profile["period_ns"],

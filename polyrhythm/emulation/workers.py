@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -67,9 +68,11 @@ class Agents:
                 agent_config(scenario, host, controller, str(records), seed, told), encoding="utf-8"
             )
             argv = [sys.executable, "-m", "polyrhythm", "agent", "--config", str(config)]
+            # Semaphores of PCIe links are this run's own.
+            own = {**os.environ, "POLYRHYTHM_SHARED": str(folder)}
             with self._log(host).open("wb") as sink:
                 self._processes[host] = fabric.spawn(
-                    host, argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink
+                    host, argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink, env=own
                 )
 
     def wait_ready(self) -> None:

@@ -206,6 +206,7 @@ def job_spec(workload: Workload, measured: Mapping[str, Any] | None, *, changes:
             for c in (workload.changes if changes else ())
         ),
         silent=workload.silent,
+        pcie=workload.pcie,
     )
 
 

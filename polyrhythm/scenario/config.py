@@ -97,6 +97,14 @@ class ChangeConfig(Section):
     teraflops_per_iteration: Annotated[float, Field(gt=0, le=1e12)] | None = None
 
 
+class PcieConfig(Section):
+    """The PCIe link of each of its hosts by which a job's GPUs reach their NIC; jobs that say the same name
+    share it there, by their levels."""
+
+    link: Name
+    gbps: Gbps
+
+
 class JobConfig(Section):
     """A training job: one ring all-reduce over `hosts` in each Up phase, compute in between.
 
@@ -116,6 +124,7 @@ class JobConfig(Section):
     teraflops_per_iteration: Annotated[float, Field(gt=0, le=1e12)] | None = None
     announces: Literal["profile", "nothing"] = "profile"
     silent: bool = False
+    pcie: PcieConfig | None = None
     changes: Annotated[tuple[ChangeConfig, ...], Field(max_length=64)] = ()
 
 

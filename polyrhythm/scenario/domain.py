@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import networkx as nx
 
 from controller.model.job import Flow, Job, Phase, Profile
+from hostagent.job import PcieUse
 from polyrhythm.scenario.config import (
     ChangeConfig,
     EcnConfig,
@@ -63,8 +64,8 @@ class Changed:
 class Workload:
     """A job as the emulated hosts run it: per Up phase the bytes of each flow, then compute.
 
-    `steps` are in the order of the period; `sender`, `increase_timer`, `announces` and `silent` are as in
-    the file.
+    `steps` are in the order of the period; `sender`, `increase_timer`, `announces`, `silent` and `pcie` are
+    as in the file.
     """
 
     job: Job
@@ -74,6 +75,7 @@ class Workload:
     announces: str = "profile"
     silent: bool = False
     changes: tuple[Changed, ...] = ()
+    pcie: PcieUse | None = None
 
     @property
     def compute_ns(self) -> int:
@@ -130,6 +132,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
             )
         _check_job(i, job, topology)
     _check_ecn(config)
+    _check_pcie(config)
     _check_reachable(config, topology)
     limited = _limited(config, topology)
     return Scenario(
@@ -197,6 +200,15 @@ def _scaled(fabric: Topology, scale: float) -> Topology:
 def _check_ecn(config: ScenarioConfig) -> None:
     if config.ecn.kmin >= config.ecn.kmax:
         raise DomainError(("ecn", "kmin"), f"must be below kmax ({config.ecn.kmax})")
+
+
+def _check_pcie(config: ScenarioConfig) -> None:
+    rates: dict[str, float] = {}
+    for i, job in enumerate(config.jobs):
+        if job.pcie is not None and job.pcie.gbps != rates.setdefault(job.pcie.link, job.pcie.gbps):
+            raise DomainError(
+                ("jobs", i, "pcie", "gbps"), f"link {job.pcie.link!r} has {rates[job.pcie.link]:g} already"
+            )
 
 
 def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
@@ -309,6 +321,7 @@ def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Wor
         announces=job.announces,
         silent=job.silent,
         changes=tuple(changes),
+        pcie=PcieUse(job.pcie.link, _bps(job.pcie.gbps, config.scale)) if job.pcie is not None else None,
     )
 
 

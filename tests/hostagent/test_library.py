@@ -200,7 +200,7 @@ def test_the_job_outlives_its_agent_and_finds_the_next(
     start_agent: Start, tmp_path: Path, hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, address = hub
-    monkeypatch.setattr("hostagent.library._RETRY_NS", 50 * MS)
+    monkeypatch.setattr("hostagent.agentlink.RETRY_NS", 50 * MS)
     path = str(tmp_path / "agent.sock")
     text = config_text(
         "h2",

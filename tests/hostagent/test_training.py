@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from controller.wire import agent_pb2 as pb
 from hostagent.host import EmulatedHost, measured_profile
-from hostagent.job import IterationRecord, JobSpec, PhaseSpec, Schedule, next_slot
+from hostagent.job import IterationRecord, JobSpec, PcieUse, PhaseSpec, Schedule, next_slot
 
 NAMES = tuple(f"h{i}" for i in range(4))
 WELCOME = pb.ControllerMessage(
@@ -183,6 +183,33 @@ def test_a_plan_can_take_mltcp_back_and_a_greedy_timer_gets_more() -> None:
     cluster.heap.run(2_000 * MS)
     first, second = cluster.records("h0", "a")[0], cluster.records("h1", "b")[0]
     assert first.communication_ns < 0.97 * second.communication_ns
+
+
+@pytest.mark.parametrize("levels", [(0, 5), (5, 0), (3, 3)])
+def test_jobs_of_a_host_share_its_pcie_link_by_level(levels: tuple[int, int]) -> None:
+    cluster = Cluster()
+    for host in cluster.hosts.values():
+        host.session_up()
+        welcome = pb.ControllerMessage()
+        welcome.CopyFrom(WELCOME)
+        welcome.welcome.level_dscp.extend((30, 26, 22, 18, 14, 10))
+        host.on_message(welcome)
+    # Over half the NIC's rate an iteration alone takes 80 and 40 ms: two have 4/3 of the link's time to send.
+    for name, level in zip("ab", levels, strict=True):
+        spec = dataclasses.replace(job(name, ("h0", "h3"), 40, 40), pcie=PcieUse("gpu0", RATE // 2))
+        cluster.run_job(spec, 15, 30)
+        for host, flow in (("h0", f"{name}/h0>h3"), ("h3", f"{name}/h3>h0")):
+            said = pb.FlowAssignment(flow=flow, source_port=0xC100 + level, dscp=30 - 4 * level)
+            cluster.hosts[host].on_message(pb.ControllerMessage(flow=said))
+    cluster.heap.run(2_400 * MS)
+    up_ms = [mean(r.communication_ns for r in cluster.records("h0", j)[2:]) / MS for j in "ab"]
+    first, second = sorted(up_ms)
+    if levels == (3, 3):
+        assert second == pytest.approx(first, rel=0.1)
+        assert first > 110
+    else:
+        assert first == up_ms[levels.index(0)] == pytest.approx(80, rel=0.1)
+        assert second > 1.5 * first
 
 
 @given(st.integers(0, 10**10), st.integers(0, 10**9), st.integers(1, 10**9), st.integers(0, 2 * 10**10))

@@ -55,6 +55,24 @@ def kept_apart(made: Plan) -> float:
     return cut / total
 
 
+@pytest.mark.parametrize("policy", ["crux", "polyrhythm"])
+def test_jobs_that_meet_on_a_pcie_link_alone_get_levels_too(policy: str) -> None:
+    fabric = leaf_spine(2, 2, 1, host_bps=4 * G, fabric_bps=4 * G)
+    jobs = tuple(job(name, "h1", "h2", flops, 170) for name, flops in (("low", 1e12), ("high", 9e12)))
+    apart = PlanInput(fabric, jobs, POLICIES[policy], 0)
+    assert len(set(levels(plan(apart)).values())) == 1
+    meet = replace(apart, jobs=tuple(replace(j, pcie_link="gpu0", pcie_bps=G) for j in jobs))
+    made = plan(meet)
+    if policy == "crux":
+        assert levels(made) == {"high": 0, "low": 1}
+        assert "before low" in made.jobs["high"].why
+    else:
+        assert levels(made) == {"high": 0, "low": 1} or all(j.period_ns for j in made.jobs.values())
+    assert ("h1:gpu0", "h1") in {(link.src, link.dst) for link in made.links}
+    other = replace(meet, jobs=(meet.jobs[0], replace(meet.jobs[1], pcie_link="gpu1")))
+    assert len(set(levels(plan(other)).values())) == 1
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_new_job_does_not_reshuffle_the_levels_of_the_others(seed: int) -> None:
     jobs = crowd(20, seed)

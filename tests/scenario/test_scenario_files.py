@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hostagent.job import PcieUse
 from polyrhythm.scenario import ScenarioError, load_scenario, scenario_path
 
 SHIPPED = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
@@ -90,6 +91,16 @@ def test_a_wrong_value_is_told_by_line_path_and_legal_values(
 ) -> None:
     assert TWO_VGG19.count(old) >= 1
     assert refusal(tmp_path, TWO_VGG19.replace(old, new, 1)).startswith(expected)
+
+
+def test_jobs_share_a_pcie_link_of_one_rate(tmp_path: Path) -> None:
+    lines = TWO_VGG19.replace("model: VGG19", "model: VGG19\n    pcie: {link: gpu0, gbps: 40}")
+    path = tmp_path / "s.yaml"
+    path.write_text(lines)
+    first, second = load_scenario(path).workloads
+    assert first.pcie == second.pcie == PcieUse("gpu0", 20_000_000)
+    refused = refusal(tmp_path, lines.replace("gbps: 40", "gbps: 20", 1))
+    assert "jobs[1].pcie.gbps: link 'gpu0' has 20 already" in refused
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moving bytes between a GPU and its NIC over a PCIe link that jobs of one host share, by their levels.
+
+It stands for a GPU's copy engine. What is moved goes in pieces of about PIECE_NS, each in a turn of its own:
+a job of a lower level waits between two pieces while a higher one has something to move (CRUX, section 5),
+jobs of one level share the link's rate. Only the way out is modelled, PCIe being as wide each way.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Protocol
+
+from hostagent.clock import Clock
+from hostagent.job import UNPLANNED
+from hostagent.loop import HostLoop
+from hostagent.pcie import PcieLink
+
+log = logging.getLogger(__name__)
+
+PIECE_NS = 2_000_000
+PATIENCE_S = 1.0
+"""How long a piece waits for its turn at most: a process that hangs with the link in hand stops nobody."""
+
+Then = Callable[[], None]
+
+
+class Copier(Protocol):
+    """One worker's use of a link. `piece_bytes` is what it should be given at once."""
+
+    piece_bytes: int
+
+    def copy(self, size: int, then: Then) -> None:
+        """Move a piece after all those before it, then call back."""
+
+    def set_level(self, level: int) -> None:
+        """Who goes first from the next piece on: 0 before all others."""
+
+    def close(self) -> None:
+        """The worker has ended; what is not moved yet stays, without a call."""
+
+
+def piece_bytes(rate_bps: int) -> int:
+    """What a link moves in PIECE_NS."""
+    return max(1, rate_bps * PIECE_NS // (8 * 10**9))
+
+
+class ProcessCopier:
+    """A copier among those of other processes: they share the semaphore of `hostagent.pcie`.
+
+    A thread of its own waits for turns and calls back on the loop's. Raises ValueError for a name that is
+    none, OSError where the semaphore cannot be had.
+    """
+
+    def __init__(self, link: str, rate_bps: int, loop: HostLoop, folder: Path | None = None) -> None:
+        self.piece_bytes = piece_bytes(rate_bps)
+        self._link = PcieLink(link, folder)
+        self._rate_bps = rate_bps
+        self._loop = loop
+        self._level = UNPLANNED
+        self._pieces: queue.SimpleQueue[tuple[int, Then] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = Thread(target=self._run, name=f"pcie-{link}", daemon=True)
+        self._thread.start()
+
+    def copy(self, size: int, then: Then) -> None:
+        """See Copier."""
+        self._pieces.put((size, then))
+
+    def set_level(self, level: int) -> None:
+        """See Copier."""
+        self._level = level
+
+    def close(self) -> None:
+        """See Copier."""
+        self._closed = True
+        self._pieces.put(None)
+        self._thread.join(2 * PATIENCE_S)
+
+    def _run(self) -> None:
+        late_s = 0.0
+        with self._link as link:
+            while (piece := self._pieces.get()) is not None and not self._closed:
+                size, then = piece
+                with link.turn(self._level, PATIENCE_S) as got:
+                    if not got:
+                        log.warning("%s: no turn within %g s; going ahead", link.path.name, PATIENCE_S)
+                    lasts_s = size * 8 / self._rate_bps * max(1, link.users())
+                    began_s = time.monotonic()
+                    # Sleeps end late; the next one makes up for it.
+                    time.sleep(max(0.0, lasts_s - late_s))
+                    late_s = min(lasts_s, max(0.0, late_s + time.monotonic() - began_s - lasts_s))
+                self._loop.call(then)
+
+
+class ClockedLink:
+    """A link of an emulated host, on its clock: the same rule as between processes."""
+
+    def __init__(self, clock: Clock, rate_bps: int) -> None:
+        self.rate_bps = rate_bps
+        self._clock = clock
+        self._tickets = 0
+        self._using: list[ClockedCopier] = []
+        self._waiting: list[ClockedCopier] = []
+
+    def copier(self) -> ClockedCopier:
+        """One more worker that uses it."""
+        return ClockedCopier(self)
+
+    def ask(self, copier: ClockedCopier) -> int:
+        """A copier wants a turn; returns its ticket."""
+        self._tickets += 1
+        self._waiting.append(copier)
+        self._clock.call_at(self._clock.now, self._serve)
+        return self._tickets
+
+    def leave(self, copier: ClockedCopier) -> None:
+        """A copier has ended, or its turn has."""
+        for group in (self._using, self._waiting):
+            if copier in group:
+                group.remove(copier)
+        self._clock.call_at(self._clock.now, self._serve)
+
+    def _serve(self) -> None:
+        """Turns for those who may have one now: the best level that waits, unless another uses the link."""
+        for copier in sorted(self._waiting, key=lambda c: (c.level, c.ticket)):
+            if any(other.held != copier.level for other in self._using):
+                return
+            self._waiting.remove(copier)
+            self._using.append(copier)
+            copier.held = copier.level
+            lasts_ns = copier.size * 8 * 10**9 * len(self._using) // self.rate_bps
+            self._clock.call_at(self._clock.now + lasts_ns, copier.moved)
+
+
+class ClockedCopier:
+    """See ClockedLink."""
+
+    def __init__(self, link: ClockedLink) -> None:
+        self.piece_bytes = piece_bytes(link.rate_bps)
+        self.level = self.held = UNPLANNED
+        self.ticket = 0
+        self._link = link
+        self._pieces: list[tuple[int, Then]] = []
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        """Of the piece that is next."""
+        return self._pieces[0][0]
+
+    def copy(self, size: int, then: Then) -> None:
+        """See Copier."""
+        if self._closed:
+            return
+        self._pieces.append((size, then))
+        if len(self._pieces) == 1:
+            self.ticket = self._link.ask(self)
+
+    def set_level(self, level: int) -> None:
+        """See Copier."""
+        self.level = level
+
+    def close(self) -> None:
+        """See Copier."""
+        self._closed = True
+        self._pieces.clear()
+        self._link.leave(self)
+
+    def moved(self) -> None:
+        """The piece is there."""
+        if self._closed:
+            return
+        _, then = self._pieces.pop(0)
+        # Whoever waits may take the link before the next piece does: it asks behind them.
+        self._link.leave(self)
+        if self._pieces:
+            self.ticket = self._link.ask(self)
+        then()
