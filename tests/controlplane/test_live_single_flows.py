@@ -1,19 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole loop on the embedded fabric: NICs that keep ports or DSCPs, and switches that make up for it."""
 
-from collections import defaultdict
-from contextlib import contextmanager
-from pathlib import Path
-
 from control_rig import eventually
+from live_rig import live
 
-from polyrhythm.fabric.assembly import EmbeddedFabric
-from polyrhythm.fabric.follow import ClockStream
-from polyrhythm.fabric.jobs import job_spec
-from polyrhythm.scenario import load_scenario
-
-MS = 1_000_000
-DATA_BYTES = 1082
 # Two jobs on one cable that no shift reconciles: the second to arrive has more GPUs, and goes first.
 TEXT = """
 name: live
@@ -27,78 +17,9 @@ jobs:
 """
 
 
-class Live:
-    """An embedded fabric in this process, with a controller in its own."""
-
-    def __init__(self, fabric, controller):
-        self.fabric, self.controller = fabric, controller
-        self.scenario = fabric.scenario
-        # DSCPs of the data that left each host, since the last look.
-        self.left = defaultdict(lambda: defaultdict(int))
-        for host in self.scenario.topology.hosts:
-            fabric.hosts[host.name].nic._transmit = self.tap(host)
-        fabric.boundary.stop()
-
-    def tap(self, host):
-        def leave(frame):
-            if len(frame) == DATA_BYTES:
-                self.left[host.name][frame[15] >> 2] += 1
-            self.fabric._enter(host.leaf, host.leaf_port, frame)
-
-        return leave
-
-    def start(self, name, at_ms):
-        """Let a job arrive."""
-        (workload,) = [w for w in self.scenario.workloads if w.job.name == name]
-        for rank, host in enumerate(workload.job.hosts):
-            self.fabric.hosts[host].add_worker(job_spec(workload, None), rank, at_ms * MS)
-
-    def stop(self, name):
-        """Let a job leave."""
-        for host in self.fabric.hosts.values():
-            for job, rank in list(host.trainers):
-                if job == name:
-                    host.stop_worker(job, rank)
-
-    def run(self, until_ms):
-        """Let fabric time pass."""
-        heap, boundary = self.fabric.heap, self.fabric.boundary
-        heap.call_at(until_ms * MS, lambda: setattr(heap, "stop", True))
-        while heap.now < until_ms * MS and heap.run():
-            boundary.stop()
-        assert boundary.deterministic
-
-    def queued(self, switch):
-        """Packets that have come into each (port, queue) of a switch."""
-        counts = self.fabric.switches[switch].read_counter("ingress_packets")
-        return {divmod(i, 8): packets for i, (packets, _) in enumerate(counts) if packets}
-
-    def flow(self, name):
-        """A flow of the plan in force."""
-        plan = eventually(lambda: self.controller.api("plan"), "a plan")
-        return next(f for f in plan["flows"] if f["flow"] == name)
-
-
-@contextmanager
-def live(tmp_path: Path, start_controller, policy, *, spines=1, more="", **told):
-    file = tmp_path / "live.yaml"
-    file.write_text(TEXT.format(spines=spines, more=more))
-    fabric = EmbeddedFabric(load_scenario(file), 1)
-    clock = None
-    try:
-        controller = start_controller(fabric.describe() | {"profile": "declared"} | told, "--policy", policy)
-        clock = ClockStream(controller.agents, fabric.boundary)
-        fabric.connect_agents(controller.agents)
-        yield Live(fabric, controller)
-    finally:
-        if clock is not None:
-            clock.close()
-        fabric.close()
-
-
 def test_a_queue_pair_that_keeps_its_dscp_is_queued_by_the_plans(tmp_path, start_controller):
     more = "nics: {keeps_dscp: true, hosts: [h2]}"
-    with live(tmp_path, start_controller, "polyrhythm", more=more) as here:
+    with live(tmp_path, start_controller, "polyrhythm", TEXT.format(spines=1, more=more)) as here:
         here.start("dlrm", 50)
         here.run(300)
         uplink = 3
@@ -132,7 +53,8 @@ def test_a_queue_pair_that_keeps_its_dscp_is_queued_by_the_plans(tmp_path, start
 
 def test_ports_of_the_nics_own_choice_are_pinned_to_the_plans_paths(tmp_path, start_controller):
     more = "nics: {chooses_ports: true}"
-    with live(tmp_path, start_controller, "routing", spines=2, more=more, read_back_ms=100) as here:
+    text = TEXT.format(spines=2, more=more)
+    with live(tmp_path, start_controller, "routing", text, read_back_ms=100) as here:
         here.start("dlrm", 50)
         here.start("gpt", 50)
         here.run(400)
@@ -162,7 +84,8 @@ def test_ports_of_the_nics_own_choice_are_pinned_to_the_plans_paths(tmp_path, st
 
 
 def test_where_no_probe_may_be_sent_an_unknown_hash_leaves_no_flow_to_chance(tmp_path, start_controller):
-    with live(tmp_path, start_controller, "routing", spines=2, more="hash: unknown", verify=False) as here:
+    text = TEXT.format(spines=2, more="hash: unknown")
+    with live(tmp_path, start_controller, "routing", text, verify=False) as here:
         here.start("dlrm", 50)
         here.start("gpt", 50)
         here.run(400)
