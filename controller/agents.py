@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import grpc
 
+from controller.agenttls import AgentTls, certified_names
 from controller.clock import Channels
 from controller.messages import AgentDown, AgentEffect, AgentUp, Input
 from controller.translate import DSCPS, MessageError, Terms, check_hello, from_agent, to_agent
@@ -26,7 +27,11 @@ _OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
     ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.server_handshake_timeout_ms", 10_000),
 )
+HELLO_S = 10.0
+"""A session that says nothing for so long holds a place for nobody, and ends."""
 
 
 class Inbox(Protocol):
@@ -55,7 +60,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
     """Serves AgentHub and FabricTime on one port.
 
     `delay_s` is an artificial sleep before each message is handled or sent, to show that nothing in
-    the embedded fabric depends on how fast the transport is.
+    the embedded fabric depends on how fast the transport is. With `tls` the port speaks nothing else.
     """
 
     def __init__(
@@ -67,7 +72,9 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         channels: Channels,
         ticks: TickHandler | None,
         delay_s: float,
+        tls: AgentTls | None = None,
     ) -> None:
+        self._tls = tls
         self._addresses = addresses
         self._terms = terms
         self._inbox = inbox
@@ -88,10 +95,14 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         wire_grpc.add_AgentHubServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         wire_grpc.add_FabricTimeServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         local = address.startswith("unix:")
+        at = address if local else f"{address}:{port}"
         try:
-            taken = self._server.add_insecure_port(address if local else f"{address}:{port}")
+            if self._tls is None:
+                taken = self._server.add_insecure_port(at)
+            else:
+                taken = self._server.add_secure_port(at, self._tls.credentials())
         except RuntimeError as error:
-            raise OSError(f"{address if local else f'{address}:{port}'} cannot be listened on") from error
+            raise OSError(f"{at} cannot be listened on") from error
         await self._server.start()
         return address if local else f"{address}:{taken}"
 
@@ -115,16 +126,17 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         context: grpc.aio.ServicerContext[wire.AgentMessage, wire.ControllerMessage],
     ) -> AsyncIterator[wire.ControllerMessage]:
         """One agent's session."""
-        first = await anext(aiter(request_iterator), None)
+        try:
+            async with asyncio.timeout(HELLO_S):
+                first = await anext(aiter(request_iterator), None)
+        except TimeoutError:
+            log.warning("agent at %s refused: no Hello in %g s", context.peer(), HELLO_S)
+            return
         if first is None:
             return
         await self._pause()
         try:
-            if first.WhichOneof("body") != "hello":
-                raise MessageError("a session begins with Hello")
-            check_hello(first.hello, self._addresses)
-            if first.hello.host in self._sessions:
-                raise MessageError(f"host {first.hello.host} already has a session")
+            self._check(first, context.auth_context())
         except MessageError as error:
             log.warning("agent at %s refused: %s", context.peer(), error)
             refusal = wire.ControllerMessage(sequence=1)
@@ -147,6 +159,19 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             del self._sessions[host]
             self._inbox.put(host, channel, AgentDown(host))
             self._channels.lost(channel)
+
+    def _check(self, first: wire.AgentMessage, shown: Mapping[str, Iterable[bytes]]) -> None:
+        """Whether an agent may come in by its first message and certificate. Raises MessageError."""
+        if first.WhichOneof("body") != "hello":
+            raise MessageError("a session begins with Hello")
+        host = first.hello.host
+        check_hello(first.hello, self._addresses)
+        if self._tls is not None and self._tls.client_ca is not None:
+            names = certified_names(shown)
+            if host not in names:
+                raise MessageError(f"the certificate names {', '.join(sorted(names))}, not host {host}")
+        if host in self._sessions:
+            raise MessageError(f"host {host} already has a session")
 
     async def Follow(  # noqa: N802 - gRPC's name
         self,

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.agents import AgentServer
+from controller.agenttls import AgentTls, agent_tls
 from controller.app import Frame, FrameError
 from controller.clock import EmbeddedClock, HostClock
 from controller.config import ConfigError, FabricDescription, load_fabric
@@ -70,6 +71,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_policy_options(parser)
     parser.add_argument("--agents-port", type=int, default=0, metavar="N", help="port for agents (0: any)")
+    for option, what in (
+        ("--agents-cert", "certificate of the agents' port, PEM; with it the port speaks TLS only"),
+        ("--agents-key", "its private key, PEM without a password"),
+        (
+            "--agents-client-ca",
+            "authority of agents' certificates, PEM: each must show one that names its host",
+        ),
+    ):
+        parser.add_argument(option, type=Path, metavar="FILE", help=what)
     parser.add_argument(
         "--web-port",
         type=int,
@@ -143,6 +153,7 @@ class _Start:
     artefacts: Path
     agents_address: str
     agents_port: int
+    agents_tls: AgentTls | None
     web_port: int
     seed: int
     rpc_delay_s: float
@@ -167,6 +178,7 @@ def _start(args: argparse.Namespace) -> _Start:
         artefacts=artefacts_dir() if args.artefacts is None else args.artefacts,
         agents_address=args.agents_address,
         agents_port=args.agents_port,
+        agents_tls=agent_tls(args.agents_cert, args.agents_key, args.agents_client_ca),
         web_port=args.web_port,
         seed=args.seed,
         rpc_delay_s=args.rpc_delay_ms / 1e3,
@@ -253,6 +265,7 @@ class _Service:
             channels=engine.channels,
             ticks=engine if embedded else None,
             delay_s=start.rpc_delay_s,
+            tls=start.agents_tls,
         )
         engine.connect(fleet, agents)
         close_web: Callable[[], Coroutine[Any, Any, None]] = _nothing

@@ -40,6 +40,23 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """The session's certificates, PEM files; without any the session is in the clear."""
+
+    ca: str = setting("authorities that a controller's certificate must come from; empty: no TLS", "")
+    cert: str = setting("this agent's certificate, which names agent.host; empty: none is shown", "")
+    key: str = setting("its private key, without a password", "")
+    server_name: str = setting("name in the controller's certificate, where it is not its address", "")
+
+    def __post_init__(self) -> None:
+        given = next((key for key in ("cert", "key", "server_name") if getattr(self, key)), "")
+        if given and not self.ca:
+            raise ConfigError(f"tls.{given}: means nothing without tls.ca, which turns TLS on")
+        if bool(self.cert) != bool(self.key):
+            raise ConfigError("tls: cert and key belong together; give both or none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NicSettings:
     """What sends, and how its flows are pinned."""
 
@@ -191,6 +208,7 @@ class Config:
     """agent.toml."""
 
     agent: AgentSettings = setting("who the agent is and whom it speaks to")
+    tls: TlsSettings = setting("certificates of the session with the controller", TlsSettings)
     nic: NicSettings = setting("what sends, and how its flows are pinned", NicSettings)
     safety: SafetySettings = setting("when a pinned flow goes back to ECMP", SafetySettings)
     hosts: Mapping[str, str] = setting("address of each host of the fabric, by name", dict)

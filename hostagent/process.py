@@ -14,11 +14,12 @@ import signal
 import sys
 from pathlib import Path
 
-from hostagent.config import config_schema, load_config
+from hostagent.config import Config, config_schema, load_config
 from hostagent.declared import ConfigError
 from hostagent.ncclenv import nccl_environment
 from hostagent.nic.udp import NicError
 from hostagent.phases import profile_files
+from hostagent.tls import check_papers
 
 DEFAULT_CONFIG = Path("/etc/polyrhythm/agent.toml")
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps(config_schema(), indent=2))
             return 0
         if word == "check" and not rest:
-            load_config(args.config).addresses()
+            _checked(args.config)
             return 0
         if word == "env" and len(rest) == 1:
             for name, value in nccl_environment(load_config(args.config), rest[0]).items():
@@ -67,8 +68,19 @@ def run(args: argparse.Namespace) -> int:
         return 2
 
 
-def _serve(path: Path) -> int:
+def _checked(path: Path) -> Config:
+    """The configuration, and that the files it names can be used."""
     config = load_config(path)
+    try:
+        config.addresses()
+        check_papers(config.tls)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return config
+
+
+def _serve(path: Path) -> int:
+    config = _checked(path)
     logging.basicConfig(
         stream=sys.stderr,
         level=config.agent.log_level.upper(),

@@ -17,6 +17,7 @@ from hostagent.nic.choose import open_nic, port_folder
 from hostagent.nic.foreign import ForeignNic
 from hostagent.safety import SafetyWatch, port_counters
 from hostagent.session import Session
+from hostagent.tls import channel_credentials
 from hostagent.training import Training
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,8 @@ class Service:
             self._session_lost,
             self._session_up,
             keepalive_s=KEEPALIVE_S,
+            credentials=channel_credentials(config.tls),
+            server_name=config.tls.server_name,
         )
         self.flows = NewFlows(self.agent, self.loop)
         self.safety = SafetyWatch(

@@ -38,7 +38,8 @@ class Session:
     reached (the owner's agent then says Hello), `on_message(message)` for each message, `on_lost()` once
     for each `on_connected`. `rpc_delay_s` delays each message either way by that much host time.
     `keepalive_s` above 0 pings a silent controller so often, and gives the session up when a ping goes
-    unanswered for as long.
+    unanswered for as long. With `credentials` it speaks TLS, to the server named `server_name` if that is
+    not its address. Why a controller cannot be reached is logged once for each reason.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class Session:
         on_connected: Callable[[], None],
         rpc_delay_s: float = 0.0,
         keepalive_s: float = 0.0,
+        credentials: grpc.ChannelCredentials | None = None,
+        server_name: str = "",
     ) -> None:
         self.address = address
         self._on_message = on_message
@@ -59,7 +62,12 @@ class Session:
         self._lock = threading.Lock()
         self._outbox: queue.SimpleQueue[pb.AgentMessage | None] | None = None
         self._call: grpc.Call | None = None
-        self._channel = grpc.insecure_channel(address, options=(*_OPTIONS, *_keepalive(keepalive_s)))
+        self._told = ""
+        options = (*_OPTIONS, *_keepalive(keepalive_s), *_name(server_name))
+        if credentials is None:
+            self._channel = grpc.insecure_channel(address, options=options)
+        else:
+            self._channel = grpc.secure_channel(address, credentials, options=options)
         self._thread = threading.Thread(target=self._run, name=f"session-{address}", daemon=True)
 
     def start(self) -> None:
@@ -98,8 +106,11 @@ class Session:
     def _run(self) -> None:
         backoff = _FIRST_BACKOFF_S
         while not self._stopping.is_set():
-            if self._reachable() and self._serve():
+            if not self._reachable():
+                self._say_why()
+            elif self._serve():
                 backoff = _FIRST_BACKOFF_S
+                self._told = ""
             if self._stopping.wait(backoff):
                 return
             backoff = min(_LONGEST_BACKOFF_S, backoff * 2)
@@ -117,6 +128,18 @@ class Session:
             return False
         finally:
             ready.cancel()
+
+    def _say_why(self) -> None:
+        """Why there is no way to the controller: a call that is not let wait for one is told."""
+        stub = pb_grpc.AgentHubStub(self._channel)  # type: ignore[no-untyped-call]
+        try:
+            next(stub.Session(iter(()), timeout=_READY_TIMEOUT_S), None)
+        except grpc.RpcError as error:
+            # Addresses and times in gRPC's words change from one attempt to the next; the reason is last.
+            why = str(error.details()).rpartition("last error: ")[2]
+            if why != self._told and not self._stopping.is_set():
+                self._told = why
+                log.warning("no session with %s, flows go by ECMP meanwhile: %s", self.address, why)
 
     def _serve(self) -> bool:
         """One session from its first message to its end; whether the controller took us in."""
@@ -151,6 +174,10 @@ class Session:
             if self._delay_s:
                 time.sleep(self._delay_s)
             yield message
+
+
+def _name(server_name: str) -> tuple[tuple[str, str], ...]:
+    return (("grpc.ssl_target_name_override", server_name),) if server_name else ()
 
 
 def _keepalive(interval_s: float) -> tuple[tuple[str, int], ...]:

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The certificates of the agent's session with the controller: read, checked, and made into gRPC's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hostagent.declared import ConfigError
+
+if TYPE_CHECKING:
+    import grpc
+
+    from hostagent.config import TlsSettings
+
+
+def check_papers(settings: TlsSettings) -> None:
+    """Whether the files are there, hold what they should, and key and certificate belong together.
+
+    Raises ConfigError, with the key that is wrong.
+    """
+    if not settings.ca:
+        return
+    # Costs memory that an agent in the clear does without.
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(settings.ca)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"tls.ca: {settings.ca}: {_why(error, 'no certificate in PEM')}") from None
+    if settings.cert:
+        for key in ("cert", "key"):
+            _readable(f"tls.{key}", Path(getattr(settings, key)))
+        try:
+            context.load_cert_chain(settings.cert, settings.key, password=_no_password)
+        except (OSError, ValueError) as error:
+            what = _why(error, "are no certificate and its key in PEM, without a password")
+            raise ConfigError(f"tls.cert, tls.key: {settings.cert}, {settings.key}: {what}") from None
+
+
+def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials | None:
+    """gRPC's credentials, from files that have been checked; None: the session is in the clear."""
+    if not settings.ca:
+        return None
+    import grpc
+
+    own = [Path(path).read_bytes() for path in (settings.key, settings.cert) if path]
+    return grpc.ssl_channel_credentials(Path(settings.ca).read_bytes(), *own)
+
+
+def _readable(where: str, path: Path) -> None:
+    try:
+        path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{where}: {path}: {error.strerror}") from None
+
+
+def _no_password(*_: object) -> str:
+    raise ValueError("a key with a password cannot be used")
+
+
+def _why(error: Exception, what: str) -> str:
+    """A file that cannot be read says so itself; OpenSSL's word on what is in it helps nobody."""
+    from ssl import SSLError
+
+    said = error.strerror if isinstance(error, OSError) and not isinstance(error, SSLError) else None
+    if isinstance(error, SSLError) and "MISMATCH" in str(error):
+        said = "the key is not the certificate's"
+    return said or what
