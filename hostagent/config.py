@@ -199,6 +199,10 @@ class TrainingSettings:
     records: str = setting(
         "file each finished iteration is written to, a JSON object a line; empty: none", ""
     )
+    moves: str = setting(
+        "file each place that the controller gives a flow is written to, a JSON object a line; empty: none",
+        "",
+    )
     seed: int = setting("of start and compute jitter and ECMP's source ports; the same on every host", 1)
     jobs: tuple[TrainingJob, ...] = setting("the jobs", ())
 

@@ -124,6 +124,8 @@ class Service:
 
     def _on_message(self, message: pb.ControllerMessage) -> None:
         self._heard_ns = self.loop.now
+        if message.HasField("flow"):
+            self.training.assigned(message.flow.flow, message.flow.source_port, message.flow.dscp)
         try:
             self.agent.on_message(message)
         except ValueError as error:

@@ -36,7 +36,8 @@ class Training:
         self._loop = loop
         self._seed = settings.seed
         self.trainers: list[Trainer] = []
-        self._records = _open_records(settings.records) if settings.records else None
+        self._records = _open("records", settings.records)
+        self._moves = _open("moves", settings.moves)
         for job in settings.jobs:
             self._add(job)
 
@@ -49,8 +50,15 @@ class Training:
         """End every worker's loop; the controller hears of it. Close the file."""
         for trainer in self.trainers:
             trainer.stop()
-        if self._records is not None:
-            self._records.close()
+        for file in (self._records, self._moves):
+            if file is not None:
+                file.close()
+
+    def assigned(self, flow: str, source_port: int, dscp: int) -> None:
+        """The controller has given a flow a place."""
+        if self._moves is not None:
+            heard = {"flow": flow, "source_port": source_port, "dscp": dscp, "heard_ns": self._loop.now}
+            self._moves.write(json.dumps(heard) + "\n")
 
     def _add(self, job: TrainingJob) -> None:
         spec = job.spec()
@@ -85,8 +93,10 @@ class Training:
             self._records.write(json.dumps(dataclasses.asdict(record)) + "\n")
 
 
-def _open_records(path: str) -> TextIO:
+def _open(key: str, path: str) -> TextIO | None:
+    if not path:
+        return None
     try:
         return Path(path).open("w", encoding="utf-8", buffering=1)
     except OSError as error:
-        raise ConfigError(f"training.records: {path}: {error.strerror}") from None
+        raise ConfigError(f"training.{key}: {path}: {error.strerror}") from None

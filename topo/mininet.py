@@ -8,10 +8,14 @@ started and the namespaces go with it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from topo.graph import Topology
@@ -28,6 +32,7 @@ HOST_INTERFACE = "eth0"
 GATEWAY = "169.254.0.1"
 """Every host's next hop, whose neighbour entry is its leaf: hosts need no ARP and no subnet."""
 _HEADERS = 100
+_CLONE_NEWNET = 0x40000000
 _ETHERNET_MTU = 1500
 _OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro")
 
@@ -53,6 +58,12 @@ def check_host() -> None:
 def port_interface(port: int) -> str:
     """The name of a switch's interface, in the switch's namespace."""
     return f"p{port}"
+
+
+def port_of(interface: str) -> int | None:
+    """The port of a switch's interface; None for another one."""
+    number = interface.removeprefix("p")
+    return int(number) if interface.startswith("p") and number.isdecimal() else None
 
 
 class MininetFabric:
@@ -119,6 +130,15 @@ class MininetFabric:
             raise MininetError(f"{node}: {' '.join(argv)}: {said}")
         return done.stdout
 
+    def inside(self, node: str, make: Callable[[], socket.socket]) -> socket.socket:
+        """A socket that `make` opens in a node's namespace, where it stays. Raises MininetError."""
+        # A namespace belongs to a thread: one of its own does not lead this one astray.
+        with ThreadPoolExecutor(1) as thread:
+            try:
+                return thread.submit(_enter_and, self._node(node).pid, make).result()
+            except OSError as error:
+                raise MininetError(f"{node}: no socket in its namespace: {error.strerror}") from None
+
     def stop(self) -> None:
         """End every process that was started here, then the namespaces and cables."""
         for process in self._processes:
@@ -172,6 +192,14 @@ class MininetFabric:
         flags = [word for offload in _OFFLOADS for word in (offload, "off")]
         for interface in interfaces:
             self.run(node, ["ethtool", "-K", interface, *flags])
+
+
+def _enter_and(pid: int, make: Callable[[], socket.socket]) -> socket.socket:
+    with Path(f"/proc/{pid}/ns/net").open() as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    return make()
 
 
 def port_interfaces(topology: Topology) -> Mapping[str, Mapping[int, str]]:

@@ -24,7 +24,13 @@ class AgentJob:
 
 
 def agent_config(
-    scenario: Scenario, host: str, controller: str, records: str, seed: int, jobs: Sequence[AgentJob]
+    scenario: Scenario,
+    host: str,
+    controller: str,
+    records: str,
+    moves: str,
+    seed: int,
+    jobs: Sequence[AgentJob],
 ) -> str:
     """agent.toml of one host, with those of the jobs that have workers there."""
     node = scenario.topology.host[host]
@@ -34,6 +40,7 @@ def agent_config(
         "nic": {"driver": "udp", "rate_mbps": node.rate_bps / 1e6, "mtu": scenario.packet_bytes},
         "training": {
             "records": records,
+            "moves": moves,
             "seed": seed,
             "jobs": [_job(job, host) for job in jobs if host in job.workload.job.hosts],
         },

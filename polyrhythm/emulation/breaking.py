@@ -1,21 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures on the Mininet fabric: interfaces go down, and a switch that is powered off loses all of them."""
+"""Failures on the Mininet fabric: interfaces go down, and a switch that is powered off ends."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from polyrhythm.emulation.failovers import PortChange, after_failure
+from polyrhythm.emulation.sniffing import Sniffer
+from polyrhythm.emulation.switches import Switches
 from polyrhythm.fabric.failures import Failure
 from topo.mininet import MininetFabric, port_interface
 
+_AFTER_NS = 5_000_000_000
+"""How long after a failure flows are looked for at other ports."""
+
 
 class Breaker:
-    """Breaks what is asked for, when it is due, counted from `start`; `poll` does the work."""
+    """Breaks what is asked for, when it is due, and watches what flows do; `poll` does the work.
 
-    def __init__(self, network: MininetFabric, failures: Sequence[Failure]) -> None:
+    The neighbours of what breaks are listened to from `before_ns` ahead of a failure on: long enough for each
+    flow to have shown the port it leaves by.
+    """
+
+    def __init__(
+        self, network: MininetFabric, switches: Switches, failures: Sequence[Failure], *, before_ns: int
+    ) -> None:
         self.notes: list[str] = []
         self._network = network
+        self._switches = switches
+        self._before_ns = before_ns
+        self._failures = failures
         self._due: list[tuple[int, bool, Failure]] = []
         for failure in failures:
             self._due.append((failure.at_ns, False, failure))
@@ -23,16 +39,52 @@ class Breaker:
                 self._due.append((failure.until_ns, True, failure))
         self._due.sort(key=lambda item: item[:2])
         self._begun_ns = 0
+        self._sniffers: dict[str, Sniffer] = {}
+        self._changes: list[PortChange] = []
+        self._broken: list[tuple[int, Failure]] = []
 
-    def start(self) -> None:
-        """Time counts from now."""
-        self._begun_ns = time.monotonic_ns()
+    def start(self, begun_ns: int) -> None:
+        """Time counts from `begun_ns` of the monotonic clock."""
+        self._begun_ns = begun_ns
 
     def poll(self) -> None:
-        """Take down and up again what is due."""
-        while self._begun_ns and self._due and time.monotonic_ns() - self._begun_ns >= self._due[0][0]:
+        """Take down and up again what is due; hear what the switches near it send."""
+        if not self._begun_ns:
+            return
+        now = time.monotonic_ns() - self._begun_ns
+        self._listen(now)
+        for sniffer in self._sniffers.values():
+            self._changes += sniffer.changes()
+        while self._due and now >= self._due[0][0]:
             _, up, failure = self._due.pop(0)
+            if not up:
+                self._broken.append((time.monotonic_ns(), failure))
+            if failure.switch is not None:
+                self._switches.power_off(failure.switch)
             for switch, port in failure.ends:
                 argv = ["ip", "link", "set", "dev", port_interface(port), "up" if up else "down"]
                 self._network.run(switch, argv)
             self.notes.append(f"{failure.what} {'is back' if up else 'went down'}")
+
+    def failovers(self, moves_ns: Sequence[int]) -> list[Mapping[str, Any]]:
+        """What became of the flows of each failure so far; `moves_ns`: when agents heard of new places."""
+        return [after_failure(f, at, self._changes, moves_ns).to_json() for at, f in self._broken]
+
+    def close(self) -> None:
+        """Listen no more."""
+        for sniffer in self._sniffers.values():
+            sniffer.close()
+        self._sniffers.clear()
+
+    def _listen(self, now: int) -> None:
+        near = {
+            switch
+            for failure in self._failures
+            if failure.at_ns - self._before_ns <= now <= failure.at_ns + _AFTER_NS
+            for switch, _ in failure.ends
+            if switch != failure.switch
+        }
+        for switch in self._sniffers.keys() - near:
+            self._sniffers.pop(switch).close()
+        for switch in sorted(near - self._sniffers.keys()):
+            self._sniffers[switch] = Sniffer(self._network, switch)

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hostagent.host import measured_profile
 from hostagent.job import IterationRecord
 from polyrhythm.emulation.breaking import Breaker
 from polyrhythm.emulation.folder import own_folder
@@ -27,6 +26,7 @@ from polyrhythm.emulation.workers import Agents
 from polyrhythm.fabric.description import description
 from polyrhythm.fabric.failures import Failure, FailureError, parse_failure
 from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
+from polyrhythm.fabric.outcome import session_result
 from polyrhythm.scenario import (
     ALONE_ITERATIONS,
     ALONE_WARMUP,
@@ -38,7 +38,7 @@ from topo.mininet import MininetError, MininetFabric
 
 POLL_S = 0.1
 _COUNTER_POLL_MS = 500
-_RECORDED = ("rank", "index", "start_ns", "end_ns", "communication_ns", "ecn_marks", "retransmits")
+_LEAST_BEFORE_NS = 1_000_000_000
 
 
 class _ParentLeftError(Exception):
@@ -95,7 +95,8 @@ def _serve(
         if not introduction:
             return
         emulation = Emulation(
-            network, scenario, switches, Breaker(network, failures), folder=args.keep or folder,
+            network, scenario, switches, Breaker(network, switches, failures, before_ns=_before_ns(scenario)),
+            folder=args.keep or folder,
             controller=json.loads(introduction)["controller"], profiles=profiles, seed=args.seed,
         )  # fmt: skip
         if args.mode == "alone":
@@ -157,7 +158,7 @@ class Emulation:
                 agents.stop()
             records[workload.job.name] = agents.records(workload.job.name)
             notes += agents.notes
-        return self._result(records, notes)
+        return self._result(records, notes, [])
 
     def together(self, *, random_offsets: bool, forever: bool) -> dict[str, Any]:
         """All jobs at once, till each has done its iterations or for ever; they then go on till the end."""
@@ -167,10 +168,12 @@ class Emulation:
         agents = self._agents(
             names, hosts, "together", scenario.start_jitter_ns, random_offsets=random_offsets
         )
-        self._breaker.start()
+        self._breaker.start(agents.start_ns)
         target = sys.maxsize if forever else scenario.warmup + scenario.iterations
         self._follow(agents, names, target, 0, 1)
-        return self._result({name: agents.records(name) for name in names}, agents.notes)
+        self._breaker.close()
+        failovers = self._breaker.failovers(agents.moves_ns())
+        return self._result({name: agents.records(name) for name in names}, agents.notes, failovers)
 
     def _agents(
         self, jobs: list[str], hosts: list[str], folder: str, jitter_ns: int, *, random_offsets: bool = False
@@ -199,23 +202,26 @@ class Emulation:
             elif time.monotonic() - moved > stall_s:
                 raise MininetError(f"no iteration has ended for {stall_s:g} s; jobs: {', '.join(jobs)}")
 
-    def _result(self, records: Mapping[str, list[IterationRecord]], notes: list[str]) -> dict[str, Any]:
+    def _result(
+        self,
+        records: Mapping[str, list[IterationRecord]],
+        notes: list[str],
+        failovers: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
         specs = {w.job.name: job_spec(w, self._profiles.get(w.job.name)) for w in self._scenario.workloads}
-        profiles = {}
-        for name, own in records.items():
-            profile = measured_profile([r for r in own if r.rank == 0], specs[name])
-            phases = [[p.start_ns, p.end_ns, p.rate_bps] for p in profile.phases]
-            profiles[name] = {"period_ns": profile.period_ns, "phases": phases}
-        return {
-            "iterations": {
-                name: [{key: getattr(r, key) for key in _RECORDED} for r in own]
-                for name, own in records.items()
-            },
-            "profiles": profiles,
-            "deterministic": False,
-            "notes": [*self._switches.notes, *notes, *self._breaker.notes],
-            "failovers": [],
-        }
+        return session_result(
+            records,
+            specs,
+            first=dict.fromkeys(records, 0),
+            deterministic=False,
+            notes=[*self._switches.notes, *notes, *self._breaker.notes],
+            failovers=failovers,
+        )
+
+
+def _before_ns(scenario: Scenario) -> int:
+    """Every flow has sent in so long a time."""
+    return max(_LEAST_BEFORE_NS, 3 * max(w.job.profile.period_ns for w in scenario.workloads))
 
 
 def _end(*_: object) -> None:

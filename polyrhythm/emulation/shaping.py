@@ -8,6 +8,8 @@ from collections.abc import Mapping
 _TRICKLE_BPS = 8_000
 _LEAST_BURST = 3_000
 _HIGHEST = 7
+_LINK_PROBE = 0x88B5
+"""The EtherType of the controller's link probes."""
 
 
 def htb_commands(
@@ -16,8 +18,9 @@ def htb_commands(
     """The lines of `tc -batch` that give an interface one rate and a class for each queue.
 
     Classes may all borrow up to the rate and do so in the order of their queues, 7 first: strict priority
-    but for a trickle that HTB must grant each class. DSCPs without a queue go to queue 0. There is no
-    marking: HTB knows no ECN.
+    but for a trickle that HTB must grant each class. DSCPs without a queue go to queue 0, the controller's
+    link probes to the highest: behind a full queue they would be late, and the link taken for a dead one.
+    There is no marking: HTB knows no ECN.
     """
     burst = max(_LEAST_BURST, 2 * mtu)
     lines = [
@@ -33,6 +36,10 @@ def htb_commands(
             f"ceil {rate_bps}bit prio {_HIGHEST - queue} burst {mtu}b cburst {burst}b quantum {mtu}",
             f"qdisc add dev {interface} parent 1:{minor} handle {minor}: pfifo limit {queue_packets}",
         ]
+    lines.append(
+        f"filter add dev {interface} parent 1: protocol {_LINK_PROBE:#06x} u32 match u32 0 0 "
+        f"flowid 1:{10 + max({0, *queue_of_dscp.values()})}"
+    )
     for dscp, queue in sorted(queue_of_dscp.items()):
         if queue:
             lines.append(

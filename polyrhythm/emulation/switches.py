@@ -72,6 +72,13 @@ class Switches:
                     f"switch {name} ended with {process.returncode}: {last_line(self._logs[name])}"
                 )
 
+    def power_off(self, name: str) -> None:
+        """End a switch for good."""
+        process = self._processes.pop(name, None)
+        if process is not None:
+            process.kill()
+            process.wait()
+
     def _start(self, fabric: MininetFabric, name: str, command: Launch, log: Path) -> None:
         self._logs[name] = log
         with log.open("wb") as sink:

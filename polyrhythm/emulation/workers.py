@@ -59,13 +59,17 @@ class Agents:
                 told.append(AgentJob(workload, self._start_ns + offset, start_jitter_ns, 0, profile))
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._readers: dict[str, _Records] = {}
+        self._moves: list[_Lines] = []
         for host in hosts:
-            records = folder / f"{host}.jsonl"
-            records.touch()
+            records, moves = folder / f"{host}.jsonl", folder / f"{host}.moves.jsonl"
+            for file in (records, moves):
+                file.touch()
             self._readers[host] = _Records(records)
+            self._moves.append(_Lines(moves))
             config = folder / f"{host}.toml"
             config.write_text(
-                agent_config(scenario, host, controller, str(records), seed, told), encoding="utf-8"
+                agent_config(scenario, host, controller, str(records), str(moves), seed, told),
+                encoding="utf-8",
             )
             argv = [sys.executable, "-m", "polyrhythm", "agent", "--config", str(config)]
             # Semaphores of PCIe links are this run's own.
@@ -107,6 +111,15 @@ class Agents:
         hosts = next(w.job.hosts for w in self._scenario.workloads if w.job.name == job)
         return [r for host in hosts for r in self._readers[host].records if r.job == job]
 
+    def moves_ns(self) -> list[int]:
+        """When agents heard of new places of flows, since the last call."""
+        return [said["heard_ns"] for lines in self._moves for said in lines.read()]
+
+    @property
+    def start_ns(self) -> int:
+        """When the jobs start, on the monotonic clock."""
+        return self._start_ns
+
     def stop(self) -> None:
         """End the agents: the controller hears that their jobs leave."""
         for process in self._processes.values():
@@ -125,22 +138,31 @@ class Agents:
         return self._folder / f"{host}.log"
 
 
-class _Records:
-    """Follows a file of iteration records: whole lines, each once."""
+class _Lines:
+    """Follows a file of JSON lines: whole ones, each once."""
 
     def __init__(self, path: Path) -> None:
-        self.records: list[IterationRecord] = []
         self._path = path
         self._at = 0
 
-    def read(self) -> int:
+    def read(self) -> list[dict[str, Any]]:
         with self._path.open("rb") as file:
             file.seek(self._at)
             new = file.read()
         whole = new[: new.rfind(b"\n") + 1]
         self._at += len(whole)
-        for line in whole.splitlines():
-            fields = json.loads(line)
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+class _Records:
+    """The iterations of one host, from the file they are recorded in."""
+
+    def __init__(self, path: Path) -> None:
+        self.records: list[IterationRecord] = []
+        self._lines = _Lines(path)
+
+    def read(self) -> int:
+        for fields in self._lines.read():
             fields["phases"] = tuple(map(tuple, fields["phases"]))
             fields["wire_bytes"] = tuple(fields["wire_bytes"])
             self.records.append(IterationRecord(**fields))

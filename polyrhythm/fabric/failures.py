@@ -80,13 +80,19 @@ class Failover:
 
     `backup_ns`: a flow's first packet has left a living switch by another port than the dead one.
     `reassigned_ns`: first and last flow that the controller gave another way, as its agent hears of it.
-    `lost` counts packets lost at the dead ports.
+    `lost` counts packets lost at the dead ports; None: nobody counts them.
     """
 
     failure: Failure
     backup_ns: int | None = None
     reassigned_ns: tuple[int, int] | None = None
-    lost: int = 0
+    lost: int | None = 0
+
+    def heard(self, after_ns: int) -> None:
+        """The controller's word on a flow has reached an agent; a late one has other reasons."""
+        first, last = self.reassigned_ns or (after_ns, after_ns)
+        if after_ns - last <= _ONE_ANSWER_NS:
+            self.reassigned_ns = first, after_ns
 
     def to_json(self) -> Mapping[str, Any]:
         """Times in ms."""
@@ -138,12 +144,9 @@ class FailoverWatch:
                         self._cut[switch, flow] = outcome, port
 
     def reassigned(self) -> None:
-        """The controller's word on a flow has reached an agent; a late one has other reasons."""
+        """The controller's word on a flow has reached an agent."""
         for outcome in self.outcomes:
-            after = self.heap.now - outcome.failure.at_ns
-            first, last = outcome.reassigned_ns or (after, after)
-            if after - last <= _ONE_ANSWER_NS:
-                outcome.reassigned_ns = first, after
+            outcome.heard(self.heap.now - outcome.failure.at_ns)
 
     def results(self) -> list[Mapping[str, Any]]:
         """The outcomes so far, as JSON values."""

@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 from controller.model.job import Profile
-from hostagent.host import measured_profile
 from hostagent.job import Change, IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PhaseSpec
 from polyrhythm.fabric.assembly import EmbeddedFabric
+from polyrhythm.fabric.outcome import session_result
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Workload
 from polyrhythm.scenario.domain import Steps
 
@@ -88,29 +88,17 @@ class JobRunner:
         )
         return done / (self._target * len(self._specs))
 
-    def iterations(self) -> Mapping[str, list[Mapping[str, int]]]:
-        """Every recorded iteration of every worker, by job, counted from the first one that counts."""
-        wanted = ("rank", "start_ns", "end_ns", "communication_ns", "ecn_marks", "retransmits")
-        return {
-            name: [
-                {key: getattr(record, key) for key in wanted} | {"index": record.index - first}
-                for record in self._records(name)
-                if record.index >= first
-            ]
-            for name, first in self._first.items()
-        }
-
-    def profiles(self) -> Mapping[str, Any]:
-        """Each job's profile as its first worker measured it."""
-        measured = {}
-        for name, spec in self._specs.items():
-            first = [record for record in self._records(name) if record.rank == 0]
-            profile = measured_profile(first, spec)
-            measured[name] = {
-                "period_ns": profile.period_ns,
-                "phases": [[p.start_ns, p.end_ns, p.rate_bps] for p in profile.phases],
-            }
-        return measured
+    def result(self) -> dict[str, Any]:
+        """What the session tells its parent: iterations from the first one that counts, and profiles."""
+        boundary = self._fabric.boundary
+        return session_result(
+            {name: self._records(name) for name in self._specs},
+            self._specs,
+            first=self._first,
+            deterministic=boundary.deterministic,
+            notes=boundary.notes,
+            failovers=self._fabric.failovers.results(),
+        )
 
     def abandon(self) -> None:
         """The run is no longer wanted: end at the next event. From any thread."""

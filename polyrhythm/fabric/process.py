@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     threading.Thread(target=_watch_input, args=(runner, parent_left), daemon=True).start()
     try:
         _drive(fabric, runner, args.pace)
-        _say({"result": _result(fabric, runner)})
+        _say({"result": runner.result()})
         parent_left.wait()
     except StalledError as error:
         _say({"error": str(error)})
@@ -122,16 +122,6 @@ def _watch_input(runner: JobRunner, parent_left: threading.Event) -> None:
     sys.stdin.read()
     parent_left.set()
     runner.abandon()
-
-
-def _result(fabric: EmbeddedFabric, runner: JobRunner) -> dict[str, Any]:
-    return {
-        "iterations": runner.iterations(),
-        "profiles": runner.profiles(),
-        "deterministic": fabric.boundary.deterministic,
-        "notes": fabric.boundary.notes,
-        "failovers": fabric.failovers.results(),
-    }
 
 
 def _say(message: dict[str, Any]) -> None:

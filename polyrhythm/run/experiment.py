@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -113,9 +113,7 @@ class Experiment:
         profiles.write_text(json.dumps(alone.profiles))
         # Where the controller measures, jobs announce what the scenario declares: a first guess.
         announced = None if base.profile == "measured" else profiles
-        results = await asyncio.gather(
-            *(self._run(replace(spec, profiles=announced), step) for spec, step in together)
-        )
+        results = await _all([self._run(replace(spec, profiles=announced), step) for spec, step in together])
         draws, ours, rest = results[: scenario.draws], results[scenario.draws], results[scenario.draws + 1 :]
         return Comparison(
             scenario=scenario,
@@ -166,6 +164,16 @@ class Experiment:
             notes=tuple(dict.fromkeys(note for draw in draws for note in draw.notes)),
             failovers=tuple(outcome for draw in draws for outcome in draw.failovers),
         )
+
+
+async def _all(work: Sequence[Coroutine[Any, Any, SessionResult]]) -> list[SessionResult]:
+    """All results in order; with the first failure the others are ended, and waited for."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(session) for session in work]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def to_json(comparison: Comparison) -> Mapping[str, Any]:

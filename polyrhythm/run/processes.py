@@ -31,17 +31,25 @@ class Process:
     async def spawn(cls, name: str, arguments: Sequence[str], log: Path) -> Process:
         """Start `python -m polyrhythm *arguments`; standard error goes to the file `log`."""
         with log.open("wb") as sink:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "polyrhythm",
-                *arguments,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=sink,
-                limit=64 << 20,
-                env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
+            starting = asyncio.create_task(
+                asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "polyrhythm",
+                    *arguments,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=sink,
+                    limit=64 << 20,
+                    env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
+                )
             )
+            try:
+                # asyncio, called off before the pipes are joined, waits for them for ever.
+                process = await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                await cls(name, await starting, log).stop()
+                raise
         return cls(name, process, log)
 
     async def messages(self) -> AsyncIterator[Mapping[str, Any]]:

@@ -105,7 +105,9 @@ def _failover(outcome: Mapping[str, Any]) -> str:
     if outcome["first_reassigned_ms"] is not None:
         first, last = outcome["first_reassigned_ms"], outcome["last_reassigned_ms"]
         words.append(f"first flow re-assigned after {first:.2f} ms, last after {last:.2f}")
-    return ", ".join([*words, f"{outcome['packets_lost']} packets lost at the dead ports"])
+    if outcome["packets_lost"] is not None:
+        words.append(f"{outcome['packets_lost']} packets lost at the dead ports")
+    return ", ".join(words)
 
 
 def _job_row(job: Mapping[str, Any]) -> list[str]:

@@ -111,7 +111,7 @@ def test_an_agents_configuration_is_one_that_agents_read(
     scenario = load_scenario(scenario_path("snapshot2"))
     profile = {"period_ns": 300_000_000, "phases": [[0, 100, 5], [200, 300, 7]]}
     jobs = [AgentJob(w, start, 1000, 0, profile) for w in scenario.workloads]
-    text = agent_config(scenario, "h1", "unix:/run/x.sock", f"/tmp/{model}", 7, jobs)
+    text = agent_config(scenario, "h1", "unix:/run/x.sock", f"/tmp/{model}", "", 7, jobs)
     assert tomllib.loads(text)["training"]["records"] == f"/tmp/{model}"
     path = tmp_path_factory.mktemp("agent") / "agent.toml"
     path.write_text(text, encoding="utf-8")
@@ -128,7 +128,9 @@ def test_htb_has_a_class_for_each_queue_and_a_filter_for_each_dscp() -> None:
     lines = htb_commands("p1", 25_000_000, TRAFFIC_CLASSES.queues, 256, 1082)
     classes = [line for line in lines if line.startswith("class") and "parent 1:1 " in line]
     assert [line.split("prio ")[1].split()[0] for line in classes] == [str(7 - q) for q in range(8)]
-    filters = [line for line in lines if line.startswith("filter")]
+    # Link probes go first: late ones would be taken for a dead link.
+    assert any("protocol 0x88b5" in line and line.endswith("flowid 1:17") for line in lines)
+    filters = [line for line in lines if line.startswith("filter") and "protocol ip " in line]
     assert len(filters) == sum(q > 0 for q in TRAFFIC_CLASSES.queues.values())
     assert any("match ip tos 0x78 0xfc flowid 1:16" in line for line in filters)
 

@@ -34,6 +34,15 @@ SCENARIO = {
     ],
 }  # fmt: skip
 
+TWO_SPINES = {
+    "kind": "leaf_spine",
+    "leaves": 2,
+    "spines": 2,
+    "hosts_per_leaf": 2,
+    "host_gbps": 50,
+    "fabric_gbps": 50,
+}
+
 
 @pytest.fixture(autouse=True)
 def _possible() -> None:
@@ -67,6 +76,26 @@ def test_a_scenario_gains_on_real_processes_and_sockets(scenario: Path, tmp_path
     assert {job["shift_ms"] is not None for job in found["jobs"]} == {True}
     embedded = shutil.which("simple_switch_grpc") is None
     assert any("no port scheduler" in note for note in found["notes"]["ecmp"]) != embedded
+
+
+def test_a_cable_that_is_cut_is_noticed_and_reported_and_jobs_go_on(tmp_path: Path) -> None:
+    path, out = tmp_path / "cut.json", tmp_path / "run.json"
+    path.write_text(json.dumps({**SCENARIO, "name": "cut", "scale": 8000, "draws": 1, "fabric": TWO_SPINES}))
+    done = subprocess.run(
+        polyrhythm(
+            "run", str(path), "--fabric", "mininet", "--once", "--json", str(out), "--keep", str(tmp_path / "kept"),
+            "--fail", "leaf1:spine1@1500-3000",
+        ),
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())["scenarios"]["cut"]
+    (outcome,) = found["failovers"]["polyrhythm"]
+    assert (outcome["what"], outcome["at_ms"], outcome["until_ms"]) == ("leaf1:spine1", 1500.0, 3000.0)
+    assert outcome["backup_ms"] > 0
+    log = (tmp_path / "kept" / "cut" / "polyrhythm" / "controller.log").read_text()
+    assert "to spine1, is down" in log
+    assert "to spine1, is up" in log
 
 
 def test_pingall_on_a_tutorials_topology(scenario: Path, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_what_the_controller_says_in_error_is_left_out(
     ("text", "complaint"),
     [
         ("[agent]\nhost = 'h1'\nip = '10.0.0.1'\nhots = 1\n", "agent.hots: unknown key; legal: host, ip"),
-        ("[agnt]\n", "agnt: unknown key; legal: agent, nic, safety"),
+        ("[agnt]\n", "agnt: unknown key; legal: agent, tls, nic, safety"),
         ("[agent]\nhost = 'h1'\n", "agent.ip: missing"),
         ("[agent]\nhost = 'h1'\nip = '10.0.0.256'\n", "agent.ip: '10.0.0.256' is not an IPv4 address"),
         (

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What leaves a switch of the Mininet fabric: which flow by which of its interfaces, and since when."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import socket
+import struct
+import time
+
+from polyrhythm.emulation.failovers import PortChange
+from topo.mininet import MininetFabric, port_of
+
+_ETH_P_ALL = 3
+_SO_ATTACH_FILTER = 26
+_SO_RCVBUFFORCE = 33
+_SO_TIMESTAMPNS = 35
+_BUFFER = 8 << 20
+_HEAD = 64
+"""Bytes kept of a frame: all headers."""
+_TIMESPEC = struct.Struct("@qq")
+_FILTER = (
+    (0x30, 0, 0, 0xFFFFF004),  # the kind of packet
+    (0x15, 0, 7, 4),  # an outgoing one,
+    (0x28, 0, 0, 12),
+    (0x15, 0, 5, 0x0800),  # IPv4,
+    (0x30, 0, 0, 23),
+    (0x15, 0, 3, 17),  # UDP,
+    (0x28, 0, 0, 36),
+    (0x15, 0, 1, 4791),  # to RoCEv2's port: keep its head;
+    (0x06, 0, 0, _HEAD),
+    (0x06, 0, 0, 0),  # nothing of any other
+)
+"""Classic BPF: code, jumps if true and false, operand."""
+
+
+class Sniffer:
+    """Listens to one switch, in its namespace. Frames carry the kernel's time of their departure."""
+
+    def __init__(self, network: MininetFabric, switch: str) -> None:
+        self._switch = switch
+        self._last: dict[bytes, int] = {}
+        self._socket = network.inside(switch, _open)
+
+    def changes(self) -> list[PortChange]:
+        """The flows that have left by another port than before, since the last call."""
+        # The kernel stamps by the clock that people set; all else here lives by the monotonic one.
+        offset = time.monotonic_ns() - time.time_ns()
+        found: list[PortChange] = []
+        while True:
+            try:
+                head, ancillary, _, address = self._socket.recvmsg(_HEAD, 64)
+            except BlockingIOError:
+                return found
+            flow, port = head[26:38], port_of(address[0])
+            if port is not None and self._last.get(flow) != port:
+                self._last[flow] = port
+                seconds, ns = _TIMESPEC.unpack(ancillary[0][2])
+                found.append(PortChange(seconds * 10**9 + ns + offset, self._switch, flow, port))
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._socket.close()
+
+
+def _open() -> socket.socket:
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
+    code = b"".join(struct.pack("@HBBI", *instruction) for instruction in _FILTER)
+    buffer = ctypes.create_string_buffer(code)
+    program = struct.pack("@HP", len(_FILTER), ctypes.addressof(buffer))
+    made.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+    made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+    made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    made.setblocking(False)
+    # What came before the filter was there is not what it lets through.
+    with contextlib.suppress(BlockingIOError):
+        while made.recv(_HEAD):
+            pass
+    return made
