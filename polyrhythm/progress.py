@@ -11,16 +11,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Bar:
-    """Jobs done, of all, with the time that is left, on standard error: a bar on a terminal, elsewhere a
-    line every `lines_s` (0: nothing)."""
+    """Jobs (or what `unit` names) done, of all, with the time that is left, on standard error: a bar on a
+    terminal, elsewhere a line every `lines_s` (0: nothing)."""
 
-    def __init__(self, title: str, total: int, lines_s: float = 0.0) -> None:
-        self._title, self._total, self._lines_s = title, total, lines_s
+    def __init__(self, title: str, total: int, lines_s: float = 0.0, unit: str = "jobs") -> None:
+        self._title, self._total, self._lines_s, self._unit = title, total, lines_s, unit
         self._began = self._said = time.monotonic()
         self._progress = Progress(
             TextColumn(title),
             BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f} jobs"),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} " + unit),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             disable=not sys.stderr.isatty(),
@@ -42,7 +42,8 @@ class Bar:
             self._said, took = now, now - self._began
             left = took / done * (self._total - done)
             print(
-                f"{self._title}: {done}/{self._total} jobs after {took:.0f} s, about {left:.0f} s left",
+                f"{self._title}: {done}/{self._total} {self._unit} after {took:.0f} s, "
+                f"about {left:.0f} s left",
                 file=sys.stderr,
                 flush=True,
             )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.interleave.circle import Floats, Ints, SharedLink, score, sweep
+from controller.interleave.circle import Floats, Ints, SharedLink, perimeter, score, sweep
 from controller.interleave.packed import merge
 from controller.interleave.slots import best_turn
 
@@ -17,6 +17,20 @@ EPS = 1e-9
 SWEEPS = 30
 EXACT_JOBS = 4
 _RESTARTS = 3
+_WORK = 300_000_000
+"""What a search may look at, in the places of `places`: some seconds of numpy."""
+
+
+def places(link: SharedLink, periods: Mapping[str, int]) -> int:
+    """How many places one plain sweep of each job on a link looks at: each lap of the job against every
+    edge of the others, phase by phase."""
+    around = perimeter([periods[j] for j in link.demands]) if link.demands else 0
+    laps = {j: around // periods[j] for j in link.demands}
+    edges = {j: 2 * len(phases) * laps[j] for j, phases in link.demands.items()}
+    total = sum(edges.values())
+    return sum(
+        (laps[j] + 2) * (total - edges[j]) * len(phases) + edges[j] for j, phases in link.demands.items()
+    )
 
 
 class Search:
@@ -31,6 +45,9 @@ class Search:
         self._slack = slack
         self.jobs = tuple(dict.fromkeys(job for link in links for job in link.demands))
         self._of = {job: [link for link in self._links if job in link.demands] for job in self.jobs}
+        # Circles with very many laps are searched less, so that the work is bounded whatever they are.
+        self._afford = _WORK // (1 + sum(places(link, periods) for link in self._links))
+        self._rounds = max(2, min(SWEEPS, self._afford // 4))
         self.bound = sum(self._weight[link.name] * self._unavoidable(link) for link in self._links)
 
     def _mean(self, link: SharedLink, job: str) -> float:
@@ -63,9 +80,9 @@ class Search:
         if exact or not nodes:
             return best, shifts, exact
         if len(self.jobs) <= EXACT_JOBS:
-            return self.branch(best, shifts, nodes)
+            return self.branch(best, shifts, min(nodes, self._afford))
         rng = random.Random(seed)
-        for _ in range(_RESTARTS):
+        for _ in range(_RESTARTS if self._rounds == SWEEPS else 0):
             loss, other = self.descend(self.insert(rng.sample(order, len(order))))
             if loss < best - EPS:
                 best, shifts = loss, other
@@ -110,7 +127,7 @@ class Search:
         """Coordinate descent from complete shifts; each step is exact, the first job stays."""
         current = dict(shifts)
         best = self.loss(current)
-        for _ in range(SWEEPS):
+        for _ in range(self._rounds):
             before = best
             for job in self.jobs[1:]:
                 corners, value = self._sweep(job, current)
@@ -148,7 +165,7 @@ class Search:
         def extend(placed: dict[str, int]) -> None:
             nonlocal best, shifts, nodes
             state = frozenset(placed.items())
-            if state in seen or best <= self.bound + EPS:
+            if state in seen or best <= self.bound + EPS or nodes < 0:
                 return
             seen.add(state)
             left = [j for j in self.jobs if j not in placed]
@@ -197,7 +214,7 @@ class Search:
         """
         current = dict(shifts)
         settled = min(self._periods[j] for j in self.jobs) // 500
-        for _ in range(SWEEPS):
+        for _ in range(self._rounds):
             moved = 0
             for job in self.jobs[1:]:
                 corners, value = self._sweep(job, current)

@@ -12,7 +12,7 @@ from controller.interleave.angles import demand_by_angle, rotation_deg
 from controller.interleave.circle import Floats, SharedLink, perimeter, score
 from controller.interleave.period import LONGEST, Quantised, choices, stay
 from controller.interleave.rotate import FAST_NODES, rotate
-from controller.interleave.search import EXACT_JOBS
+from controller.interleave.search import EXACT_JOBS, places
 
 MOST_EDGES = 400_000
 _PLAIN_NODES = 400
@@ -127,17 +127,18 @@ def _bound(link: SharedLink, periods: Mapping[str, int]) -> None:
         )
 
 
-def _plain_seconds(links: Sequence[SharedLink], periods: Mapping[str, int]) -> float:
+def _plain_seconds(links: Sequence[SharedLink], periods: Mapping[str, int], exact: bool = False) -> float:
     """About how long the plain search takes: forty sweeps of each job on each link.
 
     Compiling the kernels, once in the life of an installation, takes as long as _PLAIN_SECONDS.
+    `exact`: these are the periods that will be, else those that may yet be quantised.
     """
     total = 0.0
     for link in links:
         own = [periods[j] for j in link.demands]
         around = min(perimeter(own), LONGEST * max(own))
         edges = sum(2 * len(phases) * (around // periods[j]) for j, phases in link.demands.items())
-        total += 40 * len(own) * (3e-4 + 1.5e-6 * edges)
+        total += 40 * (len(own) * (3e-4 + 1.5e-6 * edges) + (1e-8 * places(link, periods) if exact else 0))
     return total
 
 
@@ -156,12 +157,13 @@ def _part(
     named = dict(zip(periods, chosen.periods, strict=True))
     for link in part:
         _bound(link, named)
-    if fast:
+    # Quantised periods may make far longer circles of short periods than they had by themselves.
+    if fast or (patient and _plain_seconds(part, named, exact=True) > _PLAIN_SECONDS):
         return chosen, align(part, named, seed=seed, nodes=_nodes(part, named), fast=True)
     found = align(part, named, seed=seed, nodes=_PLAIN_NODES)
     unproven = any(not f.exact and len(f.jobs) <= EXACT_JOBS for f in found.links)
     if patient and unproven and len(part) <= _FEW_LINKS:
-        found = align(part, named, seed=seed, nodes=FAST_NODES, fast=True)
+        found = align(part, named, seed=seed, nodes=_nodes(part, named), fast=True)
     return chosen, found
 
 

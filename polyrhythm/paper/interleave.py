@@ -6,11 +6,8 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +15,15 @@ import numpy as np
 
 from polyrhythm.paper import door
 from polyrhythm.paper.cdf import draw_cdf
+from polyrhythm.paper.kept import collect as gather
 
 KINDS = ("few", "compatible", "incompatible", "looped", "adversarial", "random", "shared servers")
-FULL, QUICK = (8, 6, 20), (1, 1, 2)
+SIZES, FULL, QUICK = ("sets", "large", "small"), (8, 6, 20), (1, 1, 2)
+_OF_SIZES = (
+    "sets of jobs of each of the seven kinds on the testbed",
+    "sets on 64 leaves x 32 spines",
+    "small instances of which all plans are enumerated",
+)
 METHODS = ("ecmp", "max-min", "cassini", "circles", "crux", "mltcp", "loop")
 HEADROOM, WORSE = 0.02, 0.01
 GAIN_WANTED, JOINT_WANTED = 0.3, 97.0
@@ -33,61 +36,61 @@ PAPER = {
 }
 """What the thesis reports of its testbed (abstract, 1.1 and 1.2); of the joint search nobody has."""
 _POINTS = 200
+_DONE = "instances.jsonl"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm paper interleave`."""
     parser.add_argument("--quick", action="store_true", help="a few instances only, a minute or two")
-    door.add_arguments(parser, "of the instances", "write report.json, tables and the figures there")
+    for size, words, full, quick in zip(SIZES, _OF_SIZES, FULL, QUICK, strict=True):
+        parser.add_argument(
+            f"--{size}", type=int, metavar="N", help=f"{words} (default {full}, with --quick {quick})"
+        )
+    door.add_arguments(
+        parser, "of the instances", "report.json, tables, figures, and what is done so far, to go on from"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write and print; 1 without Numba, 2 for bad options."""
-    return door.run("interleave", args, {"workers": 1, "seed": 0}, partial(_experiment, args), to_text)
+    for size, usual in zip(SIZES, QUICK if args.quick else FULL, strict=True):
+        if getattr(args, size) is None:
+            setattr(args, size, usual)
+    least = {"workers": 1, "seed": 0, "sets": 0, "large": 0, "small": 0}
+    if not any(getattr(args, size) for size in SIZES):
+        print("--sets, --large, --small: all 0; legal: at least one instance", file=sys.stderr)
+        return 2
+    return door.run("interleave", args, least, partial(_experiment, args), to_text)
 
 
 def _experiment(args: argparse.Namespace) -> door.Found:
-    rows, small = collect(QUICK if args.quick else FULL, args.seed, args.workers)
+    sizes = (args.sets, args.large, args.small)
+    rows, small = collect(sizes, args.seed, args.workers, args.out)
     report = summary(rows, small) | {"quick": args.quick, "seed": args.seed}
     return door.Found(report, partial(write, rows=rows, small=small))
 
 
 def tasks(sizes: tuple[int, int, int], seed: int) -> list[tuple[str, str, int, int]]:
-    """(fabric, kind, number, seed) of all instances: of each kind on the testbed, large, small."""
+    """(fabric, kind, number, seed) of all instances: large, of each kind on the testbed, small.
+
+    Those that take longest come first, so that processes that share the work end together.
+    """
     testbed, large, small = sizes
-    found = [("testbed", kind, n, seed) for n in range(testbed) for kind in KINDS]
-    found += [("64x32", "random", n, seed) for n in range(large)]
+    found = [("64x32", "random", n, seed) for n in range(large)]
+    found += [("testbed", kind, n, seed) for n in range(testbed) for kind in KINDS]
     return found + [("2x2", "small", n, seed) for n in range(small)]
 
 
 def collect(
-    sizes: tuple[int, int, int], seed: int, workers: int
-) -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
-    """A row for each instance, and one for each that was enumerated; the same whatever the workers."""
-    wanted = tasks(sizes, seed)
-    rows: list[dict[str, Any]] = []
-    small: list[dict[str, float]] = []
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for task, row in _shown(pool.map(measure, wanted), wanted):
-            if task[1] == "small":
-                small.append(row)
-            else:
-                rows.append(row)
-    return rows, small
+    sizes: tuple[int, int, int], seed: int, workers: int, out: Path | None = None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A row for each instance, and one for each that was enumerated; the same whatever the workers.
 
-
-def _shown(
-    found: Iterable[dict[str, Any]], wanted: Sequence[tuple[str, str, int, int]]
-) -> Iterator[tuple[tuple[str, str, int, int], dict[str, Any]]]:
-    """The same, telling on a terminal how far it is and how long it will still take."""
-    begin = time.perf_counter()
-    for done, (task, row) in enumerate(zip(wanted, found, strict=True), 1):
-        if sys.stderr.isatty():
-            left = (time.perf_counter() - begin) / done * (len(wanted) - done)
-            end = "\n" if done == len(wanted) else ""
-            line = f"\r{done} of {len(wanted)} instances, about {left:.0f} s to go   "
-            print(line, end=end, file=sys.stderr, flush=True)
-        yield task, row
+    With `out`, those done before are taken from there, and kept there as they come.
+    """
+    found = gather(measure, tasks(sizes, seed), workers, out / _DONE if out else None, "paper interleave")
+    rows = [row for task, row in found.items() if task[1] != "small"]
+    return rows, [row for task, row in found.items() if task[1] == "small"]
 
 
 def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
@@ -145,7 +148,7 @@ def gain(row: dict[str, Any]) -> float | None:
     return float((row["utilisation"]["loop"] - best) / (row["bound"] - best))
 
 
-def summary(rows: list[dict[str, Any]], small: list[dict[str, float]]) -> dict[str, Any]:
+def summary(rows: list[dict[str, Any]], small: list[dict[str, Any]]) -> dict[str, Any]:
     """The report: what was asked for, means by method, and whether it is met."""
     worse = [r for r in rows if r["utilisation"]["loop"] < best_other(r) * (1 - WORSE)]
     gains = [g for g in map(gain, rows) if g is not None]
@@ -192,7 +195,7 @@ def _against(rows: list[dict[str, Any]], name: str) -> dict[str, float]:
     }
 
 
-def write(out: Path, rows: list[dict[str, Any]], small: list[dict[str, float]]) -> list[str]:
+def write(out: Path, rows: list[dict[str, Any]], small: list[dict[str, Any]]) -> list[str]:
     """instances.csv, joint.csv, plans.txt, and the CDFs as SVG; returns the figures' names."""
     with (out / "instances.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")

@@ -12,8 +12,9 @@ from circles import MS, C, job, plain_score, up
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.interleave.circle import SharedLink, score
+from controller.interleave.circle import SharedLink, score, sweep
 from controller.interleave.period import choices, quantise, smooth, stay
+from controller.interleave.search import Search
 from controller.interleave.solve import TooFineError, interleave
 from controller.model import Phase
 
@@ -156,3 +157,27 @@ def test_a_circle_too_fine_is_refused_in_words() -> None:
     link = SharedLink(("l7", ""), C, {"a": phases, "b": phases})
     with pytest.raises(TooFineError, match=r"link l7: its circle would have .* b repeats every 1e\+06 ms"):
         interleave([link], {"a": 5 * MS, "b": 1_000_000 * MS})
+
+
+def test_a_search_that_has_spent_its_steps_stops_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of four jobs with thousands of edges: every corner of one has thousands of another's below."""
+    rng = random.Random(1)
+    periods = {"a": 360_000 * MS, "b": 1_000 * MS, "c": 900 * MS, "d": 400 * MS}
+    phases = {
+        j: tuple(up(k * t / 8 / MS, (k + 0.4 + rng.random() / 4) * t / 8 / MS) for k in (0, 2, 5))
+        for j, t in periods.items()
+    }
+    pairs = ("ab", "bc", "cd", "da")
+    ring = [SharedLink((p, ""), C, {j: phases[j] for j in p}) for p in pairs]
+    looked = 0
+
+    def counted(*words: object, **more: object) -> object:
+        nonlocal looked
+        looked += 1
+        return sweep(*words, **more)
+
+    monkeypatch.setattr("controller.interleave.search.sweep", counted)
+    search = Search(ring, periods, 0.0)
+    search.branch(4.0, dict.fromkeys(periods, 0), 5)
+    # Three jobs left are three sweeps of two links for each step, on the way down and once more.
+    assert 0 < looked <= 2 * 3 * (5 + 3)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measurements that processes share: kept as they come, gone on from, and ended by Ctrl-C or a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.paper.kept import collect, kept
+
+ALL = [(("number", i),) for i in range(4)]
+"""`dict` of each is its row."""
+
+
+def test_rows_come_in_order_and_are_not_measured_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = collect(dict, ALL, 2, path, "numbers")
+    assert list(rows.items()) == [(task, {"number": i}) for i, task in enumerate(ALL)]
+    # No task is a whole number: what is not there would fail.
+    assert collect(int, ALL, 1, path, "numbers") == rows
+    whole = path.read_text().splitlines()
+    path.write_text("\n".join([*whole[:3], whole[3][:20]]))
+    assert len(kept(path, ALL)) == 3
+    capsys.readouterr()
+    with pytest.raises(TypeError):
+        collect(int, ALL, 1, path, "numbers")
+    assert f"stopped after 3 of 4 instances; {path} has them" in capsys.readouterr().err
+    assert len(kept(path, ALL)) == 3
+    assert collect(dict, ALL, 1, path, "numbers") == rows
+    # Another program's rows, or other tasks', are not taken.
+    assert kept(path, ALL[:2]) == {task: rows[task] for task in ALL[:2]}
+    path.write_text(json.dumps({"mark": "old", "task": ALL[0], "row": {"number": 9}}) + "\n")
+    assert kept(path, ALL) == {}
+
+
+SCRIPT = """
+import os, sys, time
+from pathlib import Path
+from polyrhythm.paper.kept import collect
+out = Path(sys.argv[1])
+
+def measure(task):
+    (out / f"pid-{os.getpid()}").touch()
+    if task[0]:
+        time.sleep(600)
+    return {"row": task[0]}
+
+if __name__ == "__main__":
+    try:
+        collect(measure, [(i,) for i in range(4)], 2, out / "rows.jsonl", "sleepers")
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_stop_loses_no_row_and_leaves_no_process(tmp_path: Path, how: signal.Signals) -> None:
+    script = tmp_path / "sleepers.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), str(tmp_path)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    rows = tmp_path / "rows.jsonl"
+    while not (rows.exists() and rows.read_text() and len(list(tmp_path.glob("pid-*"))) == 2):
+        assert process.poll() is None
+        time.sleep(0.05)
+    if how == signal.SIGINT:
+        # As a terminal does: everyone in the group hears it.
+        os.killpg(process.pid, how)
+    else:
+        process.kill()
+    _, said = process.communicate(timeout=120)
+    assert "Traceback" not in said
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "stopped after 1 of 4 instances" in said
+    assert json.loads(rows.read_text())["row"] == {"row": 0}
+    left = [int(p.name.removeprefix("pid-")) for p in tmp_path.glob("pid-*")]
+    while any(_runs(pid) for pid in left):
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
