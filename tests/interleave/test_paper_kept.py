@@ -43,7 +43,7 @@ def test_rows_come_in_order_and_are_not_measured_twice(
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from polyrhythm.paper.kept import collect
 out = Path(sys.argv[1])
@@ -55,6 +55,8 @@ def measure(task):
     return {"row": task[0]}
 
 if __name__ == "__main__":
+    # Whoever was started in a shell's background would not hear it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         collect(measure, [(i,) for i in range(4)], 2, out / "rows.jsonl", "sleepers")
     except KeyboardInterrupt:

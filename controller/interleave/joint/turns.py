@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.interleave.circle import SharedLink
@@ -18,6 +18,10 @@ FITS = 0.99
 TURNS = 0.15
 """What sharing a link with a job counts for if both can take turns, against 1 if they cannot."""
 _SAME = 1e-9
+_NOBODY: Mapping[int, int] = {}
+
+Scored = tuple[float, tuple[tuple[int, int], ...]]
+"""What a move of flows, each (flow, way), changes the cost by, and the move."""
 
 
 @dataclass
@@ -27,17 +31,26 @@ class Turns:
     instance: Instance
     slack: float = 0.02
     _known: dict[tuple[int, int], bool] = field(default_factory=dict)
+    _scored: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Scored]] = field(default_factory=dict)
 
     def can(self, a: int, b: int) -> bool:
         """Whether the two fit on one link at the higher of their rates."""
         key = (a, b) if a < b else (b, a)
-        if key not in self._known:
-            self._known[key] = self._ask(*key)
-        return self._known[key]
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._ask(*key)
+        return known
 
-    def hurts(self, a: int, b: int) -> float:
-        """What sharing counts for."""
-        return TURNS if self.can(a, b) else 1.0
+    def scored(self, ways: tuple[int, ...], jobs: tuple[int, ...], most: int) -> list[Scored]:
+        """What other ways for flows of `jobs` change the cost by, the best first: up to `most` of each flow,
+        and as many exchanges. Asked once for each set of paths."""
+        if (ways, jobs) not in self._scored:
+            board = Board(self.instance, ways, self)
+            flows = self.instance.flows
+            mine = [f for f in board.hot() if flows[f][0] in jobs]
+            found = [(board.change(m), m) for f in mine for m in board.moves_of(f, most)]
+            self._scored[ways, jobs] = sorted(found)
+        return self._scored[ways, jobs]
 
     def _ask(self, a: int, b: int) -> bool:
         players = [self.instance.players[j] for j in (a, b)]
@@ -53,7 +66,7 @@ class Turns:
 
 class Board:
     """The load of every link by job, and what paths cost: over the links, how much of the time jobs would
-    meet there, each pair weighed by `Turns.hurts`."""
+    meet there, each pair weighed by TURNS if both can take turns."""
 
     def __init__(self, instance: Instance, ways: Sequence[int], turns: Turns) -> None:
         self._instance = instance
@@ -62,50 +75,59 @@ class Board:
         self._flows = instance.flows
         self._rate = [max((s.rate_bps for s in p.steps), default=0) for p in instance.players]
         self._busy = [p.up_ns / max(1, p.alone_ns) for p in instance.players]
-        self._on: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        self._on: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         self._at: dict[int, set[int]] = defaultdict(set)
         for f, (j, flow) in enumerate(self._flows):
             for link in flow.ways[self.ways[f]]:
                 self._on[link][j] += self._rate[j]
                 self._at[link].add(f)
-        self._cost = {link: self._link(link) for link in self._on}
+        self._cost = {link: self._price(link, wanted) for link, wanted in self._on.items()}
 
     @property
     def cost(self) -> float:
         """The sum over the links."""
         return sum(self._cost.values())
 
-    def _link(self, link: int) -> float:
+    def _price(self, link: int, wanted: Mapping[int, int]) -> float:
         """Sum over pairs of the part of the link's time in which both would want it beyond its rate."""
-        users = [(j, rate) for j, rate in self._on[link].items() if rate > 0]
         capacity = self._instance.capacity_bps[link]
-        peak = sum(rate for _, rate in users)
+        peak = sum(wanted.values())
         if peak <= capacity * (1 + _SAME):
             return 0.0
-        total = sum(max(0.0, rate / capacity - 1) * self._busy[j] for j, rate in users)
+        busy, can = self._busy, self._turns.can
+        users = [user for user in wanted.items() if user[1] > 0]
+        beside = 0.5 * (peak / capacity - 1)
+        total = 0.0
         for i, (a, first) in enumerate(users):
+            if first > capacity:
+                total += (first / capacity - 1) * busy[a]
             for b, second in users[i + 1 :]:
                 over = (first + second) / capacity
                 # Pairs that fit matter only beside others: half as much.
-                share = max(0.0, over - 1) if over > 1 + _SAME else 0.5 * (peak / capacity - 1) * over
-                total += self._turns.hurts(a, b) * share * self._busy[a] * self._busy[b]
+                share = over - 1 if over > 1 + _SAME else beside * over
+                weighed = share * busy[a] * busy[b]
+                total += TURNS * weighed if can(a, b) else weighed
         # Beyond what the link can carry at all nothing helps.
-        mean = sum(rate * self._busy[j] for j, rate in users) / capacity
+        mean = sum(rate * busy[j] for j, rate in users) / capacity
         return total + 4 * max(0.0, mean - 1)
 
     def change(self, moves: Sequence[tuple[int, int]]) -> float:
         """What the cost would change by if these flows took these ways."""
-        undo = [(f, self.ways[f]) for f, _ in moves]
-        before = self.cost_of(self._touched(moves))
-        links = self._touched(moves)
-        self.take(moves)
-        after = self.cost_of(links)
-        self.take(undo)
-        return after - before
-
-    def cost_of(self, links: set[int]) -> float:
-        """The cost of some links."""
-        return sum(self._cost.get(link, 0.0) for link in sorted(links))
+        wanted: dict[int, dict[int, int]] = {}
+        for f, way in moves:
+            j, flow = self._flows[f]
+            before, after = flow.ways[self.ways[f]], flow.ways[way]
+            for links, others, sign in ((before, after, -1), (after, before, 1)):
+                for link in links:
+                    if link in others:
+                        continue
+                    if link not in wanted:
+                        wanted[link] = dict(self._on.get(link, _NOBODY))
+                    rates = wanted[link]
+                    rates[j] = rates.get(j, 0) + sign * self._rate[j]
+                    if rates[j] <= 0:
+                        del rates[j]
+        return sum(self._price(k, rates) - self._cost.get(k, 0.0) for k, rates in wanted.items())
 
     def take(self, moves: Sequence[tuple[int, int]]) -> None:
         """Put flows on other ways."""
@@ -122,7 +144,7 @@ class Board:
                 self._at[link].add(f)
             self.ways[f] = way
         for link in links:
-            self._cost[link] = self._link(link)
+            self._cost[link] = self._price(link, self._on[link])
 
     def _touched(self, moves: Sequence[tuple[int, int]]) -> set[int]:
         links: set[int] = set()

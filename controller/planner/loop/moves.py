@@ -12,7 +12,7 @@ from itertools import combinations
 from controller.interleave.hold import Rhythms
 from controller.interleave.joint.circles import held
 from controller.interleave.joint.parts import Part, legal
-from controller.interleave.joint.turns import Board, Turns
+from controller.interleave.joint.turns import Turns
 from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm
 from controller.planner.loop.candidates import by_rank
 from controller.planner.loop.levels import levels_for, meeting
@@ -162,14 +162,8 @@ def _senders(instance: Instance, choice: Choice, part: Part) -> Iterator[Move]:
 
 def _routes(instance: Instance, choice: Choice, part: Part, turns: Turns, known: Rhythms) -> Iterator[Move]:
     """Other ways, alone or in exchange, those first that cost least by `Board`; as is, and held anew."""
-    board = Board(instance, choice.ways, turns)
     flows = instance.flows
-    scored = []
-    for f in board.hot():
-        if flows[f][0] in part.jobs:
-            scored += [(board.change(m), m) for m in board.moves_of(f, _WAYS)]
-    scored.sort()
-    for _, move in scored[:_ROUTED]:
+    for _, move in turns.scored(choice.ways, part.jobs, _WAYS)[:_ROUTED]:
         ways = list(choice.ways)
         for f, way in move:
             ways[f] = way
