@@ -153,6 +153,7 @@ def summary(rows: list[dict[str, Any]], small: list[dict[str, Any]]) -> dict[str
     worse = [r for r in rows if r["utilisation"]["loop"] < best_other(r) * (1 - WORSE)]
     gains = [g for g in map(gain, rows) if g is not None]
     joint = [100 * r["loop"] / r["optimum"] for r in small]
+    grid = [100 * r["loop"] / r["grid"] for r in small]
     report: dict[str, Any] = {
         "instances": len(rows),
         "worse_than_best": len(worse),
@@ -163,12 +164,11 @@ def summary(rows: list[dict[str, Any]], small: list[dict[str, Any]]) -> dict[str
         "joint_instances": len(small),
         "joint_pct": round(float(np.mean(joint)), 3) if joint else None,
         "joint_pct_least": round(min(joint), 3) if joint else None,
-        "utilisation_pct": {
-            name: round(100 * float(np.mean([r["utilisation"][name] for r in rows])), 3) for name in METHODS
-        },
-        "bound_pct": round(100 * float(np.mean([r["bound"] for r in rows])), 3),
+        "joint_grid_pct": round(float(np.mean(grid)), 3) if grid else None,
+        "utilisation_pct": {name: _percent([r["utilisation"][name] for r in rows]) for name in METHODS},
+        "bound_pct": _percent([r["bound"] for r in rows]),
         "paper": PAPER,
-        "against_ecmp": {name: _against(rows, name) for name in METHODS[1:]},
+        "against_ecmp": {name: _against(rows, name) for name in METHODS[1:]} if rows else {},
     }
     report["verdicts"] = {
         "worse_than_best": report["worse_than_best"] == 0,
@@ -176,6 +176,10 @@ def summary(rows: list[dict[str, Any]], small: list[dict[str, Any]]) -> dict[str
         "joint_pct": report["joint_pct"] is not None and report["joint_pct"] >= JOINT_WANTED,
     }
     return report
+
+
+def _percent(parts: Sequence[float]) -> float | None:
+    return round(100 * float(np.mean(parts)), 3) if parts else None
 
 
 def _against(rows: list[dict[str, Any]], name: str) -> dict[str, float]:
@@ -212,10 +216,9 @@ def write(out: Path, rows: list[dict[str, Any]], small: list[dict[str, Any]]) ->
             )
     with (out / "joint.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["number", "loop", "optimum", "enumerated"])
-        table.writerows(
-            [r["number"], f"{r['loop']:.6f}", f"{r['optimum']:.6f}", r["enumerated"]] for r in small
-        )
+        columns = ("loop", "grid", "optimum")
+        table.writerow(["number", *columns, "enumerated"])
+        table.writerows([r["number"], *(f"{r[k]:.6f}" for k in columns), r["enumerated"]] for r in small)
     lines = [f"{r['name']}: from {r['from']}; {', '.join(r['steps']) or 'as it is'}" for r in rows]
     (out / "plans.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
     figures = {}
@@ -228,7 +231,8 @@ def write(out: Path, rows: list[dict[str, Any]], small: list[dict[str, Any]]) ->
             curves = {name: _thinned([v for r in of for v in r[key][name]]) for name in METHODS}
             figures[f"{key}-{fabric}.svg"] = draw_cdf(f"{fabric}, {len(of)} sets of jobs", axis, curves)
     used = {name: [100 * r["utilisation"][name] / r["bound"] for r in rows] for name in METHODS}
-    figures["utilisation.svg"] = draw_cdf("GPU utilisation", "of what no plan exceeds [%]", used)
+    if rows:
+        figures["utilisation.svg"] = draw_cdf("GPU utilisation", "of what no plan exceeds [%]", used)
     for name, figure in figures.items():
         (out / name).write_text(figure, encoding="utf-8")
     return list(figures)
@@ -244,10 +248,11 @@ def _thinned(values: Sequence[float]) -> list[float]:
 def to_text(report: dict[str, Any]) -> str:
     """The report for reading."""
     verdict = {True: "met", False: "NOT met"}
-    means = ", ".join(f"{name} {value:.1f}" for name, value in report["utilisation_pct"].items())
-    lines = [
-        f"{report['instances']} sets of jobs, {report['seconds']} s; GPU utilisation in %: {means}; "
-        f"no plan exceeds {report['bound_pct']:.1f}",
+    lines = [f"{report['instances']} sets of jobs, {report['joint_instances']} small, {report['seconds']} s"]
+    if report["instances"]:
+        means = ", ".join(f"{name} {value:.1f}" for name, value in report["utilisation_pct"].items())
+        lines[0] += f"; GPU utilisation in %: {means}; no plan exceeds {report['bound_pct']:.1f}"
+    lines += [
         f"  worse_than_best {report['worse_than_best']} (0 wanted): "
         f"{verdict[report['verdicts']['worse_than_best']]}",
         f"  looped_gain {report['looped_gain']} over {report['looped_instances']} ({GAIN_WANTED} wanted): "

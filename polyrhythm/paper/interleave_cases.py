@@ -12,6 +12,7 @@ from controller.interleave.joint.circles import shared_links
 from controller.interleave.joint.turns import Turns
 from controller.interleave.joint.values import Instance, Member, Player, Step
 from controller.interleave.published import has_loop
+from controller.planner.joint import SLOWEST
 from controller.routing.assign import optimal_paths
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding
@@ -149,7 +150,7 @@ class Case:
         for job in self.jobs:
             flows = tuple(Member(1.0, tuple(network.links(p) for p in next(ways))) for _ in job.pairs)
             players.append(Player(job.name, float(len(job.hosts)), job.steps, flows))
-        return Instance(tuple(players), tuple(int(c) for c in network.capacity), JITTER)
+        return Instance(tuple(players), tuple(int(c) for c in network.capacity), JITTER, slowest=SLOWEST)
 
     @cached_property
     def starts(self) -> dict[str, tuple[int, ...]]:

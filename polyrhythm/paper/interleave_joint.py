@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances so small that paths x priorities x shifts can be enumerated: how near the loop comes."""
+"""Instances so small that paths x priorities x shifts can be enumerated: how near the loop comes.
+
+What is enumerated knows nothing of how the loop searches, but has all that the loop may decide: ways,
+levels, MLTCP by job, and rhythms of any set of jobs, at periods up to the longest that the loop may take.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from random import Random
+from typing import Any
 
 from controller.interleave.joint.judge import Effort, Judge
+from controller.interleave.joint.parts import legal
 from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, Step, plain
 from controller.interleave.period import quantise
 from controller.planner.loop.search import solve
@@ -18,10 +25,14 @@ from polyrhythm.paper.interleave_sim import see
 SHIFTS = 10
 """Shifts tried for each job but the first of a rhythm: tenths of its period."""
 JOBS = 3
-_LOOK = Effort((301,), 20)
-_CLOSER = 12
+_LOOK, _CLOSE = Effort((301,), 20), Effort((302, 303), 60)
+_CLOSER, _CLOSEST = 24, 12
 _HOLD = 1.004
-"""How much longer than its job's own the period of a rhythm is: enough for the jitter."""
+"""How much longer than its job's own the period of a rhythm is at least: enough for the jitter."""
+_LAPS, _WIDER = 2, 1.04
+"""Longer rhythms: rounds of so many of the longest job's iterations, each so much longer than the last."""
+_FINER = (1 / 20, 1 / 60, 1 / 180)
+"""Parts of a period by which shifts are moved where the grid's best plans are refined."""
 
 
 def draw_small(number: int, seed: int) -> Case:
@@ -41,21 +52,36 @@ def draw_small(number: int, seed: int) -> Case:
     return Case(f"small {number}", SMALL, "small", tuple(jobs), rng.randrange(1 << 30))
 
 
-def rhythms(instance: Instance) -> Iterator[tuple[Rhythm, ...]]:
-    """Nobody, or every set of jobs whose periods can be quantised, held at every shift of the grid."""
-    count = len(instance.players)
-    yield (FREE,) * count
-    for size in range(2, count + 1):
-        for held in combinations(range(count), size):
-            own = [instance.players[j].alone_ns for j in held]
-            fitted = quantise(own, hold=_HOLD)
-            if fitted is None:
-                continue
-            for turns in product(range(1), *[range(SHIFTS)] * (size - 1)):
-                rhythm = [FREE] * count
-                for j, period, k in zip(held, fitted.periods, turns, strict=True):
-                    rhythm[j] = (period, k * period // SHIFTS)
-                yield tuple(rhythm)
+def periods(own: Sequence[int], slowest: float) -> Iterator[tuple[int, ...]]:
+    """Periods (ns) that keep step: the quantised ones, then those of longer and longer common rounds in
+    which each job comes a whole number of times, none more than `slowest` times its own."""
+    fitted = quantise(own, hold=_HOLD)
+    seen = set()
+    if fitted is not None:
+        seen.add(fitted.periods)
+        yield fitted.periods
+    for laps in range(1, _LAPS + 1):
+        around = laps * max(own) * _HOLD
+        while around <= laps * max(own) * slowest:
+            often = [range(math.ceil(around / (slowest * t)), int(around / (t * _HOLD)) + 1) for t in own]
+            for times in product(*often):
+                unit = math.lcm(*times)
+                whole = -(-round(around) // unit) * unit
+                found = tuple(whole // n for n in times)
+                if math.gcd(*times) == 1 and found not in seen:
+                    seen.add(found)
+                    if all(p <= slowest * t for p, t in zip(found, own, strict=True)):
+                        yield found
+            around *= _WIDER
+
+
+def rhythms(instance: Instance, held: Sequence[int], fitted: Sequence[int]) -> Iterator[tuple[Rhythm, ...]]:
+    """The jobs `held` at these periods, at every shift of the grid."""
+    for turns in product(range(1), *[range(SHIFTS)] * (len(held) - 1)):
+        rhythm = [FREE] * len(instance.players)
+        for j, period, k in zip(held, fitted, turns, strict=True):
+            rhythm[j] = (period, k * period // SHIFTS)
+        yield tuple(rhythm)
 
 
 def orders(count: int) -> list[tuple[int, ...]]:
@@ -63,21 +89,104 @@ def orders(count: int) -> list[tuple[int, ...]]:
     return [c for c in product(range(count), repeat=count) if set(c) == set(range(max(c) + 1))]
 
 
-def measure(number: int, seed: int) -> dict[str, float]:
-    """The loop's utilisation and that of the best of all, both on the simulator under unseen seeds."""
+class Enumeration:
+    """The plans of a small instance, judged; `best` are those that promise most, `count` all looked at."""
+
+    def __init__(self, instance: Instance, judge: Judge) -> None:
+        self._instance = instance
+        self._judge = judge
+        self._levels = orders(len(instance.players))
+        # The spines are alike, each way for itself: the first job's flows stay on the first.
+        fixed = [range(len(f.ways)) if j else range(1) for j, f in instance.flows]
+        self._bases = [plain(instance, ways) for ways in product(*fixed)]
+        self.count = 0
+        self.best: list[tuple[float, Choice]] = []
+
+    def run(self) -> None:
+        """Nobody held, then every set of jobs at every period that may still beat what was found."""
+        instance = self._instance
+        count = len(instance.players)
+        self._try([(FREE,) * count])
+        longer: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
+        for size in range(2, count + 1):
+            for held in combinations(range(count), size):
+                found = list(periods([instance.players[j].alone_ns for j in held], instance.slowest))
+                for i, fitted in enumerate(found):
+                    if i:
+                        longer.append((self._most(held, fitted), held, fitted))
+                    else:
+                        self._try(list(rhythms(instance, held, fitted)))
+        for most, held, fitted in sorted(longer, reverse=True):
+            if most <= self.best[0][0]:
+                break
+            self._try(list(rhythms(instance, held, fitted)))
+
+    def _most(self, held: Sequence[int], fitted: Sequence[int]) -> float:
+        """The utilisation if jobs at these periods lost nothing else: no plan that has them exceeds it."""
+        period = dict(zip(held, fitted, strict=True))
+        used = [
+            p.weight * p.compute_ns / period.get(j, p.alone_ns) for j, p in enumerate(self._instance.players)
+        ]
+        return sum(used) / sum(p.weight for p in self._instance.players)
+
+    def _try(self, listed: Sequence[tuple[Rhythm, ...]]) -> None:
+        """Judge these rhythms on all ways and levels, with MLTCP for any of those who run free."""
+        free = [j for j, r in enumerate(listed[0]) if r == FREE]
+        senders = [
+            tuple(j in on for j in range(len(listed[0])))
+            for size in range(len(free) + 1)
+            for on in combinations(free, size)
+        ]
+        for base, rhythm, level, mltcp in product(self._bases, listed, self._levels, senders):
+            choice = replace(base, rhythm=rhythm, level=level, mltcp=mltcp)
+            if not legal(self._instance, choice):
+                continue
+            self.count += 1
+            value = float(self._judge.utilisation(choice, _LOOK)[0])
+            if len(self.best) < _CLOSER or value > self.best[-1][0]:
+                self.best = sorted([*self.best, (value, choice)], key=lambda x: -x[0])[:_CLOSER]
+
+
+def refined(instance: Instance, judge: Judge, choice: Choice) -> Choice:
+    """A plan with each held job's shift moved by finer and finer steps as long as that is better."""
+    best = float(judge.utilisation(choice, _CLOSE).mean())
+    held = [j for j, r in enumerate(choice.rhythm) if r != FREE]
+    for part in _FINER:
+        for j in held[1:]:
+            for sign in (1, -1):
+                while True:
+                    period, shift = choice.rhythm[j]
+                    moved = (shift + sign * round(part * period)) % period
+                    rhythm = tuple((period, moved) if i == j else r for i, r in enumerate(choice.rhythm))
+                    value = float(judge.utilisation(replace(choice, rhythm=rhythm), _CLOSE).mean())
+                    if value <= best * (1 + 1e-6):
+                        break
+                    best, choice = value, replace(choice, rhythm=rhythm)
+    return choice
+
+
+def measure(number: int, seed: int) -> dict[str, Any]:
+    """The loop's utilisation and the best of all plans', both on the simulator under unseen seeds.
+
+    `grid` is the best that was enumerated, `optimum` the best that is known: of those, refined off the
+    grid, and the loop's own.
+    """
     case = draw_small(number, seed)
     instance = case.instance
     judge = Judge(instance)
-    # The spines are alike: the first job's flows stay on the first.
-    fixed = [range(len(f.ways)) if j else range(1) for j, f in instance.flows]
-    scored: list[tuple[float, Choice]] = []
-    for ways in product(*fixed):
-        base = plain(instance, ways)
-        for rhythm in rhythms(instance):
-            for level in orders(len(instance.players)):
-                choice = replace(base, rhythm=rhythm, level=level)
-                scored.append((float(judge.utilisation(choice, _LOOK)[0]), choice))
-    scored.sort(key=lambda x: -x[0])
-    optimum = max(see(case, choice).utilisation for _, choice in scored[:_CLOSER])
+    enumeration = Enumeration(instance, judge)
+    enumeration.run()
+    close = sorted(
+        (c for _, c in enumeration.best), key=lambda c: -float(judge.utilisation(c, _CLOSE).mean())
+    )[:_CLOSEST]
+    grid = max(see(case, choice).utilisation for choice in close)
+    finer = [refined(instance, judge, choice) for choice in close]
     ours = see(case, solve(instance, case.starts).choice).utilisation
-    return {"number": number, "loop": ours, "optimum": optimum, "enumerated": len(scored)}
+    optimum = max([grid, ours, *(see(case, choice).utilisation for choice in finer)])
+    return {
+        "number": number,
+        "loop": ours,
+        "grid": grid,
+        "optimum": optimum,
+        "enumerated": enumeration.count,
+    }

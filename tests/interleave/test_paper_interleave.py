@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 
@@ -105,10 +106,26 @@ def test_nothing_exceeds_the_bound() -> None:
 
 def test_the_loop_is_near_the_best_of_all_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interleave_joint, "SHIFTS", 3)
+    monkeypatch.setattr(interleave_joint, "_LAPS", 1)
     monkeypatch.setattr(interleave_joint, "solve", lambda i, s: solve(i, s, limits=LITTLE))
     found = interleave_joint.measure(0, 5)
     assert found["enumerated"] > 1_000
+    assert found["optimum"] >= max(found["grid"], found["loop"])
     assert found["loop"] > 0.97 * found["optimum"]
+
+
+def test_enumerated_periods_keep_step_and_go_as_far_as_the_loop_may() -> None:
+    own = [100_000_000, 240_000_000, 130_000_001]
+    found = list(interleave_joint.periods(own, 2.0))
+    assert len(found) == len(set(found)) > 20
+    for listed in found:
+        assert all(t < period <= 2 * t for t, period in zip(own, listed, strict=True))
+        assert math.lcm(*listed) <= 12 * max(listed)
+    assert max(max(p / t for p, t in zip(listed, own, strict=True)) for listed in found) > 1.9
+    # Alike jobs come once a round each, from their own pace to the slowest.
+    rounds = sorted({p[0] for p in interleave_joint.periods([10**8] * 2, 1.2) if p[0] == p[1]})
+    assert rounds[0] == 100_400_000
+    assert rounds[-1] > 115_000_000
 
 
 def row(name: str, ours: float, best: float, bound: float, **words: object) -> dict[str, object]:
@@ -133,18 +150,24 @@ def test_what_is_reported(tmp_path: Path) -> None:
         row("neither", 0.6, 0.5, 0.7, looped=False),
         row("large", 0.6, 0.5, 0.7, fabric="64x32"),
     ]
-    small = [{"number": i, "loop": 0.5, "optimum": 0.5 + i / 100, "enumerated": 9} for i in range(2)]
+    small = [
+        {"number": i, "loop": 0.5, "grid": 0.5, "optimum": 0.5 + i / 100, "enumerated": 9} for i in range(2)
+    ]
     report = interleave.summary(rows, small)
     assert (report["worse_than_best"], report["worse"]) == (1, ["loses 2 %"])
     assert report["looped_instances"] == 3
     assert report["looped_gain"] == pytest.approx((0.5 - 0.05 - 0.0005) / 3, abs=1e-4)
     assert report["joint_pct"] == pytest.approx((100 + 100 * 0.5 / 0.51) / 2, abs=1e-3)
+    assert report["joint_grid_pct"] == 100
     assert report["verdicts"] == {"worse_than_best": False, "looped_gain": False, "joint_pct": True}
     assert report["against_ecmp"]["loop"]["mean_speedup"] == 2
     assert report["against_ecmp"]["loop"]["marks_pct"] == 25
     names = interleave.write(tmp_path, rows, small)
     assert {p.name for p in tmp_path.iterdir()} == {*names, "instances.csv", "joint.csv", "plans.txt"}
     assert "NOT met" in interleave.to_text(report | {"seconds": 1})
+    for only in (interleave.summary(rows, []), interleave.summary([], small)):
+        assert "NOT met" in interleave.to_text(only | {"seconds": 1})
+    assert interleave.write(tmp_path, [], small) == []
 
 
 def test_the_command_on_its_smallest(
@@ -161,7 +184,12 @@ def test_the_command_on_its_smallest(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--workers", "0"], "--workers: 0; legal"), (["--seed", "-1"], "--seed: -1; legal")],
+    [
+        (["--workers", "0"], "--workers: 0; legal"),
+        (["--seed", "-1"], "--seed: -1; legal"),
+        (["--sets", "-1"], "--sets: -1; legal"),
+        (["--sets", "0", "--large", "0", "--small", "0"], "all 0; legal: at least one"),
+    ],
 )
 def test_bad_options_are_told_in_a_line(
     capsys: pytest.CaptureFixture[str], words: list[str], said: str
