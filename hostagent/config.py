@@ -104,11 +104,33 @@ class NcclSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedJob:
+    """A job that says nothing itself, followed by what is recorded of it."""
+
+    name: str = setting("name of the job, without '/'")
+    hosts: tuple[str, ...] = setting("hosts in rank order")
+    record: str = setting(
+        "file, or folder of files, that NCCL's inspector or profiler writes; empty: nic.device's counters",
+        "",
+    )
+    ring: tuple[tuple[str, str], ...] = setting("its flows, [source, destination] host; empty: a ring", ())
+    model: str = setting("name of the model", "")
+    gpus: int = setting("of the whole job; 0: one a host", 0, least=0)
+    flops_per_iteration: float = setting("of the whole job", 0.0, least=0.0)
+    bytes_per_flow: int = setting(
+        "bytes a flow carries in an iteration; 0: as counted, or line rate", 0, least=0
+    )
+    sample_ms: float = setting("how often the counters are read", 10.0, least=1.0, most=1000.0)
+    window_s: int = setting("how much of the record is kept in mind", 120, least=2, most=600)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
     """Where the host's counters and NCCL's output are."""
 
     inspector_dir: str = setting("directory NCCL's inspector writes to; empty: its own choice", "")
     sysfs: str = setting("where the RDMA devices are", "/sys/class/infiniband")
+    jobs: tuple[FollowedJob, ...] = setting("jobs that are followed by what is recorded of them", ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +261,24 @@ class Config:
                 raise ConfigError(
                     f"training.jobs[{index}].hosts: {self.agent.host} is not among {', '.join(spec.hosts)}"
                 )
+
+        self._check_followed()
+
+    def _check_followed(self) -> None:
+        names = [job.name for job in self.sources.jobs]
+        for index, job in enumerate(self.sources.jobs):
+            where = f"sources.jobs[{index}]"
+            if not job.name or "/" in job.name or names.index(job.name) < index:
+                raise ConfigError(f"{where}.name: {job.name!r}; a name of its own, without '/', is needed")
+            if self.agent.host not in job.hosts:
+                raise ConfigError(f"{where}.hosts: {self.agent.host} is not among {', '.join(job.hosts)}")
+            for pair in job.ring:
+                if pair[0] == pair[1] or not set(pair) <= set(job.hosts):
+                    raise ConfigError(
+                        f"{where}.ring: {'>'.join(pair)} must join two of {', '.join(job.hosts)}"
+                    )
+            if not job.record and not self.nic.device:
+                raise ConfigError(f"{where}.record: missing; or give nic.device, whose counters tell then")
 
     def addresses(self) -> dict[str, str]:
         """Host name -> address: the hosts file, then `hosts`, then this host itself.

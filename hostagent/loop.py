@@ -56,6 +56,10 @@ class HostLoop:
         self._stopping = False
         self.watch(self._wake_out.fileno(), self._drain)
 
+    def present(self) -> int:
+        """The host's monotonic clock now; `now` is when what runs was due."""
+        return time.monotonic_ns()
+
     def call_at(self, time_ns: int, callback: Callable[..., None], *args: Any) -> None:
         """Run `callback(*args)` at `time_ns`; at once if that is past."""
         heapq.heappush(self._events, (time_ns, next(self._order), callback, args))

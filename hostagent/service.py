@@ -10,6 +10,7 @@ from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
 from hostagent.config import Config
 from hostagent.counts import ByteSource, port_counter
+from hostagent.following import Following
 from hostagent.local import LocalServer
 from hostagent.loop import HostLoop
 from hostagent.newflows import NewFlows
@@ -71,6 +72,13 @@ class Service:
         self._heard_ns = self.loop.now
         self.loop.every(_SILENCE_LOOK_NS, self._give_up_silence)
         self.training = Training(config.training, self.agent, self.loop)
+        self.following = Following(
+            config.sources.jobs,
+            self.agent,
+            self.loop,
+            line_bps=int(config.nic.rate_mbps * 1e6),
+            counter=(lambda: port_counter(port_folder(config))) if config.nic.device else None,
+        )
 
     def _open_socket(self) -> LocalServer | None:
         path = self.config.agent.socket
@@ -91,6 +99,7 @@ class Service:
             self.loop.run()
         finally:
             self.training.stop()
+            self.following.stop()
             if self.local is not None:
                 self.local.close()
             self.session.stop()

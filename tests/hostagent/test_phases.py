@@ -12,7 +12,8 @@ from agent_rig import command, config_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostagent.phases import Busy, fold, read_record
+from hostagent.phases import fold
+from hostagent.records import Busy, read_record
 
 RECORDED = Path(__file__).parent / "recorded"
 MS = 1_000_000

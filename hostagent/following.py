@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that say nothing themselves, followed live by what NCCL or the NIC's counters record of them.
+
+Once a record shows a period the job joins with its profile, as if it had said so; each iteration that the
+record shows is reported. A job whose rhythm changes joins anew, and one whose record stands still leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hostagent.agent import Agent
+from hostagent.config import FollowedJob
+from hostagent.counts import OCTETS, ByteSource
+from hostagent.guest import Guest, Join, Step
+from hostagent.loop import HostLoop
+from hostagent.phases import Folded
+from hostagent.records import Busy, Growing, Readings
+from hostagent.rhythm import find_rhythm, iterations
+from hostagent.tail import Followed
+
+log = logging.getLogger(__name__)
+
+_POLL_NS = 100_000_000
+_LOOK_NS = 2_000_000_000
+_LOOKS_BETWEEN = 5
+"""A rhythm is looked for so often, and one that was found is looked at again each so many times."""
+_MOST_STRETCHES = 20_000
+_SETTLE_NS = 500_000_000
+"""Ranks write their files one after another: what is younger may not be whole yet."""
+_CHANGED = 0.15
+"""Another period by more than this part, seen in so many looks, is another rhythm."""
+_CHANGED_LOOKS = 2
+_LOST_PERIODS = 8
+"""After so many periods without an iteration the next is looked for from here on."""
+_DELAYS = 64
+_SILENT_NS = 30_000_000_000
+_SILENT_PERIODS = 20
+_MOST_COMPLAINTS = 10
+
+
+class Following:
+    """All jobs of an agent's configuration that are followed. `counter` reads the NIC's bytes."""
+
+    def __init__(
+        self,
+        settings: tuple[FollowedJob, ...],
+        agent: Agent,
+        loop: HostLoop,
+        *,
+        line_bps: int,
+        counter: Callable[[], ByteSource] | None,
+    ) -> None:
+        self._pool = ThreadPoolExecutor(1, "rhythm")
+        self._jobs = [_Job(job, agent, loop, self._pool, line_bps, counter) for job in settings]
+        self._loop = loop
+        if self._jobs:
+            loop.every(_POLL_NS, self._poll)
+            loop.every(_LOOK_NS, self._look)
+        for job, told in zip(self._jobs, settings, strict=True):
+            if not told.record:
+                loop.every(int(told.sample_ms * 1e6), job.sample)
+
+    def stop(self) -> None:
+        """Follow no more; the jobs leave."""
+        for job in self._jobs:
+            job.stop()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _poll(self) -> None:
+        for job in self._jobs:
+            job.poll()
+
+    def _look(self) -> None:
+        for job in self._jobs:
+            job.look()
+
+
+class _Job:
+    """One job. Times of its record are turned into the host's by the least delay of late: whatever clock
+    wrote them, a stretch is read soon after its end. Its rhythm is looked for in a thread of `pool`, for the
+    agent's own has new flows to answer."""
+
+    def __init__(
+        self,
+        settings: FollowedJob,
+        agent: Agent,
+        loop: HostLoop,
+        pool: ThreadPoolExecutor,
+        line_bps: int,
+        counter: Callable[[], ByteSource] | None,
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._agent = agent
+        self._loop = loop
+        self._line_bps = line_bps
+        self._busy: deque[Busy] = deque(maxlen=_MOST_STRETCHES)
+        self._guest: Guest | None = None
+        self._rhythm: Folded | None = None
+        self._other = 0
+        self._index = 0
+        self._since = 0
+        self._begins = False
+        self._looks = 0
+        self._fresh: list[int] = []
+        self._delays: deque[int] = deque(maxlen=_DELAYS)
+        self._complaints = 0
+        self._files = Followed(Path(settings.record), self._reader) if settings.record else None
+        self._readings = Readings()
+        self._counter = counter() if counter is not None and self._files is None else None
+
+    def poll(self) -> None:
+        """Read what the record has got since, and report the iterations that it shows."""
+        if self._files is not None:
+            for reader, fresh in self._files.poll():
+                for stretch in reader.feed(fresh):
+                    self._take(stretch)
+        if self._fresh:
+            self._delays.append(min(self._fresh))
+            self._fresh.clear()
+        if self._guest is not None and self._rhythm is not None:
+            self._report(self._guest, self._rhythm)
+
+    def sample(self) -> None:
+        """Read the NIC's counter."""
+        if self._counter is None:
+            return
+        try:
+            # The loop's time is when this was due; a late reading is of now.
+            stretch = self._readings.reading(self._loop.present(), self._counter()[""] // OCTETS)
+        except (OSError, ValueError) as error:
+            self._complain(str(error))
+            return
+        if stretch is not None and stretch.size:
+            self._take(stretch)
+
+    def look(self) -> None:
+        """Look for the job's rhythm: does it run, has it changed, has it ended?"""
+        newest = max((b.end_ns for b in self._busy), default=0)
+        while self._busy and self._busy[0].end_ns < newest - self._settings.window_s * 10**9:
+            self._busy.popleft()
+        if self._rhythm is not None and self._is_silent(newest, self._rhythm):
+            log.info("job %s: its record stands still; it has left", self._settings.name)
+            self._leave()
+            self._busy.clear()
+        elif self._busy and (self._rhythm is None or self._looks >= _LOOKS_BETWEEN):
+            self._looks = 0
+            self._pool.submit(self._search, tuple(self._busy))
+        self._looks += 1
+
+    def _search(self, busy: tuple[Busy, ...]) -> None:
+        self._loop.call(self._found, find_rhythm(busy))
+
+    def _found(self, found: Folded | None) -> None:
+        if found is None or not self._busy:
+            return
+        if self._rhythm is None:
+            self._enter(found)
+            return
+        was = self._rhythm.period_ns
+        changed = abs(found.period_ns - was) > _CHANGED * was
+        self._other = self._other + 1 if changed else 0
+        if self._other >= _CHANGED_LOOKS:
+            log.info("job %s: its period is no longer %.1f ms", self._settings.name, was / 1e6)
+            self._leave()
+            self._enter(found)
+
+    def stop(self) -> None:
+        """Follow no more."""
+        if self._files is not None:
+            self._files.close()
+        self._leave()
+
+    # -- inside
+
+    def _take(self, stretch: Busy) -> None:
+        self._busy.append(stretch)
+        self._fresh.append(self._loop.present() - stretch.end_ns)
+
+    @property
+    def _to_local_ns(self) -> int:
+        return min(self._delays, default=0)
+
+    def _is_silent(self, newest: int, rhythm: Folded) -> bool:
+        patience = max(_SILENT_NS, _SILENT_PERIODS * rhythm.period_ns)
+        return self._loop.now - (newest + self._to_local_ns) > patience
+
+    def _enter(self, rhythm: Folded) -> None:
+        """The job joins with the profile that was found."""
+        told = self._settings
+        newest = max(b.end_ns for b in self._busy)
+        sent = sum(b.size for b in self._busy if b.start_ns >= newest - 4 * rhythm.period_ns) // 4
+        ring = told.ring or tuple(pairwise((*told.hosts, told.hosts[0])))
+        flows = max(1, sum(src == self._agent.host for src, _ in ring))
+        join = Join(
+            job=told.name, hosts=told.hosts, rank=told.hosts.index(self._agent.host), ring=told.ring,
+            model=told.model, gpus=told.gpus, flops_per_iteration=told.flops_per_iteration,
+            # A collective's message is not what goes on the wire; the NIC's counter is.
+            bytes_per_flow=told.bytes_per_flow or (0 if told.record else sent // flows),
+            period_ns=rhythm.period_ns, phases=rhythm.phases,
+        )  # fmt: skip
+        guest = Guest(join.spec(self._line_bps), join.rank, _nobody, self._agent.time.to_local)
+        try:
+            self._agent.add_worker(guest, self._loop.now)
+        except ValueError as error:
+            self._complain(str(error))
+            return
+        phases = ", ".join(f"{start / 1e6:.0f}-{end / 1e6:.0f}" for start, end in rhythm.phases)
+        log.info("job %s: a period of %.1f ms, Up %s ms", told.name, rhythm.period_ns / 1e6, phases)
+        self._guest, self._rhythm, self._other = guest, rhythm, 0
+        self._since, self._begins = newest - 2 * rhythm.period_ns, False
+
+    def _leave(self) -> None:
+        if self._guest is not None:
+            self._guest.done = True
+            self._agent.job_left(self._guest)
+        self._guest = self._rhythm = None
+        self._index = 0
+
+    def _report(self, guest: Guest, rhythm: Folded) -> None:
+        offset = self._to_local_ns
+        until = self._loop.now - offset - _SETTLE_NS
+        if until - self._since < rhythm.period_ns // 2:
+            return
+        for done in iterations(self._lately(rhythm), rhythm, self._since, until, begins=self._begins):
+            self._since, self._begins = done.end_ns, True
+            step = Step(
+                index=self._index,
+                start_ns=max(0, done.start_ns + offset),
+                end_ns=max(0, done.end_ns + offset),
+                communication_ns=done.communication_ns,
+            )
+            self._index += 1
+            self._agent.report(guest.record(step))
+        if until - self._since > _LOST_PERIODS * rhythm.period_ns:
+            self._since, self._begins = until - 2 * rhythm.period_ns, False
+
+    def _lately(self, rhythm: Folded) -> list[Busy]:
+        """The stretches since the last iteration; those of several ranks come in no strict order."""
+        found = []
+        for stretch in reversed(self._busy):
+            if stretch.end_ns < self._since - 2 * rhythm.period_ns:
+                break
+            found.append(stretch)
+        return found
+
+    def _reader(self, path: Path) -> Growing:
+        return Growing(lambda what: self._complain(f"{path}: {what}"))
+
+    def _complain(self, what: str) -> None:
+        """A record that is written wrong for hours fills no log."""
+        self._complaints += 1
+        if self._complaints <= _MOST_COMPLAINTS:
+            log.warning("job %s: %s", self._settings.name, what)
+
+
+def _nobody(_: Mapping[str, Any]) -> None:
+    """A job that says nothing hears nothing either."""

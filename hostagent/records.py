@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NCCL and the NIC's counters record of a job's communication, read whole or as it grows.
+
+Three kinds: the lines of NCCL's inspector (a JSON object for each collective, with its end and length),
+the trace of NCCL's example profiler (Chrome's trace format), and readings of `port_xmit_data` (lines
+`time_ns,value`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hostagent.counts import OCTETS
+
+_EVENTS = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll", "Send", "Recv")
+_LONGEST_LINE = 1 << 20
+_MOST_BEGUN = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A stretch of communication: bytes from `start_ns` to `end_ns`, evenly."""
+
+    start_ns: int
+    end_ns: int
+    size: int
+
+
+class _Kind(Protocol):
+    """One kind of record. `line` raises ValueError for what is none of it."""
+
+    def line(self, said: str) -> Busy | None: ...
+
+
+class Inspector:
+    """NCCL's inspector: each line stands for itself."""
+
+    def line(self, said: str) -> Busy | None:
+        """The stretch of a collective or of point-to-point traffic; None for a line about something else."""
+        try:
+            record = json.loads(said)
+            kind = next((k for k in ("coll", "p2p") if record.get(f"{k}_perf") is not None), None)
+            if kind is None:
+                return None
+            performance = record[f"{kind}_perf"]
+            end = int(record["metadata"]["dump_timestamp_us"]) * 1000
+            length = int(float(performance[f"{kind}_exec_time_us"]) * 1000)
+            return Busy(end - length, end, int(performance[f"{kind}_msg_size_bytes"]))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"none of NCCL's inspector: {error!r}") from None
+
+
+class Trace:
+    """The example profiler's trace, an event a line: pairs of begin ("b") and end ("e") of collectives and
+    point-to-point events; `ts` is in us."""
+
+    def __init__(self) -> None:
+        self._begun: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def line(self, said: str) -> Busy | None:
+        """The stretch that an event ends, if it ends one."""
+        said = said.strip().lstrip("[").rstrip(",]").strip()
+        return self.event(json.loads(said)) if said else None
+
+    def event(self, event: object) -> Busy | None:
+        """The same from an event that is read already."""
+        if (
+            not isinstance(event, dict)
+            or event.get("name") not in _EVENTS
+            or str(event.get("cat", "")).endswith("_API")
+        ):
+            return None
+        try:
+            key = tuple(event.get(k) for k in ("name", "cat", "id", "pid", "tid"))
+            if event["ph"] == "b":
+                if len(self._begun) >= _MOST_BEGUN:
+                    del self._begun[next(iter(self._begun))]
+                self._begun[key] = event
+            elif event["ph"] == "e" and key in self._begun:
+                start = self._begun.pop(key)
+                size = int(start.get("args", {}).get("Count", 1))
+                return Busy(int(float(start["ts"]) * 1000), int(float(event["ts"]) * 1000), max(1, size))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ValueError(f"an event of the trace is not complete: {error!r}") from None
+        return None
+
+
+class Readings:
+    """Readings of port_xmit_data, which counts words of four octets; one that goes back has begun anew."""
+
+    def __init__(self) -> None:
+        self._before: tuple[int, int] | None = None
+
+    def line(self, said: str) -> Busy | None:
+        """The stretch since the last reading."""
+        said = said.partition("#")[0].strip()
+        if not said:
+            return None
+        try:
+            time_ns, value = map(int, said.split(","))
+        except ValueError:
+            raise ValueError("not time_ns,value") from None
+        return self.reading(time_ns, value)
+
+    def reading(self, time_ns: int, value: int) -> Busy | None:
+        """The same from numbers; None for the first."""
+        before, self._before = self._before, (time_ns, value)
+        if before is None:
+            return None
+        if time_ns <= before[0]:
+            raise ValueError("time stands still or goes back")
+        grown = value - before[1] if value >= before[1] else value
+        return Busy(before[0], time_ns, OCTETS * grown)
+
+
+class Growing:
+    """A record that grows: it is fed what has been added, and keeps the line that is not whole yet.
+
+    A line that makes no sense is left out and told to `complain`; the others count.
+    """
+
+    def __init__(self, complain: Callable[[str], None]) -> None:
+        self._complain = complain
+        self._kind: _Kind | None = None
+        self._rest = b""
+
+    def feed(self, fresh: bytes) -> list[Busy]:
+        """The stretches that whole lines of it show."""
+        *lines, self._rest = (self._rest + fresh).split(b"\n")
+        if len(self._rest) > _LONGEST_LINE:
+            self._complain("a line is longer than 1 MiB")
+            self._rest = b""
+        found = []
+        for line in lines:
+            said = line.decode(errors="replace")
+            if self._kind is None:
+                self._kind = _kind_of(said)
+            try:
+                stretch = self._kind.line(said) if said.strip() and self._kind is not None else None
+            except (ValueError, RecursionError) as error:
+                self._complain(f"{error}: {said:.80}")
+                continue
+            if stretch is not None:
+                found.append(stretch)
+        return found
+
+
+def read_record(text: str) -> list[Busy]:
+    """The communication that a whole record shows. Raises ValueError, with the line, for what is none."""
+    if text.lstrip()[:1] == "[":
+        return _whole_trace(text)
+    kind = _kind_of(text.lstrip().partition("\n")[0]) or Readings()
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            stretch = kind.line(line) if line.strip() else None
+        except ValueError as error:
+            separator = ": " if str(error).startswith("time") else " is "
+            raise ValueError(f"line {number}{separator}{error}") from None
+        if stretch is not None:
+            found.append(stretch)
+    return found
+
+
+def _kind_of(line: str) -> _Kind | None:
+    """What a record is, from its first line; None while that is empty."""
+    head = line.lstrip()[:1]
+    if not head:
+        return None
+    # A trace that is met in the middle begins with an event, which has a phase.
+    if head == "[" or (head == "{" and '"ph"' in line):
+        return Trace()
+    return Inspector() if head == "{" else Readings()
+
+
+def _whole_trace(text: str) -> list[Busy]:
+    text = text.rstrip().rstrip(",]").rstrip() or "["
+    try:
+        # The plugin writes its list without care for the last comma and bracket.
+        events = json.loads(f"{text}]")
+    except ValueError as error:
+        raise ValueError(f"no trace of NCCL's profiler: {error}") from None
+    trace = Trace()
+    return [stretch for stretch in map(trace.event, events) if stretch is not None]

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job's rhythm from stretches of communication as they come: its profile, its iterations. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hostagent.phases import Folded, binned, fold
+from hostagent.records import Busy
+
+_BINS = 512
+"""A search over more would keep an agent from its flows for longer than these few ms."""
+_SPANS_NS = (2_000_000_000, 8_000_000_000, 30_000_000_000, 120_000_000_000, 600_000_000_000)
+_PERIODS = 4
+"""A period counts as found in a span that holds so many; it is then looked at in twice as many."""
+_BINS_OF_PERIOD = 256
+_LEAST_DOWN = 0.04
+"""A longest Down phase below this part of the period tells no iterations apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """From one iteration's first Up phase to the next one's, in the record's time."""
+
+    start_ns: int
+    end_ns: int
+    communication_ns: int
+    size: int
+
+
+def find_rhythm(busy: Sequence[Busy]) -> Folded | None:
+    """The profile of the last iterations of a record; None if it shows no period (yet).
+
+    The shortest span of time that holds enough periods tells: a job may have changed before.
+    """
+    if not busy:
+        return None
+    newest, oldest = max(b.end_ns for b in busy), min(b.start_ns for b in busy)
+    for span in _SPANS_NS:
+        if span > 2 * (newest - oldest):
+            return None
+        found = _fold(busy, newest - span)
+        if found is not None and _PERIODS * found.period_ns <= min(span, newest - oldest):
+            return _fold(busy, newest - 2 * _PERIODS * found.period_ns) or found
+    return None
+
+
+def _fold(busy: Sequence[Busy], since: int) -> Folded | None:
+    try:
+        return fold([b for b in busy if b.start_ns >= since], _BINS)
+    except ValueError:
+        return None
+
+
+def iterations(
+    busy: Sequence[Busy], rhythm: Folded, since: int, until: int, *, begins: bool
+) -> list[Iteration]:
+    """The whole iterations of that rhythm between two times of the record: each begins where the job
+    communicates after a Down phase half as long as the longest, or longer. `begins`: one does at `since`.
+    Times are as fine as a 256th of the period."""
+    down = rhythm.period_ns - rhythm.phases[-1][1]
+    if down < _LEAST_DOWN * rhythm.period_ns:
+        return []
+    bin_ns = max(1, rhythm.period_ns // _BINS_OF_PERIOD)
+    # What is before `since` belongs to the iteration that ended there.
+    within = [
+        Busy(max(b.start_ns, since), min(b.end_ns, until), b.size)
+        for b in busy
+        if b.end_ns > since and b.start_ns < until
+    ]
+    count = (until - since) // bin_ns + 1
+    sizes = binned(within, since, bin_ns, count) if within else []
+    up = [size * 1e9 / bin_ns >= rhythm.up_rate for size in sizes]
+    starts, quiet = [], rhythm.period_ns if begins else 0
+    for index, talks in enumerate(up):
+        if talks and 2 * quiet >= down:
+            starts.append(index)
+        quiet = 0 if talks else quiet + bin_ns
+    return [
+        Iteration(
+            since + first * bin_ns,
+            since + last * bin_ns,
+            sum(up[first:last]) * bin_ns,
+            round(sum(sizes[first:last])),
+        )
+        for first, last in pairwise(starts)
+    ]

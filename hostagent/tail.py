@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that grow, followed: one file, or all of a folder; rotated, replaced, cut short or gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+_MOST_AT_ONCE = 1 << 18
+_MOST_BEHIND = 4 << 20
+_MOST_FILES = 256
+
+T = TypeVar("T")
+
+
+class _File(Generic[T]):
+    """One open file; it is read on after another has taken its name."""
+
+    def __init__(self, path: Path, make: Callable[[Path], T]) -> None:
+        self._path = path
+        self._make = make
+        self.reader = make(path)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        status = os.fstat(self._descriptor)
+        self._inode = (status.st_dev, status.st_ino)
+        self._at = 0
+
+    def read(self) -> bytes:
+        """What has been added; a file that was cut short is read from its start by a new reader."""
+        size = os.fstat(self._descriptor).st_size
+        if size < self._at:
+            self._at, self.reader = 0, self._make(self._path)
+        fresh = os.pread(self._descriptor, _MOST_AT_ONCE, self._at)
+        self._at += len(fresh)
+        return fresh
+
+    @property
+    def behind(self) -> int:
+        """Bytes that have not been read yet."""
+        return os.fstat(self._descriptor).st_size - self._at
+
+    def skip_to_whole_line(self, left: int) -> None:
+        """Leave out all but the first line and about the last `left` bytes."""
+        if self.behind > left:
+            end = os.fstat(self._descriptor).st_size
+            cut = os.pread(self._descriptor, _MOST_AT_ONCE, end - left)
+            self._at = end - left + cut.find(b"\n") + 1
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the name still means this file."""
+        try:
+            status = path.stat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._inode
+
+    def close(self) -> None:
+        """Read it no more."""
+        os.close(self._descriptor)
+
+
+class Followed(Generic[T]):
+    """A file, or the files of a folder. `make(path)` gives the reader that a file's bytes go to."""
+
+    def __init__(self, path: Path, make: Callable[[Path], T]) -> None:
+        self._path = path
+        self._make = make
+        self._files: dict[Path, _File[T]] = {}
+        self._begun = False
+
+    def poll(self) -> list[tuple[T, bytes]]:
+        """What has been added since the last call, with its readers; at most 256 KiB of each file."""
+        found = []
+        paths = self._paths()
+        for path in [p for p in self._files if p not in paths or not self._files[p].is_at(p)]:
+            # The last words of a file that has another name now, or none.
+            file = self._files.pop(path)
+            found += self._words(file, to_end=True)
+            file.close()
+        for path in paths:
+            if path not in self._files:
+                with contextlib.suppress(OSError):
+                    self._files[path] = self._open(path)
+        for file in self._files.values():
+            found += self._words(file, to_end=False)
+        self._begun = True
+        return found
+
+    def close(self) -> None:
+        """Follow no more."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _open(self, path: Path) -> _File[T]:
+        file = _File(path, self._make)
+        if not self._begun and file.behind > _MOST_BEHIND:
+            # What was written long before the agent was started says nothing of now.
+            file.skip_to_whole_line(_MOST_BEHIND)
+        return file
+
+    def _words(self, file: _File[T], *, to_end: bool) -> list[tuple[T, bytes]]:
+        found = []
+        with contextlib.suppress(OSError):
+            while fresh := file.read():
+                found.append((file.reader, fresh))
+                if not to_end or len(found) * _MOST_AT_ONCE >= _MOST_BEHIND:
+                    break
+        return found
+
+    def _paths(self) -> list[Path]:
+        try:
+            if not self._path.is_dir():
+                return [self._path] if self._path.is_file() else []
+            inside = sorted(p for p in self._path.iterdir() if not p.name.startswith(".") and p.is_file())
+        except OSError:
+            return []
+        return inside[:_MOST_FILES]
