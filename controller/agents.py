@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -60,7 +61,8 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
     """Serves AgentHub and FabricTime on one port.
 
     `delay_s` is an artificial sleep before each message is handled or sent, to show that nothing in
-    the embedded fabric depends on how fast the transport is. With `tls` the port speaks nothing else.
+    the embedded fabric depends on how fast the transport is. With `tls` the port speaks nothing else. `asked_s` is when
+    an agent last asked for a flow, on the host's monotonic clock.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         self._followed = False
         self._server: grpc.aio.Server | None = None
         self.sent: dict[str, int] = {}
+        self.asked_s = 0.0
 
     async def start(self, address: str, port: int) -> str:
         """Listen on `address` and `port` (0: any), or on "unix:/PATH"; what agents are to be told.
@@ -202,6 +205,8 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         try:
             async for message in messages:
                 await self._pause()
+                if message.WhichOneof("body") == "flow_request":
+                    self.asked_s = time.monotonic()
                 try:
                     self._inbox.put(host, channel, from_agent(host, message))
                 except MessageError as error:

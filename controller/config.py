@@ -13,6 +13,7 @@ from finsy.grpcutil import GRPCCredentialsTLS
 
 from controller.southbound.desired import FRAME_BYTES, STRAYS, EcnProfile
 from controller.southbound.fleet import Target
+from controller.translate import ANSWER_DEADLINE_NS
 from topo.graph import Topology
 from topo.jsonio import TopologyFormatError, topology_from_json
 
@@ -29,6 +30,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "profile": "measured",
     "profile_window_ms": 30_000,
     "realign_pct": 5,
+    "answer_deadline_ms": 10,
 }
 CLOCKS = ("embedded", "host")
 PROFILES = ("measured", "declared")
@@ -44,7 +46,8 @@ class FabricDescription:
     `strays` (one of STRAYS) is what becomes of what hosts may not say. Switches are read back every
     `read_back_ns`, and count as lost when their session is gone for `grace_ns`. `measured`: jobs are
     profiled, each for `profile_window_ns` at most; otherwise they are what they declare. A phase later
-    than `realign` of its period waits for its next slot."""
+    than `realign` of its period waits for its next slot. A flow whose agent has no answer within
+    `answer_deadline_ns` goes by ECMP."""
 
     name: str
     clock: str
@@ -61,6 +64,7 @@ class FabricDescription:
     measured: bool = True
     profile_window_ns: int = 30_000_000_000
     realign: float = 0.05
+    answer_deadline_ns: int = ANSWER_DEADLINE_NS
 
 
 def load_fabric(path: Path) -> FabricDescription:
@@ -118,6 +122,7 @@ def _fabric(data: object, folder: Path) -> FabricDescription:
         measured=data["profile"] == "measured",
         profile_window_ns=_whole(data, "profile_window_ms", 1) * 1_000_000,
         realign=_percent(data, "realign_pct") / 100,
+        answer_deadline_ns=_deadline(data["answer_deadline_ms"]),
     )
 
 
@@ -198,6 +203,13 @@ def _percent(item: Mapping[str, Any], key: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 50:
         raise ConfigError(f"{key}: a number above 0 and up to 50 is needed, not {value!r}")
     return float(value)
+
+
+def _deadline(value: object) -> int:
+    """In ns; the bounds are those of an agent's own deadline."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.1 <= value <= 1000:
+        raise ConfigError(f"answer_deadline_ms: a number from 0.1 to 1000 is needed, not {value!r}")
+    return round(value * 1e6)
 
 
 def _whole(item: Mapping[str, Any], key: str, least: int) -> int:

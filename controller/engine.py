@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,7 +21,6 @@ from controller.core import Core
 from controller.every import Every
 from controller.foresight import Foresight
 from controller.messages import (
-    CountersRead,
     Input,
     JobArrived,
     JobLeft,
@@ -33,15 +32,13 @@ from controller.messages import (
     SwitchLost,
     SwitchReady,
 )
-from controller.model.view import View
-from controller.northbound.source import ViewBoard
 from controller.offload import Offload
 from controller.planner import plan
+from controller.showing import Showing
 from controller.southbound.codec import PacketIn
 from controller.southbound.fleet import Fleet, Prepared
 from controller.southbound.worker import Wanted
 from controller.store.history import History
-from controller.views import build_view
 from controller.wire import agent_pb2 as wire
 
 log = logging.getLogger(__name__)
@@ -51,25 +48,6 @@ T = TypeVar("T")
 # Host time: how long announced messages, and switches at the start, are waited for.
 ARRIVAL_TIMEOUT_S = 4.0
 READY_TIMEOUT_S = 10.0
-# Views are made at most so often, in host time; a new plan is shown at once.
-VIEW_INTERVAL_S = 0.05
-
-
-class WatchedBoard(ViewBoard):
-    """A board that knows how many subscribers it has: counters are polled only for them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.watchers = 0
-
-    async def subscribe(self) -> AsyncGenerator[View]:
-        """The current view, then the newest after each change."""
-        self.watchers += 1
-        try:
-            async for view in super().subscribe():
-                yield view
-        finally:
-            self.watchers -= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +82,6 @@ class Engine:
         publish: Callable[[Notice], None],
         history: History | None,
     ) -> None:
-        self.board = WatchedBoard()
         self.channels = Channels()
         self._core = core
         self._clock = clock
@@ -123,14 +100,22 @@ class Engine:
         self._announced: dict[str, int] = {}
         self._applying: asyncio.Task[None] | None = None
         self._foresight = Foresight(offload, with_writes=isinstance(clock, HostClock))
-        self._polls = Every(options.poll_ns, at_once=True)
         self._read_backs = Every(options.read_back_ns)
-        self._view_due: asyncio.TimerHandle | None = None
+        self._showing = Showing(
+            core,
+            clock,
+            publish,
+            scenario=options.scenario,
+            poll_ns=options.poll_ns,
+            poll_always=options.poll_always,
+        )
+        self.board = self._showing.board
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connect(self, fleet: Fleet, agents: AgentServer) -> None:
         """Introduce the two sides the engine speaks to."""
         self._fleet, self._agents = fleet, agents
+        self._showing.connect(fleet)
 
     def close(self) -> None:
         """End what goes on in the background."""
@@ -186,8 +171,8 @@ class Engine:
             self._clock.advance(tick.time_ns)
         await self._step()
         if tick.last:
-            await self._poll()
-            self._show()
+            await self._showing.poll()
+            self._showing.now()
         sent = {**(self._agents.sent if self._agents is not None else {}), **self._frames_sent}
         news = {channel: n for channel, n in sent.items() if self._announced.get(channel) != n}
         self._announced.update(news)
@@ -236,9 +221,8 @@ class Engine:
             await self._applying
         if self._applying is None and self._read_backs.due(self._clock.now_ns) and self._fleet is not None:
             await self._fleet.read_back()
-        if self._poll_due():
-            await self._poll()
-        self._show_soon()
+        await self._showing.poll_if_due()
+        self._showing.soon()
 
     def _watched(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` as a task whose failure is the engine's."""
@@ -273,19 +257,27 @@ class Engine:
                     else:
                         # No agent is told of a way that is not there yet.
                         wanted = Wanted.of(core.condition, core.shown(made))
+                        await self._breathe()
                         if wanted != core.wanted:
                             await self._write(wanted)
                         # On the host's clock, planning has taken time.
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
+                        await self._breathe()
                 active, core.epoch = core.epoch, None
                 if active is not None:
                     await self._new_epoch(active)
                 await self._carry_out()
             self._foresight.begin(core, self._watched)
-            self._show()
+            await self._breathe()
+            self._showing.now()
         finally:
             self._applying = None
+
+    async def _breathe(self) -> None:
+        """Let what has come in be answered before the next piece of work, where that takes time."""
+        if isinstance(self._clock, HostClock):
+            await asyncio.sleep(0)
 
     async def _write(self, wanted: Wanted, ready: Prepared | None = None) -> None:
         for error in await self._fleet.want(wanted, ready) if self._fleet is not None else ():
@@ -367,32 +359,6 @@ class Engine:
             log.error("not in service after %g s, going on without: %s", READY_TIMEOUT_S, ", ".join(missing))
             self._all_ready.set()
 
-    # Counters and views.
-
     def _next_timer_ns(self) -> int | None:
-        times = (self._core.next_timer_ns, self._polls.next_ns, self._read_backs.next_ns)
+        times = (self._core.next_timer_ns, self._showing.next_timer_ns, self._read_backs.next_ns)
         return min((t for t in times if t is not None), default=None)
-
-    def _poll_due(self) -> bool:
-        if not (self._options.poll_always or self.board.watchers):
-            self._polls.stop()
-            return False
-        return self._polls.due(self._clock.now_ns)
-
-    async def _poll(self) -> None:
-        if self._fleet is None:
-            return
-        core = self._core
-        core.counters.read(core.now_ns, await self._fleet.read_counters())
-        self._publish(CountersRead(core.now_ns, core.counters.queues))
-
-    def _show_soon(self) -> None:
-        if self._view_due is None:
-            self._view_due = asyncio.get_running_loop().call_later(VIEW_INTERVAL_S, self._show)
-
-    def _show(self) -> None:
-        if self._view_due is not None:
-            self._view_due.cancel()
-            self._view_due = None
-        if self._fleet is not None:
-            self.board.publish(build_view(self._core, self._fleet, self._options.scenario))

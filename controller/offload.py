@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import multiprocessing
-import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from controller.prompt import behind
 from controller.southbound import worker
 from controller.southbound.desired import STRAYS, EcnProfile
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
-
-_NICENESS = 5
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,5 +68,7 @@ class Offload:
 
 def _start_behind(*arguments: Any) -> None:
     """The worker yields to the loop that answers agents: where cores are few, a plan delays no flow."""
-    os.nice(_NICENESS)
+    behind()
     worker.start(*arguments)
+    # Its imports stay: there is no use in looking at them in every full collection.
+    gc.freeze()

@@ -18,6 +18,7 @@ import signal
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from controller.northbound.web import AddressError, assets_dir, serve
 from controller.offload import Offload
 from controller.planner import POLICIES
 from controller.planner.options import add_policy_options, policy_of
+from controller.prompt import QUIET_S, Heap, ahead
 from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.fleet import Fleet
@@ -210,6 +212,8 @@ class _Service:
             self._main.cancel()
 
     def _thread(self) -> None:
+        if self._start.fabric.clock == "host":
+            ahead()
         asyncio.set_event_loop(self._loop)
         self._main = self._loop.create_task(self._serve())
         try:
@@ -258,6 +262,7 @@ class _Service:
                 start.policy.name,
                 TRAFFIC_CLASSES,
                 fabric.elephant_bytes,
+                answer_deadline_ns=fabric.answer_deadline_ns,
                 realign=fabric.realign,
                 profiles=fabric.measured and measures(start.policy),
             ),
@@ -276,7 +281,13 @@ class _Service:
             url, close_web = await _serve_web(engine, start.web_port)
             _say_ready(address, url)
             await warm
-            await engine.run()
+            heap = Heap()
+            tidying = asyncio.create_task(_tidy(heap, agents))
+            try:
+                await engine.run()
+            finally:
+                tidying.cancel()
+                heap.close()
         finally:
             await asyncio.gather(close_web(), agents.stop(), fleet.stop(), return_exceptions=True)
             engine.close()
@@ -314,6 +325,13 @@ async def _serve_web(engine: Engine, port: int) -> tuple[str, Callable[[], Corou
     if port and server.port != port:
         log.warning("port %d is busy; the page is on port %d", port, server.port)
     return server.url.rstrip("/"), server.close
+
+
+async def _tidy(heap: Heap, agents: AgentServer) -> None:
+    """Give the heap a chance to be tidied every so often."""
+    while True:
+        await asyncio.sleep(QUIET_S)
+        heap.tidy(time.monotonic(), agents.asked_s)
 
 
 async def _nothing() -> None:

@@ -30,6 +30,9 @@ from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
 
 PROTOCOL = 1
+ANSWER_DEADLINE_NS = 10_000_000
+"""How long a flow waits for the controller's answer, unless the fabric's description says otherwise. Agents
+take it too as long as they have not been told."""
 LONGEST_REPORT = 8192
 """Bins of one flow in one report at most."""
 
@@ -52,7 +55,7 @@ class Terms:
     policy: str
     classes: TrafficClasses
     elephant_bytes: int
-    answer_deadline_ns: int = 50_000_000
+    answer_deadline_ns: int = ANSWER_DEADLINE_NS
     clock_poll_ns: int = 4_000_000_000
     realign: float = 0.05
     profiles: bool = False

@@ -3,11 +3,13 @@
 
 It prints its description as one line of JSON and ends with its input. For a number read the link between
 leaf1 and spine1 goes down for as many milliseconds: the controller reconciles tables and plans again.
+It runs behind other processes (nice 10), for it stands for switches, which are other machines.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -23,6 +25,7 @@ from topo.jsonio import topology_to_json
 
 RATE_BPS = 1_000_000_000
 HOSTS_PER_LEAF = 25
+NICENESS = 10
 
 
 def fabric() -> Topology:
@@ -32,6 +35,7 @@ def fabric() -> Topology:
 
 def main() -> None:
     """Serve until the input ends."""
+    os.nice(NICENESS)
     topology = fabric()
     loop = HostLoop()
     switches = {s.name: EmbeddedSwitch(s.name, loop) for s in topology.switches}
