@@ -61,8 +61,8 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
     """Serves AgentHub and FabricTime on one port.
 
     `delay_s` is an artificial sleep before each message is handled or sent, to show that nothing in
-    the embedded fabric depends on how fast the transport is. With `tls` the port speaks nothing else. `asked_s` is when
-    an agent last asked for a flow, on the host's monotonic clock.
+    the embedded fabric depends on how fast the transport is. With `tls` the port speaks nothing else.
+    `asked_s` is when an agent last asked for a flow, on the host's monotonic clock.
     """
 
     def __init__(

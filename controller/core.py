@@ -24,6 +24,7 @@ from controller.messages import (
     ClockAsked,
     Effect,
     FlowAsked,
+    FlowFell,
     FlowOpened,
     FrameAsked,
     Input,
@@ -50,15 +51,15 @@ from controller.messages import (
     WorkerLeft,
 )
 from controller.model.plan import Plan, Policy
-from controller.pace import Paces
 from controller.pinned import PinnedPaths
 from controller.planner import PIN_CAPACITY, PlanInput
 from controller.planner.emergency import Emergency
 from controller.planner.singles import remarks
 from controller.planner.words import summary
 from controller.queuepairs import QueuePairs
+from controller.reports import Reports
 from controller.southbound.worker import Condition, Wanted
-from controller.telemetry import Counters, IterationStats
+from controller.telemetry import Counters
 from controller.told import Told
 from controller.verify import TIMEOUT_NS
 from topo.graph import Topology
@@ -97,8 +98,7 @@ class Core:
         self.members = Members(settings.topology)
         self.links = LinkState(settings.topology, settings.grace_ns)
         self.counters = Counters(settings.topology)
-        self.stats: dict[str, IterationStats] = {}
-        self._paces = Paces()
+        self.reports = Reports()
         self.plan: Plan | None = None
         self._planned: Plan | None = None
         self.measuring = Measuring(settings.measure if measures(settings.policy) else AS_DECLARED)
@@ -113,7 +113,7 @@ class Core:
         self._ahead = Ahead() if paths and settings.policy.forward else None
         self.epoch: frozenset[str] | None = None
         self.queue_pairs = QueuePairs()
-        self._told = Told()
+        self.told = Told()
         self._announced: Plan | None = None
         self._effects: list[Effect] = []
         self._notices: list[Notice] = []
@@ -186,8 +186,10 @@ class Core:
             case FlowOpened():
                 news = self.queue_pairs.opened(item, self.members.flows, self.plan)
                 self.wants_plan = self.wants_plan or news
+            case FlowFell():
+                self._effects.extend(self.told.fell(self.now_ns, item, self.members))
             case FlowAsked(host, flow):
-                self._effects.extend(self._told.flow_asked(host, flow, self.members))
+                self._effects.extend(self.told.flow_asked(host, flow, self.members))
             case Iteration():
                 self._iteration(item)
             case BytesCounted():
@@ -204,7 +206,7 @@ class Core:
                 self._effects.extend(self.paths.asked(self.now_ns, item))
             case AgentUp():
                 self._effects.append(SendWelcome(item.host))
-                self._told.agent_up(item.host)
+                self.told.agent_up(item.host)
                 self.queue_pairs.agent_up(item)
                 self._effects.extend(self.measuring.agent_up(item.host))
             case AgentDown(host):
@@ -277,7 +279,7 @@ class Core:
         self.plan = plan
         if self._planned is not None:
             self._planned = along(self._planned, plan)
-        self._effects.extend(self._told.adopt(plan, self.members))
+        self._effects.extend(self.told.adopt(plan, self.members))
 
     def adopt(self, plan: Plan) -> None:
         """Publish a plan: tell agents what it changes for them, and begin to verify its pinned paths."""
@@ -285,7 +287,7 @@ class Core:
         self._planned = plan
         self.plan = plan = self.shown(plan)
         self.failovers = Failovers.after(replace(self._input(), previous=None), plan)
-        self._effects.extend(self._told.adopt(plan, self.members))
+        self._effects.extend(self.told.adopt(plan, self.members))
         self._effects.extend(self.measuring.adopted(self.now_ns))
         self._announced = None
         self._effects.extend(self.paths.adopt(self.now_ns, plan))
@@ -309,23 +311,22 @@ class Core:
             return
         if arrived:
             job = item.job
-            self.stats[job.name] = IterationStats(len(job.hosts))
+            self.reports.arrived(job)
             self._notices.append(JobArrived(self.now_ns, job))
             self.measuring.arrived(job)
             self.wants_plan = True
             log.info("job %s has arrived: %s on %s", job.name, job.model, ", ".join(job.hosts))
         else:
-            self._effects.extend(self._told.worker_joined(item.host, item.job.name))
+            self._effects.extend(self.told.worker_joined(item.host, item.job.name))
 
     def _left(self, item: WorkerLeft) -> None:
         job = self.members.leave(item.job, item.rank)
         if job is None:
             return
-        self._told.job_left(job)
+        self.told.job_left(job)
         self.paths.forget(f.name for f in job.flows)
         self.queue_pairs.left(job)
-        self.stats.pop(job.name, None)
-        self._paces.forget(job.name)
+        self.reports.left(job.name)
         if self._ahead is not None:
             self._ahead.forget(job.name)
         self.measuring.left(job.name)
@@ -334,15 +335,13 @@ class Core:
         log.info("job %s has left", job.name)
 
     def _iteration(self, item: Iteration) -> None:
-        stats = self.stats.get(item.job)
-        if stats is None:
+        if not self.reports.add(item):
             return
-        stats.add(item)
         if self._ahead is not None:
             self._ahead.heard(item)
             self._ahead.look(self.now_ns, self.members.jobs)
         self._measured(self.measuring.iteration(self.now_ns, item))
-        self._check_pace(item)
+        self.wants_plan = self.reports.new_period(item, self.members, self.plan) or self.wants_plan
         self._notices.append(IterationDone(self.now_ns, item))
 
     def _measured(self, effects: Iterable[Effect]) -> None:
@@ -350,15 +349,8 @@ class Core:
         self._effects.extend(effects)
         for job in self.measuring.take_measured():
             self.members.take_measured(job)
-            self._paces.forget(job.name)
+            self.reports.measured(job.name)
         self.wants_plan = self.measuring.take_wish() or self.wants_plan
-
-    def _check_pace(self, item: Iteration) -> None:
-        """Plan again when a job that is held to a period turns out to have another one."""
-        period_ns = self._paces.check(item, self.members.get(item.job), self.plan)
-        if period_ns is not None:
-            self.members.correct_period(item.job, period_ns)
-            self.wants_plan = True
 
     # The fabric.
 

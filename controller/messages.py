@@ -70,6 +70,18 @@ class FlowOpened:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowFell:
+    """A pinned flow that went bad goes by ECMP by its agent's own decision, or (`fallen` False) by its pin
+    again, which is `source_port`."""
+
+    host: str
+    flow: str
+    fallen: bool
+    source_port: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeAsked:
     """An agent asks for a flow's path to be verified."""
 
@@ -176,6 +188,7 @@ Input = (
     | WorkerLeft
     | FlowAsked
     | FlowOpened
+    | FlowFell
     | ProbeAsked
     | Iteration
     | BytesCounted

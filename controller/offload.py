@@ -25,10 +25,21 @@ T = TypeVar("T")
 
 
 class Offload:
-    """Runs pure functions in the worker process, one at a time, in the order they are asked for."""
+    """Runs pure functions in the worker process, one at a time, in the order they are asked for.
 
-    def __init__(self, topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAYS[0]) -> None:
-        self._start = (topology, ecn, artefacts, strays)
+    `yields`: where cores are few, a plan delays no answer. The embedded fabric stands still for a plan.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        ecn: EcnProfile,
+        artefacts: Path,
+        strays: str = STRAYS[0],
+        *,
+        yields: bool = True,
+    ) -> None:
+        self._start = (yields, topology, ecn, artefacts, strays)
         self._pool = self._new_pool()
 
     async def warm_up(self) -> None:
@@ -37,7 +48,7 @@ class Offload:
         Raises:
             PipelineError: the program lacks something that the controller writes.
         """
-        first = {s.name: None for s in self._start[0].switches[:1]}
+        first = {s.name: None for s in self._start[1].switches[:1]}
         await self.run(worker.changes, first, worker.Wanted())
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -62,13 +73,13 @@ class Offload:
 
     def _new_pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
-            1, multiprocessing.get_context("spawn"), initializer=_start_behind, initargs=self._start
+            1, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=self._start
         )
 
 
-def _start_behind(*arguments: Any) -> None:
-    """The worker yields to the loop that answers agents: where cores are few, a plan delays no flow."""
-    behind()
+def _start_worker(yields: bool, *arguments: Any) -> None:
+    if yields:
+        behind()
     worker.start(*arguments)
     # Its imports stay: there is no use in looking at them in every full collection.
     gc.freeze()

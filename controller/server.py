@@ -231,9 +231,9 @@ class _Service:
     async def _serve(self) -> None:
         start, fabric = self._start, self._start.fabric
         history = History(start.state) if start.state is not None else None
-        offload = Offload(fabric.topology, fabric.ecn, start.artefacts, fabric.strays)
-        warm = asyncio.create_task(offload.warm_up())
         embedded = fabric.clock == "embedded"
+        offload = Offload(fabric.topology, fabric.ecn, start.artefacts, fabric.strays, yields=not embedded)
+        warm = asyncio.create_task(offload.warm_up())
         artefacts = load_artefacts(start.artefacts)
         settings = Settings(
             topology=fabric.topology,

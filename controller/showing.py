@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 
 from controller.clock import EmbeddedClock, HostClock
 from controller.core import Core
@@ -20,15 +21,31 @@ VIEW_INTERVAL_S = 0.05
 
 
 class WatchedBoard(ViewBoard):
-    """A board that knows how many subscribers it has: counters are polled only for them."""
+    """A board that knows how many subscribers it has: counters are polled only for them, and a view is made
+    for each change only while there are some."""
 
     def __init__(self) -> None:
         super().__init__()
         self.watchers = 0
+        self._make: Callable[[], View] | None = None
+
+    def offer(self, make: Callable[[], View]) -> None:
+        """There is something new, and `make()` gives the view of it."""
+        self._make = make
+        if self.watchers:
+            self.snapshot()
+
+    def snapshot(self) -> View | None:
+        """The view as things stand; None before the first."""
+        if self._make is not None:
+            make, self._make = self._make, None
+            self.publish(make())
+        return super().snapshot()
 
     async def subscribe(self) -> AsyncGenerator[View]:
         """The current view, then the newest after each change."""
         self.watchers += 1
+        self.snapshot()
         try:
             async for view in super().subscribe():
                 yield view
@@ -94,4 +111,4 @@ class Showing:
             self._due.cancel()
             self._due = None
         if self._fleet is not None:
-            self.board.publish(build_view(self._core, self._fleet, self._scenario))
+            self.board.offer(partial(build_view, self._core, self._fleet, self._scenario))

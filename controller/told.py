@@ -7,10 +7,11 @@ import logging
 from collections.abc import Iterator
 
 from controller.members import Members
-from controller.messages import Effect, SendAssignment, SendSchedule
+from controller.messages import Effect, FlowFell, SendAssignment, SendSchedule
 from controller.model.job import Job
 from controller.model.plan import JobPlan, Plan
 from controller.model.traffic import TRAFFIC_CLASSES
+from controller.model.view import FallenFlow
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,12 @@ class Told:
         self._waiting: dict[str, str] = {}
         self._assigned: dict[str, tuple[int, int, int]] = {}
         self._scheduled: dict[tuple[str, str], tuple[int, int, str, bool, float | None]] = {}
+        self._fallen: dict[str, FallenFlow] = {}
+
+    @property
+    def fallen(self) -> tuple[FallenFlow, ...]:
+        """The flows that go by ECMP by their agents' decision, by name."""
+        return tuple(fell for _, fell in sorted(self._fallen.items()))
 
     def adopt(self, plan: Plan, members: Members) -> Iterator[Effect]:
         """A plan is in force: what it changes for agents, and answers to those who wait."""
@@ -40,8 +47,23 @@ class Told:
             for host in dict.fromkeys(job.hosts if job is not None else ()):
                 yield from self._schedule(host, job_plan)
 
+    def fell(self, now_ns: int, item: FlowFell, members: Members) -> Iterator[Effect]:
+        """An agent lets a pinned flow go by ECMP, and gets no other pin for it; or it goes by its pin again,
+        and hears what the plan has for it by now."""
+        job = members.flows.get(item.flow)
+        if job is None or all(f.name != item.flow or f.src != item.host for f in job.flows):
+            log.warning("%s tells of %s, which is no flow of a job there", item.host, item.flow)
+        elif item.fallen:
+            log.warning("%s: %s goes back to ECMP: %s", item.host, item.flow, item.why)
+            self._fallen[item.flow] = FallenFlow(item.flow, item.host, item.source_port, now_ns, item.why)
+        elif self._fallen.pop(item.flow, None) is not None:
+            log.info("%s: %s goes by its pin again", item.host, item.flow)
+            if item.flow in self._asked:
+                yield from self._assign(item.host, item.flow)
+
     def agent_up(self, host: str) -> None:
         """An agent that has started again knows nothing of what an earlier one was told."""
+        self._fallen = {flow: fell for flow, fell in self._fallen.items() if fell.host != host}
         for flow in [f for f, asker in self._asked.items() if asker == host]:
             del self._asked[flow]
             self._assigned.pop(flow, None)
@@ -56,7 +78,7 @@ class Told:
     def job_left(self, job: Job) -> None:
         """Forget a job and its flows."""
         for flow in job.flows:
-            for table in (self._asked, self._waiting, self._assigned):
+            for table in (self._asked, self._waiting, self._assigned, self._fallen):
                 table.pop(flow.name, None)
         for key in [k for k in self._scheduled if k[1] == job.name]:
             del self._scheduled[key]
@@ -79,7 +101,9 @@ class Told:
         planned = self._plan.flows.get(flow) if self._plan is not None else None
         if planned is None:
             return
-        answer = (planned.source_port or 0, planned.dscp, planned.rate_cap_bps)
+        fell = self._fallen.get(flow)
+        port = planned.source_port or 0 if fell is None else fell.source_port
+        answer = (port, planned.dscp, planned.rate_cap_bps)
         if again or self._assigned.get(flow) != answer:
             self._assigned[flow] = answer
             yield SendAssignment(host, flow, *answer)

@@ -12,6 +12,7 @@ from controller.messages import (
     BytesCounted,
     ClockAsked,
     FlowAsked,
+    FlowFell,
     FlowOpened,
     Iteration,
     ProbeAsked,
@@ -36,8 +37,19 @@ take it too as long as they have not been told."""
 LONGEST_REPORT = 8192
 """Bins of one flow in one report at most."""
 
+LONGEST_WHY = 200
+"""Characters of an agent's reason that are kept."""
+
 AgentInput = (
-    WorkerJoined | WorkerLeft | FlowAsked | FlowOpened | Iteration | ProbeAsked | BytesCounted | ClockAsked
+    WorkerJoined
+    | WorkerLeft
+    | FlowAsked
+    | FlowOpened
+    | FlowFell
+    | Iteration
+    | ProbeAsked
+    | BytesCounted
+    | ClockAsked
 )
 
 DSCPS = ("qp", "fixed")
@@ -93,6 +105,11 @@ def from_agent(host: str, message: wire.AgentMessage) -> AgentInput:
                 f"flow {opened.flow}: source port {opened.source_port} or DSCP {opened.dscp} is out of range"
             )
         return FlowOpened(host, opened.flow, opened.source_port, opened.dscp)
+    if kind == "flow_fallback":
+        fell = message.flow_fallback
+        if fell.source_port >= 1 << 16:
+            raise MessageError(f"flow {fell.flow}: source port {fell.source_port} is out of range")
+        return FlowFell(host, fell.flow, fell.fallen, fell.source_port, fell.why[:LONGEST_WHY])
     if kind == "probe_request":
         return ProbeAsked(host, message.probe_request.flow)
     if kind == "job_leave":

@@ -37,11 +37,12 @@ def build_view(core: Core, fleet: Fleet, scenario: str) -> View:
         counters=core.counters.queues,
         verified_paths=len(core.paths.verified & pinned),
         unverified_paths=len(pinned - core.paths.verified),
+        fallen=core.told.fallen,
     )
 
 
 def _job(core: Core, job: Job) -> JobView:
-    stats = core.stats[job.name]
+    stats = core.reports.stats[job.name]
     declared = core.members.declared(job.name)
     planned = core.plan.jobs.get(job.name) if core.plan is not None else None
     return JobView(

@@ -16,7 +16,7 @@ from hostagent.clock import Clock
 from hostagent.counts import ByteSource
 from hostagent.fabrictime import FabricTime
 from hostagent.job import LATE_TOLERANCE, IterationRecord, Schedule
-from hostagent.messages import flow_opened, hello, iteration_report, job_join
+from hostagent.messages import flow_fallback, flow_opened, hello, iteration_report, job_join
 from hostagent.metering import Metering
 from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, QueuePair, ReceiveQueue
 from hostagent.nic.requester import check_pin
@@ -60,6 +60,7 @@ class Agent:
     `shared_clock` says that `clock` is the fabric's own; otherwise the controller is asked for its time.
     `byte_source(job)` gives another source of a job's byte counts than its queue pairs.
     `on_answer(flow, pin)` hears of each assignment, `on_session(up)` of the session.
+    `fallen` are the flows that go by ECMP instead of by their pins, each with the reason.
     No flow waits for the controller longer than `most_wait_ns`, whatever the controller says (0: that).
     """
 
@@ -87,7 +88,7 @@ class Agent:
         self.senders: dict[str, str] = {}
         self.probes: dict[str, Probe] = {}
         self.refusals: list[str] = []
-        self.fallen: set[str] = set()
+        self.fallen: dict[str, str] = {}
         self.on_answer: Callable[[str, Pin], None] | None = None
         self.on_session: Callable[[bool], None] | None = None
         self.time = FabricTime(shared=shared_clock)
@@ -182,7 +183,7 @@ class Agent:
         for flow, qp in worker.out.items():
             qp.close()
             self.pins.pop(flow, None)
-            self.fallen.discard(flow)
+            self.fallen.pop(flow, None)
         self._clock.call_at(self._clock.now + LINGER_NS, _close_all, worker.receive)
         if all(job != name for job, _ in self._workers):
             self.schedules.pop(name, None)
@@ -216,9 +217,14 @@ class Agent:
         """The sending ends of all flows that are open here."""
         return {flow: qp for worker in self._workers.values() for flow, qp in worker.out.items()}
 
-    def fall_back(self, flow: str, fallen: bool) -> None:
-        """Let a pinned flow go by ECMP, or by its pin again; a pin to another port ends it by itself."""
-        (self.fallen.add if fallen else self.fallen.discard)(flow)
+    def fall_back(self, flow: str, why: str) -> None:
+        """Let a pinned flow go by ECMP, for a reason, or (without one) by its pin again; the controller hears
+        of both. A pin to another port ends it by itself."""
+        if why:
+            self.fallen[flow] = why
+        else:
+            self.fallen.pop(flow, None)
+        self._tell_fallen(flow)
         qp = self.queue_pairs().get(flow)
         if qp is not None and flow in self.pins:
             self._place(flow, qp)
@@ -256,6 +262,8 @@ class Agent:
         for worker in list(self._workers.values()):
             if worker.joined:
                 self._announce(worker)
+        for flow in self.fallen.keys() - self.queue_pairs().keys():
+            self._tell_fallen(flow)
         if self.on_session is not None:
             self.on_session(True)
 
@@ -271,8 +279,9 @@ class Agent:
         check_pin(said.flow, pin.source_port or FIRST_SOURCE_PORT, pin.dscp)
         before = self.pins.get(said.flow)
         self.pins[said.flow] = pin
-        if before is None or before.source_port != pin.source_port:
-            self.fallen.discard(said.flow)
+        moved = before is None or before.source_port != pin.source_port
+        if moved and self.fallen.pop(said.flow, None) is not None:
+            self._tell_fallen(said.flow)
         for worker in list(self._workers.values()):
             if said.flow in worker.out:
                 self._place(said.flow, worker.out[said.flow])
@@ -281,6 +290,11 @@ class Agent:
                 self._open_flow(worker, said.flow)
         if self.on_answer is not None:
             self.on_answer(said.flow, pin)
+
+    def _tell_fallen(self, flow: str) -> None:
+        pin = self.pins.get(flow)
+        if self.welcomed and pin is not None:
+            self._send(flow_fallback(flow, pin.source_port, self.fallen.get(flow, "")))
 
     def _place(self, flow: str, qp: QueuePair) -> None:
         pin = self.pins[flow]
@@ -320,11 +334,16 @@ class Agent:
         self._nic.set_sender(spec.name, told if told in SENDERS else spec.sender)
 
     def _announce(self, worker: _Worker) -> None:
-        """Tell the controller of a worker's job, and ask for its flows that are not open."""
+        """Tell the controller of a worker's job, and ask for its flows: for those that are open too, since
+        what was asked in an earlier session, perhaps of another controller, is forgotten."""
         self._send(pb.AgentMessage(job_join=job_join(worker.trainer.spec, worker.trainer.rank)))
-        for qp in worker.out.values():
-            self._send(flow_opened(self._nic, qp, qp.source_port))
         mice = worker.trainer.spec.bytes_per_iteration < self.marking.elephant_bytes
+        for flow, qp in worker.out.items():
+            self._send(flow_opened(self._nic, qp, qp.source_port))
+            if flow in self.fallen:
+                self._tell_fallen(flow)
+            if not mice:
+                self.request(flow)
         for flow in list(worker.waiting):
             if mice or flow in self.pins:
                 self._open_flow(worker, flow)

@@ -157,7 +157,7 @@ class SafetyWatch:
             log.warning("%s goes back to ECMP: %s", flow, guard.why)
         else:
             log.info("%s goes by its pinned path again", flow)
-        self._agent.fall_back(flow, guard.fallen)
+        self._agent.fall_back(flow, guard.why if guard.fallen else "")
 
 
 def port_counters(port: Path) -> Callable[[], tuple[int, int]]:

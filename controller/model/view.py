@@ -79,6 +79,18 @@ class SwitchView:
 
 
 @dataclass(frozen=True, slots=True)
+class FallenFlow:
+    """A pinned flow that the agent of `host` lets go by ECMP since `since_ns`, and why. It keeps
+    `source_port`, its pin, until the agent tries that again."""
+
+    flow: str
+    host: str
+    source_port: int
+    since_ns: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """The controller at one moment of fabric time."""
 
@@ -92,3 +104,4 @@ class View:
     counters: tuple[QueueCounter, ...]
     verified_paths: int
     unverified_paths: int
+    fallen: tuple[FallenFlow, ...] = ()

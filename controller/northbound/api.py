@@ -100,7 +100,7 @@ def _routes(source: ViewSource, closing: asyncio.Event) -> APIRouter:
         view = current()
         for job in view.jobs:
             if job.name == name:
-                return render.job_detail(job, view.plan)
+                return render.job_detail(job, view.plan, view.fallen)
         raise HTTPException(404, f"no job {name!r}; there are: {_names(j.name for j in view.jobs)}")
 
     @router.get(
@@ -110,10 +110,10 @@ def _routes(source: ViewSource, closing: asyncio.Event) -> APIRouter:
         responses=_NO_VIEW | _not_found("No plan has been made yet."),
     )
     async def get_plan() -> schema.PlanOut:
-        plan = current().plan
-        if plan is None:
+        view = current()
+        if view.plan is None:
             raise HTTPException(404, "no plan yet: none is made before the first job")
-        return render.plan(plan)
+        return render.plan(view.plan, view.fallen)
 
     @router.get("/fabric", summary="Nodes, cables and their load", tags=["fabric"], responses=_NO_VIEW)
     async def get_fabric() -> schema.FabricOut:

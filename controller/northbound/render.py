@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, cast
 
 from controller.model.job import Measurement, Profile
 from controller.model.plan import FlowPlan, Plan
-from controller.model.view import JobView, View
+from controller.model.view import FallenFlow, JobView, View
 from controller.northbound import schema
 
 _NS_PER_MS = 1e6
@@ -50,9 +50,9 @@ def job(value: JobView, plan: Plan | None) -> schema.JobOut:
     )
 
 
-def job_detail(value: JobView, plan: Plan | None) -> schema.JobDetailOut:
+def job_detail(value: JobView, plan: Plan | None, fallen: Iterable[FallenFlow] = ()) -> schema.JobDetailOut:
     """A job and its flows."""
-    flows = tuple(f for f in _flows(plan) if f.job == value.name) if plan else ()
+    flows = tuple(f for f in _flows(plan, fallen) if f.job == value.name) if plan else ()
     return schema.JobDetailOut(**dict(job(value, plan)), flows=flows)
 
 
@@ -61,8 +61,8 @@ def jobs(view: View) -> schema.JobsOut:
     return schema.JobsOut(time_ns=view.time_ns, jobs=tuple(job(j, view.plan) for j in view.jobs))
 
 
-def plan(value: Plan) -> schema.PlanOut:
-    """A plan with its reasons."""
+def plan(value: Plan, fallen: Iterable[FallenFlow] = ()) -> schema.PlanOut:
+    """A plan with its reasons; `fallen` are the flows that do not go by it for now."""
     policy = value.policy
     return schema.PlanOut(
         version=value.version,
@@ -89,7 +89,7 @@ def plan(value: Plan) -> schema.PlanOut:
             )
             for j in value.jobs.values()
         ),
-        flows=_flows(value),
+        flows=_flows(value, fallen),
         links=tuple(
             schema.SharedLinkOut(src=link.src, dst=link.dst, jobs=link.jobs, score=link.score)
             for link in value.links
@@ -158,7 +158,13 @@ def view(value: View) -> schema.ViewOut:
         scenario=value.scenario,
         fabric=fabric(value),
         jobs=tuple(job(j, value.plan) for j in value.jobs),
-        plan=None if value.plan is None else plan(value.plan),
+        plan=None if value.plan is None else plan(value.plan, value.fallen),
+        fallen=tuple(
+            schema.FallenOut(
+                flow=f.flow, host=f.host, source_port=f.source_port, since_ns=f.since_ns, why=f.why
+            )
+            for f in value.fallen
+        ),
     )
 
 
@@ -184,15 +190,21 @@ def _profile(value: Profile) -> schema.ProfileOut:
     )
 
 
-def _flows(plan: Plan) -> tuple[schema.FlowOut, ...]:
+def _flows(plan: Plan, fallen: Iterable[FallenFlow]) -> tuple[schema.FlowOut, ...]:
     pinned: dict[str, list[str]] = defaultdict(list)
     for pin in plan.pins:
         pinned[pin.flow].append(pin.switch)
     sent = {remark.flow: remark.sent_dscp for remark in plan.remarks}
-    return tuple(_flow(f, tuple(pinned.get(f.flow, ())), sent.get(f.flow)) for f in plan.flows.values())
+    why = {fell.flow: fell.why for fell in fallen}
+    return tuple(
+        _flow(f, tuple(pinned.get(f.flow, ())), sent.get(f.flow), why.get(f.flow))
+        for f in plan.flows.values()
+    )
 
 
-def _flow(value: FlowPlan, pinned_in: tuple[str, ...], sent_dscp: int | None) -> schema.FlowOut:
+def _flow(
+    value: FlowPlan, pinned_in: tuple[str, ...], sent_dscp: int | None, fallen: str | None
+) -> schema.FlowOut:
     return schema.FlowOut(
         flow=value.flow,
         job=_job_of(value.flow),
@@ -201,6 +213,7 @@ def _flow(value: FlowPlan, pinned_in: tuple[str, ...], sent_dscp: int | None) ->
         dscp=value.dscp,
         pinned_in=pinned_in,
         sent_dscp=sent_dscp,
+        fallen=fallen,
         why=value.why,
     )
 

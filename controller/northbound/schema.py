@@ -101,6 +101,9 @@ class FlowOut(Out):
     sent_dscp: int | None = Field(
         description="DSCP that its queue pair keeps, where its leaf rewrites that; null: it sends `dscp`."
     )
+    fallen: str | None = Field(
+        description="Why its agent lets it go by ECMP for now, whatever the plan; null: it goes as planned."
+    )
     why: str
 
 
@@ -234,6 +237,16 @@ class CountersOut(Out):
     counters: tuple[QueueOut, ...]
 
 
+class FallenOut(Out):
+    """A pinned flow that its host's agent lets go by ECMP, for its latency or loss went bad."""
+
+    flow: str
+    host: str
+    source_port: int = Field(description="Its pin, which the agent tries again after a while.")
+    since_ns: Time
+    why: str
+
+
 class ViewOut(Out):
     """All but the queue counters, at one moment of fabric time; also the data of a `view` event."""
 
@@ -242,3 +255,4 @@ class ViewOut(Out):
     fabric: FabricOut
     jobs: tuple[JobOut, ...]
     plan: PlanOut | None
+    fallen: tuple[FallenOut, ...] = Field(description="Flows back on ECMP by their agents' decision.")

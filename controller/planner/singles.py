@@ -111,13 +111,13 @@ def choices(inputs: PlanInput, table: Forwarding, path: Path) -> tuple[tuple[str
 
 def remarks(inputs: PlanInput, flows: Mapping[str, FlowPlan]) -> tuple[FlowRemark, ...]:
     """What leaves have to rewrite: flows whose QP keeps another DSCP than the plan's, where their source
-    port is known."""
+    port is known. A job that has come since the plan was begun is not in `flows`; the next plan knows it."""
     result = []
     for job in inputs.jobs:
         for flow in job.flows:
-            queue_pair, planned = inputs.queue_pairs.get(flow.name), flows[flow.name]
+            queue_pair, planned = inputs.queue_pairs.get(flow.name), flows.get(flow.name)
             sent = queue_pair.dscp if queue_pair is not None else None
-            if queue_pair is None or sent is None or sent == planned.dscp:
+            if queue_pair is None or planned is None or sent is None or sent == planned.dscp:
                 continue
             port = planned.source_port or queue_pair.source_port
             if not port:

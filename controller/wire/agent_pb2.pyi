@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request", "flow_opened")
+    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request", "flow_opened", "flow_fallback")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class AgentMessage(_message.Message):
     BYTE_COUNTS_FIELD_NUMBER: _ClassVar[int]
     CLOCK_REQUEST_FIELD_NUMBER: _ClassVar[int]
     FLOW_OPENED_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FALLBACK_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     time_ns: int
     hello: Hello
@@ -30,7 +31,8 @@ class AgentMessage(_message.Message):
     byte_counts: ByteCounts
     clock_request: ClockRequest
     flow_opened: FlowOpened
-    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ...) -> None: ...
+    flow_fallback: FlowFallback
+    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ..., flow_fallback: _Optional[_Union[FlowFallback, _Mapping]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
     __slots__ = ("sequence", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock")
@@ -165,6 +167,18 @@ class FlowOpened(_message.Message):
     source_port: int
     dscp: int
     def __init__(self, flow: _Optional[str] = ..., source_port: _Optional[int] = ..., dscp: _Optional[int] = ...) -> None: ...
+
+class FlowFallback(_message.Message):
+    __slots__ = ("flow", "fallen", "source_port", "why")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    FALLEN_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_PORT_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    flow: str
+    fallen: bool
+    source_port: int
+    why: str
+    def __init__(self, flow: _Optional[str] = ..., fallen: _Optional[bool] = ..., source_port: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class FlowAssignment(_message.Message):
     __slots__ = ("flow", "source_port", "dscp", "rate_cap_bps")

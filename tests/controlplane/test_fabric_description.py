@@ -53,11 +53,13 @@ def spoil(path, value):
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (("colour",), 1, "colour: unknown key; legal: clock"),
+        (("colour",), 1, "colour: unknown key; legal: answer_deadline_ms, clock"),
         (("clock",), "sundial", "embedded, host"),
         (("strays",), ["stop"], "remark, stop"),
         (("read_back_ms",), 0, "read_back_ms: a whole number from 1"),
         (("grace_ms",), -1, "grace_ms: a whole number from 0"),
+        (("answer_deadline_ms",), 0, "answer_deadline_ms: a number from 0.1 to 1000"),
+        (("answer_deadline_ms",), True, "answer_deadline_ms: a number from 0.1 to 1000"),
         (("tls",), {"cert": "c.pem", "key": "k.pem"}, "tls: an object with ca"),
         (("tls",), {"ca": "ca.pem", "cert": "c.pem"}, "cert and key belong together"),
         (("tls",), {"ca": 5}, "tls.ca: a text is needed"),

@@ -94,4 +94,4 @@ def test_another_controller_is_told_of_what_is_open() -> None:
     cluster.hosts["h0"].on_message(WELCOME)
     assert opened(cluster) == before * 2
     kinds = [m.WhichOneof("body") for _, who, m in cluster.said if who == "h0"]
-    assert kinds[-2:] == ["job_join", "flow_opened"]
+    assert kinds[-3:] == ["job_join", "flow_opened", "flow_request"]

@@ -8,7 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from agent_rig import MS, AgentProcess, Hub, config_text, eventually, hub, job_text, start_agent, status
+from agent_rig import (
+    MS,
+    AgentProcess,
+    Hub,
+    assignment,
+    config_text,
+    eventually,
+    hub,
+    job_text,
+    serve_hub,
+    start_agent,
+    status,
+    welcome_and_pin,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,3 +142,55 @@ def test_a_flow_into_a_dead_path_falls_back_and_is_tried_again(
     eventually(lambda: (False, True) in fallen(), "the pin again")
     assert agent.says("a/h2>h3 goes back to ECMP")
     assert agent.says("goes by its pinned path again")
+    # The controller has heard of both, with the pin that went bad.
+    made, _ = hub
+    told = eventually(lambda: made.bodies("flow_fallback")[1:] and made.bodies("flow_fallback")[:2], "both")
+    assert [(f.flow, f.fallen, f.source_port) for f in told] == [
+        ("a/h2>h3", True, 0xC777),
+        ("a/h2>h3", False, 0xC777),
+    ]
+    assert "sent again" in told[0].why or "round trip" in told[0].why
+    assert not told[1].why
+
+
+def test_a_new_session_hears_of_open_and_fallen_flows(
+    start_agent: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    """A controller that has started again knows nothing: the agent asks for its open flows anew, and tells which
+    of them it has taken off their pins."""
+    where = f"unix:{tmp_path}/hub.sock"
+    first, second = Hub(), Hub()
+    server, _ = serve_hub(first, where)
+    path = str(tmp_path / "agent.sock")
+    text = config_text(
+        "h2", "127.0.1.2", controller=where, addresses={"h3": "127.0.1.3"}, agent=f'socket = "{path}"',
+        nic='driver = "udp"\nrate_mbps = 25.0\nretransmit_ms = 1.0',
+        more=job_text(("h2", "h3"), tmp_path / "r", size=1_000_000)
+        + "[safety]\nwindow_ms = 50.0\nwindows = 2\nhold_s = 600.0\nlongest_hold_s = 600.0\n",
+    )  # fmt: skip
+    start_agent(text)
+    try:
+        eventually(lambda: first.bodies("flow_fallback"), "the fall")
+        server.stop(grace=0).wait()
+        server, _ = serve_hub(second, where)
+        eventually(lambda: second.bodies("flow_request"), "the question")
+        kinds = [m.WhichOneof("body") for m in second.kept]
+        order = [kinds.index(k) for k in ("hello", "job_join", "flow_fallback", "flow_request")]
+        assert order == sorted(order)
+        assert [f.fallen for f in second.bodies("flow_fallback")] == [True]
+        # The same pin again is no news: the flow stays where it is.
+        eventually(lambda: status(path)["connected"], "the session")
+        assert status(path)["flows"]["a/h2>h3"]["fallen"]
+        # The session ends; the next controller has another path for the flow, and that counts at once.
+        server.stop(grace=0).wait()
+        third = Hub()
+        third.answer = lambda m: (
+            [assignment(m.flow_request.flow, 0xD123)] if m.HasField("flow_request") else welcome_and_pin(m)
+        )
+        server, _ = serve_hub(third, where)
+        eventually(lambda: status(path)["flows"]["a/h2>h3"]["source_port"] == 0xD123, "the new path")
+        assert [f.fallen for f in eventually(lambda: third.bodies("flow_fallback")[1:], "the news")] == [
+            False
+        ]
+    finally:
+        server.stop(grace=0).wait()

@@ -376,7 +376,7 @@ def test_a_lost_session_stops_nothing_and_a_new_one_hears_all() -> None:
     assert cluster.records("h0", "a")[0].start_ns == 15 * MS
     cluster.connect()
     again = [m.WhichOneof("body") for _, name, m in cluster.said[silent:] if name == "h0"]
-    assert again == ["hello", "job_join"]
+    assert again == ["hello", "job_join", "flow_request"]
     cluster.heap.run(1_500 * MS)
     assert len(cluster.records("h0", "a")) == 6
     assert len(cluster.records("h3", "late")) == 2

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent that lets a flow go by ECMP is heard, shown, and not told of another pin until the flow is back."""
+
+from dataclasses import replace
+
+import pytest
+from control_rig import RATE_BPS, job
+
+from controller.core import Core, Settings
+from controller.messages import (
+    AgentUp,
+    FlowAsked,
+    FlowFell,
+    FlowOpened,
+    SendAssignment,
+    WorkerJoined,
+    WorkerLeft,
+)
+from controller.planner import POLICIES, plan
+from controller.translate import MessageError, from_agent
+from controller.wire import agent_pb2 as wire
+from topo.generate import leaf_spine
+
+TOPOLOGY = leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+FLOW = "a/h1>h3"
+
+
+def planned_core(*, dscp="qp"):
+    """A core with job a in force, whose flow h1 has asked for."""
+    core = Core(Settings(TOPOLOGY, POLICIES["polyrhythm"], 1, False, 10_000))
+    for host in TOPOLOGY.host:
+        core.handle(AgentUp(host, "udp", dscp))
+    join(core, job("a", "h1", "h3"))
+    core.adopt(plan(core.plan_input()))
+    core.handle(FlowAsked("h1", FLOW))
+    core.take_effects()
+    return core
+
+
+def join(core, member):
+    for rank, host in enumerate(member.hosts):
+        core.handle(WorkerJoined(host, rank, member))
+
+
+def moved(core, port, dscp):
+    """The plan in force, but with the flow elsewhere."""
+    flow = replace(core.plan.flows[FLOW], source_port=port, dscp=dscp)
+    return replace(core.plan, flows={**core.plan.flows, FLOW: flow})
+
+
+def told(core):
+    effects = core.take_effects()
+    return [(e.source_port, e.dscp) for e in effects if isinstance(e, SendAssignment) and e.flow == FLOW]
+
+
+def test_a_fallen_flow_keeps_its_pin_until_it_is_back():
+    core = planned_core()
+    port, dscp = core.plan.flows[FLOW].source_port, core.plan.flows[FLOW].dscp
+    core.now_ns = 70
+    core.handle(FlowFell("h1", FLOW, True, port, "9 % of packets sent again"))
+    (fell,) = core.told.fallen
+    assert (fell.flow, fell.host, fell.source_port, fell.since_ns) == (FLOW, "h1", port, 70)
+    # A plan that moves it says nothing of the port; its priority is another matter.
+    core.adopt(moved(core, port + 1, dscp))
+    assert told(core) == []
+    core.adopt(moved(core, port + 2, dscp + 2))
+    assert told(core) == [(port, dscp + 2)]
+    core.handle(FlowAsked("h1", FLOW))
+    assert told(core) == [(port, dscp + 2)]
+    core.handle(FlowFell("h1", FLOW, False, port, ""))
+    assert told(core) == [(port + 2, dscp + 2)]
+    assert core.told.fallen == ()
+    core.adopt(moved(core, port + 3, dscp))
+    assert told(core) == [(port + 3, dscp)]
+
+
+def test_a_fall_that_nothing_came_of_changes_nothing():
+    core = planned_core()
+    port = core.plan.flows[FLOW].source_port
+    core.handle(FlowFell("h1", FLOW, True, port, "loss"))
+    core.handle(FlowFell("h1", FLOW, False, port, ""))
+    core.handle(FlowFell("h1", FLOW, False, port, ""))
+    assert told(core) == []
+
+
+@pytest.mark.parametrize(("host", "flow"), [("h2", FLOW), ("h3", FLOW), ("h1", "a/h1>h9"), ("h1", "")])
+def test_the_flow_of_another_host_or_of_no_job_does_not_fall(host, flow, caplog):
+    core = planned_core()
+    core.handle(FlowFell(host, flow, True, 50_000, "loss"))
+    assert core.told.fallen == ()
+    assert "no flow of a job there" in caplog.text
+
+
+def test_a_fall_is_forgotten_with_the_job_and_with_the_agent():
+    core = planned_core()
+    core.handle(FlowFell("h1", FLOW, True, 50_000, "loss"))
+    core.handle(AgentUp("h2", "udp"))
+    assert len(core.told.fallen) == 1
+    core.handle(AgentUp("h1", "udp"))
+    assert core.told.fallen == ()
+    core.handle(FlowFell("h1", FLOW, True, 50_000, "loss"))
+    for rank, host in enumerate(("h1", "h3")):
+        core.handle(WorkerLeft(host, rank, "a"))
+    assert core.told.fallen == ()
+
+
+def test_the_message_as_it_comes():
+    said = wire.FlowFallback(flow=FLOW, fallen=True, source_port=50_000, why="x" * 900)
+    item = from_agent("h1", wire.AgentMessage(flow_fallback=said))
+    assert item == FlowFell("h1", FLOW, True, 50_000, "x" * 200)
+    said.source_port = 1 << 16
+    with pytest.raises(MessageError, match="out of range"):
+        from_agent("h1", wire.AgentMessage(flow_fallback=said))
+
+
+def test_a_job_that_comes_while_a_plan_is_made_waits_for_the_next():
+    """The plan knows nothing of it, nor does what is written beside the plan."""
+    core = planned_core(dscp="fixed")
+    made = plan(core.plan_input())
+    late = job("b", "h2", "h4")
+    join(core, late)
+    for flow in late.flows:
+        core.handle(FlowOpened(flow.src, flow.name, 50_000, 0))
+    core.handle(WorkerLeft("h1", 0, "a"))
+    core.adopt(made)
+    assert "b" not in core.plan.jobs
+    assert core.wants_plan
+    core.adopt(plan(core.plan_input()))
+    assert {r.flow for r in core.plan.remarks} >= {f.name for f in late.flows}
