@@ -14,8 +14,9 @@ from finsy.grpcutil import GRPCCredentialsTLS
 from controller.southbound.desired import FRAME_BYTES, STRAYS, EcnProfile
 from controller.southbound.fleet import Target
 from controller.translate import ANSWER_DEADLINE_NS
+from topo.files import read_topology
 from topo.graph import Topology
-from topo.jsonio import TopologyFormatError, topology_from_json
+from topo.jsonio import TopologyFormatError
 
 _REQUIRED = {"name", "clock", "control_delay_ns", "topology", "switches", "ecn"}
 _DEFAULTS: Mapping[str, Any] = {
@@ -77,7 +78,7 @@ def load_fabric(path: Path) -> FabricDescription:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     try:
         return _fabric(data, path.parent)
@@ -104,7 +105,7 @@ def _fabric(data: object, folder: Path) -> FabricDescription:
         raise ConfigError(f"profile: {data['profile']!r} is none of {', '.join(PROFILES)}")
     if not isinstance(data["verify"], bool):
         raise ConfigError("verify: true or false is needed")
-    topology = topology_from_json(data["topology"])
+    topology = read_topology(data["topology"], "topology", str(data["name"]))
     _whole(data, "control_delay_ns", 0)
     return FabricDescription(
         name=str(data["name"]),

@@ -34,6 +34,9 @@ ALONE_ITERATIONS = 8
 # A flow that sends less than this in an iteration is a mouse: it goes by ECMP, in the lowest queue.
 ELEPHANT_NOMINAL_BYTES = 10_000_000
 
+# The emulated switches' CPU port; BMv2's too. Cables have the ports below.
+CPU_PORT = 255
+
 # Ethernet, IPv4, UDP, BTH and ICRC around a payload.
 ROCE_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
 
@@ -133,6 +136,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         _check_job(i, job, topology)
     _check_ecn(config)
     _check_pcie(config)
+    _check_ports(topology)
     _check_reachable(config, topology)
     limited = _limited(config, topology)
     return Scenario(
@@ -211,6 +215,16 @@ def _check_pcie(config: ScenarioConfig) -> None:
             )
 
 
+def _check_ports(topology: Topology) -> None:
+    for switch, ports in topology.ports.items():
+        if max(ports, default=0) >= CPU_PORT:
+            raise DomainError(
+                ("fabric",),
+                f"{switch} has a cable on port {max(ports)}; legal: up to {CPU_PORT - 1}, for {CPU_PORT} is "
+                "the CPU's",
+            )
+
+
 def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
     nodes = Counter(s.name for s in fabric.switches) + Counter(h.name for h in fabric.hosts)
     twice = next((name for name, count in nodes.items() if count > 1), None)
@@ -232,12 +246,15 @@ def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
                 )
         if cable.a == cable.b:
             raise DomainError(("fabric", "links", i), "a cable joins two different switches")
-    return explicit(
-        config.name,
-        [(s.name, Tier(s.tier)) for s in fabric.switches],
-        [(h.name, h.leaf, _bps(h.gbps, config.scale)) for h in fabric.hosts],
-        [(c.a, c.b, _bps(c.gbps, config.scale)) for c in fabric.links],
-    )
+    try:
+        return explicit(
+            config.name,
+            [(s.name, Tier(s.tier)) for s in fabric.switches],
+            [(h.name, h.leaf, _bps(h.gbps, config.scale)) for h in fabric.hosts],
+            [(c.a, c.b, _bps(c.gbps, config.scale)) for c in fabric.links],
+        )
+    except ValueError as error:
+        raise DomainError(("fabric", "hosts"), str(error)) from None
 
 
 def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
@@ -263,9 +280,10 @@ def _check_phases(at: tuple[str | int, ...], phases: tuple[PhaseConfig, ...], pe
     end = 0.0
     for k, phase in enumerate(phases):
         where = (*at, "phases", k)
-        if phase.end_ms <= phase.start_ms:
+        if round(phase.end_ms * 1e6) <= round(phase.start_ms * 1e6):
             raise DomainError(
-                (*where, "end_ms"), f"{phase.end_ms:g} must be above start_ms ({phase.start_ms:g})"
+                (*where, "end_ms"),
+                f"{phase.end_ms:g} must be above start_ms ({phase.start_ms:g}), by a nanosecond at least",
             )
         if phase.start_ms < end:
             raise DomainError(

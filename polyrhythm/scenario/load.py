@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from polyrhythm.scenario.config import FileConfig, ScenarioConfig
+from polyrhythm.scenario.config import ExplicitConfig, FileConfig, LeafSpineConfig, ScenarioConfig
 from polyrhythm.scenario.domain import DomainError, Scenario, build
 from topo.files import load_topology
 from topo.graph import Topology
@@ -20,6 +20,13 @@ from topo.jsonio import TopologyFormatError
 Loc = tuple[str | int, ...]
 
 MAX_FILE_BYTES = 4 << 20
+# Aliases repeat what they name: a few lines of YAML can stand for more values than there is memory for.
+MAX_VALUES = 200_000
+
+_KINDS = tuple(
+    get_args(model.model_fields["kind"].annotation)[0]
+    for model in (LeafSpineConfig, ExplicitConfig, FileConfig)
+)
 
 
 class ScenarioError(ValueError):
@@ -110,6 +117,8 @@ def _plain(node: yaml.Node | None, loc: Loc, lines: dict[Loc, int], path: Path) 
     if node is None:
         return None
     lines[loc] = node.start_mark.line + 1
+    if len(lines) > MAX_VALUES:
+        raise ScenarioError(f"{path}:{lines[loc]}: more than {MAX_VALUES:,} values, which no scenario has")
     if isinstance(node, yaml.MappingNode):
         mapping: dict[Any, Any] = {}
         for key_node, value_node in node.value:
@@ -125,7 +134,14 @@ def _plain(node: yaml.Node | None, loc: Loc, lines: dict[Loc, int], path: Path) 
     if isinstance(node, yaml.SequenceNode):
         # A tuple, for the configuration is frozen and read strictly.
         return tuple(_plain(child, (*loc, i), lines, path) for i, child in enumerate(node.value))
-    return yaml.SafeLoader("").construct_object(node)
+    try:
+        return yaml.SafeLoader("").construct_object(node)
+    except (ValueError, KeyError, AttributeError):
+        # What YAML's own types make of words that look like theirs: the 31st of June, !!int x.
+        kind = node.tag.rpartition(":")[2]
+        raise ScenarioError(
+            f"{path}:{lines[loc]}: {_dotted(loc)}: {_shown(node.value)} is no {kind}"
+        ) from None
 
 
 def _line(lines: dict[Loc, int], loc: Loc) -> int:
@@ -139,6 +155,13 @@ def _dotted(loc: Loc) -> str:
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text or "(the file)"
+
+
+def _shown(value: object) -> str:
+    """A value of the file for a message, cut where it is long."""
+    # Whole numbers of thousands of digits have no decimal form in Python.
+    text = hex(value) if isinstance(value, int) and value.bit_length() > 256 else repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _keys(model: type[BaseModel]) -> str:
@@ -175,7 +198,7 @@ def _explain(path: Path, lines: dict[Loc, int], data: Any, error: ValidationErro
     # A misspelt key is both unknown and missing: naming the unknown one helps more.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     # A discriminated union puts its tag into the location, where the file has no such level.
-    loc: Loc = tuple(p for p in first["loc"] if p not in {"leaf_spine", "explicit"})
+    loc: Loc = tuple(p for p in first["loc"] if p not in _KINDS)
     kind = first["type"]
     if kind == "extra_forbidden":
         model = _model_at(loc[:-1], data)
@@ -185,11 +208,15 @@ def _explain(path: Path, lines: dict[Loc, int], data: Any, error: ValidationErro
         model = _model_at(loc[:-1], data)
         message = f"missing; needed beside {_keys(model)}" if model else "missing"
     elif kind == "union_tag_not_found":
-        loc, message = (*loc, "kind"), "missing; legal: leaf_spine, explicit"
+        loc, message = (*loc, "kind"), f"missing; legal: {', '.join(_KINDS)}"
     elif kind == "union_tag_invalid":
-        loc, message = (*loc, "kind"), f"{first['ctx']['tag']!r} is not legal; legal: leaf_spine, explicit"
+        loc = (*loc, "kind")
+        message = f"{_shown(first['ctx']['tag'])} is not legal; legal: {', '.join(_KINDS)}"
     else:
         given = first["input"]
-        shown = f" (it says {given!r})" if isinstance(given, str | int | float | bool) else ""
-        message = first["msg"][0].lower() + first["msg"][1:] + shown
+        shown = f" (it says {_shown(given)})" if isinstance(given, str | int | float | bool) else ""
+        # Lists are read as tuples, mappings as models; a file has neither.
+        words = first["msg"].replace("valid tuple", "list").replace("Tuple", "List")
+        words = words.removesuffix(" or object to extract fields from").replace("valid dictionary", "mapping")
+        message = words[0].lower() + words[1:] + shown
     return f"{path}:{_line(lines, loc)}: {_dotted(loc)}: {message}"

@@ -3,6 +3,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 from control_rig import job
@@ -39,6 +40,20 @@ def test_a_good_description_has_its_defaults(tmp_path):
     assert fabric.topology == TOPOLOGY
     assert fabric.targets["leaf2"].device_id == 2
     assert (fabric.verify, fabric.poll_ns) == (True, 100_000_000)
+
+
+def test_a_description_may_name_a_generated_fabric(tmp_path):
+    file = tmp_path / "f.json"
+    kind = {"kind": "leaf_spine", "leaves": 2, "spines": 1, "hosts_per_leaf": 2}
+    file.write_text(json.dumps({**GOOD, "topology": {**kind, "host_gbps": 1e-8, "fabric_gbps": 2e-8}}))
+    assert load_fabric(file).topology == replace(TOPOLOGY, name="x")
+
+
+def test_a_description_nested_without_end_is_refused(tmp_path):
+    file = tmp_path / "f.json"
+    file.write_text("[" * 100_000)
+    with pytest.raises(ConfigError, match="not JSON"):
+        load_fabric(file)
 
 
 def spoil(path, value):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenario files at the door: what is accepted, and what a person is told."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,23 @@ def test_shipped_scenarios_load(name: str) -> None:
         (
             "kind: leaf_spine",
             "kind: mesh",
-            "6: fabric.kind: 'mesh' is not legal; legal: leaf_spine, explicit",
+            "6: fabric.kind: 'mesh' is not legal; legal: leaf_spine, explicit, file",
         ),
+        ("kind: leaf_spine, ", "", "6: fabric.kind: missing; legal: leaf_spine, explicit, file"),
+        (
+            "{kind: leaf_spine, leaves: 2, ",
+            "{kind: file, path: x.json, leaves: 2, ",
+            "6: fabric.leaves: unknown key; legal keys: kind, path, gbps",
+        ),
+        ("name: two_vgg19", "name: 2026-02-31", "4: name: '2026-02-31' is no timestamp"),
+        ("gpus: 2", "gpus: !!int two", "10: jobs[0].gpus: 'two' is no int"),
+        (
+            "end_ms: 120",
+            "end_ms: 0.0000001",
+            "13: jobs[0].phases[0].end_ms: 1e-07 must be above start_ms (0)",
+        ),
+        ("gpus: 2", f"gpus: {10**4000}", "10: jobs[0].gpus: input should be"),
+        ("[h1, h3]", "h1", "11: jobs[0].hosts: input should be a list (it says 'h1')"),
         ("gpus: 2", "gpus: two", "10: jobs[0].gpus: input should be a valid integer (it says 'two')"),
         ("name: two_vgg19", "name: two_vgg19\nname: x", "5: name: said twice"),
         ("leaves: 2, ", "", "6: fabric.leaves: missing; needed beside kind, leaves, spines"),
@@ -108,6 +124,35 @@ def test_jobs_share_a_pcie_link_of_one_rate(tmp_path: Path) -> None:
 )
 def test_what_is_no_scenario_at_all_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     assert refusal(tmp_path, text)
+
+
+def test_aliases_that_stand_for_more_than_memory_holds_are_refused(tmp_path: Path) -> None:
+    rows = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
+    assert "more than 200,000 values" in refusal(tmp_path, "\n".join(rows))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "links", "expected"),
+    [
+        (300, 0, "fabric.hosts: leaf has more than 253 hosts"),
+        (250, 5, "fabric: leaf has a cable on port 255; legal: up to 254"),
+    ],
+)
+def test_a_switch_has_as_many_ports_as_the_emulated_ones(
+    tmp_path: Path, hosts: int, links: int, expected: str
+) -> None:
+    fabric = {
+        "kind": "explicit",
+        "switches": [{"name": "leaf", "tier": "leaf"}, {"name": "spine", "tier": "spine"}],
+        "hosts": [{"name": f"h{i}", "leaf": "leaf", "gbps": 10} for i in range(1, hosts + 1)],
+        "links": [{"a": "leaf", "b": "spine", "gbps": 10}] * links,
+    }
+    text = "\n".join(
+        f"fabric: {json.dumps(fabric)}" if row.startswith("fabric:") else row
+        for row in TWO_VGG19.splitlines()
+    )
+    assert refusal(tmp_path, text).partition(": ")[2].startswith(expected)
 
 
 @settings(max_examples=60, deadline=None)
