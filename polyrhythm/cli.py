@@ -40,6 +40,8 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    _open_standard_streams()
+    _leave_web_proxies()
     parser = argparse.ArgumentParser(
         prog="polyrhythm",
         description="The SDN controller for GPU training clusters.",
@@ -54,7 +56,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever reads us has seen enough (`| head`); nothing more is written, not at the exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever reads us has seen enough (`| head`).
+        _write_no_more()
+        return 1
+    except OSError as error:
+        # A disk that is full, a folder that is not ours: what no command expects, and no fault of the program.
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"polyrhythm {args.command}: {where}{error.strerror or error}", file=sys.stderr)
+        _write_no_more()
         return 1
     return code
+
+
+def _write_no_more() -> None:
+    """Nothing more goes to standard output, not at the exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _leave_web_proxies() -> None:
+    """Switches, agents and our own processes are spoken to directly. gRPC and urllib would go through the
+    machine's proxy for the web, to 127.0.0.1 too; one that is meant (`grpc_proxy`) stays."""
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        os.environ.pop(name, None)
+        os.environ.pop(name.upper(), None)
+
+
+def _open_standard_streams() -> None:
+    """Where the caller closed them (`>&-`) Python has None for a stream: what is written is then lost."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

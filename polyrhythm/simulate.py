@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"{error.filename or args.out}: {error.strerror or error}", file=sys.stderr)
         return 2
     if args.json:
         print(json.dumps({"policies": documents, "files": [str(f) for f in files]}, indent=2))
@@ -154,14 +155,17 @@ def _check_options(args: argparse.Namespace) -> None:
 def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, Marking]:
     _check_options(args)
     inside = Inside(round(args.pcie_gbps * 1e9), round(args.nvlink_gbps * 1e9))
+    of_scenario = _is_scenario(args.trace)
     if args.topology is None:
-        if ":" in args.trace or Path(args.trace).suffix in {".csv", ".json"}:
+        if of_scenario is False:
             raise WorkloadError("--topology is needed; only a scenario brings its own")
         scenario = load_scenario(scenario_path(args.trace))
         largest = max(w.job.gpus for w in scenario.workloads)
         cluster = machines(Network(scenario.topology, inside), max(args.gpus_per_server, largest))
         marking = Marking(8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES))
         return cluster, requests_of(scenario), scenario.elephant_bytes, marking
+    if of_scenario:
+        raise WorkloadError(f"{args.trace}: a scenario brings its own fabric; leave --topology out")
     if args.topology.suffix == ".csv":
         topology = read_lingjun_topology(
             args.topology, host_gbps=args.host_gbps, fabric_gbps=args.fabric_gbps
@@ -171,6 +175,24 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
     check_connected(topology)
     cluster = machines(Network(topology, inside), args.gpus_per_server)
     return cluster, read_trace(args.trace, cluster, args.seed, args.hours), 1024, Marking()
+
+
+def _is_scenario(trace: str) -> bool | None:
+    """Whether a trace is a scenario, by its name or, where JSON may be either, by its first character; None:
+    nothing tells."""
+    path = Path(trace)
+    if ":" in trace or path.suffix == ".csv":
+        return False
+    if path.suffix == ".json" and path.is_file():
+        with path.open("rb") as file:
+            return file.read(1024).lstrip().startswith(b"{")
+    if path.suffix in {".yaml", ".yml"}:
+        return True
+    if path.exists():
+        return None
+    with suppress(ScenarioError):
+        return scenario_path(trace).exists() or None
+    return None
 
 
 def _settings(args: argparse.Namespace, mice_bytes: int, jobs: int) -> Settings:

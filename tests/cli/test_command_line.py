@@ -31,3 +31,21 @@ def test_a_reader_that_stops_early_is_no_failure_of_ours() -> None:
     os.close(write_end)
     assert done.returncode == 1
     assert done.stderr == ""
+
+
+def test_a_full_disk_is_told_in_a_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "polyrhythm", "plan", "two_vgg19", "--json"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "polyrhythm plan: No space left on device\n"
+
+
+def test_a_closed_output_loses_what_is_written_and_no_more() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m polyrhythm plan two_vgg19 >&-"],
+        stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

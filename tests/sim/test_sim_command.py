@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 from polyrhythm import bench, paper, simulate
 from polyrhythm.scenario import load_scenario, scenario_path
@@ -50,6 +51,16 @@ def test_a_scenario_under_two_policies(capsys: pytest.CaptureFixture[str]) -> No
     assert fair["versions"]["polyrhythm"]
 
 
+def test_a_scenario_may_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps(yaml.safe_load(scenario_path("two_vgg19").read_text())))
+    assert command(simulate, "--trace", str(path), "--json") == 0
+    assert printed(capsys)["policies"][0]["finished"] == 2
+    path.write_text("[]")
+    assert command(simulate, "--trace", str(path)) == 2
+    assert "--topology is needed" in capsys.readouterr().err
+
+
 def test_a_trace_makes_tables(fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--trace", "poisson:30", "--topology", fabric, "--hours", "2", "--samples-s", "600", "--json")
     for name in ("a", "b"):
@@ -73,6 +84,7 @@ def test_a_trace_makes_tables(fabric: str, tmp_path: Path, capsys: pytest.Captur
     [
         (["--trace", "nowhere"], "no such scenario"),
         (["--trace", "t.csv"], "--topology is needed"),
+        (["--trace", "two_vgg19", "--topology", "f.json"], "two_vgg19: a scenario brings its own fabric"),
         (["--trace", "two_vgg19", "--policy", "best"], "'best' is no policy; legal"),
         (["--trace", "two_vgg19", "--fail", "spine2"], "NAME@MS is needed"),
         (["--trace", "two_vgg19", "--fail", "spine2@5"], "no switch and no cable"),
