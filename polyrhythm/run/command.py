@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import re
 import signal
 import sys
 import tempfile
@@ -25,6 +27,8 @@ from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
 from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path, write_on
+from topo.files import load_topology
+from topo.jsonio import TopologyFormatError
 from topo.mininet import MininetError, check_host
 
 LIVE_SCENARIO = "cluster"
@@ -93,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "another time (leaf1:spine2@3000, leaf1:spine2@3000-3500); repeatable",
     )
     parser.add_argument(
-        "--port", type=_whole(0), default=8080, help="of the live page (default 8080, or the next)"
+        "--port", type=_whole(0, 65_535), default=8080, help="of the live page (default 8080, or the next)"
     )
     parser.add_argument(
         "--live-scenario",
@@ -124,8 +128,8 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
             raise ScenarioError("--cli: needs --fabric mininet and one scenario")
         _check_names(scenarios)
         _check_fail(args.fail, scenarios)
-        if args.json and not Path(args.json).resolve().parent.is_dir():
-            raise ScenarioError(f"{args.json}: its folder does not exist")
+        if args.json:
+            _check_writable(Path(args.json))
     except ScenarioError as error:
         errors.print(str(error), markup=False)
         return 2
@@ -151,7 +155,27 @@ def _on_topology(path: Path, topology: Path, folder: Path) -> Path:
     """The scenario of `path` on the fabric of a topology file, as a file of its own."""
     out = folder / f"{path.stem}.json"
     write_on(path, topology, out)
+    try:
+        load_topology(topology)
+        load_scenario(out)
+    except TopologyFormatError as error:
+        raise ScenarioError(str(error)) from None
+    except ScenarioError as error:
+        # The file that it names is ours and soon gone.
+        words = re.sub(rf"^{re.escape(str(out))}:\d+: ", "", str(error))
+        raise ScenarioError(f"{path} on {topology}: {words}") from None
     return out
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse before the measurement what could not be written after it."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise ScenarioError(f"{path}: its folder does not exist")
+    if path.is_dir():
+        raise ScenarioError(f"{path}: is a folder; a file is needed")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise ScenarioError(f"{path}: cannot be written")
 
 
 def _command_line(args: argparse.Namespace, scenario: Scenario, logs: Path, errors: Console) -> int:
@@ -281,11 +305,13 @@ def _check_fail(failures: list[str], scenarios: list[tuple[Path, Scenario]]) -> 
                 raise ScenarioError(f"--fail {error}") from None
 
 
-def _whole(least: int) -> Any:
+def _whole(least: int, most: int | None = None) -> Any:
     def parse(text: str) -> int:
         value = int(text)
         if value < least:
             raise argparse.ArgumentTypeError(f"must be {least} or more")
+        if most is not None and value > most:
+            raise argparse.ArgumentTypeError(f"must be {most} or less")
         return value
 
     parse.__name__ = "whole number"

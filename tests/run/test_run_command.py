@@ -33,9 +33,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*POLYRHYTHM, "run", *map(str, arguments)]
     # The machine's proxy for the web, here one that answers nobody, is none for the fabric.
     environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=240, check=False, env=environment
-    )
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
 
 
 def figures(folder: Path, *arguments: object) -> tuple[dict[str, Any], str]:
@@ -265,6 +263,9 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
         (["two_vgg19", "--fail", "spine1@5-9"], "a switch that is powered off stays so"),
         (["two_vgg19", "two_vgg19"], "names are unique"),
         (["two_vgg19", "--json", "/no/such/folder/f.json"], "its folder does not exist"),
+        (["two_vgg19", "--json", "/"], "/: is a folder; a file is needed"),
+        (["two_vgg19", "--topology", "missing.json"], "missing.json: No such file or directory"),
+        (["two_vgg19", "--port", "65536"], "must be 65535 or less"),
         (["two_vgg19", "--seed", "-1"], "must be 0 or more"),
         (["two_vgg19", "--policy", "magic"], "invalid choice: 'magic'"),
     ],
@@ -274,3 +275,19 @@ def test_bad_input_is_told_in_a_line_with_exit_code_2(arguments: list[str], mess
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_scenario_that_does_not_fit_a_topology_names_both_files(tmp_path: Path) -> None:
+    small = tmp_path / "small.json"
+    small.write_text(
+        json.dumps(
+            {"kind": "leaf_spine", "leaves": 1, "spines": 0, "hosts_per_leaf": 2}
+            | {"host_gbps": 10, "fabric_gbps": 10}
+        )
+    )
+    done = run("two_vgg19", "--topology", small)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        rf"\S*two_vgg19.yaml on {small}: jobs\[0\]\.hosts\[1\]: 'h3' is no host of the fabric; legal: h1, h2\n",
+        done.stderr,
+    )
