@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write_no_more()
         return 1
     except OSError as error:
-        # A disk that is full, a folder that is not ours: what no command expects, and no fault of the program.
+        # A full disk, a folder that is not ours: what no command expects, and no fault of the program.
         where = f"{error.filename}: " if error.filename else ""
         print(f"polyrhythm {args.command}: {where}{error.strerror or error}", file=sys.stderr)
         _write_no_more()
