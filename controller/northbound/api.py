@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, HTTPException, Query
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
 
@@ -20,6 +22,8 @@ from controller.northbound.source import ViewSource
 from controller.northbound.stream import OneSlot, view_events
 
 PREFIX = "/api/v1"
+# Host time: a request for counters or loads waits so long at most for its own reading of the counters.
+READING_S = 1.0
 _DOCS = f"{PREFIX}/docs"
 _ABOUT = """\
 What the Polyrhythm controller knows and has decided: jobs, plan, fabric and counters.
@@ -50,11 +54,12 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-def create_app(source: ViewSource, assets: Path | None) -> FastAPI:
+def create_app(source: ViewSource, assets: Path | None, reading_s: float = READING_S) -> FastAPI:
     """The web application that shows what `source` knows.
 
-    `assets` is the folder of the page served at `/`; None: no page, only the API. Setting the
-    `asyncio.Event` at `app.state.closing` ends all open event streams (`web.serve` does so).
+    `assets` is the folder of the page served at `/`; None: no page, only the API. Counters and loads are
+    waited for `reading_s` at most. Setting the `asyncio.Event` at `app.state.closing` ends all open event
+    streams (`web.serve` does so).
     """
     app = FastAPIOffline(
         docs_url=_DOCS,
@@ -69,14 +74,20 @@ def create_app(source: ViewSource, assets: Path | None) -> FastAPI:
         swagger_ui_parameters={"validatorUrl": None, "defaultModelsExpandDepth": 0},
     )
     app.state.closing = asyncio.Event()
-    app.add_middleware(Headers, docs_path=_DOCS)
-    app.include_router(_routes(source, app.state.closing), prefix=PREFIX)
+    app.add_middleware(Headers, docs_path=_DOCS, api_path=PREFIX)
+    app.add_exception_handler(405, _only_get)
+    app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
     if assets is not None:
         app.mount("/", StaticFiles(directory=assets, html=True), name="page")
     return app
 
 
-def _routes(source: ViewSource, closing: asyncio.Event) -> APIRouter:
+async def _only_get(request: Request, _: Exception) -> JSONResponse:
+    detail = f"{request.method} is not answered: the API only reads; legal: GET, HEAD"
+    return JSONResponse({"detail": detail}, 405, headers={"Allow": "GET, HEAD"})
+
+
+def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> APIRouter:
     router = APIRouter()
     encode = OneSlot(lambda view: render.view(view).model_dump_json().encode())
 
@@ -85,6 +96,18 @@ def _routes(source: ViewSource, closing: asyncio.Event) -> APIRouter:
         if view is None:
             raise HTTPException(503, "the controller has not seen its fabric yet: try again in a second")
         return view
+
+    async def read_anew(times: int) -> View:
+        """The view after so many readings of the counters: they are read only while somebody watches."""
+        last = current()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(reading_s), aclosing(source.subscribe()) as views:
+                async for view in views:
+                    times -= view.counters is not last.counters
+                    last = view
+                    if times <= 0:
+                        break
+        return current()
 
     @router.get("/jobs", summary="All live jobs", tags=["jobs"], responses=_NO_VIEW)
     async def get_jobs() -> schema.JobsOut:
@@ -117,7 +140,8 @@ def _routes(source: ViewSource, closing: asyncio.Event) -> APIRouter:
 
     @router.get("/fabric", summary="Nodes, cables and their load", tags=["fabric"], responses=_NO_VIEW)
     async def get_fabric() -> schema.FabricOut:
-        return render.fabric(current())
+        # A load is what lies between two readings.
+        return render.fabric(await read_anew(2))
 
     @router.get(
         "/counters",
@@ -134,7 +158,7 @@ def _routes(source: ViewSource, closing: asyncio.Event) -> APIRouter:
         for name in switch or ():
             if name not in view.topology.switch:
                 raise HTTPException(404, f"no switch {name!r}; there are: {_names(view.topology.switch)}")
-        return render.counters(view, frozenset(switch) if switch else None)
+        return render.counters(await read_anew(1), frozenset(switch) if switch else None)
 
     @router.get(
         "/view",
@@ -143,7 +167,7 @@ def _routes(source: ViewSource, closing: asyncio.Event) -> APIRouter:
         responses=_NO_VIEW,
     )
     async def get_view() -> schema.ViewOut:
-        return render.view(current())
+        return render.view(await read_anew(2))
 
     @router.get(
         "/events",
@@ -166,6 +190,11 @@ def _routes(source: ViewSource, closing: asyncio.Event) -> APIRouter:
     )
     async def get_health() -> schema.HealthOut:
         return render.health(current())
+
+    @router.get("/{path:path}", include_in_schema=False)
+    async def get_nothing(path: str) -> None:
+        known = ", ".join(route.path for route in router.routes[:-1] if isinstance(route, APIRoute))
+        raise HTTPException(404, f"no /{path} under {PREFIX}; there are: {known}, /openapi.json, /docs")
 
     return router
 

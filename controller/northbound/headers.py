@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Response headers that keep the page to its own server and its answers fresh."""
+"""Response headers that keep the page to its own server and its answers fresh; HEAD where there is GET."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ _DOCS_POLICY = _POLICY + "; script-src 'self' 'unsafe-inline'; style-src 'self' 
 class Headers:
     """ASGI middleware. It wraps `send` only, so an event stream is never buffered."""
 
-    def __init__(self, app: ASGIApp, docs_path: str) -> None:
+    def __init__(self, app: ASGIApp, docs_path: str, api_path: str) -> None:
         self._app = app
         self._docs_path = docs_path
+        self._api_path = api_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Add the headers to the start of every HTTP response."""
+        """Add the headers to the start of every HTTP response, and route the API's HEAD as GET: the server
+        sends no body where its own scope says HEAD."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD" and scope["path"].startswith(self._api_path):
+            scope = {**scope, "method": "GET"}
         policy = _DOCS_POLICY if scope["path"].startswith(self._docs_path) else _POLICY
 
         async def send_with_headers(message: Message) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from controller.model.view import View
@@ -16,7 +16,7 @@ class ViewSource(Protocol):
     def snapshot(self) -> View | None:
         """The newest view; None before the first."""
 
-    def subscribe(self) -> AsyncIterator[View]:
+    def subscribe(self) -> AsyncGenerator[View]:
         """The newest view each time there is a newer one. A slow reader misses the ones between."""
 
 

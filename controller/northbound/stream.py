@@ -70,5 +70,5 @@ async def view_events(
         stop.cancel()
         if pending is not None:
             pending.cancel()
-        elif isinstance(views, AsyncGenerator):
+        else:
             await views.aclose()

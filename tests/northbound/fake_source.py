@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from controller.engine import WatchedBoard
 from controller.model.job import Phase, Profile
 from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, Policy
 from controller.model.view import JobView, LinkLoad, QueueCounter, SwitchView, View
-from controller.northbound import ViewBoard, assets_dir, create_app, serve
+from controller.northbound import assets_dir, create_app, serve
 from topo.generate import leaf_spine
 
 MS = 1_000_000
@@ -176,7 +177,7 @@ def view(step: int, *, down: frozenset[tuple[str, str]] = frozenset({("leaf1", "
 class Running:
     """A real server in a thread of its own; `publish` may be called from the test's thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, board: ViewBoard, url: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, board: WatchedBoard, url: str) -> None:
         self._loop = loop
         self._board = board
         self.url = url
@@ -187,18 +188,23 @@ class Running:
         self._loop.call_soon_threadsafe(lambda: (self._board.publish(value), done.set()))
         assert done.wait(10)
 
+    @property
+    def watched(self) -> bool:
+        """Whether somebody waits for views."""
+        return self._board.watchers > 0
+
 
 @contextlib.contextmanager
-def running(first: View | None, port: int = 0) -> Iterator[Running]:
+def running(first: View | None, port: int = 0, reading_s: float = 0.0) -> Iterator[Running]:
     """The API and the page on a free port, shut down at the end."""
     ready = threading.Event()
     box: list[tuple[asyncio.AbstractEventLoop, asyncio.Event, Running]] = []
 
     async def main() -> None:
-        board = ViewBoard()
+        board = WatchedBoard()
         if first is not None:
             board.publish(first)
-        server = await serve(create_app(board, assets_dir()), port=port)
+        server = await serve(create_app(board, assets_dir(), reading_s), port=port)
         stop = asyncio.Event()
         box.append((asyncio.get_running_loop(), stop, Running(asyncio.get_running_loop(), board, server.url)))
         ready.set()

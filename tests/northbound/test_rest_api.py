@@ -9,7 +9,9 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -166,13 +168,47 @@ def test_health_counts_ready_switches(server: Running, api: httpx.Client) -> Non
     [
         ("jobs/gpt", "no job 'gpt'; there are: resnet50, vgg16, vgg19"),
         ("counters?switch=leaf9", "no switch 'leaf9'; there are: leaf1, leaf2, spine1"),
-        ("nothing", "Not Found"),
+        ("nothing", "no /nothing under /api/v1; there are: /jobs, /jobs/{name}, /plan, /fabric, /counters"),
+        ("jobs/a/b", "no /jobs/a/b under /api/v1"),
+        ("", "no / under /api/v1"),
     ],
 )
 def test_what_is_not_there_is_a_404_that_names_what_is(api: httpx.Client, path: str, says: str) -> None:
     answer = api.get(path)
     assert answer.status_code == 404
     assert answer.json()["detail"].startswith(says)
+
+
+def test_other_methods_are_told_what_is_answered(api: httpx.Client) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+        answer = api.request(method, "jobs")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), method
+        assert answer.json()["detail"] == f"{method} is not answered: the API only reads; legal: GET, HEAD"
+
+
+def test_head_answers_as_get_does_without_a_body(api: httpx.Client) -> None:
+    for path in ("healthz", "jobs", "jobs/vgg16", "openapi.json"):
+        head, get = api.head(path), api.get(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert head.headers["content-length"] == get.headers["content-length"] == str(len(get.content))
+    assert api.head("jobs/gpt").status_code == 404
+
+
+def test_counters_and_loads_are_read_for_whoever_asks() -> None:
+    with running(view(0), reading_s=20) as handle, httpx.Client(base_url=handle.url, timeout=30) as api:
+        for path, readings in (("counters", 1), ("fabric", 2), ("view", 2)):
+            handle.publish(view(0))
+            with ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(api.get, f"api/v1/{path}")
+                while not handle.watched:
+                    assert not answer.done(), path
+                    time.sleep(0.01)
+                step = 0
+                while not answer.done():
+                    handle.publish(view(step := step + 1))
+                    time.sleep(0.01)
+            assert answer.result().json()["time_ns"] >= view(readings).time_ns, path
+            assert not handle.watched
 
 
 def test_before_the_first_view_and_the_first_plan() -> None:
