@@ -23,7 +23,7 @@ from controller.northbound.stream import OneSlot, view_events
 
 PREFIX = "/api/v1"
 # Host time: a request for counters or loads waits so long at most for its own reading of the counters.
-READING_S = 1.0
+READING_S = 2.0
 _DOCS = f"{PREFIX}/docs"
 _ABOUT = """\
 What the Polyrhythm controller knows and has decided: jobs, plan, fabric and counters.
