@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import tempfile
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from polyrhythm.run.session import Session, SessionSpec
 from polyrhythm.scenario import load_scenario
-
-
-def descriptor_path() -> Path:
-    """Where the running live fabric says where its switches are (for `make shell`)."""
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-    return base / f"polyrhythm-{os.getuid()}" / "fabric.json"
+from polyrhythm.shell import fabric_file
 
 
 class Live:
@@ -25,6 +22,7 @@ class Live:
         self._scenario, self._policy, self._seed, self._port = scenario, policy, seed, port
         self._fabric = fabric
         self._session: Session | None = None
+        self._described = ""
         self.address = ""
 
     async def start(self, workdir: Path) -> str:
@@ -48,23 +46,38 @@ class Live:
         self._session = Session(spec)
         await self._session.start()
         self.address = self._session.web
-        descriptor = descriptor_path()
+        descriptor = fabric_file(os.environ, os.getuid())
         descriptor.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         switches = json.loads((workdir / "fabric.json").read_text())["switches"]
-        descriptor.write_text(json.dumps({"switches": switches}))
+        self._described = json.dumps({"switches": switches})
+        descriptor.write_text(self._described)
         return self.address
 
     async def wait(self) -> None:
         """Until the session ends by itself, which is a failure, or the caller is cancelled.
 
         Raises:
-            RunError: the live fabric ended.
+            RunError: the live fabric ended, or its controller, and with it the page.
         """
         assert self._session is not None
-        await self._session.result(lambda fraction: None)
+        fabric = asyncio.ensure_future(self._session.result(lambda fraction: None))
+        controller = asyncio.ensure_future(self._session.controller_ended())
+        either: set[asyncio.Future[Any]] = {fabric, controller}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not fabric.done():
+                raise controller.result()
+            fabric.result()
+        finally:
+            for task in either:
+                task.cancel()
+            await asyncio.gather(*either, return_exceptions=True)
 
     async def stop(self) -> None:
-        """End it and withdraw its description."""
-        descriptor_path().unlink(missing_ok=True)
+        """End it and withdraw its description, unless another live fabric's has taken its place."""
+        descriptor = fabric_file(os.environ, os.getuid())
+        with suppress(OSError):
+            if self._described and descriptor.read_text() == self._described:
+                descriptor.unlink()
         if self._session is not None:
             await self._session.stop()

@@ -118,6 +118,11 @@ class Session:
                 )
         raise await self._fabric.failure()
 
+    async def controller_ended(self) -> RunError:
+        """Wait until the controller is gone; why it went."""
+        assert self._controller is not None
+        return await self._controller.failure()
+
     async def stop(self) -> None:
         """End both processes; the fabric first, so that nothing waits for the controller."""
         for process in (self._fabric, self._controller):

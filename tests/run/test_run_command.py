@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,24 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
     assert os.waitstatus_to_exitcode(status) == 130
     assert set(family) == {"fabric", "controller"}
     assert not any(Path(f"/proc/{child}").exists() for child in family.values())
+
+
+def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) -> None:
+    scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=2)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [*POLYRHYTHM, "run", str(scenario), "--port", "0", "--profile", "declared"])
+    shown, killed = b"", False
+    # Reading a terminal whose last process has gone is an error.
+    with suppress(OSError):
+        while chunk := os.read(terminal, 65536):
+            shown += chunk
+            if b"Ctrl-C ends it" in shown and not killed:
+                killed = True
+                os.kill(children(pid)["controller"], signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 1
+    assert b"polyrhythm run: the controller was killed by signal 9" in shown
 
 
 @pytest.mark.parametrize(
