@@ -57,7 +57,8 @@ def _check_key(table: Table, program: ProgramTable) -> None:
     given = [(field.width, _PROGRAM_KINDS[field.kind]) for field in table.key]
     if given != [(field.width, field.kind) for field in program.key]:
         raise invalid(f"table {table.name}: P4Info and device config disagree on the key's fields")
-    if table.key and not 0 <= table.size <= program.size:
+    # Of a table with constant entries p4c writes their number into the device config, whatever its size.
+    if table.key and program.const_entries is None and not 0 <= table.size <= program.size:
         raise invalid(
             f"table {table.name}: P4Info says {table.size} entries, the device config {program.size}"
         )

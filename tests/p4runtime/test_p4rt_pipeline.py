@@ -165,6 +165,30 @@ def test_a_pipeline_that_contradicts_itself_is_refused_and_the_old_one_stays(cli
     assert get(client, "COOKIE_ONLY").cookie.cookie == 77
 
 
+def test_a_table_of_constant_entries_may_be_declared_larger_than_they_are_many(client, config):
+    # p4c writes their number into the device config, and the declared size into P4Info.
+    program = json.loads(config.p4_device_config)
+    table = next(t for p in program["pipelines"] for t in p["tables"] if t["name"] == "queue")
+    table["max_size"] = 2
+    table["entries"] = [
+        {
+            "match_key": [{"match_type": "exact", "key": key}],
+            "action_entry": {"action_id": table["action_ids"][0], "action_data": ["0x3"]},
+            "priority": priority,
+        }
+        for priority, key in enumerate(("0x1a", "0x1e"), 1)
+    ]
+    constant = p4r.ForwardingPipelineConfig()
+    constant.CopyFrom(config)
+    constant.p4_device_config = json.dumps(program).encode()
+    info = next(t for t in constant.p4info.tables if t.preamble.name == "queue")
+    info.is_const_table = True
+    assert info.size == 64
+    client.set_config(constant)
+    entries = client.read(p4r.Entity(table_entry=p4r.TableEntry(table_id=info.preamble.id)))
+    assert [e.table_entry.is_const for e in entries] == [True, True]
+
+
 def test_an_unspecified_action_is_refused(client, config):
     assert refusal(client.set_config, config, "UNSPECIFIED").code() is grpc.StatusCode.INVALID_ARGUMENT
 
