@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import accumulate, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,14 +222,17 @@ def _first_order(optimal: set[int]) -> tuple[int, ...]:
 def _compressions(
     case: Case, jobs: Sequence[LinkJob], order: Sequence[int], random: np.random.Generator
 ) -> Iterator[tuple[str, Levels]]:
-    """The order cut into three levels by each method, levels without jobs left out."""
+    """The order cut into at most three levels by each method, levels without jobs left out.
+
+    `random` is one of the order's eleven cuts, each as likely.
+    """
     intensity = (case.gpus * case.compute * _FLOPS / case.traffic)[list(order)]
     graph = graph_of_links([list(jobs[j].bytes_on) for j in order], intensity)
     cuts = {
         "": compress_graph(graph, LEVELS).tolist(),
         "_sincronia": top_levels(JOBS, LEVELS),
         "_varys": balanced(JOBS, LEVELS),
-        "_random": sorted(random.integers(0, LEVELS, JOBS).tolist()),
+        "_random": list(accumulate(random.choice(_SPLITS), initial=0)),
     }
     for name, cut in cuts.items():
         used = sorted(set(cut))

@@ -17,6 +17,10 @@ from polyrhythm.paper.cdf import draw_cdf
 from polyrhythm.paper.crux_cases import measure
 
 CASES = 1_500
+PAPER = {"path_selection": 97.69, "priority_assignment": 97.24, "compression": 97.12}
+"""CRUX's parts in percent of the optimum, as the paper has them (4.4)."""
+HARD = 5.0
+"""Points that choosing at random has to lose, or the cases are too easy."""
 _CHUNK = 20
 _MOST_TRIED = 20
 _FIGURES = {
@@ -76,10 +80,21 @@ def _show(done: int, cases: int) -> None:
 
 
 def summary(rows: list[dict[str, float]], tried: int) -> dict[str, Any]:
-    """Means over the cases in percent of the optimum."""
+    """Means over the cases in percent of the optimum; whether the cases are hard enough to tell methods
+    apart, by the points that choosing at random loses of each part's figure; and what the paper has."""
     names = [name for name in rows[0] if name != "case"]
     means = {f"{n}_pct": round(100 * sum(r[n] for r in rows) / len(rows), 3) for n in names}
-    return {"cases": len(rows), "tried": tried, **dict(sorted(means.items()))}
+    below = {part: round(means[f"{part}_pct"] - means[f"{part}_random_pct"], 3) for part in PAPER}
+    below["all"] = round(min(means[f"{part}_pct"] for part in PAPER) - means["random_pct"], 3)
+    return {
+        "cases": len(rows),
+        "tried": tried,
+        **dict(sorted(means.items())),
+        "random_below": below,
+        "hard_enough": all(points >= HARD for points in below.values()),
+        "paper_pct": PAPER,
+        "as_good_as_the_paper": {part: means[f"{part}_pct"] >= least for part, least in PAPER.items()},
+    }
 
 
 def write(out: Path, rows: list[dict[str, float]]) -> list[str]:
@@ -107,6 +122,11 @@ def to_text(report: dict[str, Any]) -> str:
     lines += [
         f"  {name.removesuffix('_pct'):32} {value:7.2f}"
         for name, value in report.items()
-        if name.endswith("_pct")
+        if name.endswith("_pct") and name != "paper_pct"
     ]
+    below = ", ".join(f"{part} {points:.2f}" for part, points in report["random_below"].items())
+    hard = "hard enough" if report["hard_enough"] else "TOO EASY"
+    met = all(report["as_good_as_the_paper"].values())
+    lines.append(f"  points that random loses: {below}: {hard} ({HARD:g} wanted of each)")
+    lines.append(f"  {'as good as' if met else 'NOT as good as'} the paper's CRUX in every part")
     return "\n".join(lines)

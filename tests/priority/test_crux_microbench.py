@@ -3,6 +3,7 @@
 
 import csv
 import json
+from collections import Counter
 from itertools import permutations
 from pathlib import Path
 from xml.etree import ElementTree
@@ -19,6 +20,7 @@ from polyrhythm.paper.crux_cases import (
     JOBS,
     PARTITIONS,
     PATHS,
+    _compressions,
     _first_order,
     draw_case,
     measure,
@@ -60,6 +62,17 @@ def test_the_table_holds_what_the_plain_reference_computes() -> None:
             fluid = Fluid(case.before, case.compute - case.before, case.seconds(PATHS[p]))
             computed, _ = progress(fluid, PARTITIONS[q], HORIZON_S, plain=True)
             assert table[p, q] == pytest.approx(float((computed * case.gpus).sum()), rel=1e-6)
+
+
+def test_random_cuts_are_cuts_of_the_order_each_as_likely() -> None:
+    case = draw_case(np.random.default_rng(3))
+    jobs = case.jobs(PATHS[0])
+    rng = np.random.default_rng(8)
+    order = (3, 1, 4, 0, 2)
+    drawn = [dict(_compressions(case, jobs, order, rng))["_random"] for _ in range(1_100)]
+    counts = Counter(drawn)
+    assert set(counts) == set(splits(order))
+    assert max(counts.values()) < 150
 
 
 def test_swapping_the_switches_changes_nothing() -> None:
@@ -129,6 +142,11 @@ def test_the_report(
         mean = 100 * sum(float(r[key]) for r in rows) / 10
         assert report[f"{key}_pct"] == pytest.approx(mean, abs=0.01)
     assert report["random_pct"] < report["compression_pct"]
+    for part in ("path_selection", "priority_assignment", "compression"):
+        points = report[f"{part}_pct"] - report[f"{part}_random_pct"]
+        assert report["random_below"][part] == pytest.approx(points, abs=0.01)
+        assert report["as_good_as_the_paper"][part] == (report[f"{part}_pct"] >= report["paper_pct"][part])
+    assert report["hard_enough"] == all(points >= 5 for points in report["random_below"].values())
     assert len(report["figures"]) == 3
     for name in report["figures"]:
         assert ElementTree.parse(out / name).getroot().tag.endswith("svg")
