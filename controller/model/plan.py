@@ -17,7 +17,8 @@ class Policy:
     simulator keeps more apart than the switches' levels. `max_moves` bounds how many flows that
     could stay a plan takes off their paths (None: no bound). With `cap_epsilon` agents hold each flow to
     (1 + cap_epsilon) times its max-min fair share. `forward` assigns paths anew, for the jobs
-    that are going to send then, before each change that is foreseen."""
+    that are going to send then, before each change that is foreseen. With `loss_cap` CRUX's order is bent
+    so that no job is expected to lose more than that part of the throughput that it has alone (CRUX, 7.2)."""
 
     name: str
     routing: str
@@ -29,6 +30,7 @@ class Policy:
     max_moves: int | None = None
     cap_epsilon: float | None = None
     forward: bool = False
+    loss_cap: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

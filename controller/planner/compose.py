@@ -29,11 +29,10 @@ def plan(inputs: PlanInput) -> Plan:
     check(inputs)
     demands = Demands(inputs)
     space = Space(demands)
-    ranked = method_of(inputs.policy).rank(
-        demands.link_jobs(space.links_of), demands.rates, Setting(seed=inputs.seed)
-    )
+    link_jobs = demands.link_jobs(space.links_of)
+    ranked = method_of(inputs.policy).rank(link_jobs, demands.rates, Setting(seed=inputs.seed))
     rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
-    space, rhythms, order = Joint(space, rhythms, Order(demands, ranked, rhythms)).stages()
+    space, rhythms, order = Joint(space, rhythms, Order(demands, ranked, rhythms, tuple(link_jobs))).stages()
     jobs = {r.name: _job_plan(order, r) for r in ranked}
     caps = rate_caps(space, order)
     flows = {

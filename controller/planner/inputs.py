@@ -17,6 +17,7 @@ POLICIES: Mapping[str, Policy] = {
     "polyrhythm": Policy("polyrhythm", "auto", "crux", "circles"),
     "routing": Policy("routing", "auto", "equal", "none"),
     "crux": Policy("crux", "greedy", "crux", "none"),
+    "crux-fair": Policy("crux-fair", "greedy", "crux", "none", loss_cap=0.4),
     "crux-ps-pa": Policy("crux-ps-pa", "greedy", "crux", "none", compress=False),
     "crux-pa": Policy("crux-pa", "ecmp", "crux", "none", compress=False),
     "intensity": Policy("intensity", "greedy", "intensity", "none"),
@@ -78,6 +79,8 @@ def check(inputs: PlanInput) -> None:
     ):
         if value not in legal:
             raise ValueError(f"policy {policy.name}: {value!r} is not one of {', '.join(legal)}")
+    if policy.loss_cap is not None and not 0 <= policy.loss_cap <= 1:
+        raise ValueError(f"policy {policy.name}: a loss cap is from 0 to 1, not {policy.loss_cap}")
     if policy.levels < 1:
         raise ValueError(f"policy {policy.name}: levels must be at least 1, not {policy.levels}")
     if policy.max_moves is not None and policy.max_moves < 0:

@@ -63,7 +63,8 @@ class Joint:
         policy = self._demands.inputs.policy
         if policy.routing == "ecmp" or policy.priority != "crux" or policy.interleave != "circles":
             return False
-        if not policy.compress:
+        # The loop's judge knows no cap on losses.
+        if not policy.compress or policy.loss_cap is not None:
             return False
         if not self.rhythms.contending or len(self._flows) > _MOST_FLOWS:
             return False

@@ -13,7 +13,7 @@ from controller.planner.inputs import POLICIES
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
-    """`--max-moves` and `--rate-caps`, for commands that have `--policy`."""
+    """`--max-moves`, `--rate-caps`, `--loss-cap` and `--forward`, for commands that have `--policy`."""
     parser.add_argument(
         "--max-moves",
         type=_moves,
@@ -27,6 +27,13 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         help="agents hold each flow to (1 + EPS) of its max-min fair share (default: no caps)",
     )
     parser.add_argument(
+        "--loss-cap",
+        type=_part,
+        metavar="PART",
+        help="with CRUX's priorities: no job is to lose more than this part of its throughput (default: the "
+        "policy's, if it has one)",
+    )
+    parser.add_argument(
         "--forward",
         action="store_true",
         help="assign paths anew before each foreseen start and end of a phase, for the jobs that send then",
@@ -35,7 +42,11 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
 
 def policy_of(args: argparse.Namespace, name: str, policies: Mapping[str, Policy] = POLICIES) -> Policy:
     """The policy `name` with what `add_policy_options` read. Raises KeyError for an unknown name."""
-    return replace(policies[name], max_moves=args.max_moves, cap_epsilon=args.rate_caps, forward=args.forward)
+    policy = policies[name]
+    cap = policy.loss_cap if args.loss_cap is None else args.loss_cap
+    return replace(
+        policy, max_moves=args.max_moves, cap_epsilon=args.rate_caps, forward=args.forward, loss_cap=cap
+    )
 
 
 def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
@@ -45,6 +56,8 @@ def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
         words.append(f"--max-moves={args.max_moves}")
     if args.rate_caps is not None:
         words.append(f"--rate-caps={args.rate_caps}")
+    if args.loss_cap is not None:
+        words.append(f"--loss-cap={args.loss_cap}")
     if args.forward:
         words.append("--forward")
     return tuple(words)
@@ -58,10 +71,18 @@ def _moves(text: str) -> int:
 
 
 def _epsilon(text: str) -> float:
+    return _number(text, 10)
+
+
+def _part(text: str) -> float:
+    return _number(text, 1)
+
+
+def _number(text: str, most: int) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 <= value <= 10:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 10")
+    if not 0 <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {most}")
     return value

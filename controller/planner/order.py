@@ -11,7 +11,12 @@ from controller.model import TRAFFIC_CLASSES, Policy
 from controller.planner.demand import Demands
 from controller.planner.rhythm import Rhythms
 from controller.priority.crux import Ranked
+from controller.priority.fairness import Fair, fair
+from controller.priority.jobs import LinkJob
 from controller.priority.methods import METHODS, Method, Setting
+
+MOST_FAIR = 32
+"""Jobs that contend, up to which a cap on losses is kept: every assignment tried is played in time."""
 
 
 def method_of(policy: Policy) -> Method:
@@ -23,12 +28,13 @@ def method_of(policy: Policy) -> Method:
 class Order:
     """The levels of one planning run; `ranked` is the order, the most urgent job first.
 
-    `given` levels are taken as they are; `why` says why they are.
+    `given` levels are taken as they are; `why` says why they are. `link_jobs` are the jobs on their links.
     """
 
     demands: Demands
     ranked: tuple[Ranked, ...]
     rhythms: Rhythms
+    link_jobs: tuple[LinkJob, ...] = ()
     given: Mapping[str, int] = field(default_factory=dict)
     why: str = ""
 
@@ -43,7 +49,39 @@ class Order:
             count = max(1, len(self.ranked))
         setting = Setting(levels=count, seed=x.seed, previous=self._previous)
         placed = method_of(x.policy).place(self.ranked, self.rhythms.contending, setting).level
-        return {**placed, **self.given}
+        return {**placed, **self.decided}
+
+    @property
+    def decided(self) -> Mapping[str, int]:
+        """The levels that do not follow from the order alone."""
+        return {**(self.fairly.assignment.level if self.fairly is not None else {}), **self.given}
+
+    @cached_property
+    def fairly(self) -> Fair | None:
+        """Those who contend, with the policy's cap on what each may lose; None without one, where nobody
+        contends, and where more do than can be played through in a moment."""
+        x = self.demands.inputs
+        contending = {name for pair in self.rhythms.contending for name in pair}
+        capped = x.policy.loss_cap is not None and x.policy.priority == "crux" and x.policy.compress
+        if x.policy.loss_cap is None or not capped or not contending or len(contending) > MOST_FAIR:
+            return None
+        jobs = [j for j in self.link_jobs if j.name in contending]
+        levels = min(x.policy.levels, len(TRAFFIC_CLASSES.levels))
+        setting = Setting(levels=levels, seed=x.seed, previous=self._previous)
+        return fair(jobs, self.demands.rates, x.policy.loss_cap, setting)
+
+    @cached_property
+    def reason(self) -> str:
+        """What has decided the levels besides the order."""
+        x, fairly = self.demands.inputs, self.fairly
+        if x.policy.loss_cap is None or x.policy.priority != "crux" or not self.rhythms.contending:
+            return self.why
+        if fairly is None:
+            return f"no cap on losses: more than {MOST_FAIR} jobs contend"
+        return (
+            f"cap on losses {x.policy.loss_cap:.0%} {'met' if fairly.met else 'not met'}: "
+            f"the worst is expected to be {fairly.outcome.worst:.0%}"
+        )
 
     @cached_property
     def _previous(self) -> Mapping[str, int] | None:

@@ -25,13 +25,13 @@ def order_why(order: Order, ranked: Ranked) -> str:
     meets = sorted({j for p in order.rhythms.contending for j in p if ranked.name in p} - {ranked.name})
     if not meets:
         return f"level {level}: it meets no other job, no order needed"
-    if ranked.name in order.given:
-        first = sorted(j for j in meets if order.given.get(j, level) < level)
-        last = sorted(j for j in meets if order.given.get(j, level) > level)
+    if ranked.name in order.decided:
+        first = sorted(j for j in meets if order.levels[j] < level)
+        last = sorted(j for j in meets if order.levels[j] > level)
         beside = sorted(set(meets) - {*first, *last})
         parts = (("after", first), ("before", last), ("beside", beside))
         said = " and ".join(f"{word} {', '.join(jobs)}" for word, jobs in parts if jobs)
-        return f"level {level}: {said}; {order.why}"
+        return f"level {level}: {said}; {order.reason}"
     place = {r.name: i for i, r in enumerate(order.ranked)}
     above = [j for j in meets if place[j] < place[ranked.name]]
     below = [j for j in meets if j not in above]
@@ -42,7 +42,7 @@ def order_why(order: Order, ranked: Ranked) -> str:
         by = f"intensity {ranked.intensity:.3g} flop/s x correction {ranked.correction:.3g}"
     else:
         by = f"{method}'s order"
-    return f"level {level}: {' and '.join(words)}, by {by}{f'; {order.why}' if order.why else ''}"
+    return f"level {level}: {' and '.join(words)}, by {by}{f'; {order.reason}' if order.reason else ''}"
 
 
 def profile_why(job: Job) -> str:

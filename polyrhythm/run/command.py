@@ -37,8 +37,8 @@ DEFAULT_SCENARIOS = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend"
 WIDE = 150
 
 POLICIES = (
-    "polyrhythm", "routing", "crux", "crux-pa", "crux-ps-pa", "intensity", "circles", "cassini", "mltcp",
-    "sincronia", "varys", "taccl", "ecmp",
+    "polyrhythm", "routing", "crux", "crux-fair", "crux-pa", "crux-ps-pa", "intensity", "circles", "cassini",
+    "mltcp", "sincronia", "varys", "taccl", "ecmp",
 )  # fmt: skip
 
 

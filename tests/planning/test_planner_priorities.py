@@ -55,6 +55,34 @@ def kept_apart(made: Plan) -> float:
     return cut / total
 
 
+@pytest.mark.parametrize("name", ["crux", "polyrhythm"])
+def test_a_cap_on_losses_bends_the_order(name: str) -> None:
+    """The first job leaves the other 90 of 260 ms, which needs 170: alone on two levels it loses half."""
+    jobs = tuple(
+        job(n, f"h{i}", f"h{i + 30}", f, 170) for i, (n, f) in enumerate((("a", 9e14), ("b", 1e12)), 1)
+    )
+    policy = replace(POLICIES[name], interleave="none")
+    free = plan(replace(narrow(), jobs=jobs, policy=policy))
+    assert levels(free)["a"] < levels(free)["b"]
+    capped = plan(replace(narrow(), jobs=jobs, policy=replace(policy, loss_cap=0.4)))
+    assert levels(capped)["a"] == levels(capped)["b"]
+    assert "beside b; cap on losses 40% met" in capped.jobs["a"].why
+    generous = plan(replace(narrow(), jobs=jobs, policy=replace(policy, loss_cap=0.9)))
+    assert levels(generous) == levels(free)
+    impossible = plan(replace(narrow(), jobs=jobs, policy=replace(policy, loss_cap=0.0)))
+    assert "cap on losses 0% not met" in impossible.jobs["b"].why
+    with pytest.raises(ValueError, match="a loss cap is from 0 to 1"):
+        plan(replace(narrow(), jobs=jobs, policy=replace(policy, loss_cap=2)))
+
+
+def test_more_jobs_than_can_be_played_through_have_no_cap_and_say_so() -> None:
+    fabric = leaf_spine(2, 1, 40, host_bps=G, fabric_bps=G)
+    jobs = tuple(job(f"j{i:02}", f"h{i + 1}", f"h{i + 41}", 1e12 + i) for i in range(33))
+    made = plan(PlanInput(fabric, jobs, POLICIES["crux-fair"], 0))
+    assert "no cap on losses: more than 32 jobs contend" in made.jobs["j00"].why
+    assert levels(made) == levels(plan(PlanInput(fabric, jobs, POLICIES["crux"], 0)))
+
+
 @pytest.mark.parametrize("policy", ["crux", "polyrhythm"])
 def test_jobs_that_meet_on_a_pcie_link_alone_get_levels_too(policy: str) -> None:
     fabric = leaf_spine(2, 2, 1, host_bps=4 * G, fabric_bps=4 * G)
