@@ -102,7 +102,8 @@ def reroute(topology: Topology, fabric: Fabric, now: Assigned, event: Event) -> 
         kept = old
     else:
         links = after.links(now.demand, now.choice)
-        broken = ((after.capacity == 0)[links] & (links >= 0)).any(axis=1)
+        # One more, which -1 finds: where there is no link, none is broken, on a single leaf not one of any.
+        broken = np.append(after.capacity == 0, False)[links].any(axis=1)
         kept = np.where(broken, -1, old).astype(np.int32)
     free = now.demand.take(between)
     plain = len(now.choice) < SMALL

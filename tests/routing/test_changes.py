@@ -119,7 +119,9 @@ def check(topology: Topology, now: Assigned, pairs: list, event, plan) -> None:
 
 
 @pytest.mark.parametrize(
-    "topology", [clos(4, 3, 4), three_tier(2, 2, 2, 2, 3, host_bps=10, fabric_bps=10)], ids=["two", "three"]
+    "topology",
+    [clos(4, 3, 4), three_tier(2, 2, 2, 2, 3, host_bps=10, fabric_bps=10), clos(1, 0, 5)],
+    ids=["two", "three", "one leaf"],
 )
 def test_there_is_a_plan_for_every_single_failure(topology: Topology) -> None:
     fabric, now, pairs = assigned(topology, 40, 1)
