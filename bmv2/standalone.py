@@ -70,7 +70,10 @@ def _run(settings: Settings) -> None:
         )
         switch.log = _LOG.info
         if settings.program is not None:
-            switch.load(load_program(_read(settings.program)))
+            try:
+                switch.load(load_program(_read(settings.program)))
+            except ProgramError as error:
+                raise ProgramError(f"{settings.program}: {error}") from None
         if settings.injection_address is None:
             _attach_interfaces(settings, loop, switch, stack)
         try:

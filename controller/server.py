@@ -39,7 +39,7 @@ from controller.northbound.api import create_app
 from controller.northbound.web import AddressError, assets_dir, serve
 from controller.offload import Offload
 from controller.planner import POLICIES
-from controller.planner.options import add_policy_options, policy_of
+from controller.planner.options import add_policy_options, policy_of, whole
 from controller.prompt import QUIET_S, Heap, ahead
 from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="port of API and page (0: any); if busy, the next free",
     )
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="seed of the planner (default %(default)s)"
+        "--seed", type=whole, default=1, metavar="N", help="seed of the planner (default %(default)s)"
     )
     parser.add_argument(
         "--rpc-delay-ms",

@@ -5,7 +5,7 @@ waits for another's imports."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +26,21 @@ class _Command(argparse.ArgumentParser):
         if self.module:
             import_module(self.module).add_arguments(self)
         return super().parse_known_args(args, namespace)
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """An option's type: a whole number from `least`, to `most` if given."""
+
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more")
+        if most is not None and value > most:
+            raise argparse.ArgumentTypeError(f"must be {most} or less")
+        return value
+
+    parse.__name__ = "whole number"
+    return parse
 
 
 def add_commands(parser: argparse.ArgumentParser, commands: Commands, name: str) -> None:

@@ -62,8 +62,10 @@ def listen(server: grpc.Server, address: str, tls: Tls | None = None) -> str:
 
     Raises OSError when the address is taken or is none, or when gRPC refuses the certificate.
     """
-    host, separator, _ = address.rpartition(":")
-    if not separator:
+    host, separator, port_word = address.rpartition(":")
+    # gRPC itself would take port 99999 for 34463.
+    is_port = port_word.isdecimal() and int(port_word) < 1 << 16
+    if not separator or not (is_port or address.startswith("unix:")):
         raise OSError(f"{address}: not an address; give host:port, port 0 for any free one")
     try:
         if tls is None:

@@ -16,7 +16,7 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     """`--max-moves`, `--rate-caps`, `--loss-cap` and `--forward`, for commands that have `--policy`."""
     parser.add_argument(
         "--max-moves",
-        type=_moves,
+        type=whole,
         metavar="N",
         help="a new plan takes at most N flows off paths they could keep (default: no limit)",
     )
@@ -63,7 +63,8 @@ def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _moves(text: str) -> int:
+def whole(text: str) -> int:
+    """An option's type: a whole number from 0."""
     value = int(text) if text.isdecimal() else -1
     if value < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")

@@ -34,6 +34,7 @@ from controller.routing.linear import bases, contributions
 from controller.routing.live import LiveSpines
 from controller.routing.ports import addresses, ports_for, ports_of_all_paths, repeats, stages
 from controller.routing.rates import CLASSES, maxmin
+from polyrhythm.commands import whole
 from topo.generate import leaf_spine, three_tier
 from topo.graph import OURS
 
@@ -43,7 +44,7 @@ _RATE = 100_000_000_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm bench routing`."""
-    parser.add_argument("--seed", type=int, default=1, help="of the instances (default 1)")
+    parser.add_argument("--seed", type=whole(0), default=1, help="of the instances (default 1)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 

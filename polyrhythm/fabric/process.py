@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.commands import whole
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.fabric.follow import ClockStream
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", type=Path)
     parser.add_argument("--mode", choices=("together", "alone"), default="together")
     parser.add_argument("--profiles", type=Path, help="measured profiles, from the result of --mode alone")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=whole(0), default=1)
     parser.add_argument("--profile", choices=("measured", "declared"), default="", help="not the scenario's")
     parser.add_argument("--random-offsets", action="store_true", help="start the jobs at random offsets")
     parser.add_argument(

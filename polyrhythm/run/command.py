@@ -20,6 +20,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 
 from controller.planner.options import add_policy_options, policy_arguments
+from polyrhythm.commands import whole
 from polyrhythm.emulation.interactive import serve_command_line
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.run.experiment import Comparison, Experiment, Options, Progress, to_json
@@ -74,10 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", choices=POLICIES, default="polyrhythm", help="compared with ECMP")
     add_policy_options(parser)
     parser.add_argument(
-        "--seed", type=_whole(0), default=1, help="of jitter, ECMP ports and marking (default 1)"
+        "--seed", type=whole(0), default=1, help="of jitter, ECMP ports and marking (default 1)"
     )
     parser.add_argument(
-        "--offsets", type=_whole(0), default=0, metavar="N", help="also the mean over N random start offsets"
+        "--offsets", type=whole(0), default=0, metavar="N", help="also the mean over N random start offsets"
     )
     parser.add_argument(
         "--profile",
@@ -85,9 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="whether the controller measures jobs or believes them (default: the scenario's word)",
     )
-    parser.add_argument(
-        "--lanes", type=_whole(1), default=2, metavar="N", help="sessions at once (default 2)"
-    )
+    parser.add_argument("--lanes", type=whole(1), default=2, metavar="N", help="sessions at once (default 2)")
     parser.add_argument(
         "--fail",
         action="append",
@@ -97,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "another time (leaf1:spine2@3000, leaf1:spine2@3000-3500); repeatable",
     )
     parser.add_argument(
-        "--port", type=_whole(0, 65_535), default=8080, help="of the live page (default 8080, or the next)"
+        "--port", type=whole(0, 65_535), default=8080, help="of the live page (default 8080, or the next)"
     )
     parser.add_argument(
         "--live-scenario",
@@ -303,16 +302,3 @@ def _check_fail(failures: list[str], scenarios: list[tuple[Path, Scenario]]) -> 
                 parse_failure(text, scenario.topology)
             except FailureError as error:
                 raise ScenarioError(f"--fail {error}") from None
-
-
-def _whole(least: int, most: int | None = None) -> Any:
-    def parse(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"must be {least} or more")
-        if most is not None and value > most:
-            raise argparse.ArgumentTypeError(f"must be {most} or less")
-        return value
-
-    parse.__name__ = "whole number"
-    return parse

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from polyrhythm.cli import COMMANDS
+from polyrhythm.cli import COMMANDS, main
 
 
 @pytest.mark.parametrize("word", sorted(COMMANDS))
@@ -31,6 +31,22 @@ def test_a_reader_that_stops_early_is_no_failure_of_ours() -> None:
     os.close(write_end)
     assert done.returncode == 1
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "two_vgg19"], ["plan", "two_vgg19"], ["sim", "--trace", "two_vgg19"], ["interleave", "x.json"],
+        ["bench", "routing"], ["bench", "compress"], ["bench", "interleave"], ["bench", "sim"],
+        ["controller", "--fabric", "x.json"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_negative_seed_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--seed", "-1"])
+    assert ended.value.code == 2
+    assert "argument --seed: " in capsys.readouterr().err
 
 
 def test_a_full_disk_is_told_in_a_line() -> None:

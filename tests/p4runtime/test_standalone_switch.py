@@ -140,6 +140,7 @@ def start(*argv):
         (["--no-p4", "--", "--cpu-port", "x"], "after --"),
         (["--no-p4", "--", "--nonsense"], "after --"),
         (["--no-p4", "--", "--grpc-server-addr", "nowhere"], "host:port"),
+        (["--no-p4", "--", "--grpc-server-addr", "127.0.0.1:99999"], "127.0.0.1:99999: not an address"),
         (["nosuch.json"], "nosuch.json: No such file"),
     ],
 )
@@ -155,7 +156,7 @@ def test_a_program_that_is_none_is_said(tmp_path, capsys):
     bad = tmp_path / "bad.json"
     bad.write_text("{]")
     assert start(str(bad)) == 2
-    assert "polyrhythm switch: " in capsys.readouterr().err
+    assert f"polyrhythm switch: {bad}: not JSON" in capsys.readouterr().err
 
 
 def test_a_busy_port_is_said(capsys):
