@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from controller.agenttls import AgentTls, certified_names
 from controller.clock import Channels
@@ -31,6 +32,7 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", 4 << 20),
     ("grpc.server_handshake_timeout_ms", 10_000),
 )
+_LONGEST_REFUSAL = 1000
 HELLO_S = 10.0
 """A session that says nothing for so long holds a place for nobody, and ends."""
 
@@ -135,15 +137,19 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         except TimeoutError:
             log.warning("agent at %s refused: no Hello in %g s", context.peer(), HELLO_S)
             return
+        except DecodeError:
+            log.warning("agent at %s refused: what it says is no message of the protocol", context.peer())
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no message of the protocol")
+            return
         if first is None:
             return
         await self._pause()
         try:
             self._check(first, context.auth_context())
         except MessageError as error:
-            log.warning("agent at %s refused: %s", context.peer(), error)
+            log.warning("agent at %s refused: %.300s", context.peer(), error)
             refusal = wire.ControllerMessage(sequence=1)
-            refusal.refusal.what = str(error)
+            refusal.refusal.what = str(error)[:_LONGEST_REFUSAL]
             yield refusal
             return
         host = first.hello.host
@@ -210,13 +216,15 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                 try:
                     self._inbox.put(host, channel, from_agent(host, message))
                 except MessageError as error:
-                    log.warning("%s: refused: %s", host, error)
+                    log.warning("%s: refused: %.300s", host, error)
                     refusal = wire.ControllerMessage()
-                    refusal.refusal.what = str(error)
+                    refusal.refusal.what = str(error)[:_LONGEST_REFUSAL]
                     self._put(host, session, refusal)
                 self._channels.arrived(channel, message.sequence)
         except grpc.aio.AioRpcError as error:
             log.info("%s: the session broke off: %s", host, error.code().name)
+        except DecodeError:
+            log.warning("%s: the session ends: what it says is no message of the protocol", host)
         finally:
             session.outbox.put_nowait(None)
 

@@ -14,6 +14,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import signal
 import stat
 import sys
@@ -52,6 +53,7 @@ log = logging.getLogger(__name__)
 
 # A clean stop takes less; what hangs longer is left behind.
 STOP_TIMEOUT_S = 1.5
+_OPEN_FILES = 65_536
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -130,6 +132,7 @@ def run(args: argparse.Namespace) -> int:
     except (ConfigError, ArtefactError, PipelineError, FrameError) as error:
         print(f"polyrhythm controller: {error}", file=sys.stderr)
         return 2
+    _allow_connections()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -341,6 +344,14 @@ async def _nothing() -> None:
 def _say_ready(agents: str, web: str) -> None:
     sys.stdout.write(json.dumps({"ready": True, "agents": agents, "web": web}) + "\n")
     sys.stdout.flush()
+
+
+def _allow_connections() -> None:
+    """As many open files as are to be had: a thousand idle connections must not keep an agent out."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _watch_input(stop: threading.Event) -> None:

@@ -39,6 +39,8 @@ LONGEST_REPORT = 8192
 
 LONGEST_WHY = 200
 """Characters of an agent's reason that are kept."""
+LONGEST_NAME = 200
+MOST_GPUS = 10_000_000
 
 AgentInput = (
     WorkerJoined
@@ -53,6 +55,7 @@ AgentInput = (
 )
 
 DSCPS = ("qp", "fixed")
+PINNINGS = ("verbs", "shim", "udp", "emulated", "none")
 
 
 class MessageError(ValueError):
@@ -85,6 +88,8 @@ def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
         raise MessageError(f"no host of the fabric is named {hello.host!r}")
     if hello.ip != addresses[hello.host]:
         raise MessageError(f"host {hello.host} has address {addresses[hello.host]}, not {hello.ip!r}")
+    if hello.pinning not in PINNINGS:
+        raise MessageError(f"pinning {hello.pinning[:40]!r} is none of {', '.join(PINNINGS)}")
     if hello.dscp and hello.dscp not in DSCPS:
         raise MessageError(f"dscp {hello.dscp!r} is none of {', '.join(DSCPS)}")
 
@@ -201,13 +206,18 @@ def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
 
 
 def _job(join: wire.JobJoin) -> Job:
+    for what, name in (("a job's", join.job), ("a model's", join.model)):
+        if len(name) > LONGEST_NAME:
+            raise MessageError(f"{what} name has {len(name)} characters; {LONGEST_NAME} are legal")
+    if not 1 <= join.gpus <= MOST_GPUS:
+        raise MessageError(f"job {join.job}: from 1 to {MOST_GPUS:,} GPUs are legal, not {join.gpus:,}")
     return Job(
         name=join.job,
         model=join.model,
         gpus=join.gpus,
         hosts=tuple(join.hosts),
         profile=Profile(join.period_ns, tuple(Phase(p.start_ns, p.end_ns, p.rate_bps) for p in join.phases)),
-        flops_per_iteration=join.flops_per_iteration,
+        flops_per_iteration=_amount(join.flops_per_iteration),
         flows=tuple(Flow(f.name, join.job, f.src, f.dst, f.bytes_per_iteration) for f in join.flows),
         silent=join.silent,
         pcie_link=join.pcie_link if join.pcie_bps else "",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller as a process, on the host's clock, with real switches and agents on real sockets."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import grpc
 import pytest
-from control_rig import PATIENCE_S, eventually, job, join_message, silent_fabric, spawn
+from control_rig import PATIENCE_S, RATE_BPS, eventually, job, join_message, silent_fabric, spawn
 from finsy.proto import p4r, p4r_grpc
 
 from controller.southbound.artefacts import load_artefacts
 from controller.wire import agent_pb2 as wire
+from topo.generate import leaf_spine
 
 
 def start_job(controller, connect, member):
@@ -102,6 +104,11 @@ def test_a_failed_link_and_a_dead_switch_move_the_flows(fabric, start_controller
     assert controller.process.poll() is None
 
 
+def hello(host: str) -> wire.Hello:
+    ip = leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS).host[host].ip
+    return wire.Hello(host=host, ip=ip, pinning="udp", protocol=1)
+
+
 def test_strangers_garbage_and_second_sessions_are_refused_and_the_rest_goes_on(
     fabric, start_controller, connect
 ):
@@ -123,6 +130,25 @@ def test_strangers_garbage_and_second_sessions_are_refused_and_the_rest_goes_on(
     liar = job("a", "h1", "h3")
     good.send(join_message(liar, 1))
     assert "rank 1 of job a does not live on h1" in good.next("refusal").what
+    monster = join_message(job("m" * 10_000, "h1", "h3"), 0)
+    good.send(monster)
+    assert "10000 characters; 200 are legal" in good.next("refusal").what
+    good.send(join_message(job("b", "h1", "h3", gpus=0), 0))
+    assert "job b: from 1 to" in good.next("refusal").what
+    # Bytes that are no message end their own session, before or after Hello.
+    for words in ([b"\xff" * 300], [wire.AgentMessage(hello=hello("h3")).SerializeToString(), b"\xff" * 300]):
+        with grpc.insecure_channel(controller.agents) as channel:
+            talk = channel.stream_stream("/polyrhythm.v1.AgentHub/Session")
+            with contextlib.suppress(grpc.RpcError):
+                list(talk(iter(words), timeout=PATIENCE_S))
+    eventually(lambda: controller.says("refused: what it says is no message of the protocol"))
+    eventually(lambda: controller.says("h3: the session ends: what it says is no message of the protocol"))
+    # As many idle connections as may come keep nobody out.
+    idle = [socket.create_connection((host, int(port))) for _ in range(300)]
+    connect(controller.agents, "h4").next("welcome")
+    for raw in idle:
+        raw.close()
+    assert not controller.says("Traceback")
     good.send(wire.AgentMessage(flow_request=wire.FlowRequest(flow="no/such>flow")))
     assert good.next("flow").source_port == 0
     assert controller.says("refused")
