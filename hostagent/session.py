@@ -107,8 +107,10 @@ class Session:
         backoff = _FIRST_BACKOFF_S
         while not self._stopping.is_set():
             if not self._reachable():
+                # The channel itself tries again and again, at its own pace.
                 self._say_why()
-            elif self._serve():
+                continue
+            if self._serve():
                 backoff = _FIRST_BACKOFF_S
                 self._told = ""
             if self._stopping.wait(backoff):

@@ -215,8 +215,10 @@ def test_a_controller_that_dies_and_returns(start_agent: Start, tmp_path: Path) 
     eventually(lambda: len(agents[0].records()) > before + 5, "iterations without a controller")
     server, _ = serve_hub(second, path)
     eventually(lambda: len(second.bodies("iteration")) > 2, "iterations reported again")
+    eventually(
+        lambda: {j.rank for j in second.bodies("job_join")} == {0, 1}, "both workers have joined again"
+    )
     server.stop(grace=0).wait()
-    assert {j.rank for j in second.bodies("job_join")} == {0, 1}
     for agent in agents:
         assert agent.stop(signal.SIGTERM) == 0
         indices = [r["index"] for r in agent.records()]
