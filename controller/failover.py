@@ -7,8 +7,10 @@ worked out then, to the same result: host time decides how soon an answer is the
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from controller.model.plan import Plan
 from controller.planner import PlanInput
@@ -47,6 +49,22 @@ def prepare(
             writes = {name: w for name, w in found.items() if w.updates}
         answers.append(Answer(emergency, after, writes))
     return tuple(answers)
+
+
+def pack(inputs: PlanInput, plan: Plan, condition: Condition) -> bytes:
+    """What `prepare_packed` is to know of the state of things: serialised once for all its calls."""
+    return pickle.dumps((inputs, plan, condition), pickle.HIGHEST_PROTOCOL)
+
+
+def prepare_packed(state: bytes, chosen: tuple[Event, ...], with_writes: bool) -> tuple[Answer, ...]:
+    """Like `prepare`, with what `pack` gave. Runs in the worker process, which keeps the last one read."""
+    return prepare(*_unpacked(state), chosen, with_writes)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(state: bytes) -> tuple[PlanInput, Plan, Condition]:
+    read: tuple[PlanInput, Plan, Condition] = pickle.loads(state)
+    return read
 
 
 def _after(topology: Topology, condition: Condition, event: Event) -> Condition:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from controller.core import Core
-from controller.failover import Answer, Failovers, prepare
+from controller.failover import Answer, Failovers, pack, prepare, prepare_packed
 from controller.model.plan import Plan
 from controller.offload import Offload
 from controller.planner import PlanInput, plan
@@ -63,8 +63,8 @@ class Foresight:
         if failovers.inputs is None or failovers.plan is None:
             return
         step = 1 if self._with_writes else STEP
+        state = await self._offload.aside(pack, failovers.inputs, failovers.plan, failovers.condition)
         while failovers.missing:
             chosen = tuple(failovers.missing[:step])
-            work = (failovers.inputs, failovers.plan, failovers.condition, chosen, self._with_writes)
-            failovers.put(await self._offload.run(prepare, *work))
+            failovers.put(await self._offload.run(prepare_packed, state, chosen, self._with_writes))
             del failovers.missing[:step]

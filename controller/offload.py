@@ -8,7 +8,7 @@ import gc
 import logging
 import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -41,6 +41,7 @@ class Offload:
     ) -> None:
         self._start = (yields, topology, ecn, artefacts, strays)
         self._pool = self._new_pool()
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
 
     async def warm_up(self) -> None:
         """Have the process started, its imports done, and the P4 program tried on one switch.
@@ -64,10 +65,15 @@ class Offload:
                 self._pool = self._new_pool()
             return await asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
 
+    async def aside(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of `function(*args)`, worked out in a thread beside the loop."""
+        return await asyncio.wrap_future(self._beside.submit(function, *args, **kwargs))
+
     def close(self) -> None:
         """End the process; what it has not begun is dropped."""
         processes = list((getattr(self._pool, "_processes", None) or {}).values())
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._beside.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
 

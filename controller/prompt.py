@@ -9,12 +9,13 @@ time slice (3 ms and more).
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
-import platform
+import sys
 import time
+
+from controller.wire.slices import usual_slices
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +25,7 @@ FULL_AT_LATEST_S = 3600.0
 """... and after so long whoever asks."""
 QUIET_S = 1.0
 NICENESS = 10
-_SLICE_NS = 100_000
-"""The shortest time slice that Linux gives. A thread that wants less at a time gets it sooner."""
-_SETATTR = {"x86_64": 314, "aarch64": 274}
+_TURN_S = 0.0005
 
 
 class Heap:
@@ -66,42 +65,15 @@ def _freeze(phase: str, info: dict[str, int]) -> None:
         gc.freeze()
 
 
-class _Attributes(ctypes.Structure):
-    """Linux's struct sched_attr, first version (sched_setattr(2))."""
-
-    _fields_ = (
-        ("size", ctypes.c_uint32),
-        ("policy", ctypes.c_uint32),
-        ("flags", ctypes.c_uint64),
-        ("nice", ctypes.c_int32),
-        ("priority", ctypes.c_uint32),
-        ("runtime", ctypes.c_uint64),
-        ("deadline", ctypes.c_uint64),
-        ("period", ctypes.c_uint64),
-    )
-
-
-def ahead() -> bool:
-    """Ask Linux for short time slices for this thread and those it makes from now on; whether it was taken.
-
-    They then do not wait for the end of another's slice (Linux 6.12 and newer; no effect before). No right is
-    needed, and they get no more processor time than they would."""
-    return _normal(os.getpriority(os.PRIO_PROCESS, 0), _SLICE_NS)
+def share_python() -> None:
+    """Have threads of this process take turns often: what is handed to the worker process is serialised in a
+    thread beside the loop, which with Python's own 5 ms a turn would hold the loop up to the end of it."""
+    sys.setswitchinterval(_TURN_S)
 
 
 def behind() -> None:
     """Have this process, which is a child of one that answers, take the processor time that others leave."""
     os.nice(NICENESS)
-    _normal(os.getpriority(os.PRIO_PROCESS, 0), 0)
+    usual_slices()
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-
-def _normal(niceness: int, slice_ns: int) -> bool:
-    """Normal scheduling of this thread with time slices of that length; 0: Linux's own."""
-    number = _SETATTR.get(platform.machine())
-    if number is None or platform.system() != "Linux":
-        return False
-    wish = _Attributes(size=ctypes.sizeof(_Attributes), nice=niceness, runtime=slice_ns)
-    failed: int = ctypes.CDLL(None).syscall(number, 0, ctypes.byref(wish), 0)
-    return not failed

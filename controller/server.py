@@ -41,13 +41,14 @@ from controller.northbound.web import AddressError, assets_dir, serve
 from controller.offload import Offload
 from controller.planner import POLICIES
 from controller.planner.options import add_policy_options, policy_of, whole
-from controller.prompt import QUIET_S, Heap, ahead
+from controller.prompt import QUIET_S, Heap, share_python
 from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.fleet import Fleet
 from controller.store.history import History, HistoryError
 from controller.translate import Terms
 from controller.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
+from controller.wire.slices import short_slices
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +217,8 @@ class _Service:
 
     def _thread(self) -> None:
         if self._start.fabric.clock == "host":
-            ahead()
+            short_slices()
+            share_python()
         asyncio.set_event_loop(self._loop)
         self._main = self._loop.create_task(self._serve())
         try:

@@ -14,6 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
+from controller.wire.slices import short_slices
 from hostagent.config import Config, config_schema, load_config
 from hostagent.declared import ConfigError
 from hostagent.ncclenv import nccl_environment
@@ -89,6 +90,9 @@ def _serve(path: Path) -> int:
     # gRPC is the heaviest import: what is only printed or refused does not wait for it.
     from hostagent.service import Service
 
+    if config.nic.driver != "udp":
+        # New flows wait for the agent too. One that sends by itself is no such light process.
+        short_slices()
     try:
         service = Service(config)
     except (NicError, ConfigError) as error:

@@ -72,13 +72,14 @@ def test_the_old_generation_stays_empty(heap):
 
 SCRIPT = """
 import os, sys
-from controller.prompt import ahead, behind
+from controller.prompt import behind
+from controller.wire.slices import short_slices
 def slice_ns():
     for line in open("/proc/thread-self/sched"):
         if line.startswith("se.slice"):
             return int(line.split(":")[1])
 before = slice_ns()
-taken = ahead()
+taken = short_slices()
 if len(sys.argv) > 1:
     behind()
 print(taken, before, slice_ns(), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0))
