@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -82,6 +83,12 @@ def launch(options: SwitchOptions, *, which: Callable[[str], str | None] = shuti
     argv += ["--cpu-port", str(options.cpu_port), "--drop-port", str(options.drop_port)]
     argv += ["--priority-queues", str(options.priority_queues)]
     return Launch(tuple(argv), embedded)
+
+
+def speaks_thrift(bmv2: str) -> bool:
+    """Whether that simple_switch_grpc was built with its Thrift server, as its help tells."""
+    told = subprocess.run([bmv2, "--help"], capture_output=True, text=True, errors="replace", check=False)
+    return "--thrift-port" in told.stdout + told.stderr
 
 
 def _tls_options(tls: TlsFiles) -> list[str]:

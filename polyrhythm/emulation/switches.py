@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -11,7 +13,8 @@ from typing import Any
 
 import grpc
 
-from bmv2.launcher import Launch, SwitchOptions, launch
+from bmv2.launcher import BMV2, Launch, SwitchOptions, launch, speaks_thrift
+from bmv2.thrift import QueueControl, ThriftError
 from controller.model import TRAFFIC_CLASSES
 from polyrhythm.emulation.folder import last_line
 from polyrhythm.emulation.shaping import htb_commands
@@ -20,12 +23,15 @@ from topo.mininet import MininetError, MininetFabric, port_interfaces
 
 READY_TIMEOUT_S = 30.0
 _PORT_TABLE = "port_state=set_port_down"
+_THRIFT_PORT = 9090
+"""In the switch's own namespace, where nobody else is."""
 
 
 class Switches:
     """All switches of a fabric, in their namespaces; they serve P4Runtime on UNIX sockets in `folder`.
 
-    `embedded` tells whether they are the embedded switch. Raises MininetError if one ends or does not serve.
+    `embedded` tells whether they are the embedded switch, `queue_rates` whether queues of BMv2 have rates of
+    their own. Raises MininetError if one ends or does not serve.
     """
 
     def __init__(self, fabric: MininetFabric, scenario: Scenario, folder: Path, *, seed: int) -> None:
@@ -34,6 +40,8 @@ class Switches:
         self._logs: dict[str, Path] = {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         topology = scenario.topology
+        bmv2 = shutil.which(BMV2)
+        self.queue_rates = bmv2 is not None and speaks_thrift(bmv2)
         for number, (name, interfaces) in enumerate(port_interfaces(topology).items()):
             self.address[name] = f"unix:{folder / f's{topology.switch[name].device_id}.sock'}"
             command = launch(
@@ -44,6 +52,7 @@ class Switches:
                     port_rates_bps={p: peer.rate_bps for p, peer in topology.ports[name].items()},
                     queue_packets=scenario.buffer_packets,
                     port_table=_PORT_TABLE,
+                    thrift_port=_THRIFT_PORT if self.queue_rates else None,
                     seed=seed * 1_000 + number,
                 )
             )
@@ -53,12 +62,19 @@ class Switches:
             self._start(fabric, name, command, folder / f"{name}.log")
         for name in self.address:
             self._wait(name)
+            if self.queue_rates:
+                _limit_queues(fabric, scenario, name)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the figures has to know of these switches."""
         if self.embedded:
             return ()
+        if self.queue_rates:
+            return (
+                "BMv2 has no port scheduler: each queue has its port's rate (by Thrift), so ECN is marked "
+                "within a class only; the port's rate and priorities are HTB's, by DSCP",
+            )
         return (
             "BMv2 has no port scheduler: rates and priorities are HTB's, by DSCP at each port, and nothing "
             "marks ECN",
@@ -100,6 +116,24 @@ class Switches:
                         raise MininetError(
                             f"switch {name} does not serve P4Runtime: {last_line(self._logs[name])}"
                         ) from None
+
+
+def _limit_queues(fabric: MininetFabric, scenario: Scenario, name: str) -> None:
+    """Give each queue of job traffic its port's rate in packets of full size, and its depth, by Thrift: they
+    then fill in the switch, where they are marked. Raises MininetError."""
+    connection = fabric.inside(name, lambda: socket.create_connection(("127.0.0.1", _THRIFT_PORT), 5.0))
+    control = QueueControl(connection)
+    frame_bits = 8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES)
+    levels = sorted({TRAFFIC_CLASSES.queues[dscp] for dscp in TRAFFIC_CLASSES.levels})
+    try:
+        for port, peer in fabric.topology.ports[name].items():
+            control.set_depth(port, scenario.buffer_packets)
+            for queue in levels:
+                control.set_rate(port, queue, max(1, peer.rate_bps // frame_bits))
+    except (ThriftError, OSError) as error:
+        raise MininetError(f"switch {name}: queue rates by Thrift: {error}") from None
+    finally:
+        control.close()
 
 
 def _shape(fabric: MininetFabric, scenario: Scenario, name: str, interfaces: Mapping[int, str]) -> None:

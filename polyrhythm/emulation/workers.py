@@ -19,8 +19,8 @@ from polyrhythm.emulation.folder import last_line
 from polyrhythm.scenario import Scenario
 from topo.mininet import MininetError, MininetFabric
 
-BOOT_S = 2.0
-BOOT_PER_AGENT_S = 0.35
+BOOT_S = 3.0
+BOOT_PER_AGENT_S = 0.5
 """How long before the jobs' start agents are started: Python's imports, one after another on few cores."""
 _MARGIN_NS = 100_000_000
 
