@@ -62,6 +62,8 @@ class Agent:
     `on_answer(flow, pin)` hears of each assignment, `on_session(up)` of the session.
     `fallen` are the flows that go by ECMP instead of by their pins, each with the reason.
     No flow waits for the controller longer than `most_wait_ns`, whatever the controller says (0: that).
+    `present()` reads the clock where `clock.now` may lag behind it, as it does within a callback on a host.
+    `on_clock()` hears of each answer to what time it is.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Agent:
         shared_clock: bool = True,
         byte_source: Callable[[str], ByteSource] | None = None,
         most_wait_ns: int = 0,
+        present: Callable[[], int] | None = None,
     ) -> None:
         self.host = host
         self.ip = ip
@@ -91,6 +94,7 @@ class Agent:
         self.fallen: dict[str, str] = {}
         self.on_answer: Callable[[str, Pin], None] | None = None
         self.on_session: Callable[[bool], None] | None = None
+        self.on_clock: Callable[[], None] | None = None
         self.time = FabricTime(shared=shared_clock)
         self._nic = nic
         self._clock = clock
@@ -98,6 +102,7 @@ class Agent:
         self._addresses = addresses
         self._seed = seed
         self._most_wait_ns = most_wait_ns
+        self._present = present or (lambda: clock.now)
         self._sequence = 0
         self._workers: dict[tuple[str, int], _Worker] = {}
         self.metering = Metering(clock, self.time, self._send_counts, byte_source)
@@ -122,8 +127,9 @@ class Agent:
         if self.on_session is not None:
             self.on_session(False)
 
-    def on_message(self, message: pb.ControllerMessage) -> None:
-        """A message of the controller. Raises ValueError, and does nothing, for what it cannot mean."""
+    def on_message(self, message: pb.ControllerMessage, arrived_ns: int | None = None) -> None:
+        """A message of the controller, which came when the clock showed `arrived_ns` (None: just now). Raises
+        ValueError, and does nothing, for what it cannot mean."""
         kind = message.WhichOneof("body")
         if kind == "welcome":
             self._on_welcome(message.welcome)
@@ -146,7 +152,10 @@ class Agent:
             self.metering.request(message.measure)
         elif kind == "clock":
             reply = message.clock
-            self.time.add(reply.sent_ns, reply.received_ns, reply.replied_ns, self._clock.now)
+            arrived = self._present() if arrived_ns is None else arrived_ns
+            self.time.add(reply.sent_ns, reply.received_ns, reply.replied_ns, arrived)
+            if self.on_clock is not None:
+                self.on_clock()
         elif kind == "refusal":
             self.refusals.append(message.refusal.what)
             log.warning("agent %s: the controller refuses: %s", self.host, message.refusal.what)
@@ -270,7 +279,7 @@ class Agent:
     def _ask_time(self, round_: int) -> None:
         """Ask for fabric time now and every so often, as long as this session lasts."""
         if round_ == self._clock_round:
-            now = self._clock.now
+            now = self._present()
             self._send(pb.AgentMessage(clock_request=pb.ClockRequest(sent_ns=now)))
             self._clock.call_at(now + self.clock_poll_ns, self._ask_time, round_)
 

@@ -33,7 +33,8 @@ _LONGEST_LINE = 1 << 16
 _MOST_UNSENT = 1 << 20
 _MOST_CONNECTIONS = 512
 _REFRESH_NS = 10_000_000_000
-"""How often schedules are told again: the host's clock drifts against the fabric's."""
+"""How often schedules are told again where no answer of the controller tells more: the host's clock drifts
+against the fabric's."""
 
 
 class LocalServer:
@@ -49,6 +50,7 @@ class LocalServer:
         self._socket = _listen(self._path)
         loop.watch(self._socket.fileno(), self._accept)
         loop.every(_REFRESH_NS, self._refresh)
+        agent.on_clock = self._refresh
 
     def close(self) -> None:
         """End all connections and take the socket away."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 
 from controller.wire import agent_pb2 as pb
@@ -50,6 +51,7 @@ class Service:
             shared_clock=False,
             byte_source=self._byte_source if config.nic.device else None,
             most_wait_ns=int(config.agent.deadline_ms * 1e6),
+            present=time.monotonic_ns,
         )
         self.session = Session(
             config.agent.controller,
@@ -129,14 +131,15 @@ class Service:
         self.session.send(message)
 
     def _from_controller(self, message: pb.ControllerMessage) -> None:
-        self.loop.call(self._on_message, message)
+        # The time on arrival: what the loop is busy with must not count as the message's way.
+        self.loop.call(self._on_message, message, time.monotonic_ns())
 
-    def _on_message(self, message: pb.ControllerMessage) -> None:
+    def _on_message(self, message: pb.ControllerMessage, arrived_ns: int) -> None:
         self._heard_ns = self.loop.now
         if message.HasField("flow"):
             self.training.assigned(message.flow.flow, message.flow.source_port, message.flow.dscp)
         try:
-            self.agent.on_message(message)
+            self.agent.on_message(message, arrived_ns)
         except ValueError as error:
             log.error("the controller says what cannot be done, and it is left out: %s", error)
 

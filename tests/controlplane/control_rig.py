@@ -39,9 +39,9 @@ PATIENCE_S = 20.0
 RATE_BPS = 100_000_000
 
 
-def eventually(condition: Callable[[], Any], what: str = "condition") -> Any:
+def eventually(condition: Callable[[], Any], what: str = "condition", patience_s: float = PATIENCE_S) -> Any:
     """The first true value of `condition()`; a failure if none comes."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         value = condition()
         if value:

@@ -106,11 +106,10 @@ def test_a_job_without_a_profile_is_measured_first(
     assert 12 * MS <= join.phases[0].end_ns <= join.period_ns - 10 * MS
 
 
-def keeps_step(agent: str, name: str, period: int) -> bool:
-    """Whether five steps in a row of a new job begin at their slots. A job whose host's clock was not to be trusted
-    for a while, as on a machine that is busy with other tests, runs free by design: the next one has another go."""
+def keeps_step(agent: str, period: int) -> bool:
+    """Whether five steps in a row of a job begin at their slots."""
     late: list[int] = []
-    with polyrhythm_job(name, ["h2", "h3"], rank=0, period_ms=200, phases_ms=[(0, 10)], agent=agent) as job:
+    with polyrhythm_job("sane", ["h2", "h3"], rank=0, period_ms=200, phases_ms=[(0, 10)], agent=agent) as job:
         for _ in range(100):
             time.sleep(0.02)
             job.step()
@@ -145,7 +144,7 @@ def test_a_shift_holds_the_job_to_its_slots_and_never_longer_than_a_period(
 
     made.answer = answer
     eventually(lambda: status(agent[1])["clock_error_ns"] < MS, "a clock in step")
-    assert any(keeps_step(agent[1], f"sane{k}", period) for k in range(3))
+    assert keeps_step(agent[1], period)
     with polyrhythm_job("mad", ["h2", "h3"], rank=0, period_ms=200, agent=agent[1]) as job:
         began = time.monotonic()
         for _ in range(4):
