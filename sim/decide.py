@@ -149,9 +149,9 @@ def _weights(policy: Policy, decided: JobPlan) -> tuple[float, ...] | None:
 
 
 def _klass(policy: Policy, decided: JobPlan) -> int:
-    """The class of a job's queue; without compression its level itself, as far as classes go."""
+    """The class of a job's queue; without compression its level itself, beyond the switches' classes too."""
     if not policy.compress:
-        return min(decided.level, CLASSES - 1)
+        return decided.level
     return CLASSES - 1 - TRAFFIC_CLASSES.queues[decided.dscp]
 
 

@@ -33,7 +33,7 @@ def plan(inputs: PlanInput) -> Plan:
     ranked = method_of(inputs.policy).rank(link_jobs, demands.rates, Setting(seed=inputs.seed))
     rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
     space, rhythms, order = Joint(space, rhythms, Order(demands, ranked, rhythms, tuple(link_jobs))).stages()
-    jobs = {r.name: _job_plan(order, r) for r in ranked}
+    jobs = {r.name: _job_plan(order, r) for r in order.ranked}
     caps = rate_caps(space, order)
     flows = {
         f.name: replace(_flow_plan(space, f, jobs[f.job]), rate_cap_bps=caps.get(f.name, 0))

@@ -23,6 +23,7 @@ from controller.planner.order import Order
 from controller.planner.rhythm import Rhythms, only
 from controller.planner.singles import kept_ports
 from controller.planner.space import Space
+from controller.planner.unjudged import unjudged
 from controller.routing.assign import Assignment, free_port
 from controller.routing.ecmp import draw_port
 from controller.routing.paths import Path, path_of, paths
@@ -58,19 +59,25 @@ class Joint:
         return self.space.demands
 
     @cached_property
-    def due(self) -> bool:
+    def wanted(self) -> bool:
         """Whether the policy has all three mechanisms, some jobs still meet in time, and all are measured."""
         policy = self._demands.inputs.policy
         if policy.routing == "ecmp" or policy.priority != "crux" or policy.interleave != "circles":
             return False
         # The loop's judge knows no cap on losses.
-        if not policy.compress or policy.loss_cap is not None:
+        if not policy.compress or policy.loss_cap is not None or not self.rhythms.contending:
             return False
-        if not self.rhythms.contending or len(self._flows) > _MOST_FLOWS:
-            return False
-        jobs = {f.job for f in self._demands.elephants}
-        measured = all(self._demands.jobs[j].profile.phases for j in jobs)
-        return measured and len(jobs) <= _MOST_JOBS
+        return all(self._demands.jobs[f.job].profile.phases for f in self._demands.elephants)
+
+    @cached_property
+    def crowded(self) -> bool:
+        """Whether there are more jobs or flows than the loop can judge in time."""
+        return len({f.job for f in self._demands.elephants}) > _MOST_JOBS or len(self._flows) > _MOST_FLOWS
+
+    @property
+    def due(self) -> bool:
+        """Whether the loop decides."""
+        return self.wanted and not self.crowded
 
     @cached_property
     def found(self) -> Found | None:
@@ -194,7 +201,10 @@ class Joint:
         return Choice(tuple(ways), tuple(level), tuple(rhythm), (False,) * len(level))
 
     def stages(self) -> tuple[Space, Rhythms, Order]:
-        """The stages as the loop has them; as they were where it changes nothing."""
+        """The stages as the loop has them; as they were where it changes nothing. Unjudged ones where it
+        would be too much for it."""
+        if self.wanted and self.crowded:
+            return unjudged(self._demands)
         found = self.found
         if found is None:
             return self.space, self.rhythms, self.order

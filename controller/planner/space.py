@@ -28,10 +28,13 @@ _FIT = 0.99
 
 @dataclass(frozen=True)
 class Space:
-    """The paths of one planning run; `given` ones are taken as they are, and pinned where they need it."""
+    """The paths of one planning run; `given` ones are taken as they are, and pinned where they need it.
+
+    `turns`: whether jobs that could take turns on a link count less to one another there."""
 
     demands: Demands
     given: Mapping[str, Assignment] | None = None
+    turns: bool = True
     _pairs: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def _turns(self, a: str, b: str) -> float:
@@ -103,7 +106,7 @@ class Space:
             commodities,
             down_links=x.down_links,
             previous={f.flow: (f.path, f.source_port) for f in before if f.path and f.source_port},
-            overlap=self._turns if policy.interleave == "circles" else None,
+            overlap=self._turns if self.turns and policy.interleave == "circles" else None,
             failures=Failures(x.down_links, x.down_switches) if policy.routing == "auto" else None,
             max_moves=policy.max_moves,
             learned=x.learned,

@@ -99,7 +99,8 @@ def _switch(
             routes[topology.prefixes[leaf]] = Route("next_hop", members[0], tier)
         elif members:
             group = ids.setdefault(members, first_spare + index)
-            groups[group] = tuple(members[b % len(members)] for b in range(BUCKETS))
+            if group not in groups:
+                groups[group] = tuple(members[b % len(members)] for b in range(BUCKETS))
             routes[topology.prefixes[leaf]] = Route("group", group, tier)
     return SwitchForwarding(next_hops, dict(sorted(groups.items())), routes, frozenset(edge))
 

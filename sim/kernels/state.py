@@ -90,7 +90,7 @@ CHANNEL = np.dtype(
         ("saved_sent", np.float64),  # both at the saved state
         ("saved_congested", np.float64),
         ("held_back", np.int8),  # 1: others at a port that marks keep it from going faster
-        ("klass", np.int8),
+        ("klass", np.int16),
     ],
     align=True,
 )

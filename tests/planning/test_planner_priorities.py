@@ -215,3 +215,23 @@ def test_pairs_of_jobs_that_send_nothing_are_no_contention() -> None:
 def test_the_run_command_knows_every_policy() -> None:
     """It names them itself, so that it need not import the planner."""
     assert set(command.POLICIES) == set(POLICIES)
+
+
+def test_too_many_jobs_for_the_loop_get_no_turns_that_others_upset() -> None:
+    fabric = leaf_spine(2, 2, 30, host_bps=G, fabric_bps=G)
+    jobs = []
+    for i in range(17):
+        # Pairs that could take turns, some of which meet: more jobs than the loop judges.
+        jobs += [job(f"j{i:02}{side}", f"h{i + 1}", f"h{i + 31}", 1e12 * (i + 1), 100) for side in "ab"]
+    assert len(jobs) > 32
+    inputs = PlanInput(fabric, tuple(jobs), POLICIES["polyrhythm"], 0)
+    made = plan(inputs)
+    held = {j.job for j in made.jobs.values() if j.period_ns}
+    for link in made.links:
+        users = set(link.jobs)
+        if users & held and len(users) > 1 and link.score < 1:
+            assert users <= held
+    crux = plan(replace(inputs, policy=POLICIES["crux"]))
+    assert held or levels(made) == levels(crux)
+    reasons = [j.why for j in made.jobs.values() if "upset" in j.why]
+    assert reasons

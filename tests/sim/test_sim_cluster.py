@@ -3,6 +3,7 @@
 
 import hashlib
 import pickle
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -239,3 +240,16 @@ def test_samples_add_up() -> None:
             sent += bits * hops[flow]
     assert carried == pytest.approx(sent)
     assert all(0 <= s.gpus <= 32 for s in run.memory.samples)
+
+
+def test_without_compression_every_job_goes_by_its_own_level_beyond_the_switches() -> None:
+    # Twelve jobs on one uplink, each of so much traffic that those below wait for it to end.
+    fabric = machines(Network(leaf_spine(2, 1, 12, host_bps=10**10, fabric_bps=10**10)), 4)
+    jobs = [
+        JobRequest(f"j{i:02}", "m", 0, 4, 1, shape(1e9, 10 * (12 - i)), ranks=(f"h{i + 1}", f"h{i + 13}"))
+        for i in range(12)
+    ]
+    found = ends(simulated(jobs, Settings(policy="crux-pa"), fabric))
+    assert sorted(found, key=found.__getitem__) == sorted(found)
+    gaps = sorted(found.values())
+    assert all(b - a > PS_PER_MS * 700 for a, b in pairwise(gaps))

@@ -60,7 +60,7 @@ def jobs(draw: st.DrawFn) -> list[JobRun]:
         built = program(draw(shapes), f"j{i}", members)
         paths = tuple(path(c.src, c.dst, draw(st.integers(1, 2))) for c in built.channels)
         start, rhythm = draw(st.integers(0, 60 * PS_PER_MS)), draw(rhythms)
-        klass, iterations = draw(st.integers(0, 7)), draw(st.integers(1, 8))
+        klass, iterations = draw(st.integers(0, 300)), draw(st.integers(1, 8))
         jitter = draw(st.sampled_from([0, 0, 50_000]))
         runs.append(
             JobRun(f"j{i}", built, paths, klass, iterations, start, rhythm, jitter, draw(st.integers(0, 999)))
