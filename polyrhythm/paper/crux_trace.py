@@ -8,25 +8,34 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
-from hashlib import sha256
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from controller.kernel import available
 from polyrhythm.paper.bars import draw_bars
-from polyrhythm.paper.crux_trace_cases import PAPER, POLICIES, Moment, Plan, cluster, measure, requests
-from sim.output import versions
+from polyrhythm.paper.crux_trace_fabrics import cluster
+from polyrhythm.paper.crux_trace_jobs import Plan, requests
+from polyrhythm.paper.crux_trace_moment import (
+    LEAST_VOLUME,
+    LEVEL,
+    MOST_VOLUME,
+    PAPER,
+    POLICIES,
+    Calibration,
+    Moment,
+    calibrated,
+    spread,
+)
+from polyrhythm.paper.crux_trace_store import Key, Store
 
 POINT = 0.01
 """What counts as the same utilisation: one point."""
 _DONE = "moments.jsonl"
-
-Key = tuple[str, int, str]
-"""Fabric, number of the moment, policy as the report calls it."""
+_CALIBRATED_ON = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--window-s", type=float, default=10.0, metavar="S", help="simulated at each moment (default 10)")
     add("--quick", action="store_true", help="4 moments of 4 s")
+    add(
+        "--volume",
+        type=float,
+        metavar="F",
+        help="multiply the bytes of all jobs by this (default: found, so that CRUX has the paper's "
+        f"utilisation of {LEVEL} on the Clos)",
+    )
     add("--without-ours", action="store_true", help="leave out Polyrhythm's own policy, which plans longest")
     add("--seed", type=int, default=1, help="of the generated jobs and of ECMP (default 1)")
     add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)")
@@ -69,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
         ("window-s", window, 1, 3600),
         ("workers", args.workers, 1, 1024),
         ("seed", args.seed, 0, 2**31),
+        ("volume", 1.0 if args.volume is None else args.volume, LEAST_VOLUME, MOST_VOLUME),
     ):
         if not least <= value <= most:
             print(f"--{name}: {value:g}; legal: from {least:g} to {most:g}", file=sys.stderr)
@@ -83,8 +100,13 @@ def run(args: argparse.Namespace) -> int:
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
-        found = collect(plan, policies, args.workers, args.out)
-        report = summary(plan, policies, jobs, found)
+        with ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool:
+            store = Store(pool, args.out / _DONE if args.out else None)
+            level = None if args.volume is not None else calibrate(plan, store)
+            plan = replace(plan, volume=level.volume if level else args.volume)
+            keys = [(f, i, p) for i in range(samples) for f in plan.fabrics for p in policies]
+            found = store.moments(plan, keys, "crux-trace")
+        report = summary(plan, policies, jobs, found, level)
         report["seconds"] = round(time.perf_counter() - began, 1)
         if args.out:
             report["figures"] = draw(args.out, report["fabrics"])
@@ -99,97 +121,83 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _mark(plan: Plan) -> str:
-    """What the results depend on but their keys."""
-    files = [
-        Path(f).read_bytes() if f and Path(f).is_file() else f.encode() for f in (plan.trace, plan.topology)
-    ]
-    words = json.dumps([asdict(plan), versions(), [sha256(f).hexdigest() for f in files]], sort_keys=True)
-    return sha256(words.encode()).hexdigest()
+def calibrate(plan: Plan, store: Store) -> Calibration:
+    """The volume with which CRUX has the paper's utilisation on the Clos, on a few of the plan's moments."""
+    count = min(_CALIBRATED_ON, plan.samples)
+    keys: list[Key] = [("clos", (2 * i + 1) * plan.samples // (2 * count), "crux_full") for i in range(count)]
 
+    def utilisation(volume: float) -> float:
+        found = store.moments(replace(plan, volume=volume), keys, f"calibration, volume {volume:.3g}")
+        return sum(m.used for m in found.values()) / max(1, sum(m.gpus for m in found.values()))
 
-def collect(plan: Plan, policies: list[str], workers: int, out: Path | None) -> dict[Key, Moment]:
-    """Every moment of every fabric under every policy; with `out`, those done before are taken from there."""
-    mark, path = _mark(plan), out / _DONE if out else None
-    found = dict(_read(path, mark)) if path and path.exists() else {}
-    todo = [
-        (fabric, sample, policy)
-        for sample in range(plan.samples)
-        for fabric in plan.fabrics
-        for policy in policies
-        if (fabric, sample, policy) not in found
-    ]
-    if path is not None:
-        path.write_text("".join(_line(mark, key, moment) for key, moment in found.items()), encoding="utf-8")
-    began = time.perf_counter()
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        work = {pool.submit(measure, plan, key[0], key[1], POLICIES[key[2]]): key for key in todo}
-        for done, future in enumerate(as_completed(work), 1):
-            key = work[future]
-            found[key] = future.result()
-            if path is not None:
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(_line(mark, key, found[key]))
-            if sys.stderr.isatty():
-                left = (time.perf_counter() - began) / done * (len(todo) - done)
-                words = f"\r{done} of {len(todo)} simulations, {left / 60:.1f} min left "
-                print(words, end="" if done < len(todo) else "\n", file=sys.stderr, flush=True)
-    return found
-
-
-def _line(mark: str, key: Key, moment: Moment) -> str:
-    return json.dumps({"mark": mark, "key": key, "moment": asdict(moment)}) + "\n"
-
-
-def _read(path: Path, mark: str) -> Iterator[tuple[Key, Moment]]:
-    """What an earlier run with the same settings has done; a line that a kill cut off is passed over."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if entry["mark"] == mark:
-            fabric, sample, policy = entry["key"]
-            yield (fabric, sample, policy), Moment(**entry["moment"])
+    return calibrated(utilisation)
 
 
 def summary(
-    plan: Plan, policies: list[str], jobs: Mapping[str, int], found: Mapping[Key, Moment]
+    plan: Plan,
+    policies: list[str],
+    jobs: Mapping[str, int],
+    found: Mapping[Key, Moment],
+    level: Calibration | None,
 ) -> dict[str, Any]:
     """Utilisation over allocated GPU-seconds by fabric and policy, and what of the paper's order holds."""
     fabrics: dict[str, dict[str, Any]] = {}
     for name in plan.fabrics:
         moments = {p: [found[name, i, p] for i in range(plan.samples)] for p in policies}
-        gpus = [m.gpus for m in moments[policies[0]]]
-        used = {p: sum(m.used for m in rows) / max(1, sum(gpus)) for p, rows in moments.items()}
+        rows = moments[policies[0]]
+        gpus = [float(m.gpus) for m in rows]
+        busy = {p: [m.used for m in ms] for p, ms in moments.items()}
         fabrics[name] = {
             "gpus": cluster(name, plan.topology).gpus,
             "jobs": jobs[name],
-            "jobs_at_once": round(sum(m.jobs for m in moments[policies[0]]) / plan.samples, 1),
+            "jobs_at_once": round(sum(m.jobs for m in rows) / plan.samples, 1),
+            "jobs_that_send": round(sum(m.sending for m in rows) / plan.samples, 1),
             "gpus_allocated": round(sum(gpus) / plan.samples, 1),
-            "utilisation": {p: round(v, 4) for p, v in used.items()},
+            "utilisation": {p: round(sum(v) / max(1.0, sum(gpus)), 4) for p, v in busy.items()},
+            "standard_error": {p: round(spread(v, gpus), 4) for p, v in busy.items()},
             "paper": dict(PAPER.get(name, {})),
-            "order": order(used),
+            **order(busy, gpus),
         }
     return {
         "trace": plan.trace or "generated",
         "days": plan.days,
         "samples": plan.samples,
         "window_s": plan.window_s,
+        "seed": plan.seed,
+        "volume": plan.volume,
+        "calibration": {"level": LEVEL, **asdict(level)} if level else None,
         "fabrics": fabrics,
         "as_in_the_paper": {name: all(f["order"].values()) for name, f in fabrics.items()},
     }
 
 
-def order(used: Mapping[str, float]) -> dict[str, bool]:
-    """Each claim about the order of utilisations, and whether it is so here."""
-    claims = {f"sincronia < {rival}": used["sincronia"] < used[rival] for rival in ("taccl", "cassini")}
-    claims |= {f"{rival} < crux_pa": used[rival] < used["crux_pa"] for rival in ("taccl", "cassini")}
-    claims["crux_pa <= crux_ps_pa"] = used["crux_pa"] <= used["crux_ps_pa"]
-    claims["crux_full within a point of crux_ps_pa"] = abs(used["crux_full"] - used["crux_ps_pa"]) <= POINT
-    if "ours" in used:
-        claims["crux_full <= ours"] = used["crux_full"] <= used["ours"] + 1e-9
-    return claims
+def order(busy: Mapping[str, list[float]], gpus: list[float]) -> dict[str, dict[str, Any]]:
+    """Each claim about the order of utilisations: whether it is so here (`order`), and by how much, with the
+    standard error of the difference over the moments (`margin`).
+
+    `busy` has the GPUs that compute at each moment by policy, `gpus` those allocated. "<" is strict; "<="
+    may be missed by a standard error.
+    """
+    total = max(1.0, sum(gpus))
+
+    def margin(low: str, high: str) -> tuple[float, float]:
+        gains = [b - a for a, b in zip(busy[low], busy[high], strict=True)]
+        return sum(gains) / total, spread(gains, gpus)
+
+    strict = [("sincronia", r) for r in ("taccl", "cassini")] + [(r, "crux_pa") for r in ("taccl", "cassini")]
+    loose = [("crux_pa", "crux_ps_pa"), *([("crux_full", "ours")] if "ours" in busy else [])]
+    margins = {f"{a} < {b}": margin(a, b) for a, b in strict}
+    claims = {claim: gain > 0 for claim, (gain, _) in margins.items()}
+    for a, b in loose:
+        margins[f"{a} <= {b}"] = gain, error = margin(a, b)
+        claims[f"{a} <= {b}"] = gain >= -max(error, 1e-9)
+    within = "crux_full within a point of crux_ps_pa"
+    margins[within] = margin("crux_ps_pa", "crux_full")
+    claims[within] = abs(margins[within][0]) <= POINT
+    return {
+        "order": claims,
+        "margin": {claim: [round(gain, 4), round(error, 4)] for claim, (gain, error) in margins.items()},
+    }
 
 
 def draw(out: Path, fabrics: Mapping[str, Any]) -> list[str]:
@@ -209,10 +217,20 @@ def draw(out: Path, fabrics: Mapping[str, Any]) -> list[str]:
 def to_text(report: Mapping[str, Any]) -> str:
     """The report for reading."""
     lines = [f"{report['trace']} trace of {report['days']:g} days, {report['samples']} moments"]
+    level = report["calibration"]
+    lines.append(f"volume of communication: {report['volume']:.3g} times")
+    if level:
+        said = "as wanted" if level["reached"] else "which no volume tried comes nearer to"
+        lines[-1] += f" (CRUX then has {level['utilisation']:.3f} of {level['level']} on the Clos, {said})"
     for name, fabric in report["fabrics"].items():
-        lines.append(f"{name}: {fabric['jobs_at_once']} jobs on {fabric['gpus_allocated']} GPUs at once")
+        lines.append(
+            f"{name}: {fabric['jobs_at_once']} jobs, {fabric['jobs_that_send']} of them on several hosts, "
+            f"on {fabric['gpus_allocated']} GPUs at once"
+        )
         for policy, value in fabric["utilisation"].items():
             paper = f" (paper {fabric['paper'][policy]:.2f})" if policy in fabric["paper"] else ""
-            lines.append(f"  {policy:12} {value:.4f}{paper}")
-        lines += [f"  {claim}: {'yes' if holds else 'no'}" for claim, holds in fabric["order"].items()]
+            lines.append(f"  {policy:12} {value:.4f} +- {fabric['standard_error'][policy]:.4f}{paper}")
+        for claim, holds in fabric["order"].items():
+            gain, error = fabric["margin"][claim]
+            lines.append(f"  {claim}: {'yes' if holds else 'no'} (by {gain:+.4f} +- {error:.4f})")
     return "\n".join(lines)

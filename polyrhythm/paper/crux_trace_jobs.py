@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two weeks of jobs on CRUX's clusters (section 6.3): the fabrics, the jobs, who runs when and where, and
-what a policy makes of the jobs that run at one moment."""
+"""Two weeks of jobs as in CRUX, section 6.3: what they compute and send, who runs when and where."""
 
 from __future__ import annotations
 
@@ -8,71 +7,49 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from random import Random
 
-from sim.cluster import Cluster, JobRequest, Placement, check, machines, ranks_of
-from sim.network import Network
-from sim.readers import read_lingjun_topology
-from sim.scheduler import scheduler_named
+from polyrhythm.paper.crux_trace_fabrics import GPUS_A_HOST, cluster
+from sim.cluster import Cluster, JobRequest, Placement, check
 from sim.shape import PhaseShape, Shape
-from sim.simulation import Settings, Simulation
 from sim.units import NEVER
-from sim.workload import check_connected, read_trace
-from topo.files import load_topology
-from topo.generate import leaf_spine, three_tier
-from topo.graph import Topology
+from sim.workload import read_trace
 
-POLICIES: Mapping[str, str] = {
-    "sincronia": "sincronia",
-    "taccl": "taccl",
-    "cassini": "cassini",
-    "crux_pa": "crux-pa",
-    "crux_ps_pa": "crux-ps-pa",
-    "crux_full": "crux",
-    "ours": "polyrhythm",
-}
-"""What the report calls them -> the planner's policy."""
-PAPER: Mapping[str, Mapping[str, float]] = {
-    "clos": dict(zip(POLICIES, (0.39, 0.49, 0.48, 0.51, 0.62, 0.62), strict=False)),
-    "double_sided": dict(zip(POLICIES, (0.43, 0.46, 0.45, 0.48, 0.51, 0.50), strict=False)),
-}
-"""Figure 23."""
-GPUS_A_HOST, HOSTS = 8, 346
 JOBS_A_DAY = 5_000 / 14
-_LINK_BPS = 100_000_000_000
-_QP_BPS = 100_000_000_000
-_ENDLESS = 10**9
-_LEAST_ITERATIONS = 6
+PIECE = 4
+"""GPUs that a job of several hosts takes at once: half a host."""
+_GIGABYTES_A_S = 25.0
+"""What a host with 400 Gbps reduces in a ring of many in a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """An iteration on a GPU: compute in ms, after what part of it communication starts, and the bytes that
-    are all-reduced between hosts. The paper gives none of it: all ours."""
+    """An iteration on a GPU: compute in ms, after what part of it communication starts, and how long that
+    takes alone on 400 Gbps, as a part of the compute."""
 
     compute_ms: float
     overlap_start: float
-    gigabytes: float
+    communication: float
 
 
 # The eleven models of section 6.3: five open ones, their variants, and two in-house ones (one of which takes
-# the place of a variant of Multi-Interests: the paper counts eleven and lists twelve). GPT's communication is
-# mostly exposed, the others' mostly hidden by their compute when nobody is in the way.
+# the place of a variant of Multi-Interests: the paper counts eleven and lists twelve). It gives no times: all
+# are ours. What matters is that intensities differ widely: large language models compute most of the time,
+# recommendation models with their embeddings are held up by the network.
 MODELS: Mapping[str, tuple[int, Model]] = {
-    "gpt": (4, Model(1500, 0.9, 12)),
-    "gpt-variant": (5, Model(1100, 0.9, 9)),
-    "bert": (3, Model(300, 0.3, 2.5)),
-    "bert-variant": (2, Model(450, 0.3, 4)),
-    "resnet": (3, Model(200, 0.3, 1.5)),
-    "resnet-variant": (2, Model(150, 0.3, 1.2)),
-    "nmt": (2, Model(400, 0.4, 3)),
-    "nmt-variant": (1, Model(300, 0.4, 2.5)),
-    "multi-interests": (1, Model(120, 0.3, 1)),
-    "click-through-rate": (2, Model(100, 0.3, 0.9)),
-    "nlp-transformer": (2, Model(600, 0.4, 5)),
+    "gpt": (4, Model(1500, 0.9, 0.3)),
+    "gpt-variant": (5, Model(1100, 0.9, 0.3)),
+    "bert": (3, Model(300, 0.5, 1.0)),
+    "bert-variant": (2, Model(450, 0.5, 0.8)),
+    "resnet": (3, Model(200, 0.5, 0.6)),
+    "resnet-variant": (2, Model(250, 0.5, 0.5)),
+    "nmt": (2, Model(400, 0.5, 1.5)),
+    "nmt-variant": (1, Model(300, 0.5, 2.0)),
+    "multi-interests": (1, Model(150, 0.5, 4.0)),
+    "click-through-rate": (2, Model(150, 0.5, 6.0)),
+    "nlp-transformer": (2, Model(600, 0.5, 0.7)),
 }
 # (GPUs, weight): over 10 % of the jobs have 128 or more, up to 512 (CRUX, Figure 4); above 128 all are GPT.
 SIZES = ((8, 34), (16, 22), (32, 18), (64, 14), (128, 8), (256, 3), (512, 1))
@@ -81,7 +58,8 @@ SIZES = ((8, 34), (16, 22), (32, 18), (64, 14), (128, 8), (256, 3), (512, 1))
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is run: a trace file ("" for the generated one) and a topology file for the third fabric ("" for
-    none), the days of the trace, how many moments are looked at, for how long, and the seed."""
+    none), the days of the trace, how many moments are looked at, for how long, the seed, and by what the
+    bytes of all jobs are multiplied."""
 
     trace: str
     topology: str
@@ -89,52 +67,12 @@ class Plan:
     samples: int
     window_s: float
     seed: int
+    volume: float = 1.0
 
     @property
     def fabrics(self) -> tuple[str, ...]:
         """The fabrics by name."""
         return ("clos", "double_sided", *(("given",) if self.topology else ()))
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The jobs of a moment, the GPUs that they hold, and how many of these compute on average."""
-
-    jobs: int
-    gpus: int
-    used: float
-
-
-def fabric(name: str, file: str) -> Topology:
-    """`clos`: 173 ToRs of 2 hosts, 16 aggregation switches, 100 Gbps each, a host's NICs 400 Gbps together.
-    `double_sided`: 6 ToRs, 12 aggregation switches, 32 cores, every host on both ToRs of its pod at 200
-    Gbps, switches joined by 400 Gbps each (the paper does not say). `given`: a file.
-
-    Raises:
-        TraceError, TopologyError: for a file that is none.
-    """
-    if name == "clos":
-        return leaf_spine(173, 16, 2, host_bps=4 * _LINK_BPS, fabric_bps=_LINK_BPS, name=name)
-    if name == "double_sided":
-        pod = -(-HOSTS // 3)
-        wired = three_tier(3, 2, 4, 8, pod, host_bps=2 * _LINK_BPS, fabric_bps=4 * _LINK_BPS, name=name)
-        hosts = [
-            replace(h, name=f"h{p * pod + i + 1}.{side + 1}", server=f"h{p * pod + i + 1}")
-            for n, h in enumerate(wired.hosts)
-            for p, side, i in [(n // (2 * pod), n // pod % 2, n % pod)]
-        ]
-        return replace(wired, hosts=tuple(sorted(hosts, key=lambda h: (int(h.machine[1:]), h.name))))
-    if Path(file).suffix == ".csv":
-        return read_lingjun_topology(Path(file), host_gbps=400, fabric_gbps=400)
-    return load_topology(Path(file))
-
-
-@cache
-def cluster(name: str, file: str) -> Cluster:
-    """Hosts of 8 GPUs on the fabric. Raises WorkloadError for one that is not connected."""
-    topology = fabric(name, file)
-    check_connected(topology)
-    return machines(Network(topology), GPUS_A_HOST)
 
 
 def generated(days: float, gpus: int, seed: int) -> list[JobRequest]:
@@ -160,7 +98,9 @@ def _request(name: str, model: str, at: float, gpus: int, length_s: float, stret
     known = MODELS[model][1]
     compute = round(known.compute_ms * stretch * 1e6)
     before = round(compute * known.overlap_start)
-    phase = PhaseShape("fused_ring", known.gigabytes * 1e9, before_ns=before, beside_ns=compute - before)
+    # With the compute, so that a stretched iteration is one of a larger batch or model.
+    size = compute * known.communication * _GIGABYTES_A_S
+    phase = PhaseShape("fused_ring", size, before_ns=before, beside_ns=compute - before)
     shape = Shape((phase,))
     return JobRequest(name, model, round(at * 1e9), gpus, max(1, round(length_s * 1e9 / compute)), shape)
 
@@ -179,8 +119,12 @@ def requests(plan: Plan, name: str) -> tuple[JobRequest, ...]:
 
 
 class Scattered:
-    """Free GPUs, given out at random: a job of one host or less goes to the fullest with room, a larger one
-    takes whole hosts anywhere. The paper's Clos figures are those of its run without a job scheduler."""
+    """Free GPUs without a job scheduler, as in the paper's Figure 23: a job of one host or less goes to the
+    fullest with room, a larger one takes free halves of hosts at random.
+
+    Two jobs may so share a host and its NICs; the paper's own pair of jobs has one with four GPUs a host
+    (section 2.2).
+    """
 
     def __init__(self, on: Cluster, seed: int) -> None:
         self._random = Random(f"{seed}/places")
@@ -189,18 +133,23 @@ class Scattered:
 
     def place(self, gpus: int) -> Placement | None:
         """A placement, taken, its hosts in the order of the fabric; None if there is none."""
-        hosts = math.ceil(gpus / GPUS_A_HOST)
-        room = [s for s, n in self._free.items() if n >= min(gpus, GPUS_A_HOST)]
-        if len(room) < hosts:
-            return None
-        if hosts == 1:
-            chosen = [min(room, key=lambda s: (self._free[s], self._number[s]))]
+        if gpus <= GPUS_A_HOST:
+            room = [s for s, n in self._free.items() if n >= gpus]
+            if not room:
+                return None
+            taken = {min(room, key=lambda s: (self._free[s], self._number[s])): gpus}
         else:
-            chosen = sorted(self._random.sample(room, hosts), key=self._number.__getitem__)
-        last = gpus - GPUS_A_HOST * (hosts - 1)
-        placement = (*((s, GPUS_A_HOST) for s in chosen[:-1]), (chosen[-1], last))
-        for server, taken in placement:
-            self._free[server] -= taken
+            pieces = [s for s, n in self._free.items() for _ in range(n // PIECE)]
+            needed = math.ceil(gpus / PIECE)
+            if len(pieces) < needed:
+                return None
+            taken, left = {}, gpus
+            for server in self._random.sample(pieces, needed):
+                taken[server] = taken.get(server, 0) + min(PIECE, left)
+                left -= min(PIECE, left)
+        placement = tuple((s, taken[s]) for s in sorted(taken, key=self._number.__getitem__))
+        for server, held in placement:
+            self._free[server] -= held
         return placement
 
     def give_back(self, placement: Placement) -> None:
@@ -244,45 +193,11 @@ def occupancy(
 
 
 @cache
-def _states(plan: Plan, name: str) -> list[list[tuple[JobRequest, Placement]]]:
+def states(plan: Plan, name: str) -> list[list[tuple[JobRequest, Placement]]]:
+    """Who runs where on a fabric at each of the plan's moments. Raises as `requests`."""
     jobs = requests(plan, name)
     first = min(r.arrival_ns for r in jobs)
     span = plan.days * 86400e9
     # The middles of equal parts of the trace, after the first tenth, in which the cluster fills.
     times = [first + round(span * (0.1 + 0.9 * (i + 0.5) / plan.samples)) for i in range(plan.samples)]
     return occupancy(cluster(name, plan.topology), jobs, times, plan.seed)
-
-
-def measure(plan: Plan, name: str, sample: int, policy: str) -> Moment:
-    """The jobs that run at a moment, planned and played for a while under a policy of the planner.
-
-    All are given the same window, at least six iterations of the longest; GPUs used are those of the
-    iterations' compute over their mean length.
-    """
-    on = cluster(name, plan.topology)
-    state = _states(plan, name)[sample]
-    sending, lone_gpus = [], 0
-    for request, placement in state:
-        if len(placement) < 2:
-            lone_gpus += request.gpus
-            continue
-        ranks, shape = ranks_of(on, request, placement)
-        nic = on.network.topology.host[ranks[0]].rate_bps
-        phases = tuple(replace(p, limit_bps=float(nic)) for p in shape.phases)
-        shape = replace(shape, phases=phases, qps=max(1, round(nic / _QP_BPS)))
-        sending.append(replace(request, arrival_ns=0, iterations=_ENDLESS, shape=shape, ranks=ranks))
-    gpus = lone_gpus + sum(r.gpus for r in sending)
-    if not sending:
-        return Moment(len(state), gpus, float(lone_gpus))
-    window = plan.window_s
-    used = float(lone_gpus)
-    longest = max(r.shape.compute_ns / 1e9 + 16 * sum(p.size for p in r.shape.phases) / 4e11 for r in sending)
-    window = max(window, _LEAST_ITERATIONS * longest)
-    settings = Settings(policy=policy, seed=plan.seed, until_ns=round(window * 1e9), log=False)
-    simulation = Simulation(on, sending, settings, scheduler=scheduler_named("fifo"))
-    simulation.run()
-    for r in sending:
-        outcome = simulation.memory.outcomes[r.name]
-        if outcome.iterations:
-            used += r.gpus * r.shape.compute_ns * 1e3 * outcome.iterations / outcome.total
-    return Moment(len(state), gpus, used)

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from controller.routing.forwarding import forwarding
+from controller.routing.paths import paths
 from polyrhythm.cli import main
 from polyrhythm.paper.crux_trace import order
-from polyrhythm.paper.crux_trace_cases import cluster, fabric, generated, occupancy
+from polyrhythm.paper.crux_trace_fabrics import cluster, fabric
+from polyrhythm.paper.crux_trace_jobs import generated, occupancy
+from polyrhythm.paper.crux_trace_moment import LEVEL, MOST_VOLUME, NEAR, calibrated, spread
 from topo.graph import Tier
 
 
@@ -22,6 +26,26 @@ def test_the_fabrics_are_the_papers() -> None:
     assert Counter(s.tier for s in both.switches) == {Tier.LEAF: 6, Tier.SPINE: 12, Tier.CORE: 32}
     assert {len({h.leaf for h in nics}) for nics in both.machines.values()} == {2}
     assert min(len(clos.machines), len(both.machines)) * 8 > 2000
+
+
+def test_labels_of_the_real_cluster_are_groups_without_oversubscription(tmp_path: Path) -> None:
+    places = [("G6", "P1", "S1")] * 3 + [("G6", "P1", "S2")] * 2 + [("G6", "P2", "S1")] * 3
+    rows = [f"ip{i},{','.join(place)}" for i, place in enumerate(places)]
+    (tmp_path / "topo.csv").write_text("\n".join(("ip,DSW,PSW,ASW", *rows)) + "\n")
+    found = fabric("given", str(tmp_path / "topo.csv"))
+    assert Counter(s.tier for s in found.switches) == {Tier.LEAF: 3, Tier.SPINE: 32, Tier.CORE: 16}
+    up: Counter[str] = Counter()
+    down: Counter[str] = Counter()
+    for link in found.links:
+        low, high = sorted((link.a, link.b), key=lambda s: found.switch[s].tier.level)
+        up[low] += link.rate_bps
+        down[high] += link.rate_bps
+    hosts = Counter(h.leaf for h in found.hosts)
+    for switch in found.switches:
+        below = hosts[switch.name] * 400e9 if switch.tier is Tier.LEAF else down[switch.name]
+        assert switch.tier is Tier.CORE or up[switch.name] >= below
+    table = forwarding(found)
+    assert len(paths(found, table, "h1", "h4")) == len(paths(found, table, "h1", "h6")) == 16
 
 
 def test_nobody_has_a_gpu_that_another_has() -> None:
@@ -43,18 +67,65 @@ def test_nobody_has_a_gpu_that_another_has() -> None:
     assert generated(2.0, on.gpus, 4) != jobs
 
 
+def test_jobs_of_several_hosts_share_hosts() -> None:
+    on = cluster("clos", "")
+    states = occupancy(on, generated(2.0, on.gpus, 3), [i * 3600 * 10**9 for i in range(48)], 3)
+    users = [
+        Counter(server for _, placement in state if len(placement) > 1 for server, _ in placement)
+        for state in states
+    ]
+    assert max(n for hosts in users for n in hosts.values()) == 2
+
+
 def test_the_order_by_hand() -> None:
     names = ("sincronia", "taccl", "cassini", "crux_pa", "crux_ps_pa", "crux_full", "ours")
-    paper = order(dict(zip(names, (0.39, 0.49, 0.48, 0.51, 0.62, 0.62, 0.62), strict=True)))
-    assert all(paper.values())
-    bad = order(dict(zip(names, (0.5, 0.49, 0.48, 0.45, 0.44, 0.46, 0.4), strict=True)))
-    assert not any(bad.values())
-    assert "crux_full <= ours" not in order(dict(zip(names[:-1], (0.1,) * 6, strict=True)))
+
+    def judged(*percent: int) -> dict[str, bool]:
+        found: dict[str, bool] = order(
+            {n: [float(v)] for n, v in zip(names, percent, strict=False)}, [100.0]
+        )["order"]
+        return found
+
+    assert all(judged(39, 49, 48, 51, 62, 62, 62).values())
+    assert not any(judged(50, 49, 48, 45, 44, 46, 40).values())
+    assert "crux_full <= ours" not in judged(10, 10, 10, 10, 10, 10)
+
+
+def test_what_is_missed_by_a_standard_error_is_not_above() -> None:
+    base = {n: [10.0, 20.0] for n in ("sincronia", "taccl", "cassini", "crux_pa", "crux_ps_pa", "crux_full")}
+    claim = "crux_pa <= crux_ps_pa"
+    noisy = order({**base, "crux_ps_pa": [7.0, 22.9]}, [100.0, 100.0])
+    assert noisy["order"][claim]
+    assert noisy["margin"][claim] == [-0.0005, 0.0295]
+    assert not order({**base, "crux_ps_pa": [9.9, 19.9]}, [100.0, 100.0])["order"][claim]
+
+
+def test_the_spread_of_a_ratio_by_hand() -> None:
+    assert spread([1.0, 1.0, 4.0], [4.0, 4.0, 4.0]) == pytest.approx(1 / 4)
+    assert spread([1.0, 2.0, 4.0], [2.0, 4.0, 8.0]) == 0.0
+    assert spread([3.0], [4.0]) == 0.0
+
+
+@pytest.mark.parametrize("steepness", [0.001, 0.02, 0.6, 40.0])
+def test_the_volume_is_found_at_which_utilisation_is_the_papers(steepness: float) -> None:
+    found = calibrated(lambda volume: 1 / (1 + steepness * volume))
+    assert found.reached
+    assert abs(1 / (1 + steepness * found.volume) - LEVEL) <= NEAR
+    assert len(found.tried) <= 9
+
+
+def test_a_volume_that_is_not_there_is_told() -> None:
+    never = calibrated(lambda _: 1.0)
+    assert (never.reached, never.utilisation) == (False, 1.0)
+    assert max(volume for volume, _ in never.tried) == MOST_VOLUME
+    low = calibrated(lambda _: 0.1)
+    assert (low.reached, low.utilisation) == (False, 0.1)
 
 
 @pytest.mark.slow
 def test_a_moment_through_the_command_and_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--days", "0.5", "--samples", "1", "--window-s", "1", "--without-ours", "--workers", "2"]
+    words += ["--volume", "1"]
     assert main(["paper", "crux-trace", *words, "--json", "--out", str(tmp_path)]) == 0
     report = json.loads(capsys.readouterr().out)
     lines = (tmp_path / "moments.jsonl").read_text().splitlines()
@@ -63,11 +134,14 @@ def test_a_moment_through_the_command_and_again(tmp_path: Path, capsys: pytest.C
         found = report["fabrics"][name]
         assert all(0 < v <= 1 for v in found["utilisation"].values())
         assert found["gpus_allocated"] > 0
+        assert found["order"].keys() == found["margin"].keys()
+    assert report["calibration"] is None
     # Done already: nothing is simulated again, a line that was cut off is made again.
     (tmp_path / "moments.jsonl").write_text("\n".join(lines[:-1]) + '\n{"mark": "')
     assert main(["paper", "crux-trace", *words, "--json", "--out", str(tmp_path)]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["fabrics"] == report["fabrics"]
+    assert (tmp_path / "figure-23.svg").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(
@@ -75,6 +149,8 @@ def test_a_moment_through_the_command_and_again(tmp_path: Path, capsys: pytest.C
     [
         (["--samples", "0"], "--samples: 0; legal: from 1"),
         (["--days", "nan"], "--days: nan; legal"),
+        (["--volume", "0"], "--volume: 0; legal: from 0.015625 to 4096"),
+        (["--volume", "nan"], "--volume: nan; legal"),
         (["--window-s", "0.1"], "--window-s: 0.1; legal: from 1"),
         (["--trace", "nowhere.csv"], "nowhere.csv"),
         (["--topology", "nowhere.csv"], "nowhere.csv"),

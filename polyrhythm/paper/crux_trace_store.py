@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The moments that are simulated, in processes, and kept in a file to go on from."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+
+from polyrhythm.paper.crux_trace_jobs import Plan
+from polyrhythm.paper.crux_trace_moment import POLICIES, Moment, measure
+from sim.output import versions
+
+Key = tuple[str, int, str]
+"""Fabric, number of the moment, policy as the report calls it."""
+
+
+def mark(plan: Plan) -> str:
+    """What the results depend on but their keys."""
+    files = [
+        Path(f).read_bytes() if f and Path(f).is_file() else f.encode() for f in (plan.trace, plan.topology)
+    ]
+    words = json.dumps([asdict(plan), versions(), [sha256(f).hexdigest() for f in files]], sort_keys=True)
+    return sha256(words.encode()).hexdigest()
+
+
+class Store:
+    """What is done, by the plan's mark and key; with a path, also what an earlier run has done."""
+
+    def __init__(self, pool: ProcessPoolExecutor, path: Path | None) -> None:
+        self._pool = pool
+        self._path = path
+        self._done: dict[tuple[str, Key], Moment] = {}
+        if path is not None and path.exists():
+            self._read(path)
+
+    def moments(self, plan: Plan, keys: Sequence[Key], what: str) -> Mapping[Key, Moment]:
+        """The moments of these keys, simulated where they are not there; `what` is shown while waiting."""
+        told = mark(plan)
+        todo = [key for key in keys if (told, key) not in self._done]
+        began = time.perf_counter()
+        work = {self._pool.submit(measure, plan, k[0], k[1], POLICIES[k[2]]): k for k in todo}
+        for done, future in enumerate(as_completed(work), 1):
+            self._keep(told, work[future], future.result())
+            if sys.stderr.isatty():
+                left = (time.perf_counter() - began) / done * (len(todo) - done)
+                words = f"\r{what}: {done} of {len(todo)} simulations, {left / 60:.1f} min left "
+                print(words, end="" if done < len(todo) else "\n", file=sys.stderr, flush=True)
+        return {key: self._done[told, key] for key in keys}
+
+    def _keep(self, told: str, key: Key, moment: Moment) -> None:
+        self._done[told, key] = moment
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"mark": told, "key": key, "moment": asdict(moment)}) + "\n")
+
+    def _read(self, path: Path) -> None:
+        """A line that a kill cut off is passed over, and taken out of the file."""
+        whole = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                entry = json.loads(line)
+                fabric, sample, policy = entry["key"]
+                self._done[entry["mark"], (fabric, sample, policy)] = Moment(**entry["moment"])
+            except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+                continue
+            whole.append(line + "\n")
+        path.write_text("".join(whole), encoding="utf-8")
