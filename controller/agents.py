@@ -156,7 +156,8 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         channel = f"agent:{host}"
         session = self._sessions[host] = _Session()
         self._channels.opened(channel)
-        self._inbox.put(host, channel, AgentUp(host, first.hello.pinning, first.hello.dscp or DSCPS[0]))
+        dscp = first.hello.dscp or DSCPS[0]
+        self._inbox.put(host, channel, AgentUp(host, first.hello.pinning, dscp, first.hello.mltcp))
         self._channels.arrived(channel, first.sequence)
         reader = asyncio.create_task(self._read(host, session, request_iterator))
         try:

@@ -168,6 +168,7 @@ class Core:
             queue_pairs=self.queue_pairs.of(self.members.jobs),
             mistrusted=frozenset(self.queue_pairs.mistrusted),
             pin_capacity=self._settings.pin_capacity,
+            mltcp_hosts=self.queue_pairs.mltcp_hosts,
         )
 
     def shown(self, plan: Plan) -> Plan:

@@ -19,11 +19,12 @@ from controller.model.view import QueueCounter
 @dataclass(frozen=True, slots=True)
 class AgentUp:
     """An agent has said Hello. `pinning` is how it sets source ports; `dscp` qp or fixed: whether an open
-    QP takes another one."""
+    QP takes another one; `mltcp`: whether its NIC can send by MLTCP, job by job."""
 
     host: str
     pinning: str
     dscp: str = "qp"
+    mltcp: bool = False
 
 
 @dataclass(frozen=True, slots=True)

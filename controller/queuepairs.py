@@ -21,6 +21,7 @@ FIXED_DSCP = "fixed"
 class _Nic:
     pinning: str
     dscp: str
+    mltcp: bool
 
 
 class QueuePairs:
@@ -34,7 +35,7 @@ class QueuePairs:
 
     def agent_up(self, item: AgentUp) -> None:
         """An agent says what its NIC can do; it will tell of its queue pairs anew."""
-        self._nics[item.host] = _Nic(item.pinning, item.dscp)
+        self._nics[item.host] = _Nic(item.pinning, item.dscp, item.mltcp)
         self._opened = {name: o for name, o in self._opened.items() if o.host != item.host}
 
     def opened(self, item: FlowOpened, flows: Mapping[str, Job], plan: Plan | None) -> bool:
@@ -56,6 +57,11 @@ class QueuePairs:
         told = (item.dscp, planned.source_port or item.source_port)
         known = (planned.dscp, told[1]) if remarked is None else (remarked.sent_dscp, remarked.source_port)
         return moved or told != known
+
+    @property
+    def mltcp_hosts(self) -> frozenset[str]:
+        """The hosts whose NICs can send by MLTCP."""
+        return frozenset(host for host, nic in self._nics.items() if nic.mltcp)
 
     def left(self, job: Job) -> None:
         """A job's flows are no more."""

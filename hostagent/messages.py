@@ -22,6 +22,7 @@ def hello(host: str, ip: str, nic: NicDriver) -> pb.AgentMessage:
             dscp=nic.dscp,
             protocol=PROTOCOL,
             counts_bytes=True,
+            mltcp=nic.mltcp,
         )
     )
 

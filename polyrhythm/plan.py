@@ -58,6 +58,8 @@ def plan_scenario(scenario: Scenario, policy: Policy, seed: int) -> Plan:
                 for f in w.job.flows
                 if f.src in scenario.port_choosers
             },
+            # The NICs of scenarios are emulated ones.
+            mltcp_hosts=frozenset(scenario.topology.host),
         )
     )
 

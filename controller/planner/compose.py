@@ -19,7 +19,7 @@ from controller.planner.rhythm import Rhythms
 from controller.planner.shares import rate_caps
 from controller.planner.singles import remarks
 from controller.planner.space import Space
-from controller.planner.why import order_why, path_why, profile_why, time_why
+from controller.planner.why import order_why, path_why, profile_why, sender_why, time_why
 from controller.priority.crux import Ranked
 from controller.priority.methods import Setting
 
@@ -69,10 +69,11 @@ def _job_plan(order: Order, ranked: Ranked) -> JobPlan:
             (
                 time_why(rhythms, ranked.name),
                 order_why(order, ranked),
+                *sender_why(order, ranked.name),
                 profile_why(order.demands.jobs[ranked.name]),
             )
         ),
-        sender=order.demands.inputs.policy.sender,
+        sender=order.senders.get(ranked.name, order.demands.inputs.policy.sender),
         once=held is not None and held.once,
         realign=held.realign if held else None,
     )

@@ -47,6 +47,7 @@ class PlanInput:
     there are no probes); `seed` decides ECMP's draws and the sampled orders of the priority compression.
     `queue_pairs` holds, by flow, what a NIC does not let the plan choose; flows in `mistrusted` went
     elsewhere than their source port should lead them; a switch has room for `pin_capacity` single flows.
+    On `mltcp_hosts` the NICs can send by MLTCP, job by job.
     """
 
     topology: Topology
@@ -62,6 +63,7 @@ class PlanInput:
     queue_pairs: Mapping[str, QueuePair] = field(default_factory=dict)
     mistrusted: frozenset[str] = frozenset()
     pin_capacity: int = PIN_CAPACITY
+    mltcp_hosts: frozenset[str] = frozenset()
 
 
 def check(inputs: PlanInput) -> None:

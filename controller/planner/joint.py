@@ -39,10 +39,17 @@ LIMITS = Limits(
     work=300,
     worth=0.01,
 )
+SENDERS_WORTH = 0.03
+"""What MLTCP for some jobs has to gain over the best plan without: by the judge shares follow F at once,
+while senders on packets take some iterations."""
+SHARES = (1.2, 0.4)
+"""What F comes to in shares where emulated NICs send by MLTCP (slope, intercept), against 1 of those that do
+not: their windows go from 16 to 64 packets, those of others are 40 (`hostagent.nic.dcqcn`)."""
 JITTER = 0.01
 """How much computes are taken to differ, as a part of themselves."""
 SLOWEST = 2.0
 """How many times its own iteration a job's period may be: worse than meeting it never is, by the judge."""
+_PLAIN = "the best without MLTCP"
 _MOST_JOBS, _MOST_FLOWS, _MOST_WAYS, _FEW_JOBS = 32, 1_500, 16, 6
 
 
@@ -88,12 +95,24 @@ class Joint:
         before = self._before
         if before is not None:
             given = {"as before": before} | given
+        found = self._solved(given, LIMITS, mltcp=False)
+        able = any(p.weighs for p in self.instance.players)
+        if not able or found.utilisation * (1 + SENDERS_WORTH) >= found.bound:
+            return found
+        limits = replace(LIMITS, worth=SENDERS_WORTH)
+        weighed = self._solved({_PLAIN: found.choice}, limits, mltcp=True)
+        judged = found.judged + weighed.judged
+        if weighed.choice == found.choice:
+            return replace(found, judged=judged)
+        return replace(weighed, judged=judged, rivals={**found.rivals, **weighed.rivals})
+
+    def _solved(self, given: Mapping[str, Choice], limits: Limits, *, mltcp: bool) -> Found:
         return solve(
             self.instance,
             {"ecmp": self._ecmp, "composed": self._composed.ways},
             given=given,
-            mltcp=False,
-            limits=LIMITS,
+            mltcp=mltcp,
+            limits=limits,
             plain=len(self.instance.players) <= _FEW_JOBS,
             seed=self._demands.inputs.seed,
         )
@@ -145,13 +164,15 @@ class Joint:
                 float(max(1, j.gpus)),
                 steps_of(demands.profiles[j.name]),
                 tuple(members[j.name]),
+                weighs=demands.inputs.policy.sender == "job"
+                and all(f.src in demands.inputs.mltcp_hosts for f in j.flows),
             )
             for j in demands.inputs.jobs
             if j.name in members
         )
         levels = min(demands.inputs.policy.levels, len(TRAFFIC_CLASSES.levels))
         capacity = tuple(demands.rates.values())
-        return Instance(players, capacity, JITTER, levels, SLOWEST)
+        return Instance(players, capacity, JITTER, levels, SLOWEST, SHARES)
 
     @cached_property
     def _ecmp(self) -> tuple[int, ...]:
@@ -180,7 +201,7 @@ class Joint:
         old = x.previous
         if old is None or old.policy != x.policy:
             return None
-        ways, level, rhythm = [], [], []
+        ways, level, rhythm, mltcp = [], [], [], []
         for name in self._flows:
             was = old.flows.get(name)
             if was is None or was.path not in self._ways[name]:
@@ -191,6 +212,9 @@ class Joint:
             if job is None:
                 return None
             level.append(job.level)
+            mltcp.append(job.sender == "mltcp")
+            if mltcp[-1] and not player.weighs:
+                return None
             period = job.period_ns
             if period is None:
                 rhythm.append(FREE)
@@ -198,7 +222,7 @@ class Joint:
                 rhythm.append((period, (job.shift_ns + old.epoch_ns - x.epoch_ns) % period))
             else:
                 return None
-        return Choice(tuple(ways), tuple(level), tuple(rhythm), (False,) * len(level))
+        return Choice(tuple(ways), tuple(level), tuple(rhythm), tuple(mltcp))
 
     def stages(self) -> tuple[Space, Rhythms, Order]:
         """The stages as the loop has them; as they were where it changes nothing. Unjudged ones where it
@@ -213,8 +237,11 @@ class Joint:
         space = replace(self.space, given=self._placed(found))
         rhythms = Rhythms(space.demands, space.shared, self.rhythms.order)
         rhythms = replace(rhythms, given=self._holding(found, rhythms))
-        levels = {p.name: level for p, level in zip(self.instance.players, found.choice.level, strict=True)}
-        return space, rhythms, replace(self.order, rhythms=rhythms, given=levels, why=words(found))
+        names = [p.name for p in self.instance.players]
+        levels = dict(zip(names, found.choice.level, strict=True))
+        senders = {n: "mltcp" for n, on in zip(names, found.choice.mltcp, strict=True) if on}
+        order = replace(self.order, rhythms=rhythms, given=levels, why=words(found), senders=senders)
+        return space, rhythms, order
 
     def _placed(self, found: Found) -> Mapping[str, Assignment]:
         """Paths and ports by flow; a path that no free port is known to lead along is left without."""

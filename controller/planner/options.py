@@ -8,12 +8,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from controller.model import Policy
+from controller.model import TRAFFIC_CLASSES, Policy
 from controller.planner.inputs import POLICIES
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
-    """`--max-moves`, `--rate-caps`, `--loss-cap` and `--forward`, for commands that have `--policy`."""
+    """`--levels`, `--max-moves`, `--rate-caps`, `--loss-cap` and `--forward`, for commands that have
+    `--policy`."""
+    parser.add_argument(
+        "--levels",
+        type=_levels,
+        metavar="K",
+        help=f"job levels that the switches keep for jobs, 1 to {len(TRAFFIC_CLASSES.levels)} (default: all)",
+    )
     parser.add_argument(
         "--max-moves",
         type=whole,
@@ -43,15 +50,21 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
 def policy_of(args: argparse.Namespace, name: str, policies: Mapping[str, Policy] = POLICIES) -> Policy:
     """The policy `name` with what `add_policy_options` read. Raises KeyError for an unknown name."""
     policy = policies[name]
-    cap = policy.loss_cap if args.loss_cap is None else args.loss_cap
     return replace(
-        policy, max_moves=args.max_moves, cap_epsilon=args.rate_caps, forward=args.forward, loss_cap=cap
+        policy,
+        levels=policy.levels if args.levels is None else args.levels,
+        max_moves=args.max_moves,
+        cap_epsilon=args.rate_caps,
+        forward=args.forward,
+        loss_cap=policy.loss_cap if args.loss_cap is None else args.loss_cap,
     )
 
 
 def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
     """The same options for another process."""
     words = []
+    if args.levels is not None:
+        words.append(f"--levels={args.levels}")
     if args.max_moves is not None:
         words.append(f"--max-moves={args.max_moves}")
     if args.rate_caps is not None:
@@ -61,6 +74,14 @@ def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
     if args.forward:
         words.append("--forward")
     return tuple(words)
+
+
+def _levels(text: str) -> int:
+    most = len(TRAFFIC_CLASSES.levels)
+    value = int(text) if text.isdecimal() else 0
+    if not 1 <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to {most}")
+    return value
 
 
 def whole(text: str) -> int:

@@ -28,7 +28,8 @@ def method_of(policy: Policy) -> Method:
 class Order:
     """The levels of one planning run; `ranked` is the order, the most urgent job first.
 
-    `given` levels are taken as they are; `why` says why they are. `link_jobs` are the jobs on their links.
+    `given` levels are taken as they are, and so are the congestion controls of `senders`; `why` says why they
+    are. `link_jobs` are the jobs on their links.
     """
 
     demands: Demands
@@ -37,6 +38,7 @@ class Order:
     link_jobs: tuple[LinkJob, ...] = ()
     given: Mapping[str, int] = field(default_factory=dict)
     why: str = ""
+    senders: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def levels(self) -> Mapping[str, int]:

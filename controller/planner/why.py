@@ -45,6 +45,13 @@ def order_why(order: Order, ranked: Ranked) -> str:
     return f"level {level}: {' and '.join(words)}, by {by}{f'; {order.reason}' if order.reason else ''}"
 
 
+def sender_why(order: Order, name: str) -> tuple[str, ...]:
+    """Why a job's senders are others than it chose itself, if the loop wants that."""
+    if order.senders.get(name) != "mltcp":
+        return ()
+    return ("MLTCP senders: by the loop's judge they keep more GPUs busy",)
+
+
 def profile_why(job: Job) -> str:
     """What is known of a job, and from where."""
     measured = job.measured

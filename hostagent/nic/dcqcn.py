@@ -13,8 +13,8 @@ class DcqcnProfile:
     `cnp_interval_ns` is the notification point's; `g`, `initial_alpha`, `alpha_timer_ns`,
     `increase_timer_ns`, `byte_counter`, `fast_recovery_steps`, `additive_bps`, `hyper_bps` and
     `min_rate_bps` the reaction point's. `retransmit_ns` is the transport's time-out,
-    `window_packets` its bound on packets in flight, `ack_every` the packets between two that ask for an
-    acknowledgement.
+    `window_packets` its bound on packets in flight, `mltcp_packets` the least and the most of it for senders
+    that weigh by MLTCP, `ack_every` the packets between two that ask for an acknowledgement.
     """
 
     cnp_interval_ns: int
@@ -29,6 +29,7 @@ class DcqcnProfile:
     min_rate_bps: float
     retransmit_ns: int
     window_packets: int
+    mltcp_packets: tuple[int, int]
     ack_every: int
 
     @staticmethod
@@ -54,6 +55,11 @@ class DcqcnProfile:
         at most 40 frames in flight, for without PFC and without a bound (Mittal et al., SIGCOMM 2018,
         "BDP-FC") a sender whose queue is starved by a higher priority gets no notification and would
         pour the whole message into a full buffer. A round trip without queues needs 25.
+
+        MLTCP: two senders that both fill their windows share a link by these, whatever their rates would be,
+        so F has to move the window too: from 16 frames, one acknowledgement's worth, to 64. Of two flows that
+        meet for long, one with none of its bytes sent gets 0.19 of the link beside one with all of them (0.11
+        by the thesis' F, 0.34 with the same window for both); alone a phase takes one frame longer.
         """
         frame_ns = 8e9 * packet_bytes / rate_bps
         return DcqcnProfile(
@@ -69,6 +75,7 @@ class DcqcnProfile:
             min_rate_bps=rate_bps / 50,
             retransmit_ns=int(160 * frame_ns),
             window_packets=40,
+            mltcp_packets=(16, 64),
             ack_every=16,
         )
 

@@ -81,11 +81,13 @@ class ReceiveQueue(Protocol):
 class NicDriver(Protocol):
     """A NIC that can pin flows. `pinning` and `dscp` are what Hello reports: verbs | shim | udp | emulated |
     none (it chooses source ports itself), and qp | fixed (an open QP keeps its first DSCP); `sees_flows` says
-    whether its queue pairs' counters, round trips and own choice of ports are known."""
+    whether its queue pairs' counters, round trips and own choice of ports are known, `mltcp` whether it does
+    as `set_sender` says."""
 
     pinning: str
     dscp: str
     sees_flows: bool
+    mltcp: bool
 
     def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> QueuePair:
         """Connect a sending queue pair for `flow`, whose far end has called `listen` or soon will.

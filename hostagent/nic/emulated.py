@@ -68,6 +68,7 @@ class EmulatedNic:
     pinning = "emulated"
     dscp = "qp"
     sees_flows = True
+    mltcp = True
 
     def __init__(
         self,
@@ -153,8 +154,11 @@ class EmulatedNic:
     def set_mltcp(self, job: str, settings: Mltcp | None) -> None:
         """Let a job's queue pairs (flows named "job/..."), now and later, weigh their increase by MLTCP.
 
-        None turns it off, which is how every job begins. It needs no controller.
+        None turns it off, which is how every job begins. It needs no controller. What queue pairs have learnt
+        stays where nothing changes.
         """
+        if settings == self._mltcp.get(job):
+            return
         if settings is None:
             self._mltcp.pop(job, None)
         else:

@@ -77,6 +77,7 @@ class ForeignNic:
 
     dscp = "fixed"
     sees_flows = False
+    mltcp = False
 
     def __init__(self, pinning: str, ip: str, clock: Clock, port_map: Path | None = None) -> None:
         self.pinning = pinning

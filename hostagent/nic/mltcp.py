@@ -160,3 +160,11 @@ class Progress:
     def weight(self) -> float:
         """F of the ratio; 1, the plain congestion control, until an iteration's bytes are known."""
         return self._settings.shape(self.ratio) if self.bytes_per_iteration else 1.0
+
+    @property
+    def height(self) -> float:
+        """Where F of the ratio is between the least and the most that shapes come to, 0 to 1; half-way until
+        an iteration's bytes are known."""
+        if not self.bytes_per_iteration:
+            return 0.5
+        return min(1.0, max(0.0, (self.weight - INTERCEPT) / SLOPE))

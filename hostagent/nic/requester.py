@@ -57,6 +57,7 @@ class Requester:
     __slots__ = (
         "_activity",
         "_armed",
+        "_bound",
         "_cap_bps",
         "_clock",
         "_closed",
@@ -108,7 +109,7 @@ class Requester:
         self._messages: deque[_Message] = deque()
         self._current: _Message | None = None
         self._una = self._next = self._high = self._posted = psn
-        self._window = port.profile.window_packets
+        self._window = self._bound = port.profile.window_packets
         self._rate_cap = 0
         self._cap_bps = float(port.rate_bps)
         self.reaction = ReactionPoint(port.rate_bps, port.profile)
@@ -132,7 +133,8 @@ class Requester:
         self._port.settle()
         if self._progress is not None and self._una == self._posted:
             self._progress.on_send(self._clock.now)
-            self.reaction.weight = self._progress.weight
+            self._weigh(self._progress)
+            self._window = min(self._window, self._bound)
         message = _Message(self._posted, size, self._port.payload, on_complete, rate_bps)
         self._posted = message.end
         self._messages.append(message)
@@ -157,9 +159,18 @@ class Requester:
         self._set_cap()
 
     def set_mltcp(self, settings: Mltcp | None) -> None:
-        """Weigh the rate's increase by the progress of the iteration (MLTCP); None: plain DCQCN."""
+        """Weigh the rate's increase and the bound on packets in flight by the progress of the iteration
+        (MLTCP); None: plain DCQCN."""
         self._progress = Progress(settings) if settings is not None else None
         self.reaction.weight = 1.0
+        self._bound = self._profile.window_packets
+
+    def _weigh(self, progress: Progress) -> None:
+        """F weighs the rate's increase, and moves the window (thesis, equation 1.2) between the profile's two
+        bounds for MLTCP."""
+        self.reaction.weight = progress.weight
+        least, most = self._profile.mltcp_packets
+        self._bound = least + round(progress.height * (most - least))
 
     def set_increase_timer(self, ratio: float) -> None:
         """Start over with DCQCN's increase timer at `ratio` of the profile's (thesis 3.2: unfairness)."""
@@ -270,7 +281,7 @@ class Requester:
                 self._timed = -1
             if self._progress is not None:
                 self._progress.on_ack(self._clock.now, acked * self._port.mtu)
-                self.reaction.weight = self._progress.weight
+                self._weigh(self._progress)
             if self._window == 1 and acked > 1:
                 # After a time-out, more than the one packet sent again was there: slow, not lost.
                 self._next = self._high
@@ -278,7 +289,7 @@ class Requester:
             elif self._next < una:
                 self._next = una
                 self._port.kick()
-            self._window = self._profile.window_packets
+            self._window = self._bound
             self._complete(una)
         if negative and self._next > self._una == una:
             self._next = una

@@ -24,7 +24,7 @@ STARTS = 12
 ITERATIONS = 60
 NEAR = 1.1
 _SETTLED = 5
-_DEFAULT_RAMP = (20, 60)
+_NARROW_RAMP = (10, 40)
 _NOISE_MS = (0.0, 1.0, 5.0, 10.0, 20.0)
 _UP_MS, _OFFSET_MS, _STEPS = 100.0, 20.0, 4
 
@@ -77,7 +77,7 @@ def measure(starts: int, iterations: int, seed: int) -> tuple[dict[str, Any], di
         for jitter in _NOISE_MS
     ]
     together = [_packets(f, [1.0] * starts, iterations, seed) for f in (linear, None)]
-    wide = [_packets(f, places, iterations, seed, ramp=_DEFAULT_RAMP) for f in (linear, None)]
+    narrow = [_packets(f, places, iterations, seed, ramp=_NARROW_RAMP) for f in (linear, None)]
     thesis = packets["1.75r+0.25"]["iterations_to_interleave"]
     report = {
         "slope": SLOPE,
@@ -92,7 +92,7 @@ def measure(starts: int, iterations: int, seed: int) -> tuple[dict[str, Any], di
         "packets": packets,
         "from_one_start": _summary(*together),
         "noise": noise,
-        "default_ecn": {"kmin": _DEFAULT_RAMP[0], "kmax": _DEFAULT_RAMP[1], **_summary(*wide)},
+        "narrow_ecn": {"kmin": _NARROW_RAMP[0], "kmax": _NARROW_RAMP[1], **_summary(*narrow)},
     }
     return report, curves
 
@@ -164,6 +164,7 @@ def to_text(report: dict[str, Any]) -> str:
         f"fluid: offsets {steps} ms after 1, 2, 3, 4 iterations, from {_OFFSET_MS:g} of {_UP_MS:g} ms",
         f"packets, {report['starts']} random starts, {report['iterations']} iterations; alone "
         f"{UP_MS + COMPUTE_MS:g} ms",
+        f"ECN from {report['ecn']['kmin']} packets, all from {report['ecn']['kmax']}",
         f"{'':22}{'took turns':>12}{'at last ms':>12}{'mean ms':>10}{'p99 ms':>10}",
     ]
     for name, row in [("fair sharing", report["fair"]), *report["packets"].items()]:

@@ -18,9 +18,8 @@ RATE_BPS = 25_000_000
 """50 Gbit/s at the scenarios' scale of 2000."""
 MTU = 1024
 UP_MS, COMPUTE_MS = 120.0, 140.0
-KMIN, KMAX = 10, 40
-"""The marking ramp in packets. With 20 and 60, the scenarios' default, the last overlap is shorter than what
-the queue holds before it marks, and jobs come to rest some 7 % short of turns."""
+KMIN, KMAX = 20, 60
+"""The marking ramp in packets: the scenarios' default."""
 _PMAX, _DEPTH = 0.2, 256
 _CONTROL = 48
 _DATA = 26

@@ -21,8 +21,6 @@ Floats = NDArray[np.float64]
 LATE = 0.05
 """Part of a period by which an iteration may begin late before it waits for its next slot: the agents' rule
 (CASSINI thesis 4.4.2, step 3)."""
-SLOPE, INTERCEPT = 1.75, 0.25
-"""MLTCP's F(r) = SLOPE r + INTERCEPT (thesis, 1.2)."""
 STAIRS = 6
 """F is taken as constant over sixths of an iteration's bytes."""
 _DONE_BITS = 1e-3
@@ -53,6 +51,8 @@ class Laid(NamedTuple):
     link: Ints
     capacity: Floats
     jitter: float
+    slope: float
+    intercept: float
 
 
 def lay(instance: Instance, part: Part) -> Laid:
@@ -79,6 +79,8 @@ def lay(instance: Instance, part: Part) -> Laid:
         link=np.array([number[k] for s in part.streams for k in s.links], dtype=np.int64),
         capacity=np.array([instance.capacity_bps[k] / 1e9 for k in links], dtype=np.float64),
         jitter=instance.jitter,
+        slope=instance.mltcp[0],
+        intercept=instance.mltcp[1],
     )
 
 
@@ -121,6 +123,7 @@ class _Plain:
     def __init__(self, laid: Laid, salts: Sequence[int], starts: Sequence[float]) -> None:
         first: list[int] = laid.first.tolist()
         self._jitter = laid.jitter
+        self._slope, self._intercept = laid.slope, laid.intercept
         self._salts = salts
         self._period: list[float] = laid.period.tolist()
         self._shift: list[float] = laid.shift.tolist()
@@ -218,7 +221,8 @@ class _Plain:
         weight, limit = {}, {}
         for s in active:
             j = self._job[s]
-            weight[s] = SLOPE * (self._stair(s) + 0.5) / STAIRS + INTERCEPT if self._mltcp[j] else 1.0
+            rising_to = self._slope * (self._stair(s) + 0.5) / STAIRS + self._intercept
+            weight[s] = rising_to if self._mltcp[j] else 1.0
             limit[s] = self._steps[j][self._runners[j].step][1]
         for streams in self._by_level:
             rising = [s for s in streams if s in active]

@@ -14,8 +14,6 @@ from controller.interleave.joint import fluid
 from controller.interleave.joint.fluid import (
     _DONE_BITS,
     _FULL,
-    INTERCEPT,
-    SLOPE,
     STAIRS,
     Floats,
     Ints,
@@ -34,7 +32,7 @@ def _weight(x: Laid, s: int, sent: Floats, whole: Floats) -> tuple[float, float]
     if not x.mltcp[x.job[s]]:
         return 1.0, np.inf
     stair = min(STAIRS - 1, int(STAIRS * sent[s] / whole[s] + 1e-9))
-    weight = SLOPE * (stair + 0.5) / STAIRS + INTERCEPT
+    weight = x.slope * (stair + 0.5) / STAIRS + x.intercept
     until = np.inf if stair == STAIRS - 1 else whole[s] * (stair + 1) / STAIRS - sent[s]
     return weight, until
 

@@ -58,8 +58,10 @@ def full_links(instance: Instance, wanted: dict[int, dict[int, float]]) -> set[i
 
 
 def legal(instance: Instance, choice: Choice) -> bool:
-    """Whether a choice keeps within the levels and the longest rhythms, and holds nobody to a rhythm who
-    shares no full link with another that is held."""
+    """Whether a choice keeps within the levels and the longest rhythms, weighs nobody who cannot, and holds
+    nobody to a rhythm who shares no full link with another that is held."""
+    if any(m and not p.weighs for m, p in zip(choice.mltcp, instance.players, strict=True)):
+        return False
     held = {j for j, r in enumerate(choice.rhythm) if r != FREE}
     for level, r, p in zip(choice.level, choice.rhythm, instance.players, strict=True):
         if level >= instance.levels or (r != FREE and r[0] > instance.slowest * p.alone_ns):

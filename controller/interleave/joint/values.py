@@ -9,6 +9,8 @@ Links = tuple[int, ...]
 Rhythm = tuple[int, int]
 """(period, shift) in ns: iterations begin at t with t mod period == shift. FREE: at their own pace."""
 FREE: Rhythm = (0, 0)
+SLOPE, INTERCEPT = 1.75, 0.25
+"""MLTCP's F(r) = SLOPE r + INTERCEPT (thesis, 1.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,15 @@ class Member:
 class Player:
     """A job: iterations are its `steps` one after another; a step's compute waits for all its flows.
 
-    `weight` is what a second of its compute counts for: its GPUs.
+    `weight` is what a second of its compute counts for: its GPUs. `weighs`: its senders can weigh by MLTCP's
+    F.
     """
 
     name: str
     weight: float
     steps: tuple[Step, ...]
     flows: tuple[Member, ...]
+    weighs: bool = True
 
     @property
     def alone_ns(self) -> int:
@@ -61,13 +65,15 @@ class Player:
 class Instance:
     """Jobs on links of `capacity_bps` (by number). Each compute differs by up to `jitter` times itself,
     either way, uniformly. Switches have so many `levels`; no rhythm is more than `slowest` times as long
-    as its job's own iterations."""
+    as its job's own iterations. A flow that weighs by MLTCP has F(r) = slope r + intercept as its weight,
+    `mltcp` being (slope, intercept), where others have 1."""
 
     players: tuple[Player, ...]
     capacity_bps: tuple[int, ...]
     jitter: float = 0.0
     levels: int = 6
     slowest: float = 1.05
+    mltcp: tuple[float, float] = (SLOPE, INTERCEPT)
 
     @property
     def flows(self) -> tuple[tuple[int, Member], ...]:
@@ -84,6 +90,11 @@ class Choice:
     level: tuple[int, ...]
     rhythm: tuple[Rhythm, ...]
     mltcp: tuple[bool, ...]
+
+
+def weighing(instance: Instance) -> tuple[bool, ...]:
+    """Which jobs can weigh by MLTCP's F."""
+    return tuple(p.weighs for p in instance.players)
 
 
 def plain(instance: Instance, ways: tuple[int, ...]) -> Choice:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from controller.interleave.hold import Rhythms
 from controller.interleave.joint.circles import held, published
 from controller.interleave.joint.stretch import stretched
-from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, plain
+from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, plain, weighing
 from controller.planner.loop.levels import levels_for, ranked
 
 Ways = tuple[int, ...]
@@ -32,7 +32,7 @@ def rivals(
     """Each mechanism alone. `paths` names sets of paths, ECMP's first: what knows no paths goes by it.
 
     paths:NAME; cassini (thesis: all shifts, and where a loop forbids them none), circles (only who gains is
-    held), crux (levels), and with `mltcp` all senders weighing by F.
+    held), crux (levels), and with `mltcp` all senders that can weighing by F.
     """
     ecmp = next(iter(paths.values()))
     for name, ways in paths.items():
@@ -43,7 +43,7 @@ def rivals(
     yield "circles", replace(base, rhythm=held(instance, ecmp, by_rank(instance, ecmp), known=known))
     yield "crux", replace(base, level=levels_for(instance, ecmp, base.rhythm, seed=seed))
     if mltcp:
-        yield "mltcp", replace(base, mltcp=(True,) * len(instance.players))
+        yield "mltcp", replace(base, mltcp=weighing(instance))
 
 
 def together(
@@ -57,11 +57,11 @@ def together(
 ) -> Iterator[tuple[str, Choice]]:
     """Mechanisms together on one set of paths: levels, MLTCP, turns, and turns with either for the rest."""
     base = plain(instance, ways)
-    count = len(instance.players)
+    able = weighing(instance)
     yield name, base
     yield f"{name}, levels", replace(base, level=levels_for(instance, ways, base.rhythm, seed=seed))
     if mltcp:
-        yield f"{name}, mltcp", replace(base, mltcp=(True,) * count)
+        yield f"{name}, mltcp", replace(base, mltcp=able)
     order = by_rank(instance, ways)
     seen: set[tuple[Rhythm, ...]] = {base.rhythm}
     for how, ranking in (("turns", order), ("turns, the others first", order[::-1])):
@@ -75,7 +75,7 @@ def together(
             level = levels_for(instance, ways, rhythm, seed=seed)
             yield f"{name}, {how}, levels", replace(turns, level=level)
             if mltcp:
-                free = tuple(r == FREE for r in rhythm)
+                free = tuple(r == FREE and can for r, can in zip(rhythm, able, strict=True))
                 yield f"{name}, {how}, mltcp for the rest", replace(turns, mltcp=free)
     for rhythm in stretched(instance, ways, order, known=known):
         if rhythm in seen:

@@ -13,7 +13,7 @@ from controller.interleave.hold import Rhythms
 from controller.interleave.joint.circles import held
 from controller.interleave.joint.parts import Part, legal
 from controller.interleave.joint.turns import Turns
-from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm
+from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, weighing
 from controller.planner.loop.candidates import by_rank
 from controller.planner.loop.levels import levels_for, meeting
 
@@ -150,12 +150,12 @@ def dense(level: tuple[int, ...], jobs: Sequence[int], levels: int) -> tuple[int
 
 
 def _senders(instance: Instance, choice: Choice, part: Part) -> Iterator[Move]:
-    names = [p.name for p in instance.players]
+    names, able = [p.name for p in instance.players], weighing(instance)
     for on in (True, False):
-        every = tuple(on if j in part.jobs else m for j, m in enumerate(choice.mltcp))
+        every = tuple(on and able[j] if j in part.jobs else m for j, m in enumerate(choice.mltcp))
         if every != choice.mltcp:
             yield Move(replace(choice, mltcp=every), f"MLTCP {'on' if on else 'off'} for all")
-    for j in part.jobs:
+    for j in (j for j in part.jobs if able[j]):
         one = tuple(not m if i == j else m for i, m in enumerate(choice.mltcp))
         yield Move(replace(choice, mltcp=one), f"MLTCP {'off' if choice.mltcp[j] else 'on'} for {names[j]}")
 
