@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print hosts, switches, hashes and links of a topology file")
     show.add_argument("file", metavar="FILE", type=Path, help="a topology file, generated or explicit")
-    show.add_argument("--json", action="store_true", help="print everything as JSON")
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print everything as JSON")
+    form.add_argument("--graphml", action="store_true", help="print the graph as GraphML, which is read too")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,6 +44,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         json.dump(to_json(topology), sys.stdout, indent=1)
         print()
+    elif args.graphml:
+        from topo.export import graphml
+
+        print(graphml(topology))
     else:
         print(summary(topology))
     return 0

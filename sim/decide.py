@@ -59,7 +59,8 @@ class Fabric:
 class Decider:
     """Asks the planner, remembers its last plan, and answers for every flow and job.
 
-    `seed` draws ECMP's source ports as the agents do: by flow name. `mice_bytes`: flows below are left
+    `seed` draws ECMP's source ports by flow name, as the planner does (agents that nobody tells draw others).
+    `mice_bytes`: flows below are left
     to ECMP in the lowest class.
     """
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topology files: JSON that names a generator, lists the nodes, holds a whole fabric, or is a tutorial's."""
+"""Topology files: JSON that names a generator, lists the nodes, holds a whole fabric, or is a tutorial's; or
+GraphML."""
 
 from __future__ import annotations
 
@@ -37,6 +38,11 @@ def load_topology(path: Path, *, default_bps: int = DEFAULT_BPS, scale: float = 
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise TopologyFormatError(f"{path}: larger than {_MAX_BYTES // 1_000_000} MB")
+        if path.suffix == ".graphml":
+            # networkx takes long to import, and few files are graphs.
+            from topo.export import read_graphml
+
+            return read_graphml(path)
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TopologyFormatError(f"{path}: {error.strerror or error}") from None

@@ -9,9 +9,10 @@ from typing import Any
 
 
 def show(report: Mapping[str, Any], as_json: bool) -> None:
-    """Print the figures: as JSON, or a line each with the names right-aligned."""
+    """Print the figures: as JSON, or a line each with the names right-aligned, to six digits."""
     if as_json:
         print(json.dumps(report, indent=2))
         return
     width = max(map(len, report))
-    print("\n".join(f"{key:>{width}}: {value}" for key, value in report.items()))
+    words = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in report.items()}
+    print("\n".join(f"{key:>{width}}: {value}" for key, value in words.items()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import statistics
 import tempfile
@@ -34,6 +33,7 @@ from controller.routing.linear import bases, contributions
 from controller.routing.live import LiveSpines
 from controller.routing.ports import addresses, ports_for, ports_of_all_paths, repeats, stages
 from controller.routing.rates import CLASSES, maxmin
+from polyrhythm.bench.report import show
 from polyrhythm.commands import whole
 from topo.generate import leaf_spine, three_tier
 from topo.graph import OURS
@@ -50,12 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
-    figures = measure(args.seed)
-    if args.json:
-        print(json.dumps(figures, indent=1))
-    else:
-        for name, value in figures.items():
-            print(f"{name:28} {value:.6g}" if isinstance(value, float) else f"{name:28} {value}")
+    show(measure(args.seed), args.json)
     return 0
 
 

@@ -20,15 +20,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from bmv2 import EmbeddedSwitch, load_program
+from controller.southbound.artefacts import artefacts_dir
+from polyrhythm.bench.report import show
 
 from . import traffic
 
 BMV2 = "simple_switch_grpc"
-PROGRAM = Path(__file__).resolve().parents[2] / "p4" / "build" / "polyrhythm.v1model.json"
+PROGRAM = artefacts_dir() / "polyrhythm.v1model.json"
 _PORT_RATE_BPS = 100_000_000_000
 _PORTS = [1, 2]
 _BATCH = 32
@@ -78,11 +79,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     result = pipeline(args.packets, args.payload, args.runs)
     result |= _wire(args)
-    if args.json:
-        print(json.dumps(result))
-    else:
-        for name, value in result.items():
-            print(f"{name:22} {value if not isinstance(value, float) else round(value, 3)}")
+    show(result, args.json)
     return 0
 
 

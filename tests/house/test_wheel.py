@@ -69,3 +69,10 @@ def test_the_installed_command_plans(installed: Path) -> None:
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
     assert {job["job"] for job in plan["jobs"]} == {"vgg19-a", "vgg19-b"}
+
+
+def test_the_installed_bench_finds_its_program(installed: Path) -> None:
+    few = ("--packets", "200", "--runs", "1", "--no-wire", "--json")
+    done = run(installed, "-m", "polyrhythm", "bench", "switch", *few)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["pipeline_pps"] > 0

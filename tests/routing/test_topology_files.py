@@ -12,7 +12,7 @@ from controller.routing.clos3 import three_tier as arrays_of_three
 from controller.routing.fabric import two_tier
 from polyrhythm.cli import main
 from topo.export import from_networkx, to_networkx
-from topo.files import read_topology
+from topo.files import load_topology, read_topology
 from topo.generate import leaf_spine, rail, three_tier
 from topo.jsonio import TopologyFormatError, topology_from_json, topology_to_json
 
@@ -97,6 +97,13 @@ def test_fabrics_survive_json_and_graphs(capsys, tmp_path, topology) -> None:
     assert nx.is_connected(graph)
     assert graph.number_of_edges() == len(topology.hosts) + len(topology.links)
     back = from_networkx(graph)
+    assert [(h.name, h.leaf, h.server, h.rate_bps) for h in back.hosts] == [
+        (h.name, h.leaf, h.server, h.rate_bps) for h in topology.hosts
+    ]
+    assert main(["topo", "show", str(tmp_path / "t.json"), "--graphml"]) == 0
+    (tmp_path / "t.graphml").write_text(capsys.readouterr().out)
+    read = load_topology(tmp_path / "t.graphml")
+    assert read == back
     assert nx.is_isomorphic(nx.Graph(graph), nx.Graph(to_networkx(back)))
     ends = [(s, p) for s in topology.ports for p in topology.ports[s]]
     assert len(ends) == len(topology.hosts) + 2 * len(topology.links)
@@ -115,6 +122,26 @@ def test_graphs_that_are_no_fabric() -> None:
     graph.nodes["y"]["tier"] = "leaf"
     with pytest.raises(ValueError, match="rate_bps"):
         from_networkx(graph)
+    graph.edges["x", "y"]["rate_bps"] = "fast"
+    with pytest.raises(ValueError, match=r"rate_bps from 1 to .* not 'fast'"):
+        from_networkx(graph)
+    graph.edges["x", "y"]["rate_bps"] = 5
+    assert from_networkx(graph).hosts[0].leaf == "y"
+    with pytest.raises(ValueError, match="directed"):
+        from_networkx(graph.to_directed())
+    graph.add_edge("y", "y", rate_bps=5)
+    with pytest.raises(ValueError, match="two different"):
+        from_networkx(graph)
+
+
+@pytest.mark.parametrize("text", ["", "<a/>", "<graphml><graph/></graphml>", "{}", "<!DOCTYPE x [", "\0"])
+def test_graphml_that_is_none_is_one_line(tmp_path, capsys, text) -> None:
+    path = tmp_path / "g.graphml"
+    path.write_text(text)
+    assert main(["topo", "show", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"{path}: ")
+    assert error.count("\n") == 1
 
 
 def test_what_kind_of_clos_a_fabric_is() -> None:
