@@ -41,8 +41,8 @@ def from_networkx(graph: nx.Graph) -> Topology:
     Addresses and ports are given anew, in the order of the graph; `server` joins NICs to a machine.
 
     Raises:
-        ValueError: an empty or directed graph, a node without a legal tier or of another's name, a host that is
-            not on exactly one leaf, a cable from a switch to itself, an edge without rate.
+        ValueError: an empty or directed graph, a node without a legal tier or of another's name, a host that
+            is not on exactly one leaf, a cable from a switch to itself, an edge without rate.
     """
     if graph.is_directed():
         raise ValueError("the graph is directed; a cable goes both ways")
