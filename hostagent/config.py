@@ -64,7 +64,10 @@ class NicSettings:
                           choices=DRIVERS)  # fmt: skip
     device: str = setting("RDMA device under /sys/class/infiniband; empty: any (verbs), counters of none", "")
     port: int = setting("port of the RDMA device", 1, least=1, most=255)
-    interface: str = setting("network interface the udp driver's sockets are bound to; empty: any", "")
+    interface: str = setting(
+        "network interface: udp binds its sockets to it, other drivers without a device count its bytes",
+        "",
+    )
     port_map: str = setting("the port map that the shim reads", DEFAULT_PORT_MAP)
     rate_mbps: float = setting("line rate of the udp driver, headers included", 100.0, least=0.1, most=1e6)
     mtu: int = setting("payload bytes of a packet of the udp driver, in steps of 4", 1024, least=256,
@@ -277,8 +280,11 @@ class Config:
                     raise ConfigError(
                         f"{where}.ring: {'>'.join(pair)} must join two of {', '.join(job.hosts)}"
                     )
-            if not job.record and not self.nic.device:
-                raise ConfigError(f"{where}.record: missing; or give nic.device, whose counters tell then")
+            counted = self.nic.device or (self.nic.interface and self.nic.driver != "udp")
+            if not job.record and not counted:
+                raise ConfigError(
+                    f"{where}.record: missing; or give nic.device or nic.interface, whose counters tell then"
+                )
 
     def addresses(self) -> dict[str, str]:
         """Host name -> address: the hosts file, then `hosts`, then this host itself.

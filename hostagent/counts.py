@@ -124,3 +124,10 @@ def port_counter(port: Path) -> ByteSource:
     (/sys/class/infiniband/DEVICE/ports/N). Reading raises OSError when the device is gone."""
     counter = port / "counters" / "port_xmit_data"
     return lambda: {"": OCTETS * int(counter.read_text())}
+
+
+def interface_counter(folder: Path) -> ByteSource:
+    """All bytes that leave a network interface, by the kernel's `statistics/tx_bytes` in its folder
+    (/sys/class/net/NAME): for hosts without RDMA. Reading raises OSError when the interface is gone."""
+    counter = folder / "statistics" / "tx_bytes"
+    return lambda: {"": int(counter.read_text())}

@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 
 from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
 from hostagent.config import Config
-from hostagent.counts import ByteSource, port_counter
+from hostagent.counts import ByteSource
 from hostagent.following import Following
 from hostagent.local import LocalServer
 from hostagent.loop import HostLoop
 from hostagent.newflows import NewFlows
-from hostagent.nic.choose import open_nic, port_folder
+from hostagent.nic.choose import byte_counter, open_nic, port_folder
 from hostagent.nic.foreign import ForeignNic
 from hostagent.safety import SafetyWatch, port_counters
 from hostagent.session import Session
@@ -49,9 +48,9 @@ class Service:
             addresses=config.addresses(),
             seed=config.training.seed,
             shared_clock=False,
-            byte_source=self._byte_source if config.nic.device else None,
+            byte_source=self._byte_source if byte_counter(config) is not None else None,
             most_wait_ns=int(config.agent.deadline_ms * 1e6),
-            present=time.monotonic_ns,
+            present=self.loop.present,
         )
         self.session = Session(
             config.agent.controller,
@@ -79,7 +78,7 @@ class Service:
             self.agent,
             self.loop,
             line_bps=int(config.nic.rate_mbps * 1e6),
-            counter=(lambda: port_counter(port_folder(config))) if config.nic.device else None,
+            counter=byte_counter(config),
         )
 
     def _open_socket(self) -> LocalServer | None:
@@ -113,14 +112,15 @@ class Service:
             self.loop.stop()
 
     def _byte_source(self, job: str) -> ByteSource:
-        """The NIC's own counter, which cannot tell jobs apart; a NIC that is gone counts no more."""
-        counter = port_counter(port_folder(self.config))
+        """The host's own counter, which cannot tell jobs apart; one that is gone counts no more."""
+        made = byte_counter(self.config)
+        counter = made() if made is not None else dict
 
         def read() -> Mapping[str, int]:
             try:
                 return counter()
             except (OSError, ValueError) as error:
-                log.debug("%s: %s", self.config.nic.device, error)
+                log.debug("bytes are not counted: %s", error)
                 return {}
 
         return read
@@ -132,7 +132,7 @@ class Service:
 
     def _from_controller(self, message: pb.ControllerMessage) -> None:
         # The time on arrival: what the loop is busy with must not count as the message's way.
-        self.loop.call(self._on_message, message, time.monotonic_ns())
+        self.loop.call(self._on_message, message, self.loop.present())
 
     def _on_message(self, message: pb.ControllerMessage, arrived_ns: int) -> None:
         self._heard_ns = self.loop.now

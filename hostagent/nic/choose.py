@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from hostagent.config import BUILT_SHIM, Config
+from hostagent.counts import ByteSource, interface_counter, port_counter
 from hostagent.loop import HostLoop
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.foreign import ForeignNic
@@ -17,6 +19,7 @@ from hostagent.nic.verbs import Verbs, VerbsError
 
 log = logging.getLogger(__name__)
 
+_INTERFACES = Path("/sys/class/net")
 _LEAST_RETRANSMIT_NS = 50_000_000
 """A host that others keep busy answers late; a time-out that fires for that sends everything again."""
 
@@ -31,6 +34,9 @@ def open_nic(config: Config, loop: HostLoop) -> UdpNic | ForeignNic:
         return _udp(config, loop)
     if config.nic.device:
         _check_device(config)
+    elif config.nic.interface and not (_INTERFACES / config.nic.interface).is_dir():
+        legal = ", ".join(sorted(p.name for p in _INTERFACES.iterdir())) if _INTERFACES.is_dir() else "none"
+        raise NicError(f"nic.interface: no interface {config.nic.interface!r}; legal: {legal}")
     why_not = {"shim": _why_no_shim(config), "verbs": "" if driver == "none" else _why_no_verbs(config)}
     if driver == "auto":
         driver = next((name for name, why in why_not.items() if not why), "none")
@@ -55,6 +61,16 @@ def shim_path(config: Config) -> Path:
 def port_folder(config: Config) -> Path:
     """The folder of the RDMA device's port in sysfs."""
     return Path(config.sources.sysfs) / config.nic.device / "ports" / str(config.nic.port)
+
+
+def byte_counter(config: Config) -> Callable[[], ByteSource] | None:
+    """What counts the bytes that leave this host for all its jobs together: the RDMA device's port, else the
+    network interface; None where neither is named. The udp driver counts each flow by itself."""
+    if config.nic.device:
+        return lambda: port_counter(port_folder(config))
+    if config.nic.interface and config.nic.driver != "udp":
+        return lambda: interface_counter(_INTERFACES / config.nic.interface)
+    return None
 
 
 def _check_device(config: Config) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,6 +27,9 @@ from controller.wire import agent_pb2_grpc as pb_grpc
 PATIENCE_S = 30.0
 MS = 1_000_000
 ROOT = Path(__file__).parents[2]
+needs_namespaces = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip (iproute2) for namespaces"
+)
 
 
 def eventually(condition: Callable[[], Any], what: str = "condition") -> Any:

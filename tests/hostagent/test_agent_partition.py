@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +23,7 @@ from agent_rig import (
     environment,
     eventually,
     job_text,
+    needs_namespaces,
     start_agent,
     status,
 )
@@ -158,11 +158,6 @@ def test_garbage_on_the_controllers_agents_port(
             noise.sendall(said)
     assert controller.poll() is None
     assert status(str(path))["connected"]
-
-
-needs_namespaces = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip (iproute2) for namespaces"
-)
 
 
 @needs_namespaces

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +17,18 @@ from random import Random
 from statistics import median
 
 import pytest
-from agent_rig import MS, AgentProcess, Hub, command, config_text, eventually, hub, start_agent
+from agent_rig import (
+    MS,
+    AgentProcess,
+    Hub,
+    command,
+    config_text,
+    eventually,
+    hub,
+    needs_namespaces,
+    serve_hub,
+    start_agent,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -284,6 +298,62 @@ def test_a_job_is_followed_by_the_nics_counters(
         # What goes on the wire in an iteration, of four octets a word.
         assert join.flows[0].bytes_per_iteration == pytest.approx(up * words_per_ns * 4, rel=0.3)
         check_reports(made, "counted", period)
+
+
+SENDER = """
+import socket, sys, time
+period, up, size, gap = 0.3, 0.1, 1024, 0.001
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+begun = time.monotonic()
+while True:
+    part = (time.monotonic() - begun) % period
+    if part < up:
+        out.sendto(bytes(size), (sys.argv[1], 4791))
+        time.sleep(gap)
+    else:
+        time.sleep(period - part)
+"""
+
+
+@needs_namespaces
+def test_a_sender_that_never_says_a_word_is_followed_by_its_interfaces_bytes(
+    start_agent: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    """A process of its own sends over a real interface, and knows nothing of agents. The agent finds its period."""
+    made = Hub()
+    space = f"pf{os.getpid()}"
+    done = subprocess.run(["ip", "netns", "add", space], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"namespaces cannot be made here: {done.stderr.strip()}")
+    inside = ("ip", "netns", "exec", space)
+    server, address = serve_hub(made, f"unix:{tmp_path}/hub.sock")
+    try:
+        for words in (
+            "link add eth0 type veth peer name far0",
+            "addr add 198.18.9.1/30 dev eth0",
+            "link set far0 up",
+            "link set eth0 up",
+            "neigh add 198.18.9.2 lladdr 02:00:00:00:00:02 dev eth0",
+        ):
+            subprocess.run(["ip", "-n", space, *words.split()], check=True)
+        sender = subprocess.Popen([*inside, sys.executable, "-c", SENDER, "198.18.9.2"])
+        try:
+            text = config_text(
+                "h1", "198.18.9.1", controller=address, addresses={"h2": "198.18.9.2"}, agent='socket = ""',
+                nic='driver = "none"\ninterface = "eth0"',
+                more='[[sources.jobs]]\nname = "mute"\nhosts = ["h1", "h2"]\n',
+            )  # fmt: skip
+            start_agent(text, prefix=inside)
+            (join,) = eventually(lambda: made.bodies("job_join"), "the job joins")
+            assert (join.job, list(join.hosts)) == ("mute", ["h1", "h2"])
+            assert join.period_ns == pytest.approx(300 * MS, rel=0.1)
+            eventually(lambda: len(made.bodies("iteration")) >= 3, "iterations are reported")
+        finally:
+            sender.kill()
+            sender.wait()
+    finally:
+        server.stop(grace=0).wait()
+        subprocess.run(["ip", "netns", "del", space], check=False)
 
 
 @pytest.mark.parametrize(
