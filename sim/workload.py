@@ -57,18 +57,8 @@ def check_connected(topology: Topology) -> None:
     Raises:
         WorkloadError: names two switches without a way between them.
     """
-    parent = {s.name: s.name for s in topology.switches}
-
-    def root(name: str) -> str:
-        while parent[name] != name:
-            parent[name] = parent[parent[name]]
-            name = parent[name]
-        return name
-
-    for link in topology.links:
-        parent[root(link.a)] = root(link.b)
     leaves = list(dict.fromkeys(h.leaf for h in topology.hosts))
-    apart = next((leaf for leaf in leaves if root(leaf) != root(leaves[0])), None)
+    apart = next((leaf for leaf in leaves if topology.part[leaf] != topology.part[leaves[0]]), None)
     if apart is not None:
         raise WorkloadError(f"{topology.name}: no way from {leaves[0]} to {apart}; add a link")
 

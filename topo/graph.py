@@ -144,6 +144,21 @@ class Topology:
                     found[low].append((port, high))
         return MappingProxyType({low: tuple(s for _, s in sorted(ways)) for low, ways in found.items()})
 
+    @cached_property
+    def part(self) -> Mapping[str, str]:
+        """Per switch, one of those that cables join it to, directly or not: the same one for all of them."""
+        above = {s.name: s.name for s in self.switches}
+
+        def root(name: str) -> str:
+            while above[name] != name:
+                above[name] = above[above[name]]
+                name = above[name]
+            return name
+
+        for k in self.links:
+            above[root(k.a)] = root(k.b)
+        return MappingProxyType({name: root(name) for name in above})
+
     def __getstate__(self) -> dict[str, object]:
         """Pickle the fields only: the cached look-ups are read-only proxies and are rebuilt."""
         return {

@@ -9,8 +9,6 @@ from typing import NoReturn
 import grpc
 from finsy.proto import p4r, rpc_code, rpc_status
 
-from bmv2.entries import EntryError, EntryFault
-
 OK = rpc_code.OK
 UNKNOWN = rpc_code.UNKNOWN
 INVALID_ARGUMENT = rpc_code.INVALID_ARGUMENT
@@ -24,14 +22,6 @@ UNIMPLEMENTED = rpc_code.UNIMPLEMENTED
 
 _GRPC_CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _DETAILS_KEY = "grpc-status-details-bin"
-_FAULT_CODES = {
-    EntryFault.INVALID: INVALID_ARGUMENT,
-    EntryFault.EXISTS: ALREADY_EXISTS,
-    EntryFault.MISSING: NOT_FOUND,
-    EntryFault.FULL: RESOURCE_EXHAUSTED,
-    EntryFault.CONSTANT: PERMISSION_DENIED,
-    EntryFault.IN_USE: FAILED_PRECONDITION,
-}
 # An error travels in gRPC's trailing metadata, of which a client takes 8 KiB unless told otherwise; a longer
 # one reaches it as RESOURCE_EXHAUSTED and tells nothing. The rest is for keys and gRPC's own trailers.
 _DETAILS_BYTES = 7000
@@ -53,11 +43,6 @@ class StatusError(Exception):
 def invalid(message: str) -> StatusError:
     """Make an INVALID_ARGUMENT, the commonest of them."""
     return StatusError(INVALID_ARGUMENT, message)
-
-
-def from_entry_error(error: EntryError) -> StatusError:
-    """Make of the switch's refusal what P4Runtime calls it."""
-    return StatusError(_FAULT_CODES[error.fault], str(error))
 
 
 def abort(context: grpc.ServicerContext, error: StatusError) -> NoReturn:

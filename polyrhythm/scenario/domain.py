@@ -7,8 +7,6 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-import networkx as nx
-
 from controller.model.job import Flow, Job, Phase, Profile
 from hostagent.job import PcieUse
 from polyrhythm.scenario.config import (
@@ -297,14 +295,10 @@ def _check_phases(at: tuple[str | int, ...], phases: tuple[PhaseConfig, ...], pe
 
 
 def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
-    graph: nx.Graph = nx.Graph()
-    graph.add_nodes_from(s.name for s in topology.switches)
-    graph.add_edges_from((link.a, link.b) for link in topology.links)
-    component = {node: i for i, nodes in enumerate(nx.connected_components(graph)) for node in nodes}
     for i, job in enumerate(config.jobs):
         first = topology.host[job.hosts[0]]
         for k, name in enumerate(job.hosts):
-            if component[topology.host[name].leaf] != component[first.leaf]:
+            if topology.part[topology.host[name].leaf] != topology.part[first.leaf]:
                 raise DomainError(
                     ("jobs", i, "hosts", k),
                     f"no path from {first.name} to {name}: the fabric does not connect "
