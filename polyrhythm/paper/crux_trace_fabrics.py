@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ GPUS_A_HOST, HOSTS = 8, 346
 _HOST_GBPS = 400
 _CLOS_GBPS = 200
 _TWO_SIDED_GBPS = 400
-_PLANES = 16
+_GROUP, _CORES = 4, 8
 
 
 def fabric(name: str, file: str) -> Topology:
@@ -61,34 +62,30 @@ def fabric(name: str, file: str) -> Topology:
 
 
 def grouped(labelled: Topology) -> Topology:
-    """Lingjun's cluster with its labels of aggregation and core as groups of 16 switches, 1:1 throughout.
+    """Lingjun's cluster with each label of aggregation as a group of 4 switches, 1:1 throughout.
 
-    The file has one label a host and tier, but no cable; the paper says of the cluster that it is a Clos
-    without oversubscription (section 2.2). So each ToR has a link to each of its 16 aggregation switches,
-    each of a sixteenth of what the ToR with most hosts needs, and switch i of every group one to core i,
-    as wide as all that it has downward.
+    The file has one label a host and tier, but no cables; the paper says of the cluster that it has 12
+    aggregation switches and 32 cores (section 6.3; the file has 3 labels of aggregation) and is not
+    oversubscribed (section 2.2). So each ToR has a link to each of its 4 aggregation switches, each of a
+    quarter of what the ToR with most hosts needs, and switch i of every group one to each of 8 cores, each
+    of an eighth of what it has downward.
     """
-    below: dict[str, int] = {}
-    for host in labelled.hosts:
-        below[host.leaf] = below.get(host.leaf, 0) + host.rate_bps
-    rate = -(-max(below.values()) // _PLANES)
-    group = {
-        link.a if labelled.switch[link.a].tier is Tier.LEAF else link.b: link.b
-        if labelled.switch[link.a].tier is Tier.LEAF
-        else link.a
-        for link in labelled.links
-        if Tier.LEAF in (labelled.switch[link.a].tier, labelled.switch[link.b].tier)
-    }
-    leaves = [s.name for s in labelled.switches if s.tier is Tier.LEAF]
-    groups = list(dict.fromkeys(group[leaf] for leaf in leaves))
-    planes = range(1, _PLANES + 1)
-    switches = [(leaf, Tier.LEAF) for leaf in leaves]
-    switches += [(f"{name}-{i}", Tier.SPINE) for name in groups for i in planes]
-    switches += [(f"core-{i}", Tier.CORE) for i in planes] if len(groups) > 1 else []
-    links = [(leaf, f"{group[leaf]}-{i}", rate) for leaf in leaves for i in planes]
-    if len(groups) > 1:
-        size = {name: sum(group[leaf] == name for leaf in leaves) for name in groups}
-        links += [(f"{name}-{i}", f"core-{i}", rate * size[name]) for name in groups for i in planes]
+    tier = {s.name: s.tier for s in labelled.switches}
+    below = Counter(h.leaf for h in labelled.hosts)
+    rate = max(below.values()) * labelled.hosts[0].rate_bps // _GROUP
+    group: dict[str, str] = {}
+    for link in labelled.links:
+        low, high = sorted((link.a, link.b), key=lambda name: tier[name].level)
+        if tier[low] is Tier.LEAF:
+            group[low] = high
+    size = Counter(group.values())
+    switches = [(leaf, Tier.LEAF) for leaf in group]
+    switches += [(f"{name}-{i}", Tier.SPINE) for name in size for i in range(_GROUP)]
+    links = [(leaf, f"{name}-{i}", rate) for leaf, name in group.items() for i in range(_GROUP)]
+    if len(size) > 1:
+        cores = [(i, f"core-{i * _CORES + j}") for i in range(_GROUP) for j in range(_CORES)]
+        switches += [(core, Tier.CORE) for _, core in cores]
+        links += [(f"{name}-{i}", core, rate * size[name] // _CORES) for name in size for i, core in cores]
     hosts = [(h.name, h.leaf, h.rate_bps) for h in labelled.hosts]
     return explicit(labelled.name, switches, hosts, links)
 
