@@ -4,23 +4,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import score
-from controller.interleave.hold import Held, Holding, contended
+from controller.interleave.hold import GOOD_SCORE, Held, Holding, contended
 from controller.interleave.joint.judge import Effort
 from controller.interleave.joint.profile import steps_of
 from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player
-from controller.model import TRAFFIC_CLASSES
+from controller.model import TRAFFIC_CLASSES, Phase
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK
 from controller.planner.loop.search import Found, Limits, solve
 from controller.planner.order import Order
 from controller.planner.rhythm import Rhythms, only
+from controller.planner.rivals import Rival, rivals
 from controller.planner.singles import kept_ports
 from controller.planner.space import Space
 from controller.planner.unjudged import unjudged
@@ -34,7 +35,8 @@ LIMITS = Limits(
     spent=60_000,
     starts=1,
     quick=Effort((101,), 16),
-    sure=Effort((201, 202, 203), 40),
+    # Long enough for rhythms to fall apart that are too tight to last.
+    sure=Effort((201, 202, 203), 80),
     arranged=1,
     work=300,
     worth=0.01,
@@ -67,12 +69,15 @@ class Joint:
 
     @cached_property
     def wanted(self) -> bool:
-        """Whether the policy has all three mechanisms, some jobs still meet in time, and all are measured."""
+        """Whether the policy has all three mechanisms, some jobs still meet in time or would by a little
+        jitter, and all are measured."""
         policy = self._demands.inputs.policy
         if policy.routing == "ecmp" or policy.priority != "crux" or policy.interleave != "circles":
             return False
         # The loop's judge knows no cap on losses.
-        if not policy.compress or policy.loss_cap is not None or not self.rhythms.contending:
+        if not policy.compress or policy.loss_cap is not None:
+            return False
+        if not (self.rhythms.contending or self._tight):
             return False
         return all(self._demands.jobs[f.job].profile.phases for f in self._demands.elephants)
 
@@ -85,6 +90,22 @@ class Joint:
     def due(self) -> bool:
         """Whether the loop decides."""
         return self.wanted and not self.crowded
+
+    @cached_property
+    def _tight(self) -> bool:
+        """Whether jobs that take turns on some link leave no gaps: they would meet if their phases grew by
+        JITTER of a period either way."""
+        held = self.rhythms.holding.held
+        for link in self.space.shared:
+            periods = {j: held[j].period_ns for j in link.demands if j in held}
+            if len(periods) < 2 or not contended(link, SLACK):
+                continue
+            more = {j: round(2 * JITTER * t) for j, t in periods.items()}
+            demands = {j: _longer(link.demands[j], more[j], t) for j, t in periods.items()}
+            shifts = {j: held[j].shift_ns - more[j] // 2 for j in periods}
+            if score(replace(link, demands=demands), periods, shifts, slack=SLACK) < GOOD_SCORE:
+                return True
+        return False
 
     @cached_property
     def found(self) -> Found | None:
@@ -111,6 +132,7 @@ class Joint:
             self.instance,
             {"ecmp": self._ecmp, "composed": self._composed.ways},
             given=given,
+            others=self._others,
             mltcp=mltcp,
             limits=limits,
             plain=len(self.instance.players) <= _FEW_JOBS,
@@ -132,8 +154,9 @@ class Joint:
         for name in self._flows:
             flow, now = flow_of[name], self.space.assignments[name].path
             drawn = self._drawn(name, flow.src, flow.dst)
+            theirs = [r.paths[name] for r in self._rivals if name in r.paths]
             every = paths(x.topology, table, flow.src, flow.dst)
-            listed = [p for p in (now, drawn) if p in every]
+            listed = [p for p in (now, drawn, *theirs) if p in every]
             found[name] = tuple(dict.fromkeys((*listed, *every)))[:_MOST_WAYS]
         return found
 
@@ -181,6 +204,27 @@ class Joint:
             drawn = self._drawn(name, self._ways[name][0][0], self._ways[name][0][-1])
             ways.append(self._ways[name].index(drawn) if drawn in self._ways[name] else 0)
         return tuple(ways)
+
+    @cached_property
+    def _rivals(self) -> tuple[Rival, ...]:
+        """What other policies would decide."""
+        return tuple(rivals(self._demands.inputs))
+
+    @cached_property
+    def _others(self) -> Mapping[str, Choice]:
+        """The rivals' decisions as whole plans; where a rival leaves a flow to ECMP, it goes ECMP's way."""
+        count = len(self.instance.players)
+        found = {}
+        for rival in self._rivals:
+            ways = tuple(
+                self._ways[name].index(rival.paths[name])
+                if rival.paths.get(name) in self._ways[name]
+                else way
+                for name, way in zip(self._flows, self._ecmp, strict=True)
+            )
+            level = tuple(rival.levels[p.name] for p in self.instance.players)
+            found[f"policy {rival.policy}"] = Choice(ways, level, (FREE,) * count, (False,) * count)
+        return found
 
     @cached_property
     def _composed(self) -> Choice:
@@ -290,6 +334,12 @@ class Joint:
             fits.append(LinkFit(link.name, tuple(jobs), got, got))
         meeting = {j for f in fits for j in f.jobs}
         return Holding({j: h for j, h in held.items() if j in meeting}, reasons, tuple(fits), ())
+
+
+def _longer(phases: Sequence[Phase], by: int, period: int) -> tuple[Phase, ...]:
+    """Phases that end so much (ns) later, but before the next begins."""
+    until = [p.start_ns for p in phases[1:]] + [period]
+    return tuple(replace(p, end_ns=min(p.end_ns + by, t)) for p, t in zip(phases, until, strict=True))
 
 
 def words(found: Found) -> str:

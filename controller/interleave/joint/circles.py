@@ -22,10 +22,10 @@ def rhythms_of(instance: Instance, *, fast: bool = False, seed: int = 0) -> Rhyt
 
 
 def shared_links(
-    instance: Instance, ways: Sequence[int], jobs: Sequence[int] | None = None
+    instance: Instance, ways: Sequence[int], jobs: Sequence[int] | None = None, *, guard: float = 0.0
 ) -> list[SharedLink]:
     """The full links that several of the `jobs` (None: all) use, as circles; no job asks for more than a
-    link has."""
+    link has. Phases end later by `guard` times the compute after them, at most by all of it."""
     wanted = demand_on(instance, ways)
     full = full_links(instance, wanted)
     found = []
@@ -39,19 +39,20 @@ def shared_links(
             player = instance.players[j]
             peak = max(s.rate_bps for s in player.steps)
             flows = users[j] / peak
-            demands[player.name] = phases_of(player, flows, capacity)
+            demands[player.name] = phases_of(player, flows, capacity, guard)
         found.append(SharedLink((str(link), ""), capacity, demands))
     return found
 
 
-def phases_of(player: Player, flows: float, capacity: int) -> tuple[Phase, ...]:
-    """The Up phases of so many flows of a job on a link."""
+def phases_of(player: Player, flows: float, capacity: int, guard: float = 0.0) -> tuple[Phase, ...]:
+    """The Up phases of so many flows of a job on a link; see `shared_links`."""
     phases = []
     at = 0
     for step in player.steps:
         if step.up_ns:
             rate = min(round(flows * step.rate_bps), capacity)
-            phases.append(Phase(at, at + step.up_ns, rate))
+            longer = round(min(1.0, guard) * step.compute_ns)
+            phases.append(Phase(at, at + step.up_ns + longer, rate))
         at += step.up_ns + step.compute_ns
     return tuple(phases)
 
@@ -79,12 +80,13 @@ def held(
     *,
     jobs: Sequence[int] | None = None,
     known: Rhythms | None = None,
+    guard: float = 0.0,
 ) -> tuple[Rhythm, ...]:
     """Rhythms for those of the `jobs` who gain by taking turns, the others free; see `hold.hold`.
 
-    `ranking` has the job that is let go first last.
+    `ranking` has the job that is let go first last. With `guard` as in `shared_links` they leave gaps.
     """
-    links = shared_links(instance, ways, jobs)
+    links = shared_links(instance, ways, jobs, guard=guard)
     if not links:
         return (FREE,) * len(instance.players)
     known = known or rhythms_of(instance)

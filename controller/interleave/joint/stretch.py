@@ -26,17 +26,23 @@ _MOST_JOBS = 6
 
 
 def stretched(
-    instance: Instance, ways: Sequence[int], ranking: Sequence[int], *, known: Rhythms | None = None
+    instance: Instance,
+    ways: Sequence[int],
+    ranking: Sequence[int],
+    *,
+    known: Rhythms | None = None,
+    guard: float = 0.0,
 ) -> Iterator[tuple[Rhythm, ...]]:
     """Rhythms under which jobs of full links take turns, none longer than `instance.slowest` allows.
 
     For each part of the affinity graph all of its jobs if they can, then without the last of `ranking`
-    (highest first), and so on; the first yield has the first of every part, the next the second.
+    (highest first), and so on; the first yield has the first of every part, the next the second. With
+    `guard` as in `shared_links` they leave gaps.
     """
     known = known or rhythms_of(instance)
     order = [instance.players[j].name for j in ranking]
     found: list[list[dict[str, Rhythm]]] = []
-    for part in components(shared_links(instance, ways)):
+    for part in components(shared_links(instance, ways, guard=guard)):
         tried = (
             _best(instance, left, known)
             for drop in range(_MOST_JOBS)

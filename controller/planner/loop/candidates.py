@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from controller.interleave.hold import Rhythms
 from controller.interleave.joint.circles import held, published
@@ -13,6 +14,9 @@ from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, p
 from controller.planner.loop.levels import levels_for, ranked
 
 Ways = tuple[int, ...]
+GAPS = 2.0
+"""Turns leave gaps after Up phases of so many times what the compute may be longer: a rhythm without falls
+apart sooner or later, for who is late delays the next."""
 
 
 def by_rank(instance: Instance, ways: Sequence[int]) -> list[int]:
@@ -64,8 +68,13 @@ def together(
         yield f"{name}, mltcp", replace(base, mltcp=able)
     order = by_rank(instance, ways)
     seen: set[tuple[Rhythm, ...]] = {base.rhythm}
-    for how, ranking in (("turns", order), ("turns, the others first", order[::-1])):
-        rhythm = held(instance, ways, ranking, known=known)
+    gaps = GAPS * instance.jitter
+    for how, ranking, guard in (
+        ("turns", order, gaps),
+        ("turns, the others first", order[::-1], gaps),
+        ("turns without gaps", order, 0.0),
+    ):
+        rhythm = held(instance, ways, ranking, known=known, guard=guard)
         if rhythm in seen:
             continue
         seen.add(rhythm)
@@ -77,7 +86,9 @@ def together(
             if mltcp:
                 free = tuple(r == FREE and can for r, can in zip(rhythm, able, strict=True))
                 yield f"{name}, {how}, mltcp for the rest", replace(turns, mltcp=free)
-    for rhythm in stretched(instance, ways, order, known=known):
+    # A period longer than a job's own has time for what comes late: gaps as well are worth it for some only.
+    longer = (stretched(instance, ways, order, known=known, guard=guard) for guard in (0.0, gaps))
+    for rhythm in chain.from_iterable(longer):
         if rhythm in seen:
             continue
         seen.add(rhythm)

@@ -14,7 +14,7 @@ from controller.interleave.joint.circles import held
 from controller.interleave.joint.parts import Part, legal
 from controller.interleave.joint.turns import Turns
 from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, weighing
-from controller.planner.loop.candidates import by_rank
+from controller.planner.loop.candidates import GAPS, by_rank
 from controller.planner.loop.levels import levels_for, meeting
 
 STRETCHES = (1.003, 1.01, 1.02)
@@ -72,20 +72,20 @@ def _put(rhythm: Sequence[Rhythm], new: dict[int, Rhythm]) -> tuple[Rhythm, ...]
 
 def _rhythms(instance: Instance, choice: Choice, part: Part, turns: Turns, known: Rhythms) -> Iterator[Move]:
     """Hold all who gain, hold one pair, let one go, go a little slower together."""
-    names = [p.name for p in instance.players]
+    names, gaps = [p.name for p in instance.players], GAPS * instance.jitter
     order = [j for j in by_rank(instance, choice.ways) if j in part.jobs]
     holding = [j for j in part.jobs if choice.rhythm[j] != FREE]
     free = [j for j in part.jobs if choice.rhythm[j] == FREE]
     if free:
         for ranking, words in ((order, ""), (order[::-1], ", the least intense first")):
-            found = held(instance, choice.ways, ranking, jobs=part.jobs, known=known)
+            found = held(instance, choice.ways, ranking, jobs=part.jobs, known=known, guard=gaps)
             mine = {j: found[j] for j in part.jobs}
             if any(mine[j] != choice.rhythm[j] for j in part.jobs):
                 yield Move(replace(choice, rhythm=_put(choice.rhythm, mine)), f"turns anew{words}")
     pairs = sorted(p for p in meeting(instance, choice.ways, choice.rhythm) if set(p) <= set(free))
     fitting = [p for p in pairs if turns.can(*p)]
     for a, b in fitting[:_PAIRS]:
-        found = held(instance, choice.ways, order, jobs=(a, b), known=known)
+        found = held(instance, choice.ways, order, jobs=(a, b), known=known, guard=gaps)
         if found[a] != FREE and found[b] != FREE:
             new = {a: found[a], b: found[b]}
             yield Move(
@@ -162,7 +162,7 @@ def _senders(instance: Instance, choice: Choice, part: Part) -> Iterator[Move]:
 
 def _routes(instance: Instance, choice: Choice, part: Part, turns: Turns, known: Rhythms) -> Iterator[Move]:
     """Other ways, alone or in exchange, those first that cost least by `Board`; as is, and held anew."""
-    flows = instance.flows
+    flows, gaps = instance.flows, GAPS * instance.jitter
     for _, move in turns.scored(choice.ways, part.jobs, _WAYS)[:_ROUTED]:
         ways = list(choice.ways)
         for f, way in move:
@@ -171,7 +171,7 @@ def _routes(instance: Instance, choice: Choice, part: Part, turns: Turns, known:
         words = f"another way for {' and '.join(flow_words(instance, f) for f, _ in move)}"
         moved = replace(choice, ways=tuple(ways))
         yield Move(moved, words)
-        found = held(instance, moved.ways, by_rank(instance, moved.ways), jobs=jobs, known=known)
+        found = held(instance, moved.ways, by_rank(instance, moved.ways), jobs=jobs, known=known, guard=gaps)
         rhythm = _put(choice.rhythm, {j: found[j] for j in jobs})
         if rhythm != choice.rhythm:
             turned = replace(moved, rhythm=rhythm)

@@ -76,6 +76,7 @@ def solve(
     paths: Mapping[str, Ways],
     *,
     given: Mapping[str, Choice] | None = None,
+    others: Mapping[str, Choice] | None = None,
     mltcp: bool = True,
     limits: Limits = Limits(),
     plain: bool = False,
@@ -83,14 +84,14 @@ def solve(
 ) -> Found:
     """The best plan that the loop finds; by its judge never worse than any mechanism alone.
 
-    `paths` are sets of paths, ECMP's first. `given` are more plans to start from; where they are as good
-    as any but for `limits.worth`, the first such is kept. Deterministic for a seed.
+    `paths` are sets of paths, ECMP's first. `given` and `others` are more plans to start from; where those
+    given are as good as any but for `limits.worth`, the first such is kept. Deterministic for a seed.
     """
     judge = Judge(instance, plain)
     turns = Turns(instance)
     known = rhythms_of(instance, fast=not plain, seed=seed)
     preferred = dict(given or {})
-    alone = dict(rivals(instance, paths, mltcp=mltcp, known=known, seed=seed))
+    alone = dict(rivals(instance, paths, mltcp=mltcp, known=known, seed=seed)) | dict(others or {})
     alone = preferred | {name: c for name, c in alone.items() if legal(instance, c)}
     sure = {name: judge.utilisation(c, limits.sure) for name, c in alone.items()}
     best = max(alone, key=lambda name: round(float(sure[name].mean()), 9))
@@ -106,6 +107,8 @@ def solve(
         for line in lines:
             judged += _polish(judge, line, known, mltcp, limits, seed)
             line.value = judge.utilisation(line.choice, limits.sure)
+    # What a short look takes for an improvement may be none.
+    lines.append(_Line(best, alone[best], sure[best]))
     top = max(lines, key=lambda line: round(float(line.value.mean()), 9))
     for name in (*preferred, best):
         if not better(top.value, sure[name], limits.worth):
