@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrhythm.paper.interleave_cases import Case
+from polyrhythm.paper.interleave_sim import ITERATIONS
 
 Floats = NDArray[np.float64]
 _EPS = 1e-11
@@ -47,10 +48,12 @@ def best_rates(gain: Floats, rows: Floats, limit: Floats) -> Floats:
 
 
 def bound_of(case: Case) -> float:
-    """The utilisation that no plan exceeds, up to what jitter happens to give.
+    """The utilisation that no plan exceeds.
 
-    The rates of iterations that maximise it, under x_j <= 1 / T_j and, for every cable of a server, every
-    ToR's and every pod's cables upward together, what its flows send through it each way.
+    The rates of iterations that maximise it, under x_j <= 1 / T_j, where T_j is the job's iteration if jitter
+    shortens every compute as far as it may, and, for every cable of a server, every ToR's and every pod's
+    cables upward together, what its flows send through it each way. Jobs begin within an iteration of the
+    run's begin, so what is counted may exceed a cable's rate by one part in as many as a run has.
     """
     instance, topology = case.instance, case.topology
     pod = _pods(case)
@@ -68,7 +71,9 @@ def bound_of(case: Case) -> float:
             load[cut][j] += bits
     room = _room(case, pod)
     jobs = len(instance.players)
-    alone = np.array([p.alone_ns for p in instance.players], dtype=np.float64)
+    alone = np.array(
+        [p.alone_ns - instance.jitter * p.compute_ns for p in instance.players], dtype=np.float64
+    )
     rows, limit = [np.eye(jobs)[j] for j in range(jobs)], [1.0] * jobs
     for cut, users in sorted(load.items()):
         row = np.zeros(jobs)
@@ -77,7 +82,7 @@ def bound_of(case: Case) -> float:
             row[j] = bits / alone[j] * 1e9 / room[cut]
         if row.sum() > 1:
             rows.append(row)
-            limit.append(1.0)
+            limit.append(1 / (1 - 1 / ITERATIONS))
     weight = np.array([p.weight for p in instance.players])
     gain = weight * np.array([p.compute_ns for p in instance.players]) / alone / weight.sum()
     return float(gain @ best_rates(gain, np.array(rows), np.array(limit)))
