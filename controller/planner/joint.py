@@ -271,7 +271,7 @@ class Joint:
     def stages(self) -> tuple[Space, Rhythms, Order]:
         """The stages as the loop has them; as they were where it changes nothing. Unjudged ones where it
         would be too much for it."""
-        if self.wanted and self.crowded:
+        if self.wanted and self.crowded and self.rhythms.contending:
             return unjudged(self._demands)
         found = self.found
         if found is None:
