@@ -30,7 +30,7 @@ from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP
 
 WARMUP, ITERATIONS, QUICK_ITERATIONS = 5, 50, 15
 _POLICIES = {"fair": "ecmp", "cassini": "cassini", "mltcp": "mltcp", "polyrhythm": "polyrhythm"}
-_SAME = 0.03
+_SAME, _NOTHING = 0.03, 0.005
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write and print; 1 for a run that fails, 2 for bad options."""
-    iterations = args.iterations or (QUICK_ITERATIONS if args.quick else ITERATIONS)
+    default = QUICK_ITERATIONS if args.quick else ITERATIONS
+    iterations = default if args.iterations is None else args.iterations
     for name, value, least in (
         ("iterations", iterations, 2),
         ("seed", args.seed, 0),
@@ -171,6 +172,7 @@ def _row(
         **circle(case),
         "thesis_score": case.score,
         "thesis_compatible": case.compatible,
+        "gpu_utilisation": {way: round(_utilisation(jobs, way), 4) for way in found},
         "jobs": jobs,
         "verdict": _verdict(case, jobs),
     }
@@ -196,7 +198,18 @@ def _job(
         planned = {entry["job"]: entry for entry in (result.plan or {"jobs": []})["jobs"]}
         if planned.get(name, {}).get("period_ms") is not None:
             row[way] |= {key: round(planned[name][key], 3) for key in ("shift_ms", "period_ms")}
+        if planned.get(name, {}).get("sender", "job") != "job":
+            row[way]["sender"] = planned[name]["sender"]
     return row
+
+
+def _utilisation(jobs: Sequence[Mapping[str, Any]], way: str) -> float:
+    """What part of their time the jobs compute: what an iteration alone does not communicate, over the
+    iteration. All of a case's jobs have as many GPUs."""
+    return fmean(
+        (job["alone"]["iteration_ms"] - job["alone"]["communication_ms"]) / job[way]["iteration_ms"]
+        for job in jobs
+    )
 
 
 def _figures(records: Sequence[Iteration], warmup: int, iterations: int) -> dict[str, float]:
@@ -243,8 +256,14 @@ def _report(rows: Sequence[dict[str, Any]], iterations: int, seed: int) -> dict[
         "vectors": tests,
         "agree": sum(row["verdict"]["as_in_the_thesis"] for row in rows),
         "of": len(rows),
+        "ours_below": [row["case"] for row in rows if _below(row["gpu_utilisation"])],
         "vectors_exact": all(row["exact"] for row in tests) and pair["shifts_ms"] == pair["thesis_ms"],
     }
+
+
+def _below(used: Mapping[str, float]) -> bool:
+    """Whether ours keeps fewer GPUs busy than fair sharing or CASSINI, by more than _NOTHING."""
+    return used["polyrhythm"] < max(used["fair"], used["cassini"]) * (1 - _NOTHING)
 
 
 def _write(out: Path, report: Mapping[str, Any], curves: Mapping[str, Mapping[str, list[float]]]) -> None:
@@ -288,6 +307,8 @@ def to_text(report: Mapping[str, Any]) -> str:
                 f"{'' if shift is None else f'; shift {shift:g}'} (thesis: {thesis})"
             )
         verdict = row["verdict"]
+        used = ", ".join(f"{way} {100 * value:.1f}" for way, value in row["gpu_utilisation"].items())
+        lines.append(f"  GPUs busy in %: {used}")
         lines.append(
             f"  {'as in the thesis' if verdict['as_in_the_thesis'] else 'NOT as in the thesis'}: "
             f"gain {verdict['gain']:.2f}, thesis {verdict['thesis_gain']:.2f}"

@@ -50,7 +50,7 @@ def test_the_test_vectors() -> None:
 
 def test_bad_options_are_told() -> None:
     command = [sys.executable, "-m", "polyrhythm", "paper", "cassini-snapshots"]
-    for option, value in (("--iterations", "1"), ("--lanes", "0"), ("--seed", "-1")):
+    for option, value in (("--iterations", "1"), ("--iterations", "0"), ("--lanes", "0"), ("--seed", "-1")):
         done = subprocess.run([*command, option, value], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"{option}: {value}; legal: a whole number from" in done.stderr
