@@ -19,6 +19,7 @@ RESOURCE_EXHAUSTED = rpc_code.RESOURCE_EXHAUSTED
 FAILED_PRECONDITION = rpc_code.FAILED_PRECONDITION
 OUT_OF_RANGE = rpc_code.OUT_OF_RANGE
 UNIMPLEMENTED = rpc_code.UNIMPLEMENTED
+UNAVAILABLE = rpc_code.UNAVAILABLE
 
 _GRPC_CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 _DETAILS_KEY = "grpc-status-details-bin"

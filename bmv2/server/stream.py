@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from bmv2.server.errors import StatusError, abort
+from bmv2.server.errors import UNAVAILABLE, StatusError, abort
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -75,6 +75,9 @@ class ClientStream(Generic[Request, Response]):
         except grpc.RpcError:
             # How gRPC's request iterator says that the client has gone.
             self.close()
+        except ConnectionError as error:
+            # The switch ends while its clients still talk to it.
+            self.close(StatusError(UNAVAILABLE, str(error)))
         else:
             if half_close_ends:
                 self.close()

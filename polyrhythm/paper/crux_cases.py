@@ -27,7 +27,7 @@ _RATE = 400e9
 _FLOPS = 100e12
 _SIZES = (2, 2, 3, 4, 6, 8)
 _COMPUTE_S = (0.1, 3.0)
-_TRAFFIC = (0.5, 1.5)
+_TRAFFIC = (0.5, 2.5)
 _OVERLAP = (0.3, 1.0)
 _SAME = 1e-9
 

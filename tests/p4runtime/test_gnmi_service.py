@@ -179,6 +179,17 @@ def test_subscriptions_that_are_refused(subscribe, wanted, options, code):
     assert caught.value.code() is code
 
 
+def test_a_subscription_while_the_data_plane_ends_is_told_so(rig, subscribe):
+    subscriber = subscribe(status(1), mode="POLL")
+    subscriber.until_sync()
+    rig.loop.stop()
+    subscriber.say(poll=gnmi.Poll())
+    with pytest.raises(grpc.RpcError) as caught:
+        subscriber.next()
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "the data plane has stopped" in caught.value.details()
+
+
 def test_a_poll_without_a_poll_subscription_and_a_second_list_are_refused(subscribe):
     for request in ({"poll": gnmi.Poll()}, {"subscribe": gnmi.SubscriptionList()}):
         subscriber = subscribe(status(1))
