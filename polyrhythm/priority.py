@@ -12,28 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from controller.model import TRAFFIC_CLASSES
 from controller.priority.crux import Contender, Ranked, reference_job, rounded
 from controller.priority.fairness import Fair, fair
-from controller.priority.jobs import LinkJob, shared_links
 from controller.priority.methods import METHODS, Assignment, Setting
+from polyrhythm.priority_file import Contest, PriorityError, load_contest
 
-_LARGE = 1e30
 _NAMED = 8
 # Fairness plays every assignment that it tries through in time: with more jobs that takes minutes.
 _MOST_FAIR = 200
-
-
-class PriorityError(ValueError):
-    """Input that has no answer: one line for the user with file, path and the legal values."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contest:
-    """What a file says: the jobs, and each link's rate in bit/s."""
-
-    jobs: tuple[LinkJob, ...]
-    rate_bps: Mapping[str, float]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,10 +73,7 @@ def to_json(
     weight: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The assignment as JSON values, the jobs by priority; `weight` is fairness' share in each priority."""
-    meets: dict[str, dict[str, Sequence[str]]] = {j.name: {} for j in contest.jobs}
-    for (a, b), links in shared_links(contest.jobs).items():
-        meets[a][b] = meets[b][a] = links
-    words = _Words(contest, assigned, method, meets, weight or {})
+    words = _Words(contest, assigned, method, weight or {})
     jobs = []
     for ranked in assigned.ranked:
         level = assigned.level[ranked.name]
@@ -142,12 +129,11 @@ def _fairness(fairly: Fair, cap: float) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Words:
-    """Each job's place and level in words. `meets` has the links that each job shares with each other."""
+    """Each job's place and level in words."""
 
     contest: Contest
     assigned: Assignment
     method: str
-    meets: Mapping[str, Mapping[str, Sequence[str]]]
     weight: Mapping[str, float]
 
     @cached_property
@@ -169,6 +155,11 @@ class _Words:
         return equals
 
     @cached_property
+    def _slacks(self) -> Mapping[float, set[float]]:
+        """Compute left to overlap, of all jobs of a priority."""
+        return {p: {self._slack[name] for name in names} for p, names in self._equals.items()}
+
+    @cached_property
     def _place(self) -> Mapping[str, int]:
         return {r.name: i for i, r in enumerate(self.assigned.ranked)}
 
@@ -181,24 +172,62 @@ class _Words:
             words = [self._order(ranked)]
             if self.weight.get(name, 1.0) > 1:
                 words.append(f"x {self.weight[name]:.3g} for what it would lose")
-            others = sorted(self.meets[name], key=self._place.__getitem__)
-            beside = [o for o in others if level[o] == level[name]]
-            above = [o for o in others if level[o] != level[name] and self._place[o] < self._place[name]]
-            below = [o for o in others if level[o] != level[name] and self._place[o] > self._place[name]]
+            others = self._others(name)
+            same = self._levels[others] == level[name]
+            above = others < self._place[name]
             words += [
                 f"{word} {self._listed(name, them)}"
-                for word, them in (("before", below), ("after", above), ("on one level with", beside))
-                if them
+                for word, them in (
+                    ("before", others[~same & ~above]),
+                    ("after", others[~same & above]),
+                    ("on one level with", others[same]),
+                )
+                if len(them)
             ]
-            words += [] if others else ["it shares no link, so any level would do"]
+            words += [] if len(others) else ["it shares no link, so any level would do"]
         if no_queue:
             words.append(f"no DSCP: the switches keep {len(TRAFFIC_CLASSES.levels)} levels for jobs")
         return "; ".join(words)
 
-    def _listed(self, name: str, others: Sequence[str]) -> str:
+    @cached_property
+    def _levels(self) -> NDArray[np.int64]:
+        """Levels by place in the order."""
+        return np.array([self.assigned.level[r.name] for r in self.assigned.ranked], dtype=np.int64)
+
+    @cached_property
+    def _links(self) -> Mapping[str, Sequence[str]]:
+        """The links that each job sends on."""
+        return {j.name: [k for k, sent in j.bytes_on.items() if sent > 0] for j in self.contest.jobs}
+
+    @cached_property
+    def _members(self) -> Mapping[str, NDArray[np.int64]]:
+        """The places in the order of those who send on each link."""
+        on: dict[str, list[int]] = {}
+        for name, links in self._links.items():
+            for link in links:
+                on.setdefault(link, []).append(self._place[name])
+        return {link: np.array(sorted(places), dtype=np.int64) for link, places in on.items()}
+
+    def _others(self, name: str) -> NDArray[np.int64]:
+        """The places of those who share a link with a job, highest first."""
+        company = [self._members[link] for link in self._links[name]]
+        found = np.unique(np.concatenate(company)) if company else np.array([], dtype=np.int64)
+        return np.asarray(found[found != self._place[name]])
+
+    def _listed(self, name: str, others: NDArray[np.int64]) -> str:
         """Other jobs, each with the links shared; long lists are cut."""
-        named = [f"{o} ({_short(self.meets[name][o], 3)})" for o in others[:_NAMED]]
+        named = []
+        for place in others[:_NAMED].tolist():
+            other = self.assigned.ranked[place].name
+            # In the order of the one that the file has first.
+            first, second = sorted((name, other), key=self._file.__getitem__)
+            shared = [link for link in self._links[first] if link in set(self._links[second])]
+            named.append(f"{other} ({_short(shared, 3)})")
         return _short(named, _NAMED, len(others))
+
+    @cached_property
+    def _file(self) -> Mapping[str, int]:
+        return {j.name: i for i, j in enumerate(self.contest.jobs)}
 
     def _order(self, ranked: Ranked) -> str:
         """What a job's place in the order comes from."""
@@ -209,11 +238,12 @@ class _Words:
             most = ranked.name == self._reference.name
             against = f"against {self._reference.name}"
             text += f" ({'the most bytes, so it is the reference' if most else against})"
-        equal = [o for o in self._equals[rounded(ranked.priority)] if o != ranked.name]
+        alike = self._equals[rounded(ranked.priority)]
+        equal = [o for o in alike[: _NAMED + 1] if o != ranked.name]
         if equal:
-            other = any(self._slack[o] != self._slack[ranked.name] for o in equal)
+            other = len(self._slacks[rounded(ranked.priority)]) > 1
             by = "less compute to overlap goes first, then names" if other else "names decide"
-            text += f", equal to {_short(equal, _NAMED)}: {by}"
+            text += f", equal to {_short(equal, _NAMED, len(alike) - 1)}: {by}"
         return text
 
 
@@ -243,119 +273,3 @@ def _cap(given: str | None, method: str) -> float | None:
     if not 0 <= cap <= 1:
         raise PriorityError(f"--loss-cap: {given!r}; legal: a number from 0 to 1")
     return cap
-
-
-def load_contest(path: Path) -> Contest:
-    """The jobs and links of a file. Raises PriorityError with file, path and the legal values."""
-    try:
-        raw = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise PriorityError(f"{path}: {error.strerror or error}; legal: a JSON file") from error
-    except UnicodeDecodeError as error:
-        raise PriorityError(f"{path}: byte {error.start} is not UTF-8; legal: a JSON file") from error
-    try:
-        given = json.loads(raw, object_pairs_hook=_unique, parse_constant=_no_constant)
-        return _contest(given)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise PriorityError(f"{path}: {place}: {error.msg}; legal: JSON") from error
-    except RecursionError as error:
-        raise PriorityError(f'{path}: nested too deeply; legal: {{"links": ..., "jobs": ...}}') from error
-    except ValueError as error:
-        raise PriorityError(f"{path}: {error}") from error
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in result:
-            raise ValueError(f"{key}: there are two of this name in one object; legal: each once")
-        result[key] = value
-    return result
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is no number; legal: finite numbers")
-
-
-def _contest(given: Any) -> Contest:
-    top = _object(given, "the file", required=("links", "jobs"))
-    rates: dict[str, float] = {}
-    for name, link in _object(top["links"], "links").items():
-        where = f"links.{name}"
-        rate = _object(link, where, required=("gbps",))["gbps"]
-        rates[name] = 1e9 * _number(rate, f"{where}.gbps", 1e-9, 1e9)
-    if not isinstance(top["jobs"], list):
-        raise ValueError(f"jobs: {_kind(top['jobs'])}; legal: a list of jobs")
-    jobs: dict[str, LinkJob] = {}
-    for i, item in enumerate(top["jobs"]):
-        job = _job(item, f"jobs[{i}]", rates)
-        if job.name in jobs:
-            raise ValueError(f"jobs[{i}].name: there are two jobs {job.name!r}; legal: a name of its own")
-        jobs[job.name] = job
-    return Contest(tuple(jobs.values()), rates)
-
-
-def _job(item: Any, where: str, rates: Mapping[str, float]) -> LinkJob:
-    given = _object(
-        item,
-        where,
-        required=("name", "gpus", "flops_per_iteration", "compute_ms"),
-        optional=("overlap_start", "bytes"),
-    )
-    name = given["name"]
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"{where}.name: {_kind(name)}; legal: a text of at least one character")
-    gpus = given["gpus"]
-    if not isinstance(gpus, int) or isinstance(gpus, bool) or not 1 <= gpus <= 10**7:
-        raise ValueError(f"{where}.gpus: {_kind(gpus)}; legal: a whole number from 1 to 10000000")
-    sent: dict[str, float] = {}
-    for link, value in _object(given.get("bytes", {}), f"{where}.bytes").items():
-        if link not in rates:
-            legal = ", ".join(list(rates)[:20]) or "none, the file has no links"
-            raise ValueError(f"{where}.bytes.{link}: no such link; legal: {legal}")
-        sent[link] = _number(value, f"{where}.bytes.{link}", 0, _LARGE)
-        if 0 < sent[link] < 1:
-            raise ValueError(f"{where}.bytes.{link}: {value}; legal: 0, or from 1 to {_LARGE:g}")
-    return LinkJob(
-        name=name,
-        gpus=gpus,
-        work=_number(given["flops_per_iteration"], f"{where}.flops_per_iteration", 0, _LARGE),
-        compute_s=_number(given["compute_ms"], f"{where}.compute_ms", 0, 1e12) / 1e3,
-        bytes_on=sent,
-        overlap_start=_number(given.get("overlap_start", 1), f"{where}.overlap_start", 0, 1),
-        distance=sum(v > 0 for v in sent.values()),
-    )
-
-
-def _object(
-    value: Any, where: str, required: Sequence[str] | None = None, optional: Sequence[str] = ()
-) -> Mapping[str, Any]:
-    """A JSON object with exactly these keys, or with any if `required` is None."""
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: {_kind(value)}; legal: an object")
-    if required is not None:
-        legal = ", ".join([*required, *optional])
-        missing = [key for key in required if key not in value]
-        if missing:
-            raise ValueError(f"{where}: {missing[0]} is missing; legal: {legal}")
-        unknown = [key for key in value if key not in required and key not in optional]
-        if unknown:
-            raise ValueError(f"{where}.{unknown[0]}: unknown key; legal: {legal}")
-    return value
-
-
-def _number(value: Any, where: str, low: float, high: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ValueError(f"{where}: {_kind(value)}; legal: a number from {low:g} to {high:g}")
-    return float(value)
-
-
-def _kind(value: Any) -> str:
-    """A wrong value in an error: scalars as they are (shortened), the others by their kind."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    text = json.dumps(value)
-    return text if len(text) <= 40 else text[:37] + "..."

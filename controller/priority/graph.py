@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,3 +78,29 @@ def graph_of_links(
         superior=high.astype(np.int64),
         weight=np.asarray(intensity, dtype=np.float64)[high],
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edges(Mapping[tuple[str, str], float]):
+    """The edges of a graph by the jobs' names: (higher, lower) -> weight. `names` are in the graph's order.
+
+    Millions of edges stay the arrays that they are.
+    """
+
+    graph: Graph
+    names: Sequence[str]
+
+    def __getitem__(self, edge: tuple[str, str]) -> float:
+        high, low = (self.names.index(name) if name in self.names else -1 for name in edge)
+        if min(high, low) >= 0:
+            for at in range(*self.graph.at[low : low + 2].tolist()):
+                if self.graph.superior[at] == high:
+                    return float(self.graph.weight[at])
+        raise KeyError(edge)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for high, low in zip(self.graph.superior.tolist(), self.graph.inferior.tolist(), strict=True):
+            yield self.names[high], self.names[low]
+
+    def __len__(self) -> int:
+        return len(self.graph.weight)

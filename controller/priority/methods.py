@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.priority import rivals
-from controller.priority.compress import ORDERS, STAY, compress
+from controller.priority.compress import ORDERS, STAY, compress, compress_graph
 from controller.priority.crux import Contender, Ranked, contention, rank
-from controller.priority.jobs import LinkJob, Rates, shared_links
+from controller.priority.graph import Edges, Graph, graph_of_links
+from controller.priority.jobs import LinkJob, Rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,21 @@ class Method:
     def assign(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting | None = None) -> Assignment:
         """Order and levels of the jobs. Raises ValueError for two jobs of one name or levels below 1."""
         setting = setting or Setting()
+        _check_levels(setting)
         ranked = self.rank(jobs, rate_bps, setting)
-        return self.place(ranked, shared_links(jobs), setting)
+        senders = [r for r in ranked if r.intensity is not None]
+        on = {j.name: [link for link, sent in j.bytes_on.items() if sent > 0] for j in jobs}
+        graph = graph_of_links([on[r.name] for r in senders], [r.intensity or 0.0 for r in senders])
+        names = [r.name for r in senders]
+        if setting.levels is None:
+            levels: Sequence[int] = range(len(senders))
+        elif self.compress is _cut:
+            levels = _cut_graph(graph, names, setting)
+        else:
+            levels = self.compress(senders, {}, setting)
+        cut = graph.cut(np.array(levels, dtype=np.int64))
+        level = _all_levels(ranked, senders, levels, setting)
+        return Assignment(ranked, level, Edges(graph, names), cut, float(graph.weight.sum()) - cut)
 
     def rank(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> tuple[Ranked, ...]:
         """All jobs, highest first, those that send nothing last and by name. Raises ValueError for two
@@ -79,8 +93,7 @@ class Method:
     ) -> Assignment:
         """Levels for ranked jobs, of which the pairs in `sharing` contend. Raises ValueError for levels
         below 1."""
-        if setting.levels is not None and setting.levels < 1:
-            raise ValueError(f"levels must be at least 1, not {setting.levels}")
+        _check_levels(setting)
         senders = [r for r in ranked if r.intensity is not None]
         names = {r.name for r in senders}
         edges = contention(senders, [pair for pair in sharing if names.issuperset(pair)])
@@ -88,11 +101,24 @@ class Method:
             levels: Sequence[int] = range(len(senders))
         else:
             levels = self.compress(senders, edges, setting)
-        level = {r.name: k for r, k in zip(senders, levels, strict=True)}
-        for place, r in enumerate(ranked[len(senders) :], len(senders)):
-            level[r.name] = place if setting.levels is None else setting.levels - 1
+        level = _all_levels(ranked, senders, levels, setting)
         cut = sum(w for (a, b), w in edges.items() if level[a] != level[b])
         return Assignment(tuple(ranked), level, edges, cut, sum(edges.values()) - cut)
+
+
+def _check_levels(setting: Setting) -> None:
+    if setting.levels is not None and setting.levels < 1:
+        raise ValueError(f"levels must be at least 1, not {setting.levels}")
+
+
+def _all_levels(
+    ranked: Sequence[Ranked], senders: Sequence[Ranked], levels: Sequence[int], setting: Setting
+) -> dict[str, int]:
+    """The senders' levels, and those of the jobs that send nothing."""
+    level = {r.name: k for r, k in zip(senders, levels, strict=True)}
+    for place, r in enumerate(ranked[len(senders) :], len(senders)):
+        level[r.name] = place if setting.levels is None else setting.levels - 1
+    return level
 
 
 def _seconds(jobs: Sequence[LinkJob], rate_bps: Rates) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -154,6 +180,20 @@ def _cut(ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setti
         stay=setting.stay,
     )
     return [found.level[r.name] for r in ranked]
+
+
+def _cut_graph(graph: Graph, names: Sequence[str], setting: Setting) -> Sequence[int]:
+    """The same for edges that are arrays already."""
+    previous = setting.previous
+    found: list[int] = compress_graph(
+        graph,
+        setting.levels or 1,
+        orders=setting.orders,
+        seed=setting.seed,
+        previous=None if previous is None else [previous.get(name, -1) for name in names],
+        stay=setting.stay,
+    ).tolist()
+    return found
 
 
 def _top(ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting) -> Sequence[int]:

@@ -165,6 +165,7 @@ def test_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ('{"links": {"l": {"gbps": NaN}}, "jobs": []}', "NaN is no number"),
         ('{"links": {"l": {"gbps": 1}, "l": {"gbps": 1}}, "jobs": []}', "two of this name"),
         ('{"links": {}, "jobs": [{}]}', "jobs[0]: name is missing"),
+        ('{"links": {"\\ud800": {"gbps": 1}}, "jobs": []}', "half a character"),
         ('{"links": {}, "jobs": ' + "[" * 100_000, "legal"),
     ],
 )
@@ -182,6 +183,7 @@ def test_malformed_files(text: str, says: str, tmp_path: Path, capsys: pytest.Ca
     ("change", "says"),
     [
         ({"name": ""}, 'jobs[1].name: ""'),
+        ({"name": "\ud800"}, 'jobs[1].name: "\\ud800" has half a character'),
         ({"name": "a"}, "jobs[1].name: there are two jobs 'a'"),
         ({"gpus": 0}, "jobs[1].gpus: 0; legal: a whole number from 1"),
         ({"gpus": True}, "jobs[1].gpus: true"),
