@@ -10,9 +10,12 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agent_rig import (
@@ -43,6 +46,7 @@ class Rig:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
+        self.web = ""
         self._stack = stack
         switches = self._spawn("-m", "polyrhythm.bench.hostfabric")
         assert switches.stdout is not None
@@ -52,8 +56,19 @@ class Rig:
         """A controller that is ready."""
         process = self._spawn("-m", "polyrhythm", "controller", f"--fabric={self.folder}/fabric.json", *where)
         assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["ready"]
+        said = json.loads(process.stdout.readline())
+        assert said["ready"]
+        self.web = said["web"]
         return process
+
+    def job(self, name: str) -> dict[str, Any]:
+        """What the controller that was started last knows of a job; nothing if it does not know it."""
+        try:
+            with urllib.request.urlopen(f"{self.web}/api/v1/jobs/{name}", timeout=10) as answer:
+                known: dict[str, Any] = json.load(answer)
+                return known
+        except urllib.error.HTTPError:
+            return {}
 
     def _spawn(self, *arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -122,6 +137,63 @@ def test_a_controller_that_hangs_is_killed_and_returns(
         eventually(lambda: asked(job, time.monotonic_ns()) == "controller", "an answer again")
         job.step()
         assert job.connected
+
+
+@pytest.mark.slow
+def test_a_controller_that_is_killed_and_started_again_has_all_of_it_again(
+    rig: Rig, start_agent: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    """Nobody waits while it is away; then job, flows, places and reports are there as before, by the agents' word."""
+    where = f"unix:{tmp_path}/controller.sock"
+    first = rig.controller(f"--agents-address={where}")
+    hosts = ["h1", "h26"]
+    paths = [str(tmp_path / f"{host}.sock") for host in hosts]
+    for host, path in zip(hosts, paths, strict=True):
+        start_agent(agent_text(Path(path), where, host))
+    for path in paths:
+        eventually(lambda path=path: status(path)["connected"], "a session")
+    with ExitStack() as running:
+        jobs = [
+            running.enter_context(
+                polyrhythm_job("a", hosts, rank=rank, period_ms=40, bytes_per_flow=1 << 20, agent=path)
+            )
+            for rank, path in enumerate(paths)
+        ]
+
+        def stepped() -> dict[str, Any]:
+            for job in jobs:
+                job.step()
+            return rig.job("a")
+
+        def planned() -> bool:
+            known = stepped()
+            return bool(known.get("flows")) and known["iterations"] >= 2
+
+        eventually(planned, "the job is planned and reports")
+        assert {f["flow"] for f in rig.job("a")["flows"]} == {"a/h1>h26", "a/h26>h1"}
+        first.kill()
+        first.wait(20)
+        for path in paths:
+            eventually(lambda path=path: not status(path)["connected"], "the session is lost")
+        assert {asked(jobs[0], n) for n in range(5)} == {"alone"}
+        for job in jobs:
+            job.step()
+            assert job.connected
+        # Another policy has other levels: what the agents were told before does not do.
+        second = rig.controller(f"--agents-address={where}", "--policy=ecmp")
+        eventually(planned, "the new controller knows the job and hears of its iterations")
+        assert rig.job("a")["hosts"] == hosts
+        # The flows that are open hear of the new controller's plans, of which measuring the job makes several.
+        names = ["a/h1>h26", "a/h26>h1"]
+
+        def in_place() -> bool:
+            planned = {flow["flow"]: flow["dscp"] for flow in stepped()["flows"]}
+            places = [job.flow(name, ELEPHANT) for job, name in zip(jobs, names, strict=True)]
+            assert {place.by for place in places} == {"known"}
+            return [place.dscp for place in places] == [planned[name] for name in names]
+
+        eventually(in_place, "the places of the plan")
+        assert second.poll() is None
 
 
 def test_two_agents_with_one_name(rig: Rig, start_agent: Callable[..., AgentProcess], tmp_path: Path) -> None:
