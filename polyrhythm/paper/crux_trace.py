@@ -47,13 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="any trace that `polyrhythm sim` reads (default: generated)",
     )
-    add(
-        "--fill",
-        type=float,
-        default=0.0,
-        metavar="PART",
-        help="of --trace: all jobs longer or shorter by one factor, to keep this part of the GPUs busy",
-    )
     add("--topology", default="", metavar="FILE", help="a third fabric: Lingjun's topo.csv, or JSON")
     add("--days", type=float, default=14.0, help="of the trace (default 14)")
     add(
@@ -92,7 +85,6 @@ def run(args: argparse.Namespace) -> int:
         ("window-s", window, 1, 3600),
         ("workers", args.workers, 1, 1024),
         ("seed", args.seed, 0, 2**31),
-        ("fill", args.fill, 0.0, 1.0),
         ("volume", 1.0 if args.volume is None else args.volume, LEAST_VOLUME, MOST_VOLUME),
     ):
         if not least <= value <= most:
@@ -101,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     if not available():
         print("crux-trace: needs Numba, which is not installed", file=sys.stderr)
         return 1
-    plan = Plan(args.trace, args.topology, args.days, samples, window, args.seed, fill=args.fill)
+    plan = Plan(args.trace, args.topology, args.days, samples, window, args.seed)
     policies = [name for name in POLICIES if name != "ours" or not args.without_ours]
     try:
         jobs = {name: len(requests(plan, name)) for name in plan.fabrics}
@@ -173,7 +165,6 @@ def summary(
         "window_s": plan.window_s,
         "seed": plan.seed,
         "volume": plan.volume,
-        "fill": plan.fill,
         "calibration": {"level": LEVEL, **asdict(level)} if level else None,
         "fabrics": fabrics,
         "as_in_the_paper": {name: all(f["order"].values()) for name, f in fabrics.items()},

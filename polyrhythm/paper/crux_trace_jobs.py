@@ -7,7 +7,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 
@@ -58,9 +58,8 @@ SIZES = ((8, 34), (16, 22), (32, 18), (64, 14), (128, 8), (256, 3), (512, 1))
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is run: a trace file ("" for the generated one) and a topology file for the third fabric ("" for
-    none), the days of the trace, how many moments are looked at, for how long, the seed, by what the bytes
-    of all jobs are multiplied, and the part of the GPUs that a file's jobs are made to keep busy (0: they
-    last as the file says)."""
+    none), the days of the trace, how many moments are looked at, for how long, the seed, and by what the
+    bytes of all jobs are multiplied."""
 
     trace: str
     topology: str
@@ -69,7 +68,6 @@ class Plan:
     window_s: float
     seed: int
     volume: float = 1.0
-    fill: float = 0.0
 
     @property
     def fabrics(self) -> tuple[str, ...]:
@@ -117,15 +115,7 @@ def requests(plan: Plan, name: str) -> tuple[JobRequest, ...]:
     end = min(r.arrival_ns for r in found) + plan.days * 86400e9
     fitting = tuple(r for r in found if r.arrival_ns <= end and r.gpus <= on.gpus)
     check(on, fitting)
-    if not plan.fill:
-        return fitting
-    whole = sum(r.gpus * r.iterations * r.shape.compute_ns for r in fitting)
-    longer = plan.fill * on.gpus * plan.days * 86400e9 / max(1, whole)
-    most = plan.days * 86400e9 / 3
-    return tuple(
-        replace(r, iterations=max(1, round(min(r.iterations * longer, most / max(1, r.shape.compute_ns)))))
-        for r in fitting
-    )
+    return fitting
 
 
 class Scattered:

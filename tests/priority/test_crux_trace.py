@@ -14,7 +14,7 @@ from controller.routing.paths import paths
 from polyrhythm.cli import main
 from polyrhythm.paper.crux_trace import order
 from polyrhythm.paper.crux_trace_fabrics import cluster, fabric
-from polyrhythm.paper.crux_trace_jobs import Plan, generated, occupancy, requests
+from polyrhythm.paper.crux_trace_jobs import generated, occupancy
 from polyrhythm.paper.crux_trace_moment import LEVEL, MOST_VOLUME, NEAR, calibrated, spread
 from topo.graph import Tier
 
@@ -66,19 +66,6 @@ def test_nobody_has_a_gpu_that_another_has() -> None:
     assert len(seen) > 100
     assert generated(2.0, on.gpus, 3) == jobs
     assert generated(2.0, on.gpus, 4) != jobs
-
-
-def test_a_small_trace_is_made_to_fill_the_cluster(tmp_path: Path) -> None:
-    rows = [f"{i},16,{i * 3_600_000},600,vgg16,1000" for i in range(48)]
-    path = tmp_path / "trace.csv"
-    columns = "job_id,num_gpu,submit_time,iterations,model_name,iteration_time"
-    path.write_text("\n".join((columns, *rows)) + "\n")
-    as_it_is = requests(Plan(str(path), "", 2.0, 1, 1.0, 1), "clos")
-    filled = requests(Plan(str(path), "", 2.0, 1, 1.0, 1, fill=0.05), "clos")
-    assert sum(r.iterations for r in as_it_is) == 48 * 600
-    hours = sum(r.gpus * r.iterations * r.shape.compute_ns for r in filled) / 3600e9
-    assert hours == pytest.approx(0.05 * 2768 * 48, rel=0.01)
-    assert len({r.iterations for r in filled}) == 1
 
 
 def test_jobs_of_several_hosts_share_hosts() -> None:
@@ -164,7 +151,6 @@ def test_a_moment_through_the_command_and_again(tmp_path: Path, capsys: pytest.C
         (["--samples", "0"], "--samples: 0; legal: from 1"),
         (["--days", "nan"], "--days: nan; legal"),
         (["--volume", "0"], "--volume: 0; legal: from 0.015625 to 4096"),
-        (["--fill", "1.5"], "--fill: 1.5; legal: from 0 to 1"),
         (["--volume", "nan"], "--volume: nan; legal"),
         (["--window-s", "0.1"], "--window-s: 0.1; legal: from 1"),
         (["--trace", "nowhere.csv"], "nowhere.csv"),
