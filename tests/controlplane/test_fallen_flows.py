@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 import pytest
-from control_rig import RATE_BPS, job
+from control_rig import RATE_BPS, eventually, job, join_message
 
 from controller.core import Core, Settings
 from controller.messages import (
@@ -111,6 +111,27 @@ def test_the_message_as_it_comes():
     said.source_port = 1 << 16
     with pytest.raises(MessageError, match="out of range"):
         from_agent("h1", wire.AgentMessage(flow_fallback=said))
+
+
+def test_a_live_controller_shows_a_fall_and_its_end(fabric, start_controller, connect):
+    controller = start_controller(fabric.description(verify=False))
+    member = job("a", "h1", "h3")
+    agents = [connect(controller.agents, host) for host in member.hosts]
+    for rank, agent in enumerate(agents):
+        agent.next("welcome")
+        agent.send(join_message(member, rank))
+    agents[0].send(wire.AgentMessage(flow_request=wire.FlowRequest(flow=FLOW)))
+    port = agents[0].next("flow").source_port
+    why = "9.0 % of packets sent again"
+    fell = wire.FlowFallback(flow=FLOW, fallen=True, source_port=port, why=why)
+    agents[0].send(wire.AgentMessage(flow_fallback=fell))
+    (shown,) = eventually(lambda: (controller.api("view") or {}).get("fallen"), "the fall is shown")
+    assert (shown["flow"], shown["host"], shown["source_port"], shown["why"]) == (FLOW, "h1", port, why)
+    assert {f["flow"]: f["fallen"] for f in controller.api("plan")["flows"]} == {FLOW: why, "a/h3>h1": None}
+    assert controller.says(f"h1: {FLOW} goes back to ECMP: {why}")
+    back = wire.FlowFallback(flow=FLOW, source_port=port)
+    agents[0].send(wire.AgentMessage(flow_fallback=back))
+    eventually(lambda: controller.api("view")["fallen"] == [], "it is back")
 
 
 def test_a_job_that_comes_while_a_plan_is_made_waits_for_the_next():
