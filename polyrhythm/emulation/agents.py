@@ -42,7 +42,7 @@ def agent_config(
             "records": records,
             "moves": moves,
             "seed": seed,
-            "jobs": [_job(job, host) for job in jobs if host in job.workload.job.hosts],
+            "jobs": [_job(job) for job in jobs if host in job.workload.job.hosts],
         },
     }
     return "".join(
@@ -51,7 +51,7 @@ def agent_config(
     )
 
 
-def _job(told: AgentJob, host: str) -> dict[str, Any]:
+def _job(told: AgentJob) -> dict[str, Any]:
     job = told.workload.job
     entry: dict[str, Any] = {
         "name": job.name,
@@ -76,7 +76,7 @@ def _job(told: AgentJob, host: str) -> dict[str, Any]:
     }
     use = told.workload.pcie
     if use is not None:
-        entry["pcie"] = {"link": f"{host}.{use.link}", "rate_mbps": use.rate_bps / 1e6}
+        entry["pcie"] = {"link": use.link, "rate_mbps": use.rate_bps / 1e6}
     if told.profile is not None:
         entry["profile"] = {
             "period_ns": told.profile["period_ns"],

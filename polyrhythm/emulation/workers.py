@@ -72,8 +72,10 @@ class Agents:
                 encoding="utf-8",
             )
             argv = [sys.executable, "-m", "polyrhythm", "agent", "--config", str(config)]
-            # Semaphores of PCIe links are this run's own.
-            own = {**os.environ, "POLYRHYTHM_SHARED": str(folder)}
+            # Semaphores of PCIe links are this run's and host's own: namespaces share /dev/shm.
+            shared = folder / f"{host}.pcie"
+            shared.mkdir(exist_ok=True)
+            own = {**os.environ, "POLYRHYTHM_SHARED": str(shared)}
             with self._log(host).open("wb") as sink:
                 self._processes[host] = fabric.spawn(
                     host, argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink, env=own

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from controller.model import TRAFFIC_CLASSES
 from hostagent.config import load_config
+from hostagent.messages import job_join
 from polyrhythm.emulation.agents import AgentJob, agent_config
 from polyrhythm.emulation.shaping import htb_commands
 from polyrhythm.run.command import add_arguments
@@ -122,6 +123,21 @@ def test_an_agents_configuration_is_one_that_agents_read(
     assert spec.ring == tuple((f.src, f.dst) for f in mine[0].job.flows)
     assert spec.announced().period_ns == 300_000_000
     assert config.nic.rate_mbps == 25
+
+
+def test_workers_of_a_job_say_the_same_of_its_pcie_link(tmp_path: Path) -> None:
+    text = scenario_path("two_vgg19").read_text()
+    file = tmp_path / "s.yaml"
+    file.write_text(text.replace("model: VGG19", "model: VGG19\n    pcie: {link: gpu0, gbps: 40}"))
+    scenario = load_scenario(file)
+    jobs = [AgentJob(w, 5, 0, 0, None) for w in scenario.workloads]
+    specs = []
+    for host in scenario.workloads[0].job.hosts:
+        path = tmp_path / f"{host}.toml"
+        path.write_text(agent_config(scenario, host, "unix:/run/x.sock", "r", "", 7, jobs))
+        specs.append(job_join(load_config(path).training.jobs[0].spec(), 0))
+    assert specs[0] == specs[1]
+    assert (specs[0].pcie_link, specs[0].pcie_bps) == ("gpu0", 20_000_000)
 
 
 def test_htb_has_a_class_for_each_queue_and_a_filter_for_each_dscp() -> None:
