@@ -56,7 +56,7 @@ class Members:
         if member is None:
             self._check(job)
             member = self._members[job.name] = _Member(job, job)
-        elif member.announced != job:
+        elif member.announced != _as_told(job, member.announced):
             raise JoinError(f"rank {rank} of job {job.name} tells of the job otherwise than its peers")
         member.ranks.add(rank)
         if member.arrived or len(member.ranks) < len(job.hosts):
@@ -116,3 +116,8 @@ class Members:
         taken = sorted(set(names) & set(self.flows))
         if taken:
             raise JoinError(f"job {job.name}: flow {taken[0]} belongs to another job")
+
+
+def _as_told(job: Job, first: Job) -> Job:
+    """A worker's word with the first one's PCIe link: hosts may call theirs differently."""
+    return replace(job, pcie_link=first.pcie_link, pcie_bps=first.pcie_bps)

@@ -281,6 +281,14 @@ def test_a_job_that_makes_no_sense_is_refused(change):
     assert core.members.jobs == ()
 
 
+def test_hosts_may_call_their_pcie_links_differently():
+    members = Members(TOPOLOGY)
+    a = replace(job("a", "h1", "h3"), pcie_link="17:00.0", pcie_bps=10**9)
+    members.join("h1", 0, a)
+    members.join("h3", 1, replace(a, pcie_link="18:00.0"))
+    assert members.jobs == (a,)
+
+
 def test_workers_must_agree_on_their_job_and_flows_belong_to_one():
     members = Members(TOPOLOGY)
     a = job("a", "h1", "h3")
