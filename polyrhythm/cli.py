@@ -49,7 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"polyrhythm {metadata.version('polyrhythm')}")
     add_commands(parser, COMMANDS, "command")
-    args = parser.parse_args(arguments)
+    try:
+        # A command's module is imported here, which takes a while.
+        args = parser.parse_args(arguments)
+    except KeyboardInterrupt:
+        return 130
     try:
         code = run_command(COMMANDS, "command", args)
         sys.stdout.flush()

@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import configparser
+import json
+import shutil
+import subprocess
+from pathlib import Path
 
+import pytest
 from agent_rig import ROOT
 
-from hostagent.config import load_config
+from hostagent.config import config_schema, load_config
 
 
 def test_the_example_configuration_is_taken() -> None:
@@ -25,3 +30,21 @@ def test_the_unit_is_not_root_and_names_its_capabilities() -> None:
     assert service["CapabilityBoundingSet"] == service["AmbientCapabilities"] == ""
     assert service["RuntimeDirectory"] == "polyrhythm"
     assert service["RestartPreventExitStatus"] == "2"
+
+
+def test_the_published_schema_is_the_codes() -> None:
+    """`polyrhythm agent schema > deploy/agent.schema.json` makes it."""
+    published = json.loads((ROOT / "deploy" / "agent.schema.json").read_text(encoding="utf-8"))
+    assert published == json.loads(json.dumps(config_schema()))
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    unit = (ROOT / "deploy" / "polyrhythm-agent.service").read_text(encoding="utf-8")
+    file = tmp_path / "polyrhythm-agent.service"
+    # Its program is not installed here; any that is there stands for it.
+    file.write_text(unit.replace("/opt/polyrhythm/bin/polyrhythm", shutil.which("true") or "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(file)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert str(file.name) not in done.stderr, done.stderr
