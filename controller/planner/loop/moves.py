@@ -77,8 +77,12 @@ def _rhythms(instance: Instance, choice: Choice, part: Part, turns: Turns, known
     holding = [j for j in part.jobs if choice.rhythm[j] != FREE]
     free = [j for j in part.jobs if choice.rhythm[j] == FREE]
     if free:
-        for ranking, words in ((order, ""), (order[::-1], ", the least intense first")):
-            found = held(instance, choice.ways, ranking, jobs=part.jobs, known=known, guard=gaps)
+        for ranking, guard, words in (
+            (order, gaps, ""),
+            (order, 0.0, " without gaps"),
+            (order[::-1], gaps, ", the least intense first"),
+        ):
+            found = held(instance, choice.ways, ranking, jobs=part.jobs, known=known, guard=guard)
             mine = {j: found[j] for j in part.jobs}
             if any(mine[j] != choice.rhythm[j] for j in part.jobs):
                 yield Move(replace(choice, rhythm=_put(choice.rhythm, mine)), f"turns anew{words}")
@@ -171,14 +175,19 @@ def _routes(instance: Instance, choice: Choice, part: Part, turns: Turns, known:
         words = f"another way for {' and '.join(flow_words(instance, f) for f, _ in move)}"
         moved = replace(choice, ways=tuple(ways))
         yield Move(moved, words)
-        found = held(instance, moved.ways, by_rank(instance, moved.ways), jobs=jobs, known=known, guard=gaps)
-        rhythm = _put(choice.rhythm, {j: found[j] for j in jobs})
-        if rhythm != choice.rhythm:
+        for guard in (gaps, 0.0):
+            found = held(
+                instance, moved.ways, by_rank(instance, moved.ways), jobs=jobs, known=known, guard=guard
+            )
+            rhythm = _put(choice.rhythm, {j: found[j] for j in jobs})
+            if rhythm == choice.rhythm:
+                continue
+            how = "turns anew" if guard else "turns without gaps"
             turned = replace(moved, rhythm=rhythm)
-            yield Move(turned, f"{words}, turns anew")
+            yield Move(turned, f"{words}, {how}")
             level = levels_for(instance, turned.ways, rhythm)
             if level != choice.level:
-                yield Move(replace(turned, level=level), f"{words}, turns and levels anew")
+                yield Move(replace(turned, level=level), f"{words}, {how}, levels anew")
 
 
 def flow_words(instance: Instance, flow: int) -> str:
