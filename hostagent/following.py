@@ -108,6 +108,7 @@ class _Job:
         self._index = 0
         self._since = 0
         self._begins = False
+        self._told_ns = 0
         self._looks = 0
         self._fresh: list[int] = []
         self._delays: deque[int] = deque(maxlen=_DELAYS)
@@ -222,7 +223,7 @@ class _Job:
             self._guest.done = True
             self._agent.job_left(self._guest)
         self._guest = self._rhythm = None
-        self._index = 0
+        self._index = self._told_ns = 0
 
     def _report(self, guest: Guest, rhythm: Folded) -> None:
         offset = self._to_local_ns
@@ -231,10 +232,13 @@ class _Job:
             return
         for done in iterations(self._lately(rhythm), rhythm, self._since, until, begins=self._begins):
             self._since, self._begins = done.end_ns, True
+            # The least delay may have fallen since the last report: iterations never overlap for it.
+            start_ns = max(self._told_ns, done.start_ns + offset)
+            self._told_ns = max(start_ns, done.end_ns + offset)
             step = Step(
                 index=self._index,
-                start_ns=max(0, done.start_ns + offset),
-                end_ns=max(0, done.end_ns + offset),
+                start_ns=start_ns,
+                end_ns=self._told_ns,
                 communication_ns=done.communication_ns,
             )
             self._index += 1

@@ -58,8 +58,9 @@ def forwarding(
 ) -> Mapping[str, SwitchForwarding]:
     """Shortest up/down forwarding toward every leaf over the links that are alive.
 
-    `down_links` holds sorted name pairs. A packet that has begun to descend never climbs again, so no
-    failure makes a loop; a leaf without an up/down path has no route (its packets are dropped).
+    `down_links` holds sorted name pairs. Between climbing and descending, a packet may cross to a switch
+    of the same tier once, from where it descends. One that has crossed or begun to descend never climbs
+    again, so no failure makes a loop; a leaf without such a path has no route (its packets are dropped).
     Equal next-hop sets share a group. The sets of the intact fabric are numbered first, in the order
     of the leaves; a set that only a failure makes is numbered after them by the first leaf it leads
     to: what a failure does not touch keeps its ids.
@@ -112,9 +113,13 @@ def _next_hop_sets(
     level = {s.name: s.tier.level for s in topology.switches}
     above: dict[str, list[tuple[int, str]]] = {s: [] for s in level}
     below: dict[str, list[tuple[int, str]]] = {s: [] for s in level}
+    beside: dict[str, list[tuple[int, str]]] = {s: [] for s in level}
     for link in topology.links:
-        dead = pair(link.a, link.b) in down_links or link.a in down_switches or link.b in down_switches
-        if dead or level[link.a] == level[link.b]:
+        if pair(link.a, link.b) in down_links or link.a in down_switches or link.b in down_switches:
+            continue
+        if level[link.a] == level[link.b]:
+            beside[link.a].append((link.a_port, link.b))
+            beside[link.b].append((link.b_port, link.a))
             continue
         (low, low_port), (high, high_port) = sorted(
             ((link.a, link.a_port), (link.b, link.b_port)), key=lambda end: level[end[0]]
@@ -124,7 +129,7 @@ def _next_hop_sets(
     upward = sorted(level, key=lambda s: level[s])
     sets: dict[str, dict[str, tuple[int, ...]]] = {s: {} for s in level}
     for leaf in topology.prefixes:
-        # Hops to the leaf going only down; then, from the top, hops going up first where needed.
+        # Hops to the leaf going only down; then, from the top, hops going up or across first where needed.
         descent = {leaf: 0}
         for switch in upward:
             reach = [descent[s] for _, s in below[switch] if s in descent]
@@ -134,12 +139,14 @@ def _next_hop_sets(
         for switch in reversed(upward):
             if switch == leaf:
                 continue
-            down = switch in descent
-            ways, distance = (below[switch], descent) if down else (above[switch], hops)
-            reach = [distance[s] for _, s in ways if s in distance]
-            if not reach:
+            if switch in descent:
+                ways = [(descent[s], p) for p, s in below[switch] if s in descent]
+            else:
+                ways = [(hops[s], p) for p, s in above[switch] if s in hops]
+                ways += [(descent[s], p) for p, s in beside[switch] if s in descent]
+            if not ways:
                 continue
-            best = min(reach)
+            best, _ = min(ways)
             hops[switch] = 1 + best
-            sets[switch][leaf] = tuple(sorted(p for p, s in ways if distance.get(s) == best))
+            sets[switch][leaf] = tuple(sorted(p for distance, p in ways if distance == best))
     return sets

@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cli",
         action="store_true",
-        help="with --fabric mininet and one scenario: no measurement, but Mininet's command line on the live "
-        "fabric",
+        help="with --fabric mininet and one scenario, or --topology: no measurement, but Mininet's command "
+        "line on the live fabric",
     )
     parser.add_argument("--policy", choices=POLICIES, default="polyrhythm", help="compared with ECMP")
     add_policy_options(parser)
@@ -116,15 +116,19 @@ def run(args: argparse.Namespace) -> int:
 def _run_in(args: argparse.Namespace, temporary: Path) -> int:
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
+        if args.cli and (
+            args.fabric != "mininet" or len(args.scenario) > 1 or not (args.scenario or args.topology)
+        ):
+            raise ScenarioError("--cli: needs --fabric mininet and one scenario, or --topology")
         chosen = [scenario_path(name) for name in args.scenario or DEFAULT_SCENARIOS]
-        if args.topology is not None:
+        if args.cli and not args.scenario:
+            chosen = [_visit(args.topology, temporary)]
+        elif args.topology is not None:
             chosen = [_on_topology(path, args.topology, temporary) for path in chosen]
         scenarios = [(path, load_scenario(path)) for path in chosen]
         shown = args.live_scenario or (args.scenario[0] if args.scenario else LIVE_SCENARIO)
         live_path = chosen[0] if args.topology is not None else scenario_path(shown)
         load_scenario(live_path)
-        if args.cli and (args.fabric != "mininet" or len(args.scenario) != 1):
-            raise ScenarioError("--cli: needs --fabric mininet and one scenario")
         _check_names(scenarios)
         _check_fail(args.fail, scenarios)
         if args.json:
@@ -163,6 +167,36 @@ def _on_topology(path: Path, topology: Path, folder: Path) -> Path:
         # The file that it names is ours and soon gone.
         words = re.sub(rf"^{re.escape(str(out))}:\d+: ", "", str(error))
         raise ScenarioError(f"{path} on {topology}: {words}") from None
+    return out
+
+
+def _visit(topology: Path, folder: Path) -> Path:
+    """A scenario for a look around: one job on a host of each leaf, at a hundredth of its NIC's rate."""
+    try:
+        hosts = load_topology(topology).hosts
+    except TopologyFormatError as error:
+        raise ScenarioError(str(error)) from None
+    if len(hosts) < 2:
+        raise ScenarioError(f"{topology}: a fabric of one host; two are needed to talk")
+    firsts = {h.leaf: h.name for h in reversed(hosts)}
+    names = [h.name for h in hosts if firsts[h.leaf] == h.name]
+    gbps = min(h.rate_bps for h in hosts) / 1e11
+    data = {
+        "name": "visit",
+        "fabric": {"kind": "file", "path": str(topology.resolve())},
+        "jobs": [
+            {
+                "name": "visit",
+                "model": "none",
+                "gpus": len(hosts),
+                "hosts": names if len(names) > 1 else [h.name for h in hosts[:2]],
+                "period_ms": 1000,
+                "phases": [{"start_ms": 0, "end_ms": 500, "gbps": gbps}],
+            }
+        ],
+    }
+    out = folder / "visit.json"
+    out.write_text(json.dumps(data), encoding="utf-8")
     return out
 
 

@@ -198,7 +198,8 @@ def _explain(path: Path, lines: dict[Loc, int], data: Any, error: ValidationErro
     # A misspelt key is both unknown and missing: naming the unknown one helps more.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     # A discriminated union puts its tag into the location, where the file has no such level.
-    loc: Loc = tuple(p for p in first["loc"] if p not in _KINDS)
+    told: Loc = first["loc"]
+    loc: Loc = tuple(p for i, p in enumerate(told) if p not in _KINDS or p in told[:i])
     kind = first["type"]
     if kind == "extra_forbidden":
         model = _model_at(loc[:-1], data)

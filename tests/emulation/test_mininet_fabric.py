@@ -116,6 +116,20 @@ def test_pingall_on_a_tutorials_topology(scenario: Path, tmp_path: Path) -> None
     assert "0% dropped (12/12 received)" in done.stdout + done.stderr
 
 
+def test_pingall_on_a_triangle_without_a_scenario(tmp_path: Path) -> None:
+    topology = tmp_path / "topology.json"
+    nodes = {f"h{i}": {} for i in (1, 2, 3)}, {f"s{i}": {} for i in (1, 2, 3)}
+    cables = [["s1-p2", "s2-p2"], ["s1-p3", "s3-p2"], ["s2-p3", "s3-p3"]]
+    links = [*([f"h{i}", f"s{i}-p1"] for i in (1, 2, 3)), *cables]
+    topology.write_text(json.dumps({"hosts": nodes[0], "switches": nodes[1], "links": links}))
+    done = subprocess.run(
+        polyrhythm("run", "--fabric", "mininet", "--cli", "--topology", str(topology), "--port", "0"),
+        input="pingall\nexit\n", capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "0% dropped (6/6 received)" in done.stdout + done.stderr
+
+
 def descendants(pid: int) -> set[int]:
     """All processes below one."""
     children: dict[int, list[int]] = {}

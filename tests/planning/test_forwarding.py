@@ -76,6 +76,35 @@ def test_dead_switch_is_avoided_and_no_valley_is_taken() -> None:
     assert len(paths(topology, split, "h1", "h3")) == 1
 
 
+def test_leaves_that_cables_join_are_crossed_to_once() -> None:
+    names = ("s1", "s2", "s3")
+    switches = tuple(Switch(s, Tier.LEAF, i, f"02:01:00:00:00:{i:02x}") for i, s in enumerate(names, start=1))
+    hosts = tuple(
+        Host(f"h{i}", f"10.0.{i}.1", f"02:00:00:00:{i:02x}:01", s, 1, G) for i, s in enumerate(names, start=1)
+    )
+    cables = (Link("s1", 2, "s2", 2, G), Link("s1", 3, "s3", 2, G), Link("s2", 3, "s3", 3, G))
+    triangle = Topology(
+        "triangle", hosts, switches, cables, {s: f"10.0.{i + 1}.0/24" for i, s in enumerate(names)}
+    )
+    whole = forwarding(triangle)
+    for a in hosts:
+        for b in hosts:
+            if a is not b:
+                assert paths(triangle, whole, a.name, b.name) == ((a.name, a.leaf, b.leaf, b.name),)
+    # A second crossing could loop: without its own cable a pair has no way, and nobody else loses one.
+    cut = forwarding(triangle, frozenset({("s1", "s2")}))
+    assert paths(triangle, cut, "h1", "h2") == ()
+    assert paths(triangle, cut, "h1", "h3") == (("h1", "s1", "s3", "h3"),)
+    # With a spine over two of them, the crossing is the shorter way, and the spine the other one.
+    spine = Switch("s4", Tier.SPINE, 4, "02:02:00:00:00:01")
+    over = (*cables, Link("s1", 4, "s4", 1, G), Link("s2", 4, "s4", 2, G))
+    both = Topology("both", hosts, (*switches, spine), over, triangle.prefixes)
+    assert paths(both, forwarding(both), "h1", "h2") == (("h1", "s1", "s2", "h2"),)
+    assert paths(both, forwarding(both, frozenset({("s1", "s2")})), "h1", "h2") == (
+        ("h1", "s1", "s4", "s2", "h2"),
+    )
+
+
 def test_three_tiers_use_independent_slices_of_the_hash() -> None:
     topology = three_tier()
     table = forwarding(topology)
