@@ -115,6 +115,7 @@ class Core:
         self.queue_pairs = QueuePairs()
         self.told = Told()
         self._announced: Plan | None = None
+        self._shown: tuple[Plan, str | None, Plan] | None = None
         self._effects: list[Effect] = []
         self._notices: list[Notice] = []
 
@@ -172,9 +173,17 @@ class Core:
         )
 
     def shown(self, plan: Plan) -> Plan:
-        """A plan as it comes into force: with the job that is to be measured on top."""
-        top = self.measuring.overlay(plan)
-        return top if top is plan else replace(top, remarks=remarks(self._input(), top.flows))
+        """A plan as it comes into force: with the job that is to be measured on top.
+
+        It is the same when tables are written for it and when agents hear of it.
+        """
+        job = self.measuring.profiled
+        if self._shown is None or self._shown[0] is not plan or self._shown[1] != job:
+            top = self.measuring.overlay(plan)
+            if top is not plan:
+                top = replace(top, remarks=remarks(self._input(), top.flows))
+            self._shown = plan, job, top
+        return self._shown[2]
 
     @property
     def wanted(self) -> Wanted:

@@ -48,6 +48,8 @@ T = TypeVar("T")
 # Host time: how long announced messages, and switches at the start, are waited for.
 ARRIVAL_TIMEOUT_S = 4.0
 READY_TIMEOUT_S = 10.0
+# Host time: the pause between two pieces of a plan's coming into force.
+BREATH_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +277,12 @@ class Engine:
             self._applying = None
 
     async def _breathe(self) -> None:
-        """Let what has come in be answered before the next piece of work, where that takes time."""
+        """Let what has come in be answered before the next piece of work, where that takes time.
+
+        A question has to come through gRPC's threads first: one round of the loop would not be enough.
+        """
         if isinstance(self._clock, HostClock):
-            await asyncio.sleep(0)
+            await asyncio.sleep(BREATH_S)
 
     async def _write(self, wanted: Wanted, ready: Prepared | None = None) -> None:
         for error in await self._fleet.want(wanted, ready) if self._fleet is not None else ():

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 NO_PINNING = "none"
 FIXED_DSCP = "fixed"
+_UNSEEN = QueuePair(port_fixed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,14 @@ class QueuePairs:
         self.mistrusted: set[str] = set()
         self._nics: dict[str, _Nic] = {}
         self._opened: dict[str, FlowOpened] = {}
+        # By job, until an agent says more: plans are asked for far more often than agents speak of these.
+        self._found: dict[str, tuple[Job, Mapping[str, QueuePair]]] = {}
 
     def agent_up(self, item: AgentUp) -> None:
         """An agent says what its NIC can do; it will tell of its queue pairs anew."""
         self._nics[item.host] = _Nic(item.pinning, item.dscp, item.mltcp)
         self._opened = {name: o for name, o in self._opened.items() if o.host != item.host}
+        self._found.clear()
 
     def opened(self, item: FlowOpened, flows: Mapping[str, Job], plan: Plan | None) -> bool:
         """A queue pair is open; whether the plan in force has to change for it. `flows` are the jobs'."""
@@ -47,6 +51,7 @@ class QueuePairs:
         if nic is None or self._opened.get(item.flow) == item:
             return False
         self._opened[item.flow] = item
+        self._found.pop(flows[item.flow].name, None)
         planned = plan.flows.get(item.flow) if plan is not None else None
         if plan is None or planned is None:
             return False
@@ -65,6 +70,7 @@ class QueuePairs:
 
     def left(self, job: Job) -> None:
         """A job's flows are no more."""
+        self._found.pop(job.name, None)
         for flow in job.flows:
             self._opened.pop(flow.name, None)
             self.mistrusted.discard(flow.name)
@@ -79,13 +85,24 @@ class QueuePairs:
 
     def of(self, jobs: Iterable[Job]) -> Mapping[str, QueuePair]:
         """By name, those flows whose NIC leaves something out of the plan's hands."""
+        result: dict[str, QueuePair] = {}
+        for job in jobs:
+            found = self._found.get(job.name)
+            if found is None or found[0] is not job:
+                found = self._found[job.name] = job, self._of(job)
+            result.update(found[1])
+        return result
+
+    def _of(self, job: Job) -> Mapping[str, QueuePair]:
         result = {}
-        for name, flow in ((f.name, f) for job in jobs for f in job.flows):
+        for flow in job.flows:
+            name = flow.name
             nic, opened = self._nics.get(flow.src), self._opened.get(name)
             if nic is None:
                 continue
             port_fixed = nic.pinning == NO_PINNING
             dscp = opened.dscp if opened is not None and nic.dscp == FIXED_DSCP else None
             if port_fixed or dscp is not None:
-                result[name] = QueuePair(opened.source_port if opened else 0, port_fixed, dscp)
+                known = QueuePair(opened.source_port, port_fixed, dscp) if opened is not None else _UNSEEN
+                result[name] = known
         return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from controller.model.plan import FlowPlan, JobPlan, Plan
+from controller.model.plan import JobPlan, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,11 @@ def on_top(plan: Plan, job: str, dscps: tuple[int, ...]) -> Plan:
             jobs[name] = replace(planned, level=lower, dscp=dscps[lower], why=why)
         else:
             jobs[name] = planned
-    flows: dict[str, FlowPlan] = {}
+    dscp = {name: (plan.jobs[name].dscp, now.dscp) for name, now in jobs.items()}
+    moved = {name: (before, after) for name, (before, after) in dscp.items() if before != after}
+    flows = dict(plan.flows)
     for name, flow in plan.flows.items():
-        owner = name.split("/", 1)[0]
-        before, after = plan.jobs.get(owner), jobs.get(owner)
-        moves = before is not None and after is not None and flow.dscp == before.dscp
-        flows[name] = replace(flow, dscp=after.dscp) if moves and after is not None else flow
+        move = moved.get(name.split("/", 1)[0])
+        if move is not None and flow.dscp == move[0]:
+            flows[name] = replace(flow, dscp=move[1])
     return replace(plan, jobs=jobs, flows=flows)

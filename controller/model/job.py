@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.model.pickled import pickled_by_fields
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -32,6 +34,7 @@ class Profile:
         return sum(p.end_ns - p.start_ns for p in self.phases)
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Flow:
     """One QP: `name` is unique on the fabric ("job/src>dst"); bytes per iteration of the job."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from controller.model.pickled import pickled_by_fields
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -33,6 +35,7 @@ class Policy:
     loss_cap: float | None = None
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
     """`path` names nodes host to host, `source_port` is the UDP port under which the fabric takes it: by its
@@ -73,6 +76,7 @@ class FlowRemark:
     dscp: int
 
 
+@pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class QueuePair:
     """What the controller knows of an open QP that its NIC does not let it choose.
