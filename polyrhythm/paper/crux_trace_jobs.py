@@ -18,6 +18,8 @@ from sim.units import NEVER
 from sim.workload import read_trace
 
 JOBS_A_DAY = 5_000 / 14
+PAPERS_GPUS = 2_768
+"""Those of its cluster, of which the generated jobs keep 60 % busy: the same jobs on whatever has as many."""
 PIECE = 4
 """GPUs that a job of several hosts takes at once: half a host."""
 _GIGABYTES_A_S = 25.0
@@ -110,7 +112,7 @@ def requests(plan: Plan, name: str) -> tuple[JobRequest, ...]:
     """The jobs of the plan on a fabric, those that it can hold. Raises as `read_trace`, WorkloadError."""
     on = cluster(name, plan.topology)
     if not plan.trace:
-        return tuple(generated(plan.days, on.gpus, plan.seed))
+        return tuple(generated(plan.days, min(on.gpus, PAPERS_GPUS), plan.seed))
     found = read_trace(plan.trace, on, plan.seed, plan.days * 24)
     end = min(r.arrival_ns for r in found) + plan.days * 86400e9
     fitting = tuple(r for r in found if r.arrival_ns <= end and r.gpus <= on.gpus)
