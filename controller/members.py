@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from controller.model.job import Job
 from topo.graph import Topology
 
+MOST_BPS = 10**15
+"""The highest rate of a phase that is believed: no link of today comes near."""
+
 
 class JoinError(ValueError):
     """A worker that cannot join; the message goes to its agent."""
@@ -105,9 +108,11 @@ class Members:
             raise JoinError(f"job {job.name}: the period is {profile.period_ns} ns; it must be above 0")
         end = 0
         for phase in profile.phases:
-            if not end <= phase.start_ns < phase.end_ns <= profile.period_ns or phase.rate_bps < 1:
+            if not end <= phase.start_ns < phase.end_ns <= profile.period_ns:
+                raise JoinError(f"job {job.name}: phases must be sorted, disjoint and in the period")
+            if not 1 <= phase.rate_bps <= MOST_BPS:
                 raise JoinError(
-                    f"job {job.name}: phases must be sorted, disjoint, in the period and above 0 bit/s"
+                    f"job {job.name}: a phase's rate is from 1 to {MOST_BPS:,} bit/s, not {phase.rate_bps:,}"
                 )
             end = phase.end_ns
         names = [f.name for f in job.flows]

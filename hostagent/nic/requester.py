@@ -188,11 +188,6 @@ class Requester:
         self._posted = self._next
         self._port.forget(self)
 
-    @property
-    def in_flight(self) -> int:
-        """Packets sent and not acknowledged."""
-        return self._next - self._una
-
     def sendable(self) -> bool:
         """Whether the next packet may go, its pace apart."""
         position = self._next

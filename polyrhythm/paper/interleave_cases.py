@@ -24,7 +24,6 @@ from topo.generate import explicit, leaf_spine
 from topo.graph import Tier, Topology
 
 TESTBED, LARGE, SMALL = "testbed", "64x32", "2x2"
-TESTBED_KINDS = ("few", "compatible", "incompatible", "looped", "adversarial", "random", "shared servers")
 JITTER = 0.01
 """Each compute is up to this part of itself longer or shorter."""
 _NIC = 50_000_000_000

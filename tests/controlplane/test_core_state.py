@@ -269,6 +269,7 @@ def test_a_garbled_probe_is_a_packet_like_any_other():
         {"profile": Profile(100, (Phase(0, 200, 1),))},
         {"profile": Profile(100, (Phase(50, 60, 1), Phase(0, 10, 1)))},
         {"profile": Profile(100, (Phase(0, 10, 0),))},
+        {"profile": Profile(100, (Phase(0, 10, 10**15 + 1),))},
         {"flows": job("a", "h1", "h3").flows * 2},
     ],
 )

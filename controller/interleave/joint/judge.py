@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -123,8 +122,3 @@ def better(ours: Floats, theirs: Floats, margin: float) -> bool:
     unsure. How much theirs differs by seed is no reason to keep it: it may be a rhythm that falls apart."""
     spread = float(ours.std(ddof=1)) / len(ours) ** 0.5 if len(ours) > 1 else 0.0
     return float(ours.mean() - theirs.mean()) > max(margin * float(theirs.mean()), spread)
-
-
-def mean_of(values: Sequence[float] | Floats) -> float:
-    """The mean of utilisations."""
-    return float(np.mean(values))
