@@ -25,7 +25,7 @@ COMMANDS = {
     "bench": ("polyrhythm.bench", "how fast the parts are, on this machine"),
     "paper": ("polyrhythm.paper", "the papers' experiments"),
     "switch": ("bmv2.standalone", "the embedded switch as a process, with simple_switch_grpc's command line"),
-    "controller": ("controller.server", "the controller of one fabric"),
+    "controller": ("controller.process.server", "the controller of one fabric"),
     "agent": ("hostagent.process", "the agent of one host: pins flows, paces jobs, falls back by itself"),
     "fabric": ("polyrhythm.fabric.process", "the embedded fabric: switches, NICs and agents in one process"),
     "emulation": (

@@ -9,12 +9,18 @@ from control_rig import RATE_BPS, job, on_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.clock import Channels
-from controller.core import LEAD_NS, Core, Settings
-from controller.every import Every
-from controller.linkstate import GRACE_NS, INTERVAL_NS, MISSES, LinkState, build_link_probe, parse_link_probe
-from controller.members import JoinError, Members
-from controller.messages import (
+from controller.agents.translate import Terms, to_agent
+from controller.live.core import LEAD_NS, Core, Settings
+from controller.live.linkstate import (
+    GRACE_NS,
+    INTERVAL_NS,
+    MISSES,
+    LinkState,
+    build_link_probe,
+    parse_link_probe,
+)
+from controller.live.members import JoinError, Members
+from controller.live.messages import (
     AgentUp,
     FlowAsked,
     Iteration,
@@ -31,12 +37,13 @@ from controller.messages import (
     WorkerJoined,
     WorkerLeft,
 )
+from controller.live.telemetry import Counters, IterationStats
 from controller.model.job import Phase, Profile
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.planner import POLICIES, plan
+from controller.process.clock import Channels
+from controller.process.every import Every
 from controller.southbound.codec import CounterValue
-from controller.telemetry import Counters, IterationStats
-from controller.translate import Terms, to_agent
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)

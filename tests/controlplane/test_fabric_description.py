@@ -10,8 +10,8 @@ from control_rig import job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.config import ConfigError, load_fabric
 from controller.planner import POLICIES, PlanInput, plan
+from controller.process.config import ConfigError, load_fabric
 from controller.store.history import History, HistoryError
 from topo.generate import leaf_spine
 from topo.jsonio import TopologyFormatError, topology_from_json, topology_to_json

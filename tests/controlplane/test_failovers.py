@@ -10,10 +10,17 @@ from itertools import pairwise
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.core import Core, Settings
-from controller.failover import Failovers, prepare
-from controller.linkstate import GRACE_NS
-from controller.messages import FlowAsked, PortsSeen, SendAssignment, SwitchLost, SwitchReady, WorkerJoined
+from controller.live.core import Core, Settings
+from controller.live.failover import Failovers, prepare
+from controller.live.linkstate import GRACE_NS
+from controller.live.messages import (
+    FlowAsked,
+    PortsSeen,
+    SendAssignment,
+    SwitchLost,
+    SwitchReady,
+    WorkerJoined,
+)
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.plan import QueuePair
 from controller.planner import POLICIES, PlanInput, plan

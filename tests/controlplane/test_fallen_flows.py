@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from control_rig import RATE_BPS, eventually, job, join_message
 
-from controller.core import Core, Settings
-from controller.messages import (
+from controller.agents.translate import MessageError, from_agent
+from controller.live.core import Core, Settings
+from controller.live.messages import (
     AgentUp,
     FlowAsked,
     FlowFell,
@@ -17,7 +18,6 @@ from controller.messages import (
     WorkerLeft,
 )
 from controller.planner import POLICIES, plan
-from controller.translate import MessageError, from_agent
 from controller.wire import agent_pb2 as wire
 from topo.generate import leaf_spine
 

@@ -11,8 +11,8 @@ from rocev2 import at_host, from_host, roce
 
 from bmv2 import EmbeddedSwitch, PortTable
 from bmv2.server import serve
+from controller.live.verify import Tuple5, build_probe, parse_probe
 from controller.southbound.worker import Condition, Wanted
-from controller.verify import Tuple5, build_probe, parse_probe
 
 CNP, ACK_OPCODE, CNP_OPCODE = 48, 0x11, 0x81
 PROBES, CNPS = 0, 1

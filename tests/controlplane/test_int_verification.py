@@ -6,7 +6,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.verify import TIMEOUT_NS, TRIES, Tuple5, Verifier, build_probe, parse_probe
+from controller.live.verify import TIMEOUT_NS, TRIES, Tuple5, Verifier, build_probe, parse_probe
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=1, fabric_bps=1)

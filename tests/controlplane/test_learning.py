@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.core import REASON_INT, Core, Settings
-from controller.messages import FlowAsked, PacketSeen, PortsSeen, SendFrame, SwitchReady, WorkerJoined
+from controller.live.core import REASON_INT, Core, Settings
+from controller.live.messages import FlowAsked, PacketSeen, PortsSeen, SendFrame, SwitchReady, WorkerJoined
 from controller.model.job import Flow
 from controller.planner import POLICIES, plan
 from polyrhythm.cli import main

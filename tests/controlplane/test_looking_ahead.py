@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.ahead import EARLY_NS, Ahead
-from controller.core import Core, Settings
-from controller.messages import FlowAsked, Iteration, SendAssignment, WorkerJoined, WorkerLeft
+from controller.live.ahead import EARLY_NS, Ahead
+from controller.live.core import Core, Settings
+from controller.live.messages import FlowAsked, Iteration, SendAssignment, WorkerJoined, WorkerLeft
 from controller.model.job import Job, Phase, Profile
 from controller.planner import POLICIES, plan
 from topo.generate import leaf_spine

@@ -11,9 +11,10 @@ from control_rig import RATE_BPS, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core import Core, Settings
-from controller.measuring import MeasureSettings
-from controller.messages import (
+from controller.agents.translate import MessageError, from_agent
+from controller.live.core import Core, Settings
+from controller.live.measuring import MeasureSettings
+from controller.live.messages import (
     AgentUp,
     BytesCounted,
     ClockAsked,
@@ -28,7 +29,6 @@ from controller.messages import (
 )
 from controller.model.job import Job, Phase, Profile
 from controller.planner import POLICIES, plan
-from controller.translate import MessageError, from_agent
 from controller.wire import agent_pb2 as wire
 from topo.generate import leaf_spine
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from control_rig import RATE_BPS
 
-from controller.clock import HostClock
-from controller.core import Core, Settings
+from controller.live.core import Core, Settings
 from controller.planner import POLICIES
-from controller.prompt import FULL_AT_LATEST_S, FULL_EVERY_S, QUIET_S, Heap
-from controller.showing import Showing
+from controller.process.clock import HostClock
+from controller.process.prompt import FULL_AT_LATEST_S, FULL_EVERY_S, QUIET_S, Heap
+from controller.process.showing import Showing
 from topo.generate import leaf_spine
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ def test_the_old_generation_stays_empty(heap):
 
 SCRIPT = """
 import os, sys
-from controller.prompt import behind
+from controller.process.prompt import behind
 from controller.wire.slices import short_slices
 def slice_ns():
     for line in open("/proc/thread-self/sched"):

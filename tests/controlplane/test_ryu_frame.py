@@ -10,7 +10,7 @@ import pytest
 from control_rig import eventually, job
 
 from controller.app import BACKLOG, Frame, FrameError
-from controller.messages import JobArrived, PacketArrived, PlanApplied, SwitchUp
+from controller.live.messages import JobArrived, PacketArrived, PlanApplied, SwitchUp
 from controller.model.plan import Plan
 from controller.planner import POLICIES
 

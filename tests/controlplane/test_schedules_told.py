@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.core import Core, Settings
-from controller.messages import AgentUp, SendSchedule, WorkerJoined, WorkerLeft
+from controller.agents.translate import Terms, to_agent
+from controller.live.core import Core, Settings
+from controller.live.messages import AgentUp, SendSchedule, WorkerJoined, WorkerLeft
 from controller.model import TRAFFIC_CLASSES, Phase, Profile
 from controller.planner import POLICIES, plan
-from controller.translate import Terms, to_agent
 from hostagent.host import EmulatedHost
 from topo.generate import leaf_spine
 

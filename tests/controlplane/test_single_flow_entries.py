@@ -8,14 +8,14 @@ from control_rig import RATE_BPS, job
 from fleet_rig import held, in_service
 from rocev2 import at_host, from_host, roce
 
-from controller.core import Core, Settings
-from controller.messages import AgentUp, FlowOpened, PacketSeen, SendFrame, WorkerJoined, WorkerLeft
+from controller.live.core import Core, Settings
+from controller.live.messages import AgentUp, FlowOpened, PacketSeen, SendFrame, WorkerJoined, WorkerLeft
+from controller.live.verify import parse_probe
 from controller.model.plan import FlowPin, FlowRemark
 from controller.planner import POLICIES, plan
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
 from controller.southbound.worker import Condition, Wanted
-from controller.verify import parse_probe
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)

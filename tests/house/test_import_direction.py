@@ -82,6 +82,20 @@ def test_only_the_ryu_application_and_its_events_know_os_ken() -> None:
     assert users == {"controller.app", "controller.events"}
 
 
+PURE = ("controller.model", "controller.measure", "controller.routing", "controller.priority",
+        "controller.interleave", "controller.placement", "controller.planner", "controller.live")  # fmt: skip
+
+
+def test_what_decides_knows_no_socket_no_clock_and_no_process() -> None:
+    shells = {"asyncio", "socket", "select", "selectors", "time", "grpc", "subprocess", "multiprocessing"}
+    users = {
+        name
+        for name, path in modules()
+        if name.startswith(PURE) and {i.split(".")[0] for i in imports(name, path)} & shells
+    }
+    assert users == set()
+
+
 def test_p4_is_no_python_package() -> None:
     # The P4Runtime messages live in a package `p4`, which an __init__.py here would hide.
     assert list((ROOT / "p4").rglob("__init__.py")) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-from controller.config import ConfigError
+from controller.process.config import ConfigError
 
 _NAMES = ("x509_common_name", "x509_subject_alternative_name")
 

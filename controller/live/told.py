@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from controller.members import Members
-from controller.messages import Effect, FlowFell, SendAssignment, SendSchedule
+from controller.live.members import Members
+from controller.live.messages import Effect, FlowFell, SendAssignment, SendSchedule
 from controller.model.job import Job
 from controller.model.plan import JobPlan, Plan
 from controller.model.traffic import TRAFFIC_CLASSES

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from controller.messages import Iteration
+from controller.live.messages import Iteration
 from controller.model.job import Job
 from controller.model.plan import FlowPlan, Plan
 from controller.routing.forecast import Change, Rhythm, Sending, next_change

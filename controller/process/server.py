@@ -25,29 +25,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.agents import AgentServer
-from controller.agenttls import AgentTls, agent_tls
+from controller.agents.server import AgentServer
+from controller.agents.tls import AgentTls, agent_tls
+from controller.agents.translate import Terms
 from controller.app import Frame, FrameError
-from controller.clock import EmbeddedClock, HostClock
-from controller.config import ConfigError, FabricDescription, load_fabric
-from controller.core import Core, Settings
-from controller.engine import Engine, Options
-from controller.measuring import MeasureSettings, measures
-from controller.messages import FrameAsked
+from controller.live.core import Core, Settings
+from controller.live.measuring import MeasureSettings, measures
+from controller.live.messages import FrameAsked
+from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
 from controller.model.plan import Policy
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
 from controller.northbound.web import AddressError, assets_dir, serve
-from controller.offload import Offload
 from controller.planner import POLICIES
 from controller.planner.options import add_policy_options, policy_of, whole
-from controller.prompt import QUIET_S, Heap, share_python
+from controller.process.clock import EmbeddedClock, HostClock
+from controller.process.config import ConfigError, FabricDescription, load_fabric
+from controller.process.engine import Engine, Options
+from controller.process.offload import Offload
+from controller.process.prompt import QUIET_S, Heap, share_python
 from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.fleet import Fleet
 from controller.store.history import History, HistoryError
-from controller.translate import Terms
-from controller.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
 from controller.wire.slices import short_slices
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from typing import Any
 
 from finsy.grpcutil import GRPCCredentialsTLS
 
+from controller.agents.translate import ANSWER_DEADLINE_NS
 from controller.southbound.desired import FRAME_BYTES, STRAYS, EcnProfile
 from controller.southbound.fleet import Target
-from controller.translate import ANSWER_DEADLINE_NS
 from topo.files import read_topology
 from topo.graph import Topology
 from topo.jsonio import TopologyFormatError

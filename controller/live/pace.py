@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from statistics import median
 
-from controller.messages import Iteration
+from controller.live.messages import Iteration
 from controller.model.job import Job
 from controller.model.plan import Plan
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
-from controller.messages import SendFrame
+from controller.live.messages import SendFrame
 from controller.model.traffic import TRAFFIC_CLASSES
 from topo.graph import Topology
 

@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
-from controller.clock import EmbeddedClock, HostClock
-from controller.core import Core
-from controller.every import Every
-from controller.messages import CountersRead, Notice
+from controller.live.core import Core
+from controller.live.messages import CountersRead, Notice
+from controller.live.views import build_view
 from controller.model.view import View
 from controller.northbound.source import ViewBoard
+from controller.process.clock import EmbeddedClock, HostClock
+from controller.process.every import Every
 from controller.southbound.fleet import Fleet
-from controller.views import build_view
 
 # Views are made at most so often, in host time; a new plan is shown at once.
 VIEW_INTERVAL_S = 0.05

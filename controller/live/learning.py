@@ -11,14 +11,14 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.messages import SendFrame
+from controller.live.messages import SendFrame
+from controller.live.verify import Outcome, Verifier
 from controller.model.job import Job
 from controller.routing.assign import Learned
 from controller.routing.forwarding import forwarding
 from controller.routing.learn import Learning, learning
 from controller.routing.paths import Path, paths
 from controller.southbound.worker import Condition
-from controller.verify import Outcome, Verifier
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from controller.messages import Effect, ProbeAsked, SendProbeResult
+from controller.live.messages import Effect, ProbeAsked, SendProbeResult
+from controller.live.verify import Outcome, Verifier
 from controller.model.plan import Plan
-from controller.verify import Outcome, Verifier
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)

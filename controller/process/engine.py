@@ -15,12 +15,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from controller.agents import AgentServer
-from controller.clock import Channels, EmbeddedClock, HostClock
-from controller.core import Core
-from controller.every import Every
-from controller.foresight import Foresight
-from controller.messages import (
+from controller.agents.server import AgentServer
+from controller.live.core import Core
+from controller.live.messages import (
     Input,
     JobArrived,
     JobLeft,
@@ -32,9 +29,12 @@ from controller.messages import (
     SwitchLost,
     SwitchReady,
 )
-from controller.offload import Offload
 from controller.planner import plan
-from controller.showing import Showing
+from controller.process.clock import Channels, EmbeddedClock, HostClock
+from controller.process.every import Every
+from controller.process.foresight import Foresight
+from controller.process.offload import Offload
+from controller.process.showing import Showing
 from controller.southbound.codec import PacketIn
 from controller.southbound.fleet import Fleet, Prepared
 from controller.southbound.worker import Wanted

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.messages import Iteration
+from controller.live.messages import Iteration
 from controller.model.view import LinkLoad, QueueCounter
 from controller.southbound.codec import CounterValue
 from topo.graph import Topology

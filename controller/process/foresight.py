@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from controller.core import Core
-from controller.failover import Answer, Failovers, pack, prepare, prepare_packed
+from controller.live.core import Core
+from controller.live.failover import Answer, Failovers, pack, prepare, prepare_packed
 from controller.model.plan import Plan
-from controller.offload import Offload
 from controller.planner import PlanInput, plan
+from controller.process.offload import Offload
 from controller.routing.failover import Event
 
 # Failures without table writes that are worked out in one go: a plan waits behind no more than that.

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.messages import (
+from controller.live.messages import (
     AgentEffect,
     BytesCounted,
     ClockAsked,

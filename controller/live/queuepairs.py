@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from controller.messages import AgentUp, FlowOpened
+from controller.live.messages import AgentUp, FlowOpened
 from controller.model.job import Job
 from controller.model.plan import Plan, QueuePair
 

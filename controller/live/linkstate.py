@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.messages import SendFrame
+from controller.live.messages import SendFrame
 from controller.routing.forwarding import pair
 from controller.southbound.worker import Condition
 from topo.graph import Topology

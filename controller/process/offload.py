@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from controller.prompt import behind
+from controller.process.prompt import behind
 from controller.southbound import worker
 from controller.southbound.desired import STRAYS, EcnProfile
 from topo.graph import Topology

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from controller.live.messages import BytesCounted, Effect, Iteration, SendMeasure
 from controller.measure.bursts import longest_silence, looks_changed
 from controller.measure.change import ChangeDetector
 from controller.measure.iteration import Sample, from_bytes, from_iterations
 from controller.measure.series import KEPT, Series
 from controller.measure.turns import Turns, on_top
-from controller.messages import BytesCounted, Effect, Iteration, SendMeasure
 from controller.model.job import Job
 from controller.model.plan import Plan, Policy
 from controller.model.traffic import TRAFFIC_CLASSES

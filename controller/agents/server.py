@@ -13,10 +13,10 @@ from typing import Protocol
 import grpc
 from google.protobuf.message import DecodeError
 
-from controller.agenttls import AgentTls, certified_names
-from controller.clock import Channels
-from controller.messages import AgentDown, AgentEffect, AgentUp, Input
-from controller.translate import DSCPS, MessageError, Terms, check_hello, from_agent, to_agent
+from controller.agents.tls import AgentTls, certified_names
+from controller.agents.translate import DSCPS, MessageError, Terms, check_hello, from_agent, to_agent
+from controller.live.messages import AgentDown, AgentEffect, AgentUp, Input
+from controller.process.clock import Channels
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from controller.members import Members
-from controller.messages import Iteration
+from controller.live.members import Members
+from controller.live.messages import Iteration
+from controller.live.pace import Paces
+from controller.live.telemetry import IterationStats
 from controller.model.job import Job
 from controller.model.plan import Plan
-from controller.pace import Paces
-from controller.telemetry import IterationStats
 
 
 class Reports:

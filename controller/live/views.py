@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from controller.core import Core
+from controller.live.core import Core
 from controller.model.job import Job
 from controller.model.view import JobView, SwitchView, View
 from controller.southbound.fleet import Fleet

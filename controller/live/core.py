@@ -11,13 +11,13 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from controller.ahead import Ahead, moved_flows
-from controller.failover import Failovers
-from controller.learning import Learner, pairs_of
-from controller.linkstate import GRACE_NS, LinkState, PortMove
-from controller.measuring import AS_DECLARED, MeasureSettings, Measuring, along, measures
-from controller.members import JoinError, Members
-from controller.messages import (
+from controller.live.ahead import Ahead, moved_flows
+from controller.live.failover import Failovers
+from controller.live.learning import Learner, pairs_of
+from controller.live.linkstate import GRACE_NS, LinkState, PortMove
+from controller.live.measuring import AS_DECLARED, MeasureSettings, Measuring, along, measures
+from controller.live.members import JoinError, Members
+from controller.live.messages import (
     AgentDown,
     AgentUp,
     BytesCounted,
@@ -50,18 +50,18 @@ from controller.messages import (
     WorkerJoined,
     WorkerLeft,
 )
+from controller.live.pinned import PinnedPaths
+from controller.live.queuepairs import QueuePairs
+from controller.live.reports import Reports
+from controller.live.telemetry import Counters
+from controller.live.told import Told
+from controller.live.verify import TIMEOUT_NS
 from controller.model.plan import Plan, Policy
-from controller.pinned import PinnedPaths
 from controller.planner import PIN_CAPACITY, PlanInput
 from controller.planner.emergency import Emergency
 from controller.planner.singles import remarks
 from controller.planner.words import summary
-from controller.queuepairs import QueuePairs
-from controller.reports import Reports
 from controller.southbound.worker import Condition, Wanted
-from controller.telemetry import Counters
-from controller.told import Told
-from controller.verify import TIMEOUT_NS
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
