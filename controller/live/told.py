@@ -26,6 +26,8 @@ class Told:
         self._assigned: dict[str, tuple[int, int, int]] = {}
         self._scheduled: dict[tuple[str, str], tuple[int, int, str, bool, float | None]] = {}
         self._fallen: dict[str, FallenFlow] = {}
+        # Who has asked for a flow of no job: said once for each session, for there may be thousands a second.
+        self._strangers: set[str] = set()
 
     @property
     def fallen(self) -> tuple[FallenFlow, ...]:
@@ -64,6 +66,7 @@ class Told:
     def agent_up(self, host: str) -> None:
         """An agent that has started again knows nothing of what an earlier one was told."""
         self._fallen = {flow: fell for flow, fell in self._fallen.items() if fell.host != host}
+        self._strangers.discard(host)
         for flow in [f for f, asker in self._asked.items() if asker == host]:
             del self._asked[flow]
             self._assigned.pop(flow, None)
@@ -94,7 +97,9 @@ class Told:
             self._waiting[flow] = host
         else:
             yield SendAssignment(host, flow, 0, TRAFFIC_CLASSES.mice)
-            log.warning("%s asks for %s, a flow of no job here; it goes by ECMP", host, flow)
+            level = logging.DEBUG if host in self._strangers else logging.WARNING
+            self._strangers.add(host)
+            log.log(level, "%s asks for %s, a flow of no job here; all such go by ECMP", host, flow)
 
     def _assign(self, host: str, flow: str, *, again: bool = False) -> Iterator[Effect]:
         """Tell an agent a flow's port, DSCP and rate cap if they are news, or `again` because it asks."""

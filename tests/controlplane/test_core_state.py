@@ -261,6 +261,19 @@ def test_a_plan_is_announced_when_its_probes_are_over():
     assert core.next_timer_ns is None
 
 
+def test_flows_of_no_job_go_by_ecmp_and_fill_no_log(caplog):
+    core = new_core()
+    core.handle(AgentUp("h1", "udp"))
+    for number in range(100):
+        core.handle(FlowAsked("h1", f"nobody/{number}"))
+    answers = [e for e in core.take_effects() if isinstance(e, SendAssignment)]
+    assert [a.source_port for a in answers] == [0] * 100
+    assert sum("a flow of no job" in r.message for r in caplog.records if r.levelname == "WARNING") == 1
+    core.handle(AgentUp("h1", "udp"))
+    core.handle(FlowAsked("h1", "nobody/0"))
+    assert sum("a flow of no job" in r.message for r in caplog.records if r.levelname == "WARNING") == 2
+
+
 def test_a_garbled_probe_is_a_packet_like_any_other():
     core = new_core()
     core.handle(PacketSeen("leaf1", 3, 1, 0, b"\0" * 80))
