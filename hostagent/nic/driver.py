@@ -27,6 +27,7 @@ class NicCounters:
     retransmits: int = 0
     timeouts: int = 0
     cnps_received: int = 0
+    packets_received: int = 0
     bytes_received: int = 0
     ecn_marks: int = 0
     cnps_sent: int = 0
