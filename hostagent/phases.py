@@ -22,6 +22,8 @@ _LIKE = 0.8
 """A shift counts as the period from this part of the best likeness on: of its multiples, the shortest."""
 _UP = 0.4
 """A bin of the folded period is Up from this part of the fullest bin on."""
+_GAP = 0.01
+"""Up phases no farther apart than this part of the period are one: jitter blurs what is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ def fold(busy: Sequence[Busy], longest: int = _LONGEST_RECORD) -> Folded:
     phases: list[tuple[int, int]] = []
     for offset in range(shift):
         if up[(start + offset) % shift]:
-            began = phases.pop()[0] if phases and phases[-1][1] == offset * bin_ns else offset * bin_ns
+            joins = phases and offset * bin_ns - phases[-1][1] <= _GAP * shift * bin_ns
+            began = phases.pop()[0] if joins else offset * bin_ns
             phases.append((began, (offset + 1) * bin_ns))
     period_ns = round(period * bin_ns)
     placed = tuple((start, min(end, period_ns)) for start, end in phases)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from agent_rig import command, config_text
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hostagent.phases import fold
@@ -39,6 +39,7 @@ def test_recorded_files(name: str, period_ms: float, phases_ms: list[tuple[float
 
 
 @settings(max_examples=60, deadline=None)
+@example(period=20, part=0.5, iterations=7, seed=26643)
 @given(st.integers(20, 400), st.floats(0.1, 0.7), st.integers(6, 30), st.integers(0, 2**32))
 def test_any_period_is_found(period: int, part: float, iterations: int, seed: int) -> None:
     draw, at, busy = Random(seed), 0, []
