@@ -7,7 +7,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 
@@ -19,9 +19,12 @@ from sim.workload import read_trace
 
 JOBS_A_DAY = 5_000 / 14
 PAPERS_GPUS = 2_768
-"""Those of its cluster, of which the generated jobs keep 60 % busy: the same jobs on whatever has as many."""
+"""Those of its cluster. Jobs keep `BUSY` of them busy: the same jobs on every fabric that has as many."""
+BUSY = 0.6
 PIECE = 4
 """GPUs that a job of several hosts takes at once: half a host."""
+_LONGEST = 1 / 3
+"""A job longer than this part of the trace would be all there is to see."""
 _GIGABYTES_A_S = 25.0
 """What a host with 400 Gbps reduces in a ring of many in a second."""
 
@@ -60,8 +63,9 @@ SIZES = ((8, 34), (16, 22), (32, 18), (64, 14), (128, 8), (256, 3), (512, 1))
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is run: a trace file ("" for the generated one) and a topology file for the third fabric ("" for
-    none), the days of the trace, how many moments are looked at, for how long, the seed, and by what the
-    bytes of all jobs are multiplied."""
+    none), the days of the trace, how many moments are looked at, for how long, the seed, by what the bytes
+    of all jobs are multiplied, and what part of the GPUs the jobs would keep busy (0: as long as a file has
+    them, `BUSY` for generated ones)."""
 
     trace: str
     topology: str
@@ -70,6 +74,7 @@ class Plan:
     window_s: float
     seed: int
     volume: float = 1.0
+    busy: float = 0.0
 
     @property
     def fabrics(self) -> tuple[str, ...]:
@@ -77,8 +82,8 @@ class Plan:
         return ("clos", "double_sided", *(("given",) if self.topology else ()))
 
 
-def generated(days: float, gpus: int, seed: int) -> list[JobRequest]:
-    """Jobs as the paper's: 5,000 in two weeks, Poisson; log-normal lengths keep 60 % of the GPUs busy."""
+def generated(days: float, gpus: int, seed: int, busy: float = BUSY) -> list[JobRequest]:
+    """Jobs as the paper's: 5,000 in two weeks, Poisson; log-normal lengths keep `busy` of the GPUs busy."""
     random = Random(f"{seed}/crux-trace")
     count, horizon_s = max(1, round(days * JOBS_A_DAY)), days * 86400
     names, weights = list(MODELS), [w for w, _ in MODELS.values()]
@@ -88,10 +93,9 @@ def generated(days: float, gpus: int, seed: int) -> list[JobRequest]:
         size = random.choices([g for g, _ in SIZES if g <= gpus], [w for g, w in SIZES if g <= gpus])[0]
         name = random.choices(names, weights)[0] if size <= 128 else random.choice(("gpt", "gpt-variant"))
         drawn.append((at, name, size, random.lognormvariate(0, 1.2), random.uniform(0.8, 1.25)))
-    scale = 0.6 * gpus * horizon_s / sum(size * length for _, _, size, length, _ in drawn)
-    # A job longer than a third of the trace would be all there is to see.
+    scale = busy * gpus * horizon_s / sum(size * length for _, _, size, length, _ in drawn)
     return [
-        _request(f"job-{i}", name, at, size, min(length * scale, horizon_s / 3), stretch)
+        _request(f"job-{i}", name, at, size, min(length * scale, horizon_s * _LONGEST), stretch)
         for i, (at, name, size, length, stretch) in enumerate(drawn)
     ]
 
@@ -112,12 +116,22 @@ def requests(plan: Plan, name: str) -> tuple[JobRequest, ...]:
     """The jobs of the plan on a fabric, those that it can hold. Raises as `read_trace`, WorkloadError."""
     on = cluster(name, plan.topology)
     if not plan.trace:
-        return tuple(generated(plan.days, min(on.gpus, PAPERS_GPUS), plan.seed))
+        return tuple(generated(plan.days, min(on.gpus, PAPERS_GPUS), plan.seed, plan.busy or BUSY))
     found = read_trace(plan.trace, on, plan.seed, plan.days * 24)
     end = min(r.arrival_ns for r in found) + plan.days * 86400e9
     fitting = tuple(r for r in found if r.arrival_ns <= end and r.gpus <= on.gpus)
     check(on, fitting)
-    return fitting
+    if not plan.busy:
+        return fitting
+    return lengthened(fitting, plan.busy * min(on.gpus, PAPERS_GPUS), round(plan.days * 86400e9))
+
+
+def lengthened(jobs: Sequence[JobRequest], gpus: float, horizon_ns: int) -> tuple[JobRequest, ...]:
+    """The jobs with their iterations multiplied by one factor, such that their compute alone would keep so
+    many GPUs busy for the horizon; none gets longer than a third of it."""
+    factor = gpus * horizon_ns / max(1, sum(r.gpus * r.iterations * r.shape.compute_ns for r in jobs))
+    most = {r.name: max(1, int(horizon_ns * _LONGEST) // max(1, r.shape.compute_ns)) for r in jobs}
+    return tuple(replace(r, iterations=max(1, min(round(r.iterations * factor), most[r.name]))) for r in jobs)
 
 
 class Scattered:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,9 @@ from controller.routing.paths import paths
 from polyrhythm.cli import main
 from polyrhythm.paper.crux_trace import order
 from polyrhythm.paper.crux_trace_fabrics import cluster, fabric
-from polyrhythm.paper.crux_trace_jobs import generated, occupancy
+from polyrhythm.paper.crux_trace_jobs import generated, lengthened, occupancy
 from polyrhythm.paper.crux_trace_moment import LEVEL, MOST_VOLUME, NEAR, calibrated, spread
+from sim.cluster import JobRequest
 from topo.graph import Tier
 
 
@@ -68,6 +71,22 @@ def test_nobody_has_a_gpu_that_another_has() -> None:
     assert generated(2.0, on.gpus, 4) != jobs
 
 
+def test_a_files_jobs_are_lengthened_by_one_factor() -> None:
+    on = cluster("clos", "")
+    jobs = generated(2.0, on.gpus, 3, busy=0.1)
+    horizon = 2 * 86400 * 10**9
+
+    def busy(found: Sequence[JobRequest]) -> float:
+        return sum(r.gpus * r.iterations * r.shape.compute_ns for r in found) / horizon / on.gpus
+
+    assert busy(jobs) == pytest.approx(0.1, rel=0.05)
+    longer = lengthened(jobs, 0.3 * on.gpus, horizon)
+    assert busy(longer) == pytest.approx(0.3, rel=0.05)
+    assert [replace(b, iterations=a.iterations) for a, b in zip(jobs, longer, strict=True)] == list(jobs)
+    cut = lengthened(jobs, 100.0 * on.gpus, horizon)
+    assert max(r.iterations * r.shape.compute_ns for r in cut) <= horizon / 3
+
+
 def test_jobs_of_several_hosts_share_hosts() -> None:
     on = cluster("clos", "")
     states = occupancy(on, generated(2.0, on.gpus, 3), [i * 3600 * 10**9 for i in range(48)], 3)
@@ -98,7 +117,8 @@ def test_what_is_missed_by_a_standard_error_is_not_above() -> None:
     noisy = order({**base, "crux_ps_pa": [7.0, 22.9]}, [100.0, 100.0])
     assert noisy["order"][claim]
     assert noisy["margin"][claim] == [-0.0005, 0.0295]
-    assert not order({**base, "crux_ps_pa": [9.9, 19.9]}, [100.0, 100.0])["order"][claim]
+    assert not order({**base, "crux_ps_pa": [9.7, 19.7]}, [100.0, 100.0])["order"][claim]
+    assert order({**base, "crux_ps_pa": [9.95, 19.95]}, [100.0, 100.0])["order"][claim]
 
 
 def test_the_spread_of_a_ratio_by_hand() -> None:
