@@ -96,13 +96,13 @@ class QueuePairs:
     def _of(self, job: Job) -> Mapping[str, QueuePair]:
         result = {}
         for flow in job.flows:
-            name = flow.name
-            nic, opened = self._nics.get(flow.src), self._opened.get(name)
+            nic, opened = self._nics.get(flow.src), self._opened.get(flow.name)
             if nic is None:
                 continue
             port_fixed = nic.pinning == NO_PINNING
             dscp = opened.dscp if opened is not None and nic.dscp == FIXED_DSCP else None
-            if port_fixed or dscp is not None:
-                known = QueuePair(opened.source_port, port_fixed, dscp) if opened is not None else _UNSEEN
-                result[name] = known
+            if opened is None and port_fixed:
+                result[flow.name] = _UNSEEN
+            elif opened is not None and (port_fixed or dscp is not None):
+                result[flow.name] = QueuePair(opened.source_port, port_fixed, dscp)
         return result

@@ -82,11 +82,10 @@ def on_top(plan: Plan, job: str, dscps: tuple[int, ...]) -> Plan:
             jobs[name] = replace(planned, level=lower, dscp=dscps[lower], why=why)
         else:
             jobs[name] = planned
-    dscp = {name: (plan.jobs[name].dscp, now.dscp) for name, now in jobs.items()}
-    moved = {name: (before, after) for name, (before, after) in dscp.items() if before != after}
+    moved = {name for name, planned in jobs.items() if planned.dscp != plan.jobs[name].dscp}
     flows = dict(plan.flows)
     for name, flow in plan.flows.items():
-        move = moved.get(name.split("/", 1)[0])
-        if move is not None and flow.dscp == move[0]:
-            flows[name] = replace(flow, dscp=move[1])
+        owner = name.split("/", 1)[0]
+        if owner in moved and flow.dscp == plan.jobs[owner].dscp:
+            flows[name] = replace(flow, dscp=jobs[owner].dscp)
     return replace(plan, jobs=jobs, flows=flows)

@@ -2,8 +2,8 @@
 """Short work of serialising the values that plans have thousands of.
 
 The controller's loop and the threads that talk to the worker process share one interpreter: what a thread
-serialises, agents wait for. The way of frozen dataclasses with slots takes 3 us a
-value; this one less than 1.
+serialises, agents wait for. The way of frozen dataclasses with slots takes 3 us a value; this one less
+than 1.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def pickled_by_fields(cls: type[T]) -> type[T]:
-    """Have values of a dataclass with two fields or more pickled as its constructor's arguments."""
-    names = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
-    values: Callable[[T], tuple[Any, ...]] = attrgetter(*names)
+    """Have values of a dataclass, whose two fields or more are all given to its constructor, pickled as its
+    arguments."""
+    values: Callable[[T], tuple[Any, ...]] = attrgetter(*(f.name for f in fields(cls)))  # type: ignore[arg-type]
 
     def reduce(self: T) -> tuple[type[T], tuple[Any, ...]]:
         return cls, values(self)

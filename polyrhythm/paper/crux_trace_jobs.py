@@ -115,23 +115,26 @@ def _request(name: str, model: str, at: float, gpus: int, length_s: float, stret
 def requests(plan: Plan, name: str) -> tuple[JobRequest, ...]:
     """The jobs of the plan on a fabric, those that it can hold. Raises as `read_trace`, WorkloadError."""
     on = cluster(name, plan.topology)
+    gpus, span_ns = min(on.gpus, PAPERS_GPUS), round(plan.days * 86400e9)
     if not plan.trace:
-        return tuple(generated(plan.days, min(on.gpus, PAPERS_GPUS), plan.seed, plan.busy or BUSY))
+        return tuple(generated(plan.days, gpus, plan.seed, plan.busy or BUSY))
     found = read_trace(plan.trace, on, plan.seed, plan.days * 24)
-    end = min(r.arrival_ns for r in found) + plan.days * 86400e9
+    end = min(r.arrival_ns for r in found) + span_ns
     fitting = tuple(r for r in found if r.arrival_ns <= end and r.gpus <= on.gpus)
     check(on, fitting)
-    if not plan.busy:
-        return fitting
-    return lengthened(fitting, plan.busy * min(on.gpus, PAPERS_GPUS), round(plan.days * 86400e9))
+    return lengthened(fitting, plan.busy * gpus, span_ns) if plan.busy else fitting
 
 
 def lengthened(jobs: Sequence[JobRequest], gpus: float, horizon_ns: int) -> tuple[JobRequest, ...]:
     """The jobs with their iterations multiplied by one factor, such that their compute alone would keep so
     many GPUs busy for the horizon; none gets longer than a third of it."""
     factor = gpus * horizon_ns / max(1, sum(r.gpus * r.iterations * r.shape.compute_ns for r in jobs))
-    most = {r.name: max(1, int(horizon_ns * _LONGEST) // max(1, r.shape.compute_ns)) for r in jobs}
-    return tuple(replace(r, iterations=max(1, min(round(r.iterations * factor), most[r.name]))) for r in jobs)
+    longest_ns = int(horizon_ns * _LONGEST)
+
+    def count(job: JobRequest) -> int:
+        return max(1, min(round(job.iterations * factor), longest_ns // max(1, job.shape.compute_ns)))
+
+    return tuple(replace(job, iterations=count(job)) for job in jobs)
 
 
 class Scattered:

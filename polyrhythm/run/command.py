@@ -178,8 +178,9 @@ def _visit(topology: Path, folder: Path) -> Path:
         raise ScenarioError(str(error)) from None
     if len(hosts) < 2:
         raise ScenarioError(f"{topology}: a fabric of one host; two are needed to talk")
-    firsts = {h.leaf: h.name for h in reversed(hosts)}
-    names = [h.name for h in hosts if firsts[h.leaf] == h.name]
+    firsts: dict[str, str] = {}
+    for host in hosts:
+        firsts.setdefault(host.leaf, host.name)
     gbps = min(h.rate_bps for h in hosts) / 1e11
     data = {
         "name": "visit",
@@ -189,7 +190,7 @@ def _visit(topology: Path, folder: Path) -> Path:
                 "name": "visit",
                 "model": "none",
                 "gpus": len(hosts),
-                "hosts": names if len(names) > 1 else [h.name for h in hosts[:2]],
+                "hosts": list(firsts.values()) if len(firsts) > 1 else [h.name for h in hosts[:2]],
                 "period_ms": 1000,
                 "phases": [{"start_ms": 0, "end_ms": 500, "gbps": gbps}],
             }

@@ -175,10 +175,9 @@ def _routes(instance: Instance, choice: Choice, part: Part, turns: Turns, known:
         words = f"another way for {' and '.join(flow_words(instance, f) for f, _ in move)}"
         moved = replace(choice, ways=tuple(ways))
         yield Move(moved, words)
+        ranking = by_rank(instance, moved.ways)
         for guard in (gaps, 0.0):
-            found = held(
-                instance, moved.ways, by_rank(instance, moved.ways), jobs=jobs, known=known, guard=guard
-            )
+            found = held(instance, moved.ways, ranking, jobs=jobs, known=known, guard=guard)
             rhythm = _put(choice.rhythm, {j: found[j] for j in jobs})
             if rhythm == choice.rhythm:
                 continue
