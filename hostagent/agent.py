@@ -200,12 +200,14 @@ class Agent:
         if self.welcomed and worker.joined:
             self._send(pb.AgentMessage(job_leave=pb.JobLeave(job=name, rank=trainer.rank)))
 
-    def report(self, record: IterationRecord) -> None:
-        """Tell the controller of an iteration, unless its job is silent. Its times are the host's."""
-        worker = self._workers.get((record.job, record.rank))
-        if self.welcomed and not (worker is not None and worker.trainer.spec.silent):
-            report = iteration_report(record, self.time.to_fabric, self.fabric_time()[1])
-            self._send(pb.AgentMessage(iteration=report))
+    def report(self, *records: IterationRecord) -> None:
+        """Tell the controller of iterations, in one message; not of silent jobs'. Times are the host's."""
+        if not self.welcomed:
+            return
+        error_ns = self.fabric_time()[1]
+        told = [iteration_report(r, self.time.to_fabric, error_ns) for r in records if not self._silent(r)]
+        if told:
+            self._send(pb.AgentMessage(earlier=told[:-1], iteration=told[-1]))
 
     def fabric_time(self) -> tuple[int, int]:
         """The present fabric time as this host knows it, and how far off it may be, in ns."""
@@ -249,6 +251,10 @@ class Agent:
         return min(said, self._most_wait_ns) if self._most_wait_ns else said
 
     # -- inside
+
+    def _silent(self, record: IterationRecord) -> bool:
+        worker = self._workers.get((record.job, record.rank))
+        return worker is not None and worker.trainer.spec.silent
 
     def _send(self, message: pb.AgentMessage | None) -> None:
         if self.connected and message is not None:

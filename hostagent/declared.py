@@ -17,6 +17,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 T = TypeVar("T")
 
 _JSON_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
+_MOST_BITS = 63
+"""Of a whole number: what is read travels in messages that hold no more."""
 _WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 
 
@@ -65,6 +67,11 @@ def read(kind: type[T], data: object, path: str = "") -> T:
         raise
     except ValueError as error:
         raise ConfigError(f"{path or 'the document'}: {error}") from None
+
+
+def is_text(value: str) -> bool:
+    """Whether a string can be written: JSON lets halves of characters (lone surrogates) through."""
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def schema(kind: type, title: str) -> dict[str, Any]:
@@ -119,6 +126,10 @@ def _mapping(kind: Any, value: object, path: str, item: Field[Any]) -> dict[str,
 
 
 def _scalar(kind: Any, value: object, path: str, item: Field[Any]) -> Any:
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ConfigError(f"{path}: a number of {value.bit_length()} bits; {_MOST_BITS} are legal")
+    if isinstance(value, str) and not is_text(value):
+        raise ConfigError(f"{path}: {value!r:.100} is no text: it has half a character")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -130,9 +141,13 @@ def _scalar(kind: Any, value: object, path: str, item: Field[Any]) -> Any:
         low = least is not None and value < least
         high = most is not None and value > most
         if low or high or (isinstance(value, float) and math.isnan(value)):
-            bounds = f"from {least:g}" + (f" to {most:g}" if most is not None else "")
+            bounds = f"from {_shown(least)}" + (f" to {_shown(most)}" if most is not None else "")
             raise ConfigError(f"{path}: {bounds} is legal, not {value!r}")
     return value
+
+
+def _shown(bound: float) -> str:
+    return f"{bound:g}" if isinstance(bound, float) else str(bound)
 
 
 def _object_schema(kind: type) -> dict[str, Any]:

@@ -207,8 +207,8 @@ class _Job:
             bytes_per_flow=told.bytes_per_flow or (0 if told.record else sent // flows),
             period_ns=rhythm.period_ns, phases=rhythm.phases,
         )  # fmt: skip
-        guest = Guest(join.spec(self._line_bps), join.rank, _nobody, self._agent.time.to_local)
         try:
+            guest = Guest(join.spec(self._line_bps), join.rank, _nobody, self._agent.time.to_local)
             self._agent.add_worker(guest, self._loop.now)
         except ValueError as error:
             self._complain(str(error))
@@ -230,6 +230,7 @@ class _Job:
         until = self._loop.now - offset - _SETTLE_NS
         if until - self._since < rhythm.period_ns // 2:
             return
+        records = []
         for done in iterations(self._lately(rhythm), rhythm, self._since, until, begins=self._begins):
             self._since, self._begins = done.end_ns, True
             # The least delay may have fallen since the last report: iterations never overlap for it.
@@ -242,7 +243,8 @@ class _Job:
                 communication_ns=done.communication_ns,
             )
             self._index += 1
-            self._agent.report(guest.record(step))
+            records.append(guest.record(step))
+        self._agent.report(*records)
         if until - self._since > _LOST_PERIODS * rhythm.period_ns:
             self._since, self._begins = until - 2 * rhythm.period_ns, False
 

@@ -10,6 +10,7 @@ from typing import Any
 from hostagent.declared import setting
 from hostagent.job import (
     FREE,
+    MOST_NS,
     UNPLANNED,
     IterationRecord,
     JobSpec,
@@ -22,6 +23,8 @@ from hostagent.job import (
 from hostagent.nic.driver import QueuePair, ReceiveQueue
 from hostagent.worker import FabricTime
 
+_MOST_CLOCK_NS = 1 << 61
+_MOST_INDEX = (1 << 32) - 1
 Tell = Callable[[Mapping[str, Any]], None]
 
 
@@ -76,12 +79,12 @@ class Join:
 class Step:
     """An iteration that a training process has done; times on the host's monotonic clock."""
 
-    index: int = setting("from 0", least=0)
-    start_ns: int = setting("start of the first Up phase", least=0)
-    end_ns: int = setting("start of the next iteration's", least=0)
-    communication_ns: int = setting("time in Up phases", 0, least=0)
-    held_ns: int = setting("delay put in by the schedule", 0, least=0)
-    drift_ns: int = setting("how late it began after its slot", 0, least=0)
+    index: int = setting("from 0", least=0, most=_MOST_INDEX)
+    start_ns: int = setting("start of the first Up phase", least=0, most=_MOST_CLOCK_NS)
+    end_ns: int = setting("start of the next iteration's", least=0, most=_MOST_CLOCK_NS)
+    communication_ns: int = setting("time in Up phases", 0, least=0, most=MOST_NS)
+    held_ns: int = setting("delay put in by the schedule", 0, least=0, most=MOST_NS)
+    drift_ns: int = setting("how late it began after its slot", 0, least=0, most=MOST_NS)
     realigned: bool = setting("it had drifted too far, and waited for the next slot", False)
 
 

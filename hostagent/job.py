@@ -8,6 +8,11 @@ from itertools import pairwise
 
 UNPLANNED = 255
 """The level of a job that no plan has put on one: behind every other."""
+MOST_GPUS = 10_000_000
+MOST_NS = 10**15
+"""The longest iteration: eleven days."""
+MOST_BYTES = 10**15
+MOST_BPS = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,21 @@ class JobSpec:
             raise ValueError(f"job {self.name}: a flow is listed twice")
         if self.compute_jitter_ns < 0:
             raise ValueError(f"job {self.name}: compute jitter must be >= 0, not {self.compute_jitter_ns}")
+        self._check_bounds()
+
+    def _check_bounds(self) -> None:
+        phases = [p for ps in (self.phases, *(change.phases for change in self.changes)) for p in ps]
+        told = self.announced()
+        pcie_bps = self.pcie.rate_bps if self.pcie is not None else 0
+        rates = [p.rate_bps for p in phases] + [p.rate_bps for p in told.phases]
+        for what, value, most in (
+            ("GPUs", self.gpus, MOST_GPUS),
+            ("ns an iteration", max(told.period_ns, *(p.up_ns + p.down_ns for p in phases)), MOST_NS),
+            ("bytes of a flow in an iteration", sum(p.bytes_per_flow for p in phases), MOST_BYTES),
+            ("bit/s", max(pcie_bps, *rates), MOST_BPS),
+        ):
+            if value > most:
+                raise ValueError(f"job {self.name}: {value:,} {what}; at most {most:,} are legal")
 
     def _check_phases(self, phases: tuple[PhaseSpec, ...]) -> None:
         if not phases:

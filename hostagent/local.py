@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hostagent.agent import Agent
-from hostagent.declared import ConfigError, read
+from hostagent.declared import ConfigError, is_text, read
 from hostagent.guest import Guest, Join, Step
 from hostagent.loop import HostLoop
 from hostagent.newflows import Answer, NewFlows
@@ -32,6 +32,10 @@ PROTOCOL = 1
 _LONGEST_LINE = 1 << 16
 _MOST_UNSENT = 1 << 20
 _MOST_CONNECTIONS = 512
+_STEP_WAIT_NS = 500_000_000
+"""A step waits so long for others, to be looked at and told with them: what it costs is the waking, of the
+agent's code and of gRPC's threads, and hardly what is done then."""
+_MOST_STEPS = 256
 _REFRESH_NS = 10_000_000_000
 """How often schedules are told again where no answer of the controller tells more: the host's clock drifts
 against the fabric's."""
@@ -47,6 +51,7 @@ class LocalServer:
         self.loop = loop
         self._line_bps = line_bps
         self._connections: set[_Connection] = set()
+        self._steps: list[tuple[_Connection, Guest, dict[str, Any]]] = []
         self._socket = _listen(self._path)
         loop.watch(self._socket.fileno(), self._accept)
         loop.every(_REFRESH_NS, self._refresh)
@@ -102,12 +107,17 @@ class LocalServer:
 
     def leave(self, guest: Guest) -> None:
         """A training process is done."""
+        self._take_steps()
         guest.done = True
         self._agent.job_left(guest)
 
-    def step(self, guest: Guest, step: Step) -> None:
+    def step(self, connection: _Connection, guest: Guest, said: dict[str, Any]) -> None:
         """A training process has done an iteration."""
-        self._agent.report(guest.record(step))
+        self._steps.append((connection, guest, said))
+        if len(self._steps) == 1:
+            self.loop.call_at(self.loop.now + _STEP_WAIT_NS, self._take_steps)
+        elif len(self._steps) >= _MOST_STEPS:
+            self._take_steps()
 
     def flow(self, name: str, size: int, connection: _Connection, number: object) -> None:
         """A training process has a new flow."""
@@ -139,6 +149,19 @@ class LocalServer:
             "clock_error_ns": agent.fabric_time()[1],
             "refusals": agent.refusals[-10:],
         }
+
+    def _take_steps(self) -> None:
+        steps, self._steps = self._steps, []
+        records, refused = [], {}
+        for connection, guest, said in steps:
+            try:
+                if connection not in refused:
+                    records.append(guest.record(read(Step, said)))
+            except ConfigError as error:
+                refused[connection] = str(error)
+        self._agent.report(*records)
+        for connection, why in refused.items():
+            connection.refuse(why)
 
     def gone(self, connection: _Connection) -> None:
         """A connection has ended."""
@@ -183,6 +206,12 @@ class _Connection:
         if self.guest is not None:
             self._server.leave(self.guest)
 
+    def refuse(self, why: str) -> None:
+        """End the connection for what its process said, and say why."""
+        log.warning("%s says what makes no sense, and is cut off: %.300s", self._peer, why)
+        self.tell({"event": "error", "what": why[:1000]})
+        self.end()
+
     def _flush(self) -> None:
         try:
             sent = self._socket.send(self._unsent)
@@ -209,7 +238,7 @@ class _Connection:
             if self._open:
                 self._line(line)
         if len(self._read) > _LONGEST_LINE:
-            self._refuse("a line is longer than 64 KiB")
+            self.refuse("a line is longer than 64 KiB")
 
     def _line(self, line: bytes) -> None:
         try:
@@ -218,7 +247,7 @@ class _Connection:
                 raise ConfigError(f"an object with a key op is needed, not {said!r:.100}")
             self._act(said.pop("op", None), said)
         except (ValueError, RecursionError) as error:
-            self._refuse(str(error))
+            self.refuse(str(error))
 
     def _act(self, op: object, said: dict[str, Any]) -> None:
         server = self._server
@@ -229,7 +258,7 @@ class _Connection:
                 raise ConfigError(f"this connection has joined with {self.guest.spec.name}; one job each")
             self.guest = server.join(read(Join, said), self)
         elif op == "step" and self.guest is not None:
-            server.step(self.guest, read(Step, said))
+            server.step(self, self.guest, said)
         elif op == "flow":
             server.flow(_text(said, "flow"), _count(said, "bytes"), self, said.get("id"))
         elif op == "end":
@@ -239,11 +268,6 @@ class _Connection:
         else:
             legal = "join, flow, end, status" if self.guest is None else "step, flow, end, status"
             raise ConfigError(f"op: {op!r} is none of {legal}")
-
-    def _refuse(self, why: str) -> None:
-        log.warning("%s says what makes no sense, and is cut off: %.300s", self._peer, why)
-        self.tell({"event": "error", "what": why[:1000]})
-        self.end()
 
 
 def _listen(path: Path) -> socket.socket:
@@ -284,7 +308,7 @@ def _peer(accepted: socket.socket) -> str:
 
 def _text(said: Mapping[str, Any], key: str) -> str:
     value = said.get(key)
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or not is_text(value):
         raise ConfigError(f"{key}: a name is needed, not {value!r:.100}")
     return value
 

@@ -215,7 +215,8 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                 if message.WhichOneof("body") == "flow_request":
                     self.asked_s = time.monotonic()
                 try:
-                    self._inbox.put(host, channel, from_agent(host, message))
+                    for item in from_agent(host, message):
+                        self._inbox.put(host, channel, item)
                 except MessageError as error:
                     log.warning("%s: refused: %.300s", host, error)
                     refusal = wire.ControllerMessage()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.live.messages import (
@@ -94,12 +94,18 @@ def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
         raise MessageError(f"dscp {hello.dscp!r} is none of {', '.join(DSCPS)}")
 
 
-def from_agent(host: str, message: wire.AgentMessage) -> AgentInput:
-    """What an agent in session says.
+def from_agent(host: str, message: wire.AgentMessage) -> Iterator[AgentInput]:
+    """What an agent in session says, in order.
 
     Raises:
-        MessageError: a second Hello, an empty message, or values out of range.
+        MessageError: a second Hello, an empty message, or values out of range; what came before is good.
     """
+    for report in message.earlier:
+        yield _iteration(host, report)
+    yield _body(host, message)
+
+
+def _body(host: str, message: wire.AgentMessage) -> AgentInput:
     kind = message.WhichOneof("body")
     if kind == "flow_request":
         return FlowAsked(host, message.flow_request.flow)
@@ -122,25 +128,7 @@ def from_agent(host: str, message: wire.AgentMessage) -> AgentInput:
     if kind == "job_join":
         return WorkerJoined(host, message.job_join.rank, _job(message.job_join))
     if kind == "iteration":
-        report = message.iteration
-        return Iteration(
-            host=host,
-            job=report.job,
-            rank=report.rank,
-            index=report.index,
-            start_ns=report.start_ns,
-            end_ns=report.end_ns,
-            communication_ns=report.communication_ns,
-            bytes_sent=report.bytes_sent,
-            ecn_marks=report.ecn_marks,
-            retransmits=report.retransmits,
-            held_ns=report.held_ns,
-            compute_ns=report.compute_ns,
-            flops=_amount(report.flops),
-            drift_ns=report.drift_ns,
-            realigned=report.realigned,
-            clock_error_ns=report.clock_error_ns,
-        )
+        return _iteration(host, message.iteration)
     if kind == "byte_counts":
         counts = message.byte_counts
         if not counts.bin_ns or any(len(f.bytes) > LONGEST_REPORT for f in counts.flows):
@@ -203,6 +191,27 @@ def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
             message.probe_result.path.extend(effect.path)
             message.probe_result.verified = effect.verified
     return message
+
+
+def _iteration(host: str, report: wire.IterationReport) -> Iteration:
+    return Iteration(
+        host=host,
+        job=report.job,
+        rank=report.rank,
+        index=report.index,
+        start_ns=report.start_ns,
+        end_ns=report.end_ns,
+        communication_ns=report.communication_ns,
+        bytes_sent=report.bytes_sent,
+        ecn_marks=report.ecn_marks,
+        retransmits=report.retransmits,
+        held_ns=report.held_ns,
+        compute_ns=report.compute_ns,
+        flops=_amount(report.flops),
+        drift_ns=report.drift_ns,
+        realigned=report.realigned,
+        clock_error_ns=report.clock_error_ns,
+    )
 
 
 def _job(join: wire.JobJoin) -> Job:

@@ -106,11 +106,11 @@ def test_a_fall_is_forgotten_with_the_job_and_with_the_agent():
 
 def test_the_message_as_it_comes():
     said = wire.FlowFallback(flow=FLOW, fallen=True, source_port=50_000, why="x" * 900)
-    item = from_agent("h1", wire.AgentMessage(flow_fallback=said))
+    (item,) = from_agent("h1", wire.AgentMessage(flow_fallback=said))
     assert item == FlowFell("h1", FLOW, True, 50_000, "x" * 200)
     said.source_port = 1 << 16
     with pytest.raises(MessageError, match="out of range"):
-        from_agent("h1", wire.AgentMessage(flow_fallback=said))
+        list(from_agent("h1", wire.AgentMessage(flow_fallback=said)))
 
 
 def test_a_live_controller_shows_a_fall_and_its_end(fabric, start_controller, connect):

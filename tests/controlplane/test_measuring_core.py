@@ -340,9 +340,24 @@ def test_the_clock_is_told_and_nonsense_refused() -> None:
         wire.AgentMessage(byte_counts=wire.ByteCounts(job="a")),
     ):
         with pytest.raises(MessageError, match="bins"):
-            from_agent("h1", said)
+            list(from_agent("h1", said))
     odd = wire.IterationReport(job="a", flops=float("nan"))
-    assert from_agent("h1", wire.AgentMessage(iteration=odd)).flops == 0.0
+    (heard,) = from_agent("h1", wire.AgentMessage(iteration=odd))
+    assert isinstance(heard, Iteration)
+    assert heard.flops == 0.0
+
+
+def test_iterations_that_travelled_together_count_before_what_they_came_with() -> None:
+    reports = [wire.IterationReport(job="a", index=index) for index in range(3)]
+    message = wire.AgentMessage(earlier=reports[:2], iteration=reports[2])
+    heard = list(from_agent("h1", message))
+    assert [item.index for item in heard if isinstance(item, Iteration)] == [0, 1, 2]
+    leaving = wire.AgentMessage(earlier=reports, job_leave=wire.JobLeave(job="a", rank=0))
+    assert isinstance(list(from_agent("h1", leaving))[-1], WorkerLeft)
+    heard = []
+    with pytest.raises(MessageError):
+        heard.extend(from_agent("h1", wire.AgentMessage(earlier=reports)))
+    assert len(heard) == 3, "what came before what makes no sense is good"
 
 
 def test_schedules_free_the_job_on_top() -> None:

@@ -61,7 +61,12 @@ class Hub(pb_grpc.AgentHubServicer):
             return
 
     def bodies(self, kind: str) -> list[Any]:
-        return [getattr(m, kind) for m in list(self.kept) if m.WhichOneof("body") == kind]
+        """What was said of that kind, in order."""
+        said = []
+        for message in list(self.kept):
+            said += message.earlier if kind == "iteration" else ()
+            said += [getattr(message, kind)] if message.WhichOneof("body") == kind else ()
+        return said
 
 
 def local_socket(path: str) -> socket.socket:

@@ -81,6 +81,7 @@ def test_a_job_with_a_profile_joins_is_placed_and_reports(
     assert [f.name for f in join.flows] == ["llama/h2>h3", "llama/h3>h2"]
     reports = made.bodies("iteration")
     assert [r.index for r in reports] == [0, 1, 2, 3]
+    assert any(m.earlier for m in made.kept), "none of four quick steps waited for another"
     assert all(r.end_ns - r.start_ns >= 2 * MS for r in reports)
     assert all(a.end_ns == b.start_ns for a, b in itertools.pairwise(reports))
 
@@ -228,6 +229,9 @@ def test_the_job_outlives_its_agent_and_finds_the_next(
         eventually(lambda: len(made.bodies("job_join")) == 2, "the controller hears of it again")
 
 
+JOIN = b'{"op": "join", "job": "a", "hosts": ["h2"], "rank": 0, "period_ns": %s}\n'
+
+
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
@@ -246,6 +250,21 @@ def test_the_job_outlives_its_agent_and_finds_the_next(
         (
             b'{"op": "join", "job": "a", "hosts": ["h2"], "rank": 7, "period_ns": 5}\n',
             "from 0 to 0 is legal, not 7",
+        ),
+        (JOIN % b"1180591620717411303424", "period_ns: a number of 71 bits; 63 are legal"),
+        (JOIN % b"9223372036854775807", "9,223,372,036,854,775,807 ns an iteration; at most"),
+        (JOIN % b'5, "gpus": 4294967296', "4,294,967,296 GPUs; at most 10,000,000 are legal"),
+        (
+            JOIN % b'5, "bytes_per_flow": 1000000000000000',
+            "bit/s; at most 1,000,000,000,000,000,000 are legal",
+        ),
+        (JOIN % (b'5, "flops_per_iteration": 1' + b"0" * 400), "flops_per_iteration: a number of 1329 bits"),
+        (JOIN % b'5, "model": "\\udc00"', "it has half a character"),
+        (b'{"op": "flow", "flow": "a/\\udc00", "bytes": 1}\n', "flow: a name is needed"),
+        (JOIN % b"5" + b'{"op": "step", "index": 0}\n', "start_ns: missing"),
+        (
+            JOIN % b"5" + b'{"op": "step", "index": 4294967296, "start_ns": 0, "end_ns": 1}\n',
+            "index: from 0 to 4294967295 is",
         ),
         (b'{"op": "join", "jobs": "a"}\n', "jobs: unknown key; legal: job, hosts"),
         (b'{"op": "flow", "flow": "a/b", "bytes": -1}\n', "bytes: a whole number from 0"),
@@ -268,7 +287,7 @@ def test_garbage_is_refused_logged_and_harms_nobody(
         except (BrokenPipeError, ConnectionResetError):
             answer = ""
         if answer:
-            assert re.search(complaint, json.loads(answer)["what"])
+            assert re.search(complaint, json.loads(answer.splitlines()[-1])["what"])
         eventually(lambda: re.search(complaint, process.log.read_text()), "a line in the log")
         job.step()
         assert job.connected
