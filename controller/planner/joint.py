@@ -7,24 +7,24 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import score
 from controller.interleave.hold import GOOD_SCORE, Held, Holding, contended
 from controller.interleave.joint.judge import Effort
-from controller.interleave.joint.profile import steps_of
-from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player
-from controller.model import TRAFFIC_CLASSES, Phase
+from controller.interleave.joint.values import FREE, Choice, Instance
+from controller.model import Phase
+from controller.planner.crowd import crowd
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK
+from controller.planner.instance import JITTER, instance_of
 from controller.planner.loop.search import Found, Limits, solve
 from controller.planner.order import Order
 from controller.planner.rhythm import Rhythms, only
 from controller.planner.rivals import Rival, rivals
 from controller.planner.singles import kept_ports
 from controller.planner.space import Space
-from controller.planner.unjudged import unjudged
+from controller.planner.why import loop_why
 from controller.routing.assign import Assignment, free_port
 from controller.routing.ecmp import draw_port
 from controller.routing.paths import Path, path_of, paths
@@ -44,13 +44,6 @@ LIMITS = Limits(
 SENDERS_WORTH = 0.03
 """What MLTCP for some jobs has to gain over the best plan without: by the judge shares follow F at once,
 while senders on packets take some iterations."""
-SHARES = (1.2, 0.4)
-"""What F comes to in shares where emulated NICs send by MLTCP (slope, intercept), against 1 of those that do
-not: their windows go from 16 to 64 packets, those of others are 40 (`hostagent.nic.dcqcn`)."""
-JITTER = 0.01
-"""How much computes are taken to differ, as a part of themselves."""
-SLOWEST = 2.0
-"""How many times its own iteration a job's period may be: worse than meeting it never is, by the judge."""
 _PLAIN = "the best without MLTCP"
 _MOST_JOBS, _MOST_FLOWS, _MOST_WAYS, _FEW_JOBS = 32, 1_500, 16, 6
 
@@ -168,34 +161,7 @@ class Joint:
     @cached_property
     def instance(self) -> Instance:
         """The jobs with elephants, as the loop sees them."""
-        demands = self._demands
-        number = {link: i for i, link in enumerate(demands.rates)}
-        sizes: dict[str, int] = defaultdict(int)
-        flows = {f.name: f for f in demands.elephants}
-        for name in self._flows:
-            job = flows[name].job
-            sizes[job] = max(sizes[job], flows[name].bytes_per_iteration)
-        members: dict[str, list[Member]] = defaultdict(list)
-        for name in self._flows:
-            inside = demands.inside[name]
-            ways = tuple(tuple(number[k] for k in (*inside, *pairwise(p))) for p in self._ways[name])
-            job = flows[name].job
-            members[job].append(Member(flows[name].bytes_per_iteration / sizes[job], ways))
-        players = tuple(
-            Player(
-                j.name,
-                float(max(1, j.gpus)),
-                steps_of(demands.profiles[j.name]),
-                tuple(members[j.name]),
-                weighs=demands.inputs.policy.sender == "job"
-                and all(f.src in demands.inputs.mltcp_hosts for f in j.flows),
-            )
-            for j in demands.inputs.jobs
-            if j.name in members
-        )
-        levels = min(demands.inputs.policy.levels, len(TRAFFIC_CLASSES.levels))
-        capacity = tuple(demands.rates.values())
-        return Instance(players, capacity, JITTER, levels, SLOWEST, SHARES)
+        return instance_of(self._demands, self._ways)
 
     @cached_property
     def _ecmp(self) -> tuple[int, ...]:
@@ -272,19 +238,19 @@ class Joint:
         """The stages as the loop has them; as they were where it changes nothing. Unjudged ones where it
         would be too much for it."""
         if self.wanted and self.crowded and self.rhythms.contending:
-            return unjudged(self._demands)
+            return crowd(self._demands)
         found = self.found
         if found is None:
             return self.space, self.rhythms, self.order
         if found.choice == self._composed:
-            return self.space, self.rhythms, replace(self.order, why=words(found))
+            return self.space, self.rhythms, replace(self.order, why=loop_why(found))
         space = replace(self.space, given=self._placed(found))
         rhythms = Rhythms(space.demands, space.shared, self.rhythms.order)
         rhythms = replace(rhythms, given=self._holding(found, rhythms))
         names = [p.name for p in self.instance.players]
         levels = dict(zip(names, found.choice.level, strict=True))
         senders = {n: "mltcp" for n, on in zip(names, found.choice.mltcp, strict=True) if on}
-        order = replace(self.order, rhythms=rhythms, given=levels, why=words(found), senders=senders)
+        order = replace(self.order, rhythms=rhythms, given=levels, why=loop_why(found), senders=senders)
         return space, rhythms, order
 
     def _placed(self, found: Found) -> Mapping[str, Assignment]:
@@ -340,13 +306,3 @@ def _longer(phases: Sequence[Phase], by: int, period: int) -> tuple[Phase, ...]:
     """Phases that end so much (ns) later, but before the next begins."""
     until = [p.start_ns for p in phases[1:]] + [period]
     return tuple(replace(p, end_ns=min(p.end_ns + by, t)) for p, t in zip(phases, until, strict=True))
-
-
-def words(found: Found) -> str:
-    """Why the loop decided so, for every job that takes part."""
-    others = ", ".join(f"{name} {value:.1%}" for name, value in found.rivals.items())
-    steps = f"; then {', '.join(found.steps)}" if found.steps else ""
-    return (
-        f"of {found.judged} plans judged together, GPUs busy {found.utilisation:.1%} ({others}); "
-        f"from {found.base}{steps}"
-    )

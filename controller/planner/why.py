@@ -8,6 +8,7 @@ from itertools import pairwise
 from controller.interleave.circle import random_score
 from controller.model import Flow, Job
 from controller.planner.inputs import SLACK
+from controller.planner.loop.search import Found
 from controller.planner.order import Order
 from controller.planner.rhythm import Rhythms, only
 from controller.planner.space import Space
@@ -50,6 +51,16 @@ def sender_why(order: Order, name: str) -> tuple[str, ...]:
     if order.senders.get(name) != "mltcp":
         return ()
     return ("MLTCP senders: by the loop's judge they keep more GPUs busy",)
+
+
+def loop_why(found: Found) -> str:
+    """Why the loop decided so, for every job that takes part."""
+    others = ", ".join(f"{name} {value:.1%}" for name, value in found.rivals.items())
+    steps = f"; then {', '.join(found.steps)}" if found.steps else ""
+    return (
+        f"of {found.judged} plans judged together, GPUs busy {found.utilisation:.1%} ({others}); "
+        f"from {found.base}{steps}"
+    )
 
 
 def profile_why(job: Job) -> str:

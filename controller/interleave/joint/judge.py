@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from controller.interleave.joint.fluid import Floats, lay, plain_lengths, salt_of, start_of
-from controller.interleave.joint.parts import Part, parts_of
+from controller.interleave.joint.parts import Part, Sharing, parts_of, sharing_of
 from controller.interleave.joint.values import Choice, Instance
 from controller.kernel import KernelsUnavailableError, available
 
@@ -41,6 +41,7 @@ class Judge:
     plain: bool = False
     spent: int = 0
     _known: dict[tuple[Part, Effort], Floats] = field(default_factory=dict)
+    _last: tuple[tuple[int, ...], Sharing] | None = None
 
     def __post_init__(self) -> None:
         players = self.instance.players
@@ -53,10 +54,16 @@ class Judge:
         """The utilisation if no job met another."""
         return float((self._weight / self._alone).sum()) / self._all
 
+    def parts(self, choice: Choice) -> list[Part]:
+        """The independent parts of a choice."""
+        if self._last is None or self._last[0] != choice.ways:
+            self._last = choice.ways, sharing_of(self.instance, choice.ways)
+        return parts_of(self.instance, choice, self._last[1])
+
     def lengths(self, choice: Choice, effort: Effort) -> Floats:
         """Every job's mean iteration in ns, shape (seeds, jobs)."""
         found = np.tile(self._alone, (len(effort.seeds), 1))
-        for part in parts_of(self.instance, choice):
+        for part in self.parts(choice):
             if not part.undisturbed:
                 found[:, list(part.jobs)] = self.of_part(part, effort)
         return found
@@ -85,13 +92,22 @@ class Judge:
         got = (self._weight[jobs] / self.of_part(part, effort)).sum(axis=1).mean()
         return float((self._weight[jobs] / self._alone[jobs]).sum() - got) / self._all
 
-    def _compute(self, part: Part, effort: Effort) -> Floats:
+    def cost(self, choice: Choice, effort: Effort) -> int:
+        """What a look at a choice would add to `spent`, if nothing of it were known."""
+        return sum(self._span(p, effort)[1] for p in self.parts(choice) if not p.undisturbed)
+
+    def _span(self, part: Part, effort: Effort) -> tuple[float, int]:
+        """How long a part is played, in ns, and what that adds to `spent`."""
         own = [max(float(self._alone[j]), r[0]) for j, r in zip(part.jobs, part.rhythm, strict=True)]
         begun = sum(max(own) / t for t in own)
         most = min(_MOST_BEGUN, _MOST_STREAMED / max(1, len(part.streams)))
         horizon = max(own) * min(effort.iterations, max(8.0, most / begun))
         each = (1 + len(part.streams) / 16) * (4 if any(part.mltcp) else 1)
-        self.spent += round(len(effort.seeds) * horizon / max(own) * begun * each)
+        return horizon, round(len(effort.seeds) * horizon / max(own) * begun * each)
+
+    def _compute(self, part: Part, effort: Effort) -> Floats:
+        horizon, spent = self._span(part, effort)
+        self.spent += spent
         laid = lay(self.instance, part)
         alone = [float(self._alone[j]) for j in part.jobs]
         compiled = None if self.plain else _compiled()

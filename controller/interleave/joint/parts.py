@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.interleave.joint.values import FREE, Choice, Instance, Links, Rhythm
@@ -77,21 +77,31 @@ def legal(instance: Instance, choice: Choice) -> bool:
     return beside == held
 
 
-def parts_of(instance: Instance, choice: Choice) -> list[Part]:
-    """The independent parts of a choice, by their first jobs; jobs without steps are left out."""
-    full = full_links(instance, demand_on(instance, choice.ways))
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What follows from the ways alone: the `groups` of jobs that share full links, directly or through
+    others, and of each job its streams over them and the largest part of a flow that meets none."""
+
+    groups: tuple[tuple[int, ...], ...]
+    streams: Mapping[int, tuple[Stream, ...]]
+    apart: Mapping[int, float]
+
+
+def sharing_of(instance: Instance, ways: Sequence[int]) -> Sharing:
+    """Who shares full links by these ways; jobs without steps are left out."""
+    full = full_links(instance, demand_on(instance, ways))
     merged: dict[tuple[int, float, Links], int] = defaultdict(int)
     apart: dict[int, float] = defaultdict(float)
-    for (j, flow), way in zip(instance.flows, choice.ways, strict=True):
+    for (j, flow), way in zip(instance.flows, ways, strict=True):
         links = tuple(sorted(k for k in flow.ways[way] if k in full))
         if links:
             merged[j, flow.part, links] += 1
         else:
             apart[j] = max(apart[j], flow.part)
     users: dict[int, list[int]] = defaultdict(list)
-    streams: dict[int, list[Stream]] = defaultdict(list)
+    streams: dict[int, tuple[Stream, ...]] = defaultdict(tuple)
     for (j, part, links), count in sorted(merged.items()):
-        streams[j].append(Stream(j, count, part, links))
+        streams[j] += (Stream(j, count, part, links),)
         for link in links:
             users[link].append(j)
     root = list(range(len(instance.players)))
@@ -110,18 +120,24 @@ def parts_of(instance: Instance, choice: Choice) -> list[Part]:
     for j, player in enumerate(instance.players):
         if player.steps:
             members[find(j)].append(j)
+    return Sharing(tuple(tuple(jobs) for jobs in members.values()), streams, apart)
+
+
+def parts_of(instance: Instance, choice: Choice, sharing: Sharing | None = None) -> list[Part]:
+    """The independent parts of a choice, by their first jobs; `sharing`, where it is known, is its ways'."""
+    by = sharing_of(instance, choice.ways) if sharing is None else sharing
     found = []
-    for jobs in members.values():
+    for jobs in by.groups:
         ranks = {level: i for i, level in enumerate(sorted({choice.level[j] for j in jobs}))}
         together = len(jobs) > 1
         found.append(
             Part(
-                jobs=tuple(jobs),
-                streams=tuple(s for j in jobs for s in streams[j]),
+                jobs=jobs,
+                streams=tuple(s for j in jobs for s in by.streams.get(j, ())),
                 level=tuple(ranks[choice.level[j]] for j in jobs),
                 rhythm=tuple(choice.rhythm[j] for j in jobs),
                 mltcp=tuple(choice.mltcp[j] and together for j in jobs),
-                apart=tuple(apart[j] for j in jobs),
+                apart=tuple(by.apart.get(j, 0.0) for j in jobs),
             )
         )
     return found

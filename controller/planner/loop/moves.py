@@ -45,7 +45,7 @@ def moves(
     kinds: list[Iterator[Move]] = [
         _rhythms(instance, choice, part, turns, known),
         _routes(instance, choice, part, turns, known),
-        _shuffled(_levels(instance, choice, part), rng),
+        level_moves(instance, choice, part, rng),
     ]
     if mltcp:
         kinds.append(_shuffled(_senders(instance, choice, part), rng))
@@ -58,6 +58,11 @@ def moves(
             elif move.choice not in seen and legal(instance, move.choice):
                 seen.add(move.choice)
                 yield move
+
+
+def level_moves(instance: Instance, choice: Choice, part: Part, rng: random.Random) -> Iterator[Move]:
+    """Other levels for the jobs of a part, all else as it is."""
+    return _shuffled(_levels(instance, choice, part), rng)
 
 
 def _shuffled(found: Iterator[Move], rng: random.Random) -> Iterator[Move]:

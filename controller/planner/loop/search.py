@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -14,11 +15,14 @@ from controller.interleave.hold import Rhythms
 from controller.interleave.joint.circles import rhythms_of
 from controller.interleave.joint.fluid import Floats
 from controller.interleave.joint.judge import Effort, Judge, better
-from controller.interleave.joint.parts import Part, legal, parts_of
+from controller.interleave.joint.parts import Part, legal
 from controller.interleave.joint.turns import Turns, arranged
 from controller.interleave.joint.values import Choice, Instance
 from controller.planner.loop.candidates import Ways, rivals, together
-from controller.planner.loop.moves import moves
+from controller.planner.loop.moves import Move, level_moves, moves
+
+Offer = Callable[[Choice, Part, random.Random], Iterator[Move]]
+"""The moves to try on a part of a choice."""
 
 QUICK = Effort((101, 102), 24)
 SURE = Effort((201, 202, 203, 204), 120)
@@ -26,6 +30,8 @@ GAIN = 0.002
 _NEGLIGIBLE = 0.0005
 _NEARLY = 0.003
 """Who is this close to the bound is done: a rhythm costs as much."""
+_PROMISING = 3
+"""Of the plans given to `settle`, so many are looked at closely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,10 @@ def solve(
     turns = Turns(instance)
     known = rhythms_of(instance, fast=not plain, seed=seed)
     preferred = dict(given or {})
+
+    def offer(choice: Choice, part: Part, rng: random.Random) -> Iterator[Move]:
+        return moves(instance, choice, part, turns, known, mltcp=mltcp, rng=rng)
+
     alone = dict(rivals(instance, paths, mltcp=mltcp, known=known, seed=seed)) | dict(others or {})
     alone = preferred | {name: c for name, c in alone.items() if legal(instance, c)}
     sure = {name: judge.utilisation(c, limits.sure) for name, c in alone.items()}
@@ -101,18 +111,63 @@ def solve(
         lines += _starts(judge, paths, turns, known, mltcp, limits, seed)
         for i, line in enumerate(lines):
             share = limits.judged // len(lines)
-            judged += _climb(judge, line, turns, known, mltcp, limits, share, seed + i)
+            judged += _climb(judge, line, offer, limits, share, seed + i)
             if float(judge.utilisation(line.choice, limits.quick).mean()) >= judge.bound * (1 - _NEARLY):
                 break
         for line in lines:
             judged += _polish(judge, line, known, mltcp, limits, seed)
             line.value = judge.utilisation(line.choice, limits.sure)
+    return _decided(judge, lines, alone, sure, (*preferred, best), limits, judged)
+
+
+def settle(
+    instance: Instance,
+    given: Mapping[str, Choice],
+    *,
+    limits: Limits,
+    plain: bool = False,
+    seed: int = 0,
+) -> Found | None:
+    """The best of the plans given, with moves of levels alone: what there is time for in a crowd.
+
+    Where the first of those given are as good as any but for `limits.worth`, the first such is kept. None
+    where `limits.spent` is not enough to look at all of them. Deterministic for a seed.
+    """
+    judge = Judge(instance, plain)
+    cost = max(judge.cost(choice, limits.quick) for choice in given.values())
+    if cost * len(given) > limits.spent:
+        return None
+    quick = {name: float(judge.utilisation(c, limits.quick).mean()) for name, c in given.items()}
+    promising = sorted(given, key=lambda name: -round(quick[name], 9))[:_PROMISING]
+    plans = {name: c for i, (name, c) in enumerate(given.items()) if i == 0 or name in promising}
+    sure = {name: judge.utilisation(c, limits.sure) for name, c in plans.items()}
+    best = max(plans, key=lambda name: round(float(sure[name].mean()), 9))
+    line, judged = _Line(best, plans[best], sure[best]), len(given)
+    if float(sure[best].mean()) < judge.bound * (1 - _NEARLY):
+        moves = min(limits.judged, limits.spent // max(1, cost))
+        offer = partial(level_moves, instance)
+        judged += _climb(judge, line, offer, replace(limits, judged=moves), moves, seed)
+        line.value = judge.utilisation(line.choice, limits.sure)
+    return _decided(judge, [line], plans, sure, (*plans, best), limits, judged)
+
+
+def _decided(
+    judge: Judge,
+    lines: Sequence[_Line],
+    plans: Mapping[str, Choice],
+    sure: Mapping[str, Floats],
+    preferred: Sequence[str],
+    limits: Limits,
+    judged: int,
+) -> Found:
+    """The best of the lines, or the first preferred plan that is as good; the last preferred is the best."""
     # What a short look takes for an improvement may be none.
-    lines.append(_Line(best, alone[best], sure[best]))
+    best = max(sure, key=lambda name: round(float(sure[name].mean()), 9))
+    lines = [*lines, _Line(best, plans[best], sure[best])]
     top = max(lines, key=lambda line: round(float(line.value.mean()), 9))
-    for name in (*preferred, best):
+    for name in preferred:
         if not better(top.value, sure[name], limits.worth):
-            top = _Line(name, alone[name], sure[name])
+            top = _Line(name, plans[name], sure[name])
             break
     return Found(
         choice=top.choice,
@@ -155,30 +210,21 @@ def _starts(
     return kept
 
 
-def _climb(
-    judge: Judge,
-    line: _Line,
-    turns: Turns,
-    known: Rhythms,
-    mltcp: bool,
-    limits: Limits,
-    budget: int,
-    seed: int,
-) -> int:
+def _climb(judge: Judge, line: _Line, offer: Offer, limits: Limits, budget: int, seed: int) -> int:
     """Improve a line by moves until `budget` are judged; returns how many were.
 
     Where no move helps, two at random are made and the climb goes on from there; the best is kept.
     """
-    quick, instance, rng = limits.quick, judge.instance, random.Random(seed)
+    quick, rng = limits.quick, random.Random(seed)
     at, spent = line, 0
     value = best = float(np.mean(judge.utilisation(line.choice, quick)))
     until = judge.spent + limits.spent * budget // max(1, limits.judged)
     while spent < budget and judge.spent < until and best < judge.bound * (1 - _NEARLY):
         found = None
-        parts = [(judge.lost(p, quick), i, p) for i, p in enumerate(parts_of(instance, at.choice))]
+        parts = [(judge.lost(p, quick), i, p) for i, p in enumerate(judge.parts(at.choice))]
         parts = [p for p in parts if p[0] > _NEGLIGIBLE * judge.bound]
         for _, _, part in sorted(parts, key=lambda x: (-round(x[0], 9), x[1])):
-            for move in moves(instance, at.choice, part, turns, known, mltcp=mltcp, rng=rng):
+            for move in offer(at.choice, part, rng):
                 spent += 1
                 got = float(np.mean(judge.utilisation(move.choice, quick)))
                 if got > value * (1 + GAIN):
@@ -194,7 +240,7 @@ def _climb(
         elif spent < budget:
             if not parts:
                 break
-            at = _kicked(instance, replace(line), [p for _, _, p in parts], turns, known, mltcp, rng)
+            at = _kicked(replace(line), [p for _, _, p in parts], offer, rng)
             value = float(np.mean(judge.utilisation(at.choice, quick)))
             spent += 1
     return spent
@@ -214,19 +260,11 @@ def _polish(judge: Judge, line: _Line, known: Rhythms, mltcp: bool, limits: Limi
     return judged
 
 
-def _kicked(
-    instance: Instance,
-    line: _Line,
-    parts: Sequence[Part],
-    turns: Turns,
-    known: Rhythms,
-    mltcp: bool,
-    rng: random.Random,
-) -> _Line:
+def _kicked(line: _Line, parts: Sequence[Part], offer: Offer, rng: random.Random) -> _Line:
     """Two moves at random from a line, whatever they do to it."""
     for _ in range(2):
         part = rng.choice(parts)
-        tried = list(islice(moves(instance, line.choice, part, turns, known, mltcp=mltcp, rng=rng), 24))
+        tried = list(islice(offer(line.choice, part, rng), 24))
         if tried:
             move = rng.choice(tried)
             line = replace(line, choice=move.choice, steps=(*line.steps, move.words))

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages where there are too many jobs or flows for the loop: levels alone are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from controller.interleave.hold import Holding
+from controller.interleave.joint.judge import Effort
+from controller.interleave.joint.values import FREE, Choice
+from controller.planner.demand import Demands
+from controller.planner.instance import instance_of
+from controller.planner.loop.search import Limits, settle
+from controller.planner.order import Order, method_of
+from controller.planner.rhythm import Rhythms
+from controller.planner.space import Space
+from controller.planner.why import loop_why
+from controller.priority.methods import Setting
+
+LIMITS = Limits(
+    judged=150,
+    spent=2_500_000,
+    quick=Effort((101,), 8),
+    sure=Effort((201, 202, 203), 12),
+    worth=0.005,
+)
+
+
+def crowd(demands: Demands) -> tuple[Space, Rhythms, Order]:
+    """CRUX's paths; turns only for groups that meet nobody else; and the levels that the loop's judge has for
+    the best: those before, CRUX's order on all levels or on fewer, or moves from the best of them.
+
+    Strict priority loses to equal shares where few large jobs of like intensity meet on many links: who waits
+    on one of them leaves the others idle. Where even the judge would take too long, levels are CRUX's.
+    """
+    space, rhythms, order = _calm(demands)
+    placed = space.assignments
+    ways = {f.name: (path,) for f in demands.elephants if f.name in placed and (path := placed[f.name].path)}
+    instance = instance_of(demands, ways)
+    held = rhythms.holding.held
+    names = [p.name for p in instance.players]
+    composed = Choice(
+        ways=(0,) * len(ways),
+        level=tuple(order.levels[n] for n in names),
+        rhythm=tuple((held[n].period_ns, held[n].shift_ns) if n in held else FREE for n in names),
+        mltcp=(False,) * len(names),
+    )
+    given: dict[str, Choice] = {}
+    for words, level in _levels(order, instance.levels):
+        choice = replace(composed, level=tuple(level[n] for n in names))
+        if choice not in given.values():
+            given[words] = choice
+    found = settle(instance, given, limits=LIMITS, seed=demands.inputs.seed)
+    if found is None:
+        return space, rhythms, replace(order, why="too many jobs and flows to judge together")
+    if found.choice == composed:
+        return space, rhythms, replace(order, why=loop_why(found))
+    levels = dict(zip(names, found.choice.level, strict=True))
+    return space, rhythms, replace(order, given=levels, why=loop_why(found))
+
+
+def _levels(order: Order, most: int) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Levels by job, and in words what they are: those in force first, then CRUX's."""
+    inputs, sharing = order.demands.inputs, order.rhythms.contending
+    before = inputs.previous
+    if before is not None and before.policy == inputs.policy:
+        kept = {n: j.level for n, j in before.jobs.items() if n in order.levels}
+        yield "as before", {**order.levels, **kept}
+    yield "as composed", order.levels
+    for count in range(most, 0, -1):
+        setting = Setting(levels=count, seed=inputs.seed)
+        level = method_of(inputs.policy).place(order.ranked, sharing, setting).level
+        yield f"by intensity on {count} {'level' if count == 1 else 'levels'}", level
+
+
+def _calm(demands: Demands) -> tuple[Space, Rhythms, Order]:
+    """Paths without regard to turns, turns only for groups that meet nobody else, levels for all others.
+
+    A held job that also meets one outside of its group is lengthened past its slot by that one and then
+    waits for its next: whether turns are worth that, only the whole loop can tell. What is left is CRUX's
+    plan, on paths that are no worse.
+    """
+    space = Space(demands, turns=False)
+    link_jobs = demands.link_jobs(space.links_of)
+    ranked = method_of(demands.inputs.policy).rank(
+        link_jobs, demands.rates, Setting(seed=demands.inputs.seed)
+    )
+    rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
+    holding = rhythms.holding
+    meeting = {job for pair in rhythms.contending for job in pair}
+    let_go = {h.group for job, h in holding.held.items() if job in meeting}
+    if let_go:
+        held = {job: h for job, h in holding.held.items() if h.group not in let_go}
+        reasons = {
+            job: "its turns would be upset by jobs outside of them"
+            for job, h in holding.held.items()
+            if h.group in let_go
+        }
+        fits = tuple(f for f in holding.fits if held.keys() >= set(f.jobs))
+        kept = Holding(held, {**holding.reasons, **reasons}, fits, ())
+        rhythms = replace(rhythms, given=kept)
+    return space, rhythms, Order(demands, ranked, rhythms, tuple(link_jobs))
