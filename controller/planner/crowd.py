@@ -9,6 +9,7 @@ from dataclasses import replace
 from controller.interleave.hold import Holding
 from controller.interleave.joint.judge import Effort
 from controller.interleave.joint.values import FREE, Choice
+from controller.kernel import available
 from controller.planner.demand import Demands
 from controller.planner.instance import instance_of
 from controller.planner.loop.search import Limits, settle
@@ -25,6 +26,8 @@ LIMITS = Limits(
     sure=Effort((201, 202, 203), 12),
     worth=0.005,
 )
+_PLAIN = 200
+"""How many times slower the judge is without its kernel."""
 
 
 def crowd(demands: Demands) -> tuple[Space, Rhythms, Order]:
@@ -51,7 +54,8 @@ def crowd(demands: Demands) -> tuple[Space, Rhythms, Order]:
         choice = replace(composed, level=tuple(level[n] for n in names))
         if choice not in given.values():
             given[words] = choice
-    found = settle(instance, given, limits=LIMITS, seed=demands.inputs.seed)
+    limits = LIMITS if available() else replace(LIMITS, spent=LIMITS.spent // _PLAIN)
+    found = settle(instance, given, limits=limits, seed=demands.inputs.seed)
     if found is None:
         return space, rhythms, replace(order, why="too many jobs and flows to judge together")
     if found.choice == composed:
