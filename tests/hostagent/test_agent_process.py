@@ -106,6 +106,39 @@ def test_a_move_of_the_plan_reaches_the_packets(
     assert len(made.bodies("job_leave")) == 2
 
 
+def test_a_rate_cap_and_a_shift_hold_what_is_sent_over_udp(
+    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+) -> None:
+    made, address = hub
+    period = 120 * MS
+
+    def answer(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
+        kind = message.WhichOneof("body")
+        if kind == "flow_request":
+            told = assignment(message.flow_request.flow)
+            told.flow.rate_cap_bps = 5_000_000
+            return [told]
+        if kind == "job_join":
+            schedule = pb.JobSchedule(job="a", epoch_ns=0, shift_ns=7 * MS, period_ns=period)
+            return [pb.ControllerMessage(schedule=schedule)]
+        if kind == "clock_request":
+            now, sent = time.monotonic_ns(), message.clock_request.sent_ns
+            return [pb.ControllerMessage(clock=pb.ClockReply(sent_ns=sent, received_ns=now, replied_ns=now))]
+        return welcome_and_pin(message)
+
+    made.answer = answer
+    agents = start_pair(start_agent, tmp_path, controller=address, iterations=8)
+    assert [a.process.wait(60) for a in agents] == [0, 0]
+    for agent in agents:
+        records = agent.records()
+        assert len(records) == 8
+        # With headers 20 packets at 5 Mbit/s, of which a few may leave at once.
+        assert all(r["communication_ns"] > 30 * MS for r in records)
+        # 64 ms of its own, held to 120: never more than the tolerated 5 % before its slot.
+        assert all(r["end_ns"] - r["start_ns"] > 0.9 * period for r in records[1:-1])
+        assert sum(r["held_ns"] for r in records) > 0
+
+
 def test_garbage_on_the_roce_port_is_counted_and_harms_nothing(start_agent: Start, tmp_path: Path) -> None:
     agents = start_pair(start_agent, tmp_path, iterations=6)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
