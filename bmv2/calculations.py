@@ -93,15 +93,11 @@ class CrcParameters:
 
 
 class CustomCrc:
-    """A check whose parameters the control plane sets; called with bytes it gives the remainder."""
+    """A check by its parameters; called with bytes it gives the remainder."""
 
     __slots__ = ("_parameters", "_table")
 
     def __init__(self, parameters: CrcParameters) -> None:
-        self.set(parameters)
-
-    def set(self, parameters: CrcParameters) -> None:
-        """Compute with other parameters from now on."""
         self._parameters = parameters
         top, full = 1 << (parameters.width - 1), (1 << parameters.width) - 1
         table = []
@@ -114,11 +110,6 @@ class CustomCrc:
                     remainder ^= parameters.polynomial
             table.append(remainder)
         self._table = tuple(table)
-
-    @property
-    def width(self) -> int:
-        """Bits of the remainder."""
-        return self._parameters.width
 
     def __call__(self, data: bytes) -> int:
         """The check of the bytes."""

@@ -7,7 +7,7 @@ All of it happens on the data-plane thread. Names are those of the program's JSO
 from __future__ import annotations
 
 from .boundary import Clock
-from .calculations import CUSTOM, CrcParameters, CustomCrc
+from .calculations import CUSTOM, CustomCrc
 from .entries import EntryError, EntryFault, GroupMember, MeterConfig, TableEntry
 from .ir import Calculation, Ir
 from .meters import Meter
@@ -266,24 +266,3 @@ class ControlPlane:
         else:
             self._clones.pop(session, None)
             self._sessions.pop(session, None)
-
-    def set_crc_parameters(
-        self,
-        calculation: str,
-        *,
-        polynomial: int,
-        initial: int,
-        final_xor: int,
-        reflect_data: bool,
-        reflect_remainder: bool,
-    ) -> None:
-        """Set the parameters of a calculation whose algorithm is one of the custom checks."""
-        custom = self._customs.get(calculation)
-        if custom is None:
-            raise self._missing("custom check", calculation)
-        for value in (polynomial, initial, final_xor):
-            if not 0 <= value < 1 << custom.width:
-                raise EntryError(EntryFault.INVALID, f"'{calculation}' has {custom.width} bits, got {value}")
-        custom.set(
-            CrcParameters(custom.width, polynomial, initial, final_xor, reflect_data, reflect_remainder)
-        )

@@ -16,7 +16,6 @@ from google.protobuf.message import DecodeError
 from controller.agents.tls import AgentTls, certified_names
 from controller.agents.translate import DSCPS, MessageError, Terms, check_hello, from_agent, to_agent
 from controller.live.messages import AgentDown, AgentEffect, AgentUp, Input
-from controller.process.clock import Channels
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
 
@@ -42,6 +41,19 @@ class Inbox(Protocol):
 
     def put(self, node: str, channel: str, item: Input) -> None:
         """Hand an input over; `node` and `channel` order it among others of its time."""
+
+
+class Channels(Protocol):
+    """Counts what has come in on each channel."""
+
+    def arrived(self, channel: str, count: int | None = None) -> None:
+        """A message came in; `count` is its own number."""
+
+    def opened(self, channel: str) -> None:
+        """A session that carries the channel is there."""
+
+    def lost(self, channel: str) -> None:
+        """The session that carried the channel is gone."""
 
 
 class TickHandler(Protocol):

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import grpc
 
-from controller.process.config import ConfigError
-
 _NAMES = ("x509_common_name", "x509_subject_alternative_name")
+
+
+class TlsError(ValueError):
+    """Files or options that cannot be used; one line with the option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class AgentTls:
     client_ca: Path | None = None
 
     def check(self) -> None:
-        """Raises ConfigError, one line with the option, for files that cannot be used."""
+        """Raises TlsError for files that cannot be used."""
         named = (
             ("--agents-cert", self.cert),
             ("--agents-key", self.key),
@@ -36,7 +38,7 @@ class AgentTls:
                 if path is not None:
                     path.read_bytes()
             except OSError as error:
-                raise ConfigError(f"{option}: {path}: {error.strerror}") from None
+                raise TlsError(f"{option}: {path}: {error.strerror}") from None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             context.load_cert_chain(self.cert, self.key, password=_no_password)
@@ -44,12 +46,12 @@ class AgentTls:
             what = (
                 "the key is not the certificate's" if "MISMATCH" in str(error) else "no PEM that can be used"
             )
-            raise ConfigError(f"--agents-cert {self.cert}, --agents-key {self.key}: {what}") from None
+            raise TlsError(f"--agents-cert {self.cert}, --agents-key {self.key}: {what}") from None
         try:
             if self.client_ca is not None:
                 context.load_verify_locations(self.client_ca)
         except ssl.SSLError:
-            raise ConfigError(f"--agents-client-ca: {self.client_ca} holds no certificate in PEM") from None
+            raise TlsError(f"--agents-client-ca: {self.client_ca} holds no certificate in PEM") from None
 
     def credentials(self) -> grpc.ServerCredentials:
         """gRPC's credentials. Raises OSError if a file has gone."""
@@ -61,11 +63,11 @@ class AgentTls:
 
 
 def agent_tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> AgentTls | None:
-    """What the options say; None: the port is in the clear. Raises ConfigError."""
+    """What the options say; None: the port is in the clear. Raises TlsError."""
     if cert is None and key is None and client_ca is None:
         return None
     if cert is None or key is None:
-        raise ConfigError("--agents-cert and --agents-key belong together, and --agents-client-ca needs both")
+        raise TlsError("--agents-cert and --agents-key belong together, and --agents-client-ca needs both")
     tls = AgentTls(cert, key, client_ca)
     tls.check()
     return tls

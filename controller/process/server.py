@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.agents.server import AgentServer
-from controller.agents.tls import AgentTls, agent_tls
+from controller.agents.tls import AgentTls, TlsError, agent_tls
 from controller.agents.translate import Terms
 from controller.app import Frame, FrameError
 from controller.live.core import Core, Settings
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
         # Read again where they are used; here for an error before anything is begun.
         Codec(load_artefacts(start.artefacts))
         frame = Frame(args.app)
-    except (ConfigError, ArtefactError, PipelineError, FrameError) as error:
+    except (ConfigError, TlsError, ArtefactError, PipelineError, FrameError) as error:
         print(f"polyrhythm controller: {error}", file=sys.stderr)
         return 2
     _allow_connections()
