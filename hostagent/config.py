@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hostagent.declared import ConfigError, read, schema, setting
-from hostagent.job import JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
+from hostagent.job import MOST_BYTES, MOST_GPUS, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
 from hostagent.nic.driver import SENDERS
 from hostagent.nic.roce import ip_bytes
 from hostagent.pcie import check_link_name
@@ -118,10 +118,10 @@ class FollowedJob:
     )
     ring: tuple[tuple[str, str], ...] = setting("its flows, [source, destination] host; empty: a ring", ())
     model: str = setting("name of the model", "")
-    gpus: int = setting("of the whole job; 0: one a host", 0, least=0)
+    gpus: int = setting("of the whole job; 0: one a host", 0, least=0, most=MOST_GPUS)
     flops_per_iteration: float = setting("of the whole job", 0.0, least=0.0)
     bytes_per_flow: int = setting(
-        "bytes a flow carries in an iteration; 0: as counted, or line rate", 0, least=0
+        "bytes a flow carries in an iteration; 0: as counted, or line rate", 0, least=0, most=MOST_BYTES
     )
     sample_ms: float = setting("how often the counters are read", 10.0, least=1.0, most=1000.0)
     window_s: int = setting("how much of the record is kept in mind", 120, least=2, most=600)
