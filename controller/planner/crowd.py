@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages where there are too many jobs or flows for the loop: levels alone are judged."""
+"""The stages where there is too much for the loop: levels alone are judged."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def crowd(demands: Demands) -> tuple[Space, Rhythms, Order]:
     limits = LIMITS if available() else replace(LIMITS, spent=LIMITS.spent // _PLAIN)
     found = settle(instance, given, limits=limits, seed=demands.inputs.seed)
     if found is None:
-        return space, rhythms, replace(order, why="too many jobs and flows to judge together")
+        return space, rhythms, replace(order, why="too much to judge together")
     if found.choice == composed:
         return space, rhythms, replace(order, why=loop_why(found))
     levels = dict(zip(names, found.choice.level, strict=True))

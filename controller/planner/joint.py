@@ -11,8 +11,8 @@ from functools import cached_property
 from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import score
 from controller.interleave.hold import GOOD_SCORE, Held, Holding, contended
-from controller.interleave.joint.judge import Effort
-from controller.interleave.joint.values import FREE, Choice, Instance
+from controller.interleave.joint.judge import Effort, Judge
+from controller.interleave.joint.values import FREE, Choice, Instance, plain
 from controller.model import Phase
 from controller.planner.crowd import crowd
 from controller.planner.demand import Demands
@@ -46,6 +46,8 @@ SENDERS_WORTH = 0.03
 while senders on packets take some iterations."""
 _PLAIN = "the best without MLTCP"
 _MOST_JOBS, _MOST_FLOWS, _MOST_WAYS, _FEW_JOBS = 32, 1_500, 16, 6
+_MOST_COST = 1_000_000
+"""Of one sure look, by the judge's measure of work: about a second."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,13 @@ class Joint:
 
     @cached_property
     def crowded(self) -> bool:
-        """Whether there are more jobs or flows than the loop can judge in time."""
-        return len({f.job for f in self._demands.elephants}) > _MOST_JOBS or len(self._flows) > _MOST_FLOWS
+        """Whether there are more jobs, flows or (of jobs quick and slow together) iterations than the loop
+        can judge in time."""
+        if len({f.job for f in self._demands.elephants}) > _MOST_JOBS or len(self._flows) > _MOST_FLOWS:
+            return True
+        paths = {name: (self.space.assignments[name].path or (),) for name in self._flows}
+        instance = instance_of(self._demands, paths)
+        return Judge(instance).cost(plain(instance, (0,) * len(paths)), LIMITS.sure) > _MOST_COST
 
     @property
     def due(self) -> bool:

@@ -137,6 +137,20 @@ def test_other_links_do_not_matter_and_mltcp_takes_turns() -> None:
     assert max(lengths(easy, mltcp)) < 102
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_iterations_of_a_minute_come_to_an_end(seed: int) -> None:
+    """Late in a run of an hour a double holds no time as short as the last bits take."""
+    rng = random.Random(seed)
+    short = player("short", rng.uniform(300, 500), 70, (0,), rate=rng.randint(300, 400))
+    long = player("long", rng.uniform(40_000, 46_000), 300, (0,), rate=rng.randint(300, 400))
+    instance = Instance((short, long), (400 * G,), 0.01)
+    choice, effort = replace(plain(instance, (0, 0)), level=(0, 1)), Effort((1,), 80)
+    (got,) = Judge(instance, plain=True).lengths(choice, effort)
+    assert got[0] == pytest.approx(short.alone_ns, rel=0.01)
+    assert got[1] > long.alone_ns
+    assert np.array_equal(got, Judge(instance).lengths(choice, effort)[0])
+
+
 def test_the_kernel_is_the_reference_to_the_last_bit() -> None:
     pytest.importorskip("numba")
     rng = random.Random(3)

@@ -114,8 +114,15 @@ def test_levels_stay_when_somebody_comes_whom_nobody_meets() -> None:
 def test_too_many_to_judge_have_cruxs_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.planner.crowd.LIMITS", replace(LIMITS, spent=100))
     made = plan(inputs(1))
-    assert any("too many jobs and flows to judge together" in j.why for j in made.jobs.values())
+    assert any("too much to judge together" in j.why for j in made.jobs.values())
     assert levels(made) == levels(plan(replace(inputs(1), policy=POLICIES["crux"])))
+
+
+def test_jobs_that_iterate_in_a_millisecond_beside_one_that_takes_hours_are_not_judged() -> None:
+    quick = [known(f"q{i}", (f"h{i + 1}", f"h{JOBS + 3 + i}"), 1, 1) for i in range(4)]
+    slow = known("slow", ("h6", f"h{JOBS + 8}"), 3_600_000, 3_600_000)
+    made = plan(PlanInput(FABRIC, (*quick, slow), OURS, 0))
+    assert all("too much to judge together" in j.why for j in made.jobs.values())
 
 
 def without_rhythms(choice: Choice) -> Choice:

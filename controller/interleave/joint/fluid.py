@@ -157,7 +157,7 @@ class _Plain:
         while True:
             rates = self._rates()
             then = min(self._next(now, rates), horizon)
-            self._flow(rates, then - now, then)
+            self._flow(rates, now, then)
             now = then
             if now >= horizon:
                 break
@@ -258,13 +258,15 @@ class _Plain:
                 then = min(then, now + needs / rate)
         return then
 
-    def _flow(self, rates: Sequence[float], span: float, then: float) -> None:
-        """Let the streams send for `span` ns, up to `then`; who has sent all may go on."""
+    def _flow(self, rates: Sequence[float], now: float, then: float) -> None:
+        """Let the streams send up to `then`; who has sent all may go on."""
         moved: set[int] = set()
         for s, rate in enumerate(rates):
             if rate > 0:
-                self._left[s] = max(0.0, self._left[s] - rate * span)
-                self._sent[s] += rate * span
+                # Late in a long run a double cannot tell the end from now: what is due has ended.
+                ends = now + self._left[s] / rate <= then
+                self._left[s] = 0.0 if ends else max(0.0, self._left[s] - rate * (then - now))
+                self._sent[s] += rate * (then - now)
                 moved.add(self._job[s])
         for j in moved:
             if all(self._left[s] <= _DONE_BITS for s in self._own[j]):

@@ -175,7 +175,9 @@ def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -
             if rates[s] <= 0:
                 continue
             moved = rates[s] * (then - now)
-            left[s] = max(0.0, left[s] - moved)
+            # Late in a long run a double cannot tell the end from now: what is due has ended.
+            ends = now + left[s] / rates[s] <= then
+            left[s] = 0.0 if ends else max(0.0, left[s] - moved)
             if weighs:
                 dirty = True
                 sent[s] += moved
