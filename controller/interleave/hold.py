@@ -10,8 +10,10 @@ from functools import partial
 from controller.interleave.affinity import LinkFit, LinkName, Loop, align, components
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.keep import TOLERANCE, Found, keep
+from controller.interleave.packed import merge
 from controller.interleave.period import quantise
 from controller.interleave.rotate import rotate
+from controller.interleave.search import places
 
 HOLD = 1.002
 # A held job that still meets others is lengthened past its slot now and then, and loses a whole
@@ -22,6 +24,9 @@ LEAST_GAIN = 0.01
 _FULL = 1 - 1e-6
 _HOPEFUL = 0.9
 _NODES = 60
+_MOST_PLACES = 1_000_000
+"""Of all searches together, those that a sweep of each job looks at. Jobs of periods much alike take some ten
+thousand; those of half a second beside some of a minute, hundreds of millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,13 @@ class Rhythms:
         self._turned: dict[tuple[object, ...], Mapping[str, int] | None] = {}
         self._alone: dict[tuple[object, ...], Found | None] = {}
         self._chance: dict[tuple[object, ...], float] = {}
+        self._spent = 0
+
+    def _nodes(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> int:
+        """How hard to search for the part's shifts: when circles with many laps have taken their share, one
+        descent has to do."""
+        self._spent += sum(places(alike[0], periods) for alike in merge(part))
+        return _NODES if self._spent <= _MOST_PLACES else 0
 
     def turned(self, links: Sequence[SharedLink], periods: Mapping[str, int]) -> Mapping[str, int] | None:
         """Shifts (ns) at which all fits on `links` together, at periods that need not be the jobs' own; None
@@ -202,15 +214,35 @@ class Rhythms:
         key = (link.rate_bps, *link.demands.items())
         if key not in self._alone:
             own = {j: self.periods[j] for j in link.demands}
-            self._alone[key] = _rhythm([link], own, self._slack, self._seed, self._fast)
+            self._alone[key] = self._rhythm([link], own)
         return self._alone[key]
 
     def _together(self, part: Sequence[SharedLink], jobs: Sequence[str]) -> Found | None:
         key = tuple((k.name, k.rate_bps, *k.demands.items()) for k in part)
         if key not in self._found:
             own = {j: self.periods[j] for j in jobs}
-            self._found[key] = _rhythm(part, own, self._slack, self._seed, self._fast)
+            self._found[key] = self._rhythm(part, own)
         return self._found[key]
+
+    def _rhythm(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> Found | None:
+        """Quantised periods and shifts; the periods go up to the tolerance only if all then fits."""
+
+        def attempt(stretch: float) -> Found | None:
+            fitted = quantise(list(periods.values()), hold=HOLD, tolerance=TOLERANCE, stretch=stretch)
+            if fitted is None:
+                return None
+            longer = dict(zip(periods, fitted.periods, strict=True))
+            nodes = self._nodes(part, longer)
+            found = align(part, longer, slack=self._slack, seed=self._seed, nodes=nodes, fast=self._fast)
+            return Found(longer, found)
+
+        first, longest = attempt(0.0), None
+        if first is not None and _HOPEFUL <= min(f.score for f in first.alignment.links) < _FULL:
+            longest = attempt(1.0)
+        if longest is None or not _fits(longest):
+            return first
+        between = (attempt(stretch) for stretch in (0.25, 0.5, 0.75))
+        return next((r for r in between if r is not None and _fits(r)), longest)
 
     def _passes(self, fit: LinkFit, link: SharedLink, rhythm: Found) -> bool:
         sent = sum(
@@ -221,27 +253,6 @@ class Rhythms:
         if sent > link.rate_bps * (1 + self._slack):
             return False
         return fit.score >= GOOD_SCORE
-
-
-def _rhythm(
-    part: Sequence[SharedLink], periods: Mapping[str, int], slack: float, seed: int, fast: bool
-) -> Found | None:
-    """Quantised periods and shifts; the periods go up to the tolerance only if all then fits."""
-
-    def attempt(stretch: float) -> Found | None:
-        fitted = quantise(list(periods.values()), hold=HOLD, tolerance=TOLERANCE, stretch=stretch)
-        if fitted is None:
-            return None
-        longer = dict(zip(periods, fitted.periods, strict=True))
-        return Found(longer, align(part, longer, slack=slack, seed=seed, nodes=_NODES, fast=fast))
-
-    first, longest = attempt(0.0), None
-    if first is not None and _HOPEFUL <= min(f.score for f in first.alignment.links) < _FULL:
-        longest = attempt(1.0)
-    if longest is None or not _fits(longest):
-        return first
-    between = (attempt(stretch) for stretch in (0.25, 0.5, 0.75))
-    return next((r for r in between if r is not None and _fits(r)), longest)
 
 
 def _fits(rhythm: Found) -> bool:

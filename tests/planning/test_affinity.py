@@ -196,3 +196,20 @@ def test_previous_rhythm_stays_while_it_fits() -> None:
     moved = hold(links, measured, ["a", "b"], previous=overlapping_before)
     assert moved.held["a"].shift_ns == 40 * MS
     assert moved.fits[0].score == 1.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_who_is_held_fits_however_little_was_searched(seed: int) -> None:
+    links, periods = tree(random.Random(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("controller.interleave.hold._MOST_PLACES", 0)
+        found = hold(links, periods, list(periods), slack=0.0, seed=seed)
+    assert found.held.keys() | found.reasons.keys() <= periods.keys()
+    for k in links:
+        own = {j: d for j, d in k.demands.items() if j in found.held}
+        at = {j: found.held[j] for j in own}
+        kept = SharedLink(k.name, k.rate_bps, own)
+        now, when = ({j: h.period_ns for j, h in at.items()}, {j: h.shift_ns for j, h in at.items()})
+        if len(own) > 1 and len({h.group for h in at.values()}) == 1:
+            assert score(kept, now, when) >= 0.999
