@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from controller.interleave.hold import Holding
 from controller.interleave.joint.judge import Effort
-from controller.interleave.joint.values import FREE, Choice
+from controller.interleave.joint.values import Choice
 from controller.kernel import available
 from controller.planner.demand import Demands
-from controller.planner.instance import instance_of
+from controller.planner.instance import composed, instance_of
 from controller.planner.loop.search import Limits, settle
 from controller.planner.order import Order, method_of
 from controller.planner.rhythm import Rhythms
@@ -41,24 +41,18 @@ def crowd(demands: Demands) -> tuple[Space, Rhythms, Order]:
     placed = space.assignments
     ways = {f.name: (path,) for f in demands.elephants if f.name in placed and (path := placed[f.name].path)}
     instance = instance_of(demands, ways)
-    held = rhythms.holding.held
     names = [p.name for p in instance.players]
-    composed = Choice(
-        ways=(0,) * len(ways),
-        level=tuple(order.levels[n] for n in names),
-        rhythm=tuple((held[n].period_ns, held[n].shift_ns) if n in held else FREE for n in names),
-        mltcp=(False,) * len(names),
-    )
+    base = composed(instance, rhythms, order)
     given: dict[str, Choice] = {}
     for words, level in _levels(order, instance.levels):
-        choice = replace(composed, level=tuple(level[n] for n in names))
+        choice = replace(base, level=tuple(level[n] for n in names))
         if choice not in given.values():
             given[words] = choice
     limits = LIMITS if available() else replace(LIMITS, spent=LIMITS.spent // _PLAIN)
     found = settle(instance, given, limits=limits, seed=demands.inputs.seed)
     if found is None:
         return space, rhythms, replace(order, why="too much to judge together")
-    if found.choice == composed:
+    if found.choice == base:
         return space, rhythms, replace(order, why=loop_why(found))
     levels = dict(zip(names, found.choice.level, strict=True))
     return space, rhythms, replace(order, given=levels, why=loop_why(found))

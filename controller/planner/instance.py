@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from controller.interleave.joint.profile import steps_of
-from controller.interleave.joint.values import Instance, Member, Player
+from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player
 from controller.model import TRAFFIC_CLASSES
 from controller.planner.demand import Demands
+from controller.planner.order import Order
+from controller.planner.rhythm import Rhythms
 from controller.routing.paths import Path
 
 JITTER = 0.01
@@ -50,3 +52,15 @@ def instance_of(demands: Demands, ways: Mapping[str, Sequence[Path]]) -> Instanc
     )
     levels = min(policy.levels, len(TRAFFIC_CLASSES.levels))
     return Instance(players, tuple(demands.rates.values()), JITTER, levels, SLOWEST, SHARES)
+
+
+def composed(instance: Instance, rhythms: Rhythms, order: Order) -> Choice:
+    """What the stages one after another have come to, with the first way of every flow."""
+    held = rhythms.holding.held
+    names = [p.name for p in instance.players]
+    return Choice(
+        ways=(0,) * len(instance.flows),
+        level=tuple(order.levels[n] for n in names),
+        rhythm=tuple((held[n].period_ns, held[n].shift_ns) if n in held else FREE for n in names),
+        mltcp=(False,) * len(names),
+    )

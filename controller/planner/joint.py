@@ -17,7 +17,7 @@ from controller.model import Phase
 from controller.planner.crowd import crowd
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK
-from controller.planner.instance import JITTER, instance_of
+from controller.planner.instance import JITTER, composed, instance_of
 from controller.planner.loop.search import Found, Limits, solve
 from controller.planner.order import Order
 from controller.planner.rhythm import Rhythms, only
@@ -201,15 +201,7 @@ class Joint:
 
     @cached_property
     def _composed(self) -> Choice:
-        """What the stages one after another have come to."""
-        held = self.rhythms.holding.held
-        names = [p.name for p in self.instance.players]
-        return Choice(
-            ways=(0,) * len(self._flows),
-            level=tuple(self.order.levels[n] for n in names),
-            rhythm=tuple((held[n].period_ns, held[n].shift_ns) if n in held else FREE for n in names),
-            mltcp=(False,) * len(names),
-        )
+        return composed(self.instance, self.rhythms, self.order)
 
     @cached_property
     def _before(self) -> Choice | None:

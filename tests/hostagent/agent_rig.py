@@ -100,6 +100,12 @@ def welcome_and_pin(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
     return []
 
 
+def clock_answer(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
+    """What time it is, by a controller whose clock is this host's."""
+    now, sent = time.monotonic_ns(), message.clock_request.sent_ns
+    return [pb.ControllerMessage(clock=pb.ClockReply(sent_ns=sent, received_ns=now, replied_ns=now))]
+
+
 def assignment(flow: str, port: int = 0xC777, dscp: int = 34) -> pb.ControllerMessage:
     return pb.ControllerMessage(flow=pb.FlowAssignment(flow=flow, source_port=port, dscp=dscp))
 

@@ -16,6 +16,7 @@ from agent_rig import (
     AgentProcess,
     Hub,
     assignment,
+    clock_answer,
     command,
     config_text,
     eventually,
@@ -122,8 +123,7 @@ def test_a_rate_cap_and_a_shift_hold_what_is_sent_over_udp(
             schedule = pb.JobSchedule(job="a", epoch_ns=0, shift_ns=7 * MS, period_ns=period)
             return [pb.ControllerMessage(schedule=schedule)]
         if kind == "clock_request":
-            now, sent = time.monotonic_ns(), message.clock_request.sent_ns
-            return [pb.ControllerMessage(clock=pb.ClockReply(sent_ns=sent, received_ns=now, replied_ns=now))]
+            return clock_answer(message)
         return welcome_and_pin(message)
 
     made.answer = answer

@@ -21,6 +21,7 @@ from agent_rig import (
     AgentProcess,
     Hub,
     assignment,
+    clock_answer,
     config_text,
     environment,
     eventually,
@@ -138,9 +139,7 @@ def test_a_shift_holds_the_job_to_its_slots_and_never_longer_than_a_period(
             )
             return [pb.ControllerMessage(schedule=schedule)]
         if kind == "clock_request":
-            now = time.monotonic_ns()
-            sent = message.clock_request.sent_ns
-            return [pb.ControllerMessage(clock=pb.ClockReply(sent_ns=sent, received_ns=now, replied_ns=now))]
+            return clock_answer(message)
         return welcome_and_pin(message)
 
     made.answer = answer

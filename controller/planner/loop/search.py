@@ -104,7 +104,7 @@ def solve(
     alone = dict(rivals(instance, paths, mltcp=mltcp, known=known, seed=seed)) | dict(others or {})
     alone = preferred | {name: c for name, c in alone.items() if legal(instance, c)}
     sure = {name: judge.utilisation(c, limits.sure) for name, c in alone.items()}
-    best = max(alone, key=lambda name: round(float(sure[name].mean()), 9))
+    best = _best(sure)
     lines = [_Line(best, alone[best], sure[best])]
     judged = len(alone)
     if float(sure[best].mean()) < judge.bound * (1 - _NEARLY):
@@ -117,7 +117,7 @@ def solve(
         for line in lines:
             judged += _polish(judge, line, known, mltcp, limits, seed)
             line.value = judge.utilisation(line.choice, limits.sure)
-    return _decided(judge, lines, alone, sure, (*preferred, best), limits, judged)
+    return _decided(judge, lines, alone, sure, tuple(preferred), limits, judged)
 
 
 def settle(
@@ -141,14 +141,19 @@ def settle(
     promising = sorted(given, key=lambda name: -round(quick[name], 9))[:_PROMISING]
     plans = {name: c for i, (name, c) in enumerate(given.items()) if i == 0 or name in promising}
     sure = {name: judge.utilisation(c, limits.sure) for name, c in plans.items()}
-    best = max(plans, key=lambda name: round(float(sure[name].mean()), 9))
+    best = _best(sure)
     line, judged = _Line(best, plans[best], sure[best]), len(given)
     if float(sure[best].mean()) < judge.bound * (1 - _NEARLY):
-        moves = min(limits.judged, limits.spent // max(1, cost))
+        budget = min(limits.judged, limits.spent // max(1, cost))
         offer = partial(level_moves, instance)
-        judged += _climb(judge, line, offer, replace(limits, judged=moves), moves, seed)
+        judged += _climb(judge, line, offer, replace(limits, judged=budget), budget, seed)
         line.value = judge.utilisation(line.choice, limits.sure)
-    return _decided(judge, [line], plans, sure, (*plans, best), limits, judged)
+    return _decided(judge, [line], plans, sure, tuple(plans), limits, judged)
+
+
+def _best(sure: Mapping[str, Floats]) -> str:
+    """The plan with the highest utilisation; of equal ones the first."""
+    return max(sure, key=lambda name: round(float(sure[name].mean()), 9))
 
 
 def _decided(
@@ -160,12 +165,12 @@ def _decided(
     limits: Limits,
     judged: int,
 ) -> Found:
-    """The best of the lines, or the first preferred plan that is as good; the last preferred is the best."""
+    """The best of the lines, or the first of the preferred plans, at last the best plan, that is as good."""
     # What a short look takes for an improvement may be none.
-    best = max(sure, key=lambda name: round(float(sure[name].mean()), 9))
+    best = _best(sure)
     lines = [*lines, _Line(best, plans[best], sure[best])]
     top = max(lines, key=lambda line: round(float(line.value.mean()), 9))
-    for name in preferred:
+    for name in (*preferred, best):
         if not better(top.value, sure[name], limits.worth):
             top = _Line(name, plans[name], sure[name])
             break
