@@ -19,14 +19,14 @@ from typing import TextIO
 
 import numpy as np
 
+from controller.routing.affine_hash import polarised_words
 from controller.routing.algorithms import ALGORITHMS, ORDERS, Options, solve
 from controller.routing.algorithms.base import loads
 from controller.routing.assign import SMALL
-from controller.routing.engine import cold
-from controller.routing.fabric import Demand, Fabric, Floats, Ints, UnsuitableError
+from controller.routing.backend import cold
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, UnsuitableError
+from controller.routing.from_topology import Failures, demand_of, fabric_of, nics_of, parse_failures
 from controller.routing.hash import ROCE_PORTS
-from controller.routing.instance import Failures, demand_of, fabric_of, nics_of, parse_failures
-from controller.routing.linear import polarised_words
 from controller.routing.ports import addresses, ports_for, repeats, stages
 from controller.routing.rates import flow_rates
 from topo.files import load_topology
@@ -57,7 +57,7 @@ class Routed:
     """An assignment: per flow the fabric's choice, source port (-1: none leads there) and rate in bit/s."""
 
     fabric: Fabric
-    demand: Demand
+    demand: LeafDemand
     choice: Ints
     ports: Ints
     rates: Floats
@@ -240,7 +240,7 @@ def route(
     )
 
 
-def _warm(fabric: Fabric, demand: Demand, algorithm: str, options: Options) -> None:
+def _warm(fabric: Fabric, demand: LeafDemand, algorithm: str, options: Options) -> None:
     """Load what will run, or compile it, on a few of the flows: that is no part of the assignment's time."""
     if not options.plain and cold():
         print("compiling the routing kernels, once for this machine ...", file=sys.stderr)
@@ -250,7 +250,7 @@ def _warm(fabric: Fabric, demand: Demand, algorithm: str, options: Options) -> N
 
 
 def _ports(
-    topology: Topology, fabric: Fabric, demand: Demand, choice: Ints, flows: Flows, options: Options
+    topology: Topology, fabric: Fabric, demand: LeafDemand, choice: Ints, flows: Flows, options: Options
 ) -> Ints:
     src, dst = addresses(a.ip for a, _ in flows.nics), addresses(b.ip for _, b in flows.nics)
     wanted, spec = stages(topology, fabric, demand, choice), topology.hash

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from controller.routing.affine_hash import FIELDS, polarisation_of, polarised_words
 from controller.routing.forwarding import BUCKETS
 from controller.routing.hash import ROCE_PORT, ROCE_PORTS, UDP
-from controller.routing.linear import FIELDS, polarisation_of, polarised_words
 from topo.files import load_topology
 from topo.graph import Topology
 from topo.jsonio import TopologyFormatError

@@ -13,7 +13,7 @@ from dataclasses import replace
 from controller.live.messages import Iteration
 from controller.model.job import Job
 from controller.model.plan import FlowPlan, Plan
-from controller.routing.forecast import Change, Rhythm, Sending, next_change
+from controller.routing.lookahead import ActiveFlow, ForeseenChange, PeriodicFlows, next_change
 
 # Agents are told so long before a change: the word takes 1 ms in the embedded fabric, and a job may be early.
 EARLY_NS = 3_000_000
@@ -27,7 +27,7 @@ class Ahead:
 
     def __init__(self) -> None:
         self._began: dict[str, int] = {}
-        self._change: Change | None = None
+        self._change: ForeseenChange | None = None
         self._for: frozenset[str] | None = None
 
     @property
@@ -59,13 +59,13 @@ class Ahead:
         after = now_ns + EARLY_NS
         known = [j for j in jobs if j.name in self._began and j.profile.phases]
         sending = [s for j in known if (s := self._sending(j, after)) is not None]
-        rhythms = [Rhythm(frozenset({j.name}), j.profile, self._began[j.name]) for j in known]
+        rhythms = [PeriodicFlows(frozenset({j.name}), j.profile, self._began[j.name]) for j in known]
         change = next_change(after, sending, rhythms)
         others = frozenset(j.name for j in jobs) - {j.name for j in known}
         self._change = (
             None
             if change is None
-            else Change(change.time_ns, change.ends, change.starts, change.active | others)
+            else ForeseenChange(change.time_ns, change.ends, change.starts, change.active | others)
         )
 
     def due(self, now_ns: int, jobs: Sequence[Job]) -> frozenset[str] | None:
@@ -79,14 +79,14 @@ class Ahead:
         self._for = change.active
         return change.active
 
-    def _sending(self, job: Job, at_ns: int) -> Sending | None:
+    def _sending(self, job: Job, at_ns: int) -> ActiveFlow | None:
         """What is left of the phase that a job is in."""
         into = (at_ns - self._began[job.name]) % job.profile.period_ns
         for p in job.profile.phases:
             if p.start_ns <= into < p.end_ns:
                 # Rounded up, so that the end that follows from it is never before the phase's.
                 left = -(-p.rate_bps * (p.end_ns - into) // 8_000_000_000)
-                return Sending(job.name, left, p.rate_bps)
+                return ActiveFlow(job.name, left, p.rate_bps)
         return None
 
 

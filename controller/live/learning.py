@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning which source port leads where in a live fabric whose switches' hash nobody has told.
 
-INT probes with a pair of hosts' own addresses show the path of each port; `routing/learn.py` says which
-ports to try. Nothing here knows a socket.
+INT probes with the addresses of a pair of hosts show the path of each source port. `routing/port_learning.py`
+chooses the ports to try. This module knows no socket.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from controller.live.verify import Outcome, Verifier
 from controller.model.job import Job
 from controller.routing.assign import Learned
 from controller.routing.forwarding import forwarding
-from controller.routing.learn import Learning, learning
 from controller.routing.paths import Path, paths
+from controller.routing.port_learning import Learning, learning
 from controller.southbound.worker import Condition
 from topo.graph import Topology
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from controller.model import FlowPlan, Plan
 from controller.planner.inputs import PlanInput
-from controller.routing.failover import Assigned, Event, reroute
-from controller.routing.instance import Failures, choices_of, demand_of, fabric_of
+from controller.routing.failover import CurrentAssignment, Event, reroute
+from controller.routing.from_topology import Failures, choices_of, demand_of, fabric_of
 from controller.routing.ports import addresses
 
 
@@ -59,7 +59,7 @@ def emergencies(inputs: PlanInput, plan: Plan, events: Sequence[Event]) -> tuple
     weight = [max((p.rate_bps for p in job_of[f.flow].profile.phases), default=1) for f in pinned]
     ends = [(host[f.path[0]], host[f.path[-1]]) for f in pinned if f.path is not None]
     demand = demand_of(fabric, ends, np.array(weight, dtype=np.float64))
-    now = Assigned(
+    now = CurrentAssignment(
         addresses(a.ip for a, _ in ends),
         addresses(b.ip for _, b in ends),
         demand,

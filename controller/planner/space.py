@@ -18,8 +18,8 @@ from controller.planner.inputs import SLACK, DirectedLink
 from controller.planner.singles import NOT_TOLD, Pinned, kept_ports, pin, untold
 from controller.routing.assign import Assignment, assign_ecmp, assign_greedy
 from controller.routing.forwarding import SwitchForwarding, forwarding
+from controller.routing.from_topology import Failures
 from controller.routing.greedy import Commodity, connection_order
-from controller.routing.instance import Failures
 
 # How much two jobs that can take turns on a link hurt each other there, when paths are chosen.
 TURNS = 0.5

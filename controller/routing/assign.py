@@ -11,12 +11,12 @@ import numpy as np
 
 from controller.routing.algorithms import Options, solve
 from controller.routing.ecmp import draw_port
-from controller.routing.fabric import Demand, Fabric, Ints, TwoTier, UnsuitableError
+from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier, UnsuitableError
 from controller.routing.forwarding import pair
+from controller.routing.from_topology import Failures, demand_of, fabric_of
 from controller.routing.greedy import Commodity, Loads, Overlap, route
-from controller.routing.instance import Failures, demand_of, fabric_of
+from controller.routing.incremental import rebalanced
 from controller.routing.paths import Forwarding, Path, path_of, paths, port_for_path
-from controller.routing.update import rebalanced
 from topo.graph import Topology
 
 # Fewer flows than this are done by the plain loops before Numba would be imported.
@@ -181,13 +181,13 @@ def balanced_paths(
     return {**inside, **_paths(fabric, demand, far, choice)}
 
 
-def _demand(topology: Topology, fabric: Fabric, commodities: Sequence[Commodity]) -> Demand:
+def _demand(topology: Topology, fabric: Fabric, commodities: Sequence[Commodity]) -> LeafDemand:
     ends = [(topology.host[c.src], topology.host[c.dst]) for c in commodities]
     return demand_of(fabric, ends, np.array([c.weight for c in commodities], dtype=np.float64))
 
 
 def _paths(
-    fabric: Fabric, demand: Demand, commodities: Sequence[Commodity], choice: Ints
+    fabric: Fabric, demand: LeafDemand, commodities: Sequence[Commodity], choice: Ints
 ) -> Mapping[str, Path]:
     """By commodity name; those of choice -1 are left out."""
     rows = zip(demand.src.tolist(), demand.dst.tolist(), choice.tolist(), strict=True)

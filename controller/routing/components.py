@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.clos3 import ThreeTier
-from controller.routing.fabric import Demand, Fabric, TwoTier
+from controller.routing.fabric import Fabric, LeafDemand, TwoTier
+from controller.routing.three_tier import ThreeTier
 
 
-def components(fabric: Fabric, demand: Demand) -> list[NDArray[np.intp]]:
+def components(fabric: Fabric, demand: LeafDemand) -> list[NDArray[np.intp]]:
     """The flows of each part, in the order of their first flows; one part on a fabric without tiers."""
     if isinstance(fabric, TwoTier):
         src, dst = demand.src, demand.dst

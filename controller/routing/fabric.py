@@ -28,7 +28,7 @@ class UnsuitableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class LeafDemand:
     """Flows from leaf `src` to leaf `dst` (flows,). `weight` in bit/s, or None where all weigh the same."""
 
     src: Ints
@@ -43,9 +43,11 @@ class Demand:
         """The weights, 1 each where none are given."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
-    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Demand:
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> LeafDemand:
         """Some of the flows."""
-        return Demand(self.src[index], self.dst[index], None if self.weight is None else self.weight[index])
+        return LeafDemand(
+            self.src[index], self.dst[index], None if self.weight is None else self.weight[index]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +72,16 @@ class Fabric(Protocol):
     def capacity(self) -> Floats:
         """Bit/s of every directed link, (links,)."""
 
-    def links(self, demand: Demand, choice: Ints) -> Ints:
+    def links(self, demand: LeafDemand, choice: Ints) -> Ints:
         """The links of each flow, (flows, hops); -1 pads, and fills rows of choice -1 or inside a leaf."""
 
     def nodes(self, src: int, dst: int, choice: int) -> tuple[str, ...]:
         """The switches on a path, from leaf to leaf."""
 
-    def candidates(self, demand: Demand) -> Candidates:
+    def candidates(self, demand: LeafDemand) -> Candidates:
         """The live paths of every pair of leaves in the demand."""
 
-    def bound(self, demand: Demand) -> int:
+    def bound(self, demand: LeafDemand) -> int:
         """No assignment's largest number of flows on a link is below this."""
 
 
@@ -101,7 +103,7 @@ def capacities(
     return rates
 
 
-def grouped(demand: Demand, leaves: int) -> tuple[Ints, Ints, Ints]:
+def grouped(demand: LeafDemand, leaves: int) -> tuple[Ints, Ints, Ints]:
     """(pair of each flow, and the source and destination leaf of each pair)."""
     key = demand.src.astype(np.int64) * leaves + demand.dst
     pairs, pair = np.unique(key, return_inverse=True)
@@ -144,7 +146,7 @@ class TwoTier:
         """Links leaf -> spine by (leaf, spine), then spine -> leaf by (leaf, spine)."""
         return np.concatenate((self.up.ravel(), self.up.ravel()))
 
-    def links(self, demand: Demand, choice: Ints) -> Ints:
+    def links(self, demand: LeafDemand, choice: Ints) -> Ints:
         """Two links a flow: up to the spine and down from it."""
         size = self.up.shape[1]
         result = np.empty((len(demand), 2), dtype=np.int32)
@@ -159,17 +161,17 @@ class TwoTier:
             return (self.leaves[src],)
         return self.leaves[src], self.spines[choice], self.leaves[dst]
 
-    def candidates(self, demand: Demand) -> Candidates:
+    def candidates(self, demand: LeafDemand) -> Candidates:
         """Every spine that both leaves reach."""
         pair, src, dst = grouped(demand, len(self.leaves))
         both = self.live[src] & self.live[dst]
         first = np.concatenate(([0], np.cumsum(both.sum(axis=1)))).astype(np.int32)
         rows, spine = np.nonzero(both)
-        demand_of = Demand(src[rows], dst[rows])
+        demand_of = LeafDemand(src[rows], dst[rows])
         choice = spine.astype(np.int32)
         return Candidates(pair, first, self.links(demand_of, choice), choice)
 
-    def bound(self, demand: Demand) -> int:
+    def bound(self, demand: LeafDemand) -> int:
         """The largest over leaves of ceil(inter-leaf flows out, or in, over live uplinks)."""
         between = demand.take(demand.src != demand.dst)
         ways = self.live.sum(axis=1)

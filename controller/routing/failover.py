@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from controller.routing.algorithms.base import Options, congestion
 from controller.routing.algorithms.greedy import greedy
 from controller.routing.algorithms.optimal import optimal
-from controller.routing.anyfabric import AnyFabric
 from controller.routing.assign import SMALL
-from controller.routing.clos3 import ThreeTier
-from controller.routing.fabric import Cable, Demand, Fabric, Ints, TwoTier, UnsuitableError
+from controller.routing.fabric import Cable, Fabric, Ints, LeafDemand, TwoTier, UnsuitableError
 from controller.routing.forwarding import pair
+from controller.routing.generic import GenericFabric
 from controller.routing.ports import leads, ports_for, stages
+from controller.routing.three_tier import ThreeTier
 from topo.graph import Topology
 
 Event = str | Cable
@@ -26,12 +26,12 @@ Event = str | Cable
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class CurrentAssignment:
     """What is in force: addresses and leaves of the flows, their choices and source ports."""
 
     src: NDArray[np.uint32]
     dst: NDArray[np.uint32]
-    demand: Demand
+    demand: LeafDemand
     choice: Ints
     ports: Ints
 
@@ -56,10 +56,10 @@ def events(topology: Topology) -> Iterator[Event]:
 
 def degraded(fabric: Fabric, event: Event) -> Fabric:
     """The fabric without a switch or a cable. Hosts of a lost leaf keep no link."""
-    if isinstance(fabric, AnyFabric):
+    if isinstance(fabric, GenericFabric):
         links = fabric.down_links | ({event} if isinstance(event, tuple) else set())
         switches = fabric.down_switches | ({event} if isinstance(event, str) else set())
-        return AnyFabric(fabric.topology, frozenset(links), frozenset(switches), fabric.shortest)
+        return GenericFabric(fabric.topology, frozenset(links), frozenset(switches), fabric.shortest)
     if not isinstance(fabric, TwoTier | ThreeTier):
         raise TypeError(f"no failures for a {type(fabric).__name__}")
     up = fabric.up.copy()
@@ -87,7 +87,7 @@ def degraded(fabric: Fabric, event: Event) -> Fabric:
     return replace(fabric, up=up, over=over)
 
 
-def reroute(topology: Topology, fabric: Fabric, now: Assigned, event: Event) -> Reroute:
+def reroute(topology: Topology, fabric: Fabric, now: CurrentAssignment, event: Event) -> Reroute:
     """The plan for one failure.
 
     Flows off the failed part stay on their paths, the others go greedily around it. If colouring everything
@@ -97,7 +97,7 @@ def reroute(topology: Topology, fabric: Fabric, now: Assigned, event: Event) -> 
     after = degraded(fabric, event)
     between = now.demand.src != now.demand.dst
     old = now.choice.copy()
-    if isinstance(after, AnyFabric):
+    if isinstance(after, GenericFabric):
         old[between] = _stands(fabric, after, now)[between]
         kept = old
     else:
@@ -126,7 +126,7 @@ def reroute(topology: Topology, fabric: Fabric, now: Assigned, event: Event) -> 
     return Reroute(changed, choice[changed], ports[changed], load, after)
 
 
-def _stands(before: Fabric, after: AnyFabric, now: Assigned) -> Ints:
+def _stands(before: Fabric, after: GenericFabric, now: CurrentAssignment) -> Ints:
     """Each flow's old path as a choice on the fabric after the failure, -1 if it is gone."""
     result = np.full(len(now.choice), -1, dtype=np.int32)
     for f, (u, v, c) in enumerate(
@@ -138,7 +138,7 @@ def _stands(before: Fabric, after: AnyFabric, now: Assigned) -> Ints:
     return result
 
 
-def _ports(topology: Topology, after: Fabric, now: Assigned, choice: Ints) -> Ints:
+def _ports(topology: Topology, after: Fabric, now: CurrentAssignment, choice: Ints) -> Ints:
     """The old port where it still leads along the path, else the lowest that no flow of the pair has."""
     wanted = stages(topology, after, now.demand, choice)
     spec = topology.hash
@@ -178,7 +178,7 @@ class Failover:
     fabric, so after a failure the same goes on from the new state.
     """
 
-    def __init__(self, topology: Topology, fabric: Fabric, now: Assigned) -> None:
+    def __init__(self, topology: Topology, fabric: Fabric, now: CurrentAssignment) -> None:
         self._topology = topology
         self._wake = threading.Event()
         self._stopped = False
@@ -187,7 +187,7 @@ class Failover:
         self._plans: dict[Event, Reroute] = {}
         self._todo = list(events(topology))[::-1]
 
-    def refresh(self, fabric: Fabric, now: Assigned) -> None:
+    def refresh(self, fabric: Fabric, now: CurrentAssignment) -> None:
         """What is in force has changed: begin anew."""
         # New objects, so that a plan under work for the old state lands in the old dictionary.
         self._now, self._plans, self._todo = (fabric, now), {}, list(events(self._topology))[::-1]

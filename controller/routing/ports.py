@@ -11,13 +11,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.anyfabric import AnyFabric
-from controller.routing.clos3 import ThreeTier
-from controller.routing.engine import engine
-from controller.routing.fabric import Demand, Fabric, Ints, TwoTier, grouped
+from controller.routing.affine_hash import bases, contributions
+from controller.routing.backend import backend
+from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier, grouped
 from controller.routing.forwarding import BUCKETS, forwarding
+from controller.routing.generic import GenericFabric
 from controller.routing.hash import ROCE_PORTS
-from controller.routing.linear import bases, contributions
+from controller.routing.three_tier import ThreeTier
 from topo.graph import OURS, HashSpec, Topology
 
 
@@ -59,7 +59,7 @@ class _Tables:
 
 
 def stages(
-    topology: Topology, fabric: Fabric, demand: Demand, choice: Ints, spec: HashSpec | None = None
+    topology: Topology, fabric: Fabric, demand: LeafDemand, choice: Ints, spec: HashSpec | None = None
 ) -> Stages:
     """What the switches' hashes have to give for every flow's choice. A row of choice -1 wants nothing.
 
@@ -70,12 +70,12 @@ def stages(
         return _two(topology, fabric, demand, choice, tables)
     if isinstance(fabric, ThreeTier):
         return _three(topology, fabric, demand, choice, tables)
-    if isinstance(fabric, AnyFabric):
+    if isinstance(fabric, GenericFabric):
         return _any(fabric, demand, choice, tables)
     raise TypeError(f"no bucket tables for a {type(fabric).__name__}")
 
 
-def _two(topology: Topology, fabric: TwoTier, demand: Demand, choice: Ints, tables: _Tables) -> Stages:
+def _two(topology: Topology, fabric: TwoTier, demand: LeafDemand, choice: Ints, tables: _Tables) -> Stages:
     """A leaf's table depends on the order of its ports and on which spines both leaves reach. Where a spine
     has several cables to a leaf, it chooses among them in turn."""
     columns: dict[str, list[int]] = {}
@@ -122,7 +122,9 @@ def _down_tables(
     return result
 
 
-def _three(topology: Topology, fabric: ThreeTier, demand: Demand, choice: Ints, tables: _Tables) -> Stages:
+def _three(
+    topology: Topology, fabric: ThreeTier, demand: LeafDemand, choice: Ints, tables: _Tables
+) -> Stages:
     upward = topology.upward
     group, per_pod = fabric.over.shape[2], fabric.per_pod
     spine_at = [{n: j for j, n in enumerate(pod)} for pod in fabric.spines]
@@ -153,7 +155,7 @@ def _three(topology: Topology, fabric: ThreeTier, demand: Demand, choice: Ints, 
     return tables.stages(stage, np.stack((spine, core), axis=1).astype(np.int32))
 
 
-def _any(fabric: AnyFabric, demand: Demand, choice: Ints, tables: _Tables) -> Stages:
+def _any(fabric: GenericFabric, demand: LeafDemand, choice: Ints, tables: _Tables) -> Stages:
     """By the switches' forwarding; a path that this does not allow wants what no table gives."""
     table = forwarding(fabric.topology, fabric.down_links, fabric.down_switches)
     names = {s.name: i for i, s in enumerate(fabric.topology.switches)}
@@ -213,7 +215,7 @@ def ports_for(
 ) -> Ints:
     """The lowest source port in 0xC000-0xFFFF that leads each flow along its path, passing over the first
     `skip` such ports; -1 if there is none. `src` and `dst` are addresses as 32-bit numbers."""
-    index = engine(plain).find_ports(
+    index = backend(plain).find_ports(
         bases(spec, src, dst),
         contributions(spec.algorithm),
         wanted.tables,

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.engine import engine
-from controller.routing.fabric import Demand, Fabric, Floats, Ints
+from controller.routing.backend import backend
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand
 
 CLASSES = 8
 
@@ -34,13 +34,13 @@ def maxmin(
     classes = np.zeros(len(paths), dtype=np.int8) if klass is None else klass
     if len(classes) and not (classes.min() >= 0 and classes.max() < CLASSES):
         raise ValueError(f"priority classes go from 0 to {CLASSES - 1}")
-    rates: Floats = engine(plain).maxmin(paths, classes, capacity, CLASSES)
+    rates: Floats = backend(plain).maxmin(paths, classes, capacity, CLASSES)
     return rates
 
 
 def flow_rates(
     fabric: Fabric,
-    demand: Demand,
+    demand: LeafDemand,
     choice: Ints,
     nics: tuple[Ints, Ints, Floats],
     klass: NDArray[np.int8] | None = None,

@@ -20,19 +20,19 @@ from typing import Any
 
 import numpy as np
 
+from controller.routing.affine_hash import bases, contributions
 from controller.routing.algorithms import Options, solve
 from controller.routing.algorithms.base import loads
 from controller.routing.algorithms.ilp import installed, one_part
-from controller.routing.clos3 import three_tier as three_tier_arrays
 from controller.routing.components import components
-from controller.routing.fabric import Demand, Fabric, Floats, Ints, TwoTier
-from controller.routing.failover import Assigned, Failover, events
-from controller.routing.instance import fabric_of
-from controller.routing.learn import learn
-from controller.routing.linear import bases, contributions
-from controller.routing.live import LiveSpines
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier
+from controller.routing.failover import CurrentAssignment, Failover, events
+from controller.routing.from_topology import fabric_of
+from controller.routing.incremental import IncrementalColouring
+from controller.routing.port_learning import learn
 from controller.routing.ports import addresses, ports_for, ports_of_all_paths, repeats, stages
 from controller.routing.rates import CLASSES, maxmin
+from controller.routing.three_tier import three_tier as three_tier_arrays
 from polyrhythm.bench.report import show
 from polyrhythm.commands import whole
 from topo.generate import leaf_spine, three_tier
@@ -87,21 +87,21 @@ def _clos(leaves: int, spines: int) -> TwoTier:
     return TwoTier(names[0], names[1], np.full((leaves, spines), float(_RATE)))
 
 
-def _uniform(leaves: int, count: int, rng: np.random.Generator) -> Demand:
+def _uniform(leaves: int, count: int, rng: np.random.Generator) -> LeafDemand:
     src = rng.integers(0, leaves, count)
     dst = (src + rng.integers(1, leaves, count)) % leaves
-    return Demand(src.astype(np.int32), dst.astype(np.int32))
+    return LeafDemand(src.astype(np.int32), dst.astype(np.int32))
 
 
-def _full(leaves: int, per_leaf: int, rng: np.random.Generator) -> Demand:
+def _full(leaves: int, per_leaf: int, rng: np.random.Generator) -> LeafDemand:
     """One flow out of every NIC and one into every NIC; those inside a leaf load no link."""
     nics = leaves * per_leaf
     src, dst = np.arange(nics) // per_leaf, rng.permutation(nics) // per_leaf
     away = src != dst
-    return Demand(src[away].astype(np.int32), dst[away].astype(np.int32))
+    return LeafDemand(src[away].astype(np.int32), dst[away].astype(np.int32))
 
 
-def _excess(fabric: Fabric, demand: Demand, choice: Ints) -> int:
+def _excess(fabric: Fabric, demand: LeafDemand, choice: Ints) -> int:
     return int(loads(fabric, demand, choice).max(initial=0)) - fabric.bound(demand)
 
 
@@ -158,7 +158,7 @@ def _ilp(rng: np.random.Generator) -> dict[str, Any]:
     choice = solve("ilp", fabric, flows, Options(limit_s=10.0))
     ilp_s = time.perf_counter() - began
     parts = _full(4, 16, rng)
-    apart = Demand(
+    apart = LeafDemand(
         np.concatenate([parts.src + 4 * i for i in range(4)]).astype(np.int32),
         np.concatenate([parts.dst + 4 * i for i in range(4)]).astype(np.int32),
     )
@@ -173,7 +173,7 @@ def _ilp(rng: np.random.Generator) -> dict[str, Any]:
 
 def _live(rng: np.random.Generator) -> dict[str, Any]:
     """One flow leaves and another comes, 64 x 32 at nine tenths of the full load."""
-    live = LiveSpines(64, 32)
+    live = IncrementalColouring(64, 32)
     pairs = _full(64, 32, rng)
     ends = list(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))
     spare = [ends.pop() for _ in range(len(ends) // 10)]
@@ -233,11 +233,11 @@ def _failover(rng: np.random.Generator) -> dict[str, Any]:
     fabric = fabric_of(topology)
     nics = rng.permutation(2048)
     ip = addresses(h.ip for h in topology.hosts)
-    flows = Demand((np.arange(2048) // 32).astype(np.int32), (nics // 32).astype(np.int32))
+    flows = LeafDemand((np.arange(2048) // 32).astype(np.int32), (nics // 32).astype(np.int32))
     choice = solve("optimal", fabric, flows)
     src, dst = ip, ip[nics]
     ports = ports_for(src, dst, stages(topology, fabric, flows, choice), skip=repeats(src, dst, choice))
-    failover = Failover(topology, fabric, Assigned(src, dst, flows, choice, ports))
+    failover = Failover(topology, fabric, CurrentAssignment(src, dst, flows, choice, ports))
     began = time.perf_counter()
     while failover.step():
         pass
@@ -291,7 +291,7 @@ def _components(rng: np.random.Generator) -> dict[str, Any]:
     parts = [_full(64, 128, rng) for _ in range(8)]
     src = np.concatenate([part.src + 64 * i for i, part in enumerate(parts)])
     dst = np.concatenate([part.dst + 64 * i for i, part in enumerate(parts)])
-    flows = Demand(src.astype(np.int32), dst.astype(np.int32))
+    flows = LeafDemand(src.astype(np.int32), dst.astype(np.int32))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def apart(algorithm: str) -> None:

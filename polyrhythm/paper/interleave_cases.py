@@ -16,8 +16,8 @@ from controller.planner.instance import SLOWEST
 from controller.routing.assign import optimal_paths
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding
+from controller.routing.from_topology import Failures
 from controller.routing.greedy import Commodity, connection_order, route
-from controller.routing.instance import Failures
 from controller.routing.paths import Forwarding, Path, path_of, paths
 from sim.network import Network
 from topo.generate import explicit, leaf_spine

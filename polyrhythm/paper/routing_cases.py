@@ -15,8 +15,8 @@ import numpy as np
 from controller.kernel import available
 from controller.routing.algorithms import Options, solve
 from controller.routing.algorithms.ilp import installed
-from controller.routing.fabric import Demand, TwoTier
-from controller.routing.instance import Failures
+from controller.routing.fabric import LeafDemand, TwoTier
+from controller.routing.from_topology import Failures
 from polyrhythm.paper.routing_epochs import Experiment, Outcome, Scheme
 from sim.generators import LARGE_MODELS, PAPER_BPS, PlacedModel, paper_fabric, paper_jobs
 
@@ -113,7 +113,7 @@ def measure(case: Case, iterations: int, ilp_s: float) -> dict[str, Any]:
 @cache
 def _warm() -> None:
     """Load the kernels once a process: compiling is no part of any algorithm's time."""
-    two = Demand(np.array([0, 1], dtype=np.int32), np.array([1, 0], dtype=np.int32))
+    two = LeafDemand(np.array([0, 1], dtype=np.int32), np.array([1, 0], dtype=np.int32))
     fabric = TwoTier(("a", "b"), ("s", "t"), np.ones((2, 2)))
     for algorithm in ("greedy", "optimal", "annealing"):
         solve(algorithm, fabric, two)

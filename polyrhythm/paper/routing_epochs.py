@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from controller.routing.algorithms import Options, solve
 from controller.routing.algorithms.base import loads
-from controller.routing.fabric import Demand, TwoTier
-from controller.routing.instance import Failures, fabric_of
+from controller.routing.fabric import LeafDemand, TwoTier
+from controller.routing.from_topology import Failures, fabric_of
 from sim.engine import KernelEngine
 from sim.generators import PlacedModel
 from sim.jobrun import JobRun
@@ -86,7 +86,7 @@ class Experiment:
         key = frozenset(jobs)
         if key not in self._known:
             ends = np.concatenate([self._ends[j] for j in jobs]).astype(np.int32)
-            demand = Demand(ends[:, 0].copy(), ends[:, 1].copy())
+            demand = LeafDemand(ends[:, 0].copy(), ends[:, 1].copy())
             began = time.perf_counter()
             choice = solve(self._scheme.algorithm, self._fabric, demand, self._scheme.options)
             self.outcome.assign_ms.append(1e3 * (time.perf_counter() - began))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from controller.model import Flow, Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
-from controller.routing.fabric import Demand, TwoTier, UnsuitableError
-from controller.routing.update import rebalanced
+from controller.routing.fabric import LeafDemand, TwoTier, UnsuitableError
+from controller.routing.incremental import rebalanced
 from topo.generate import leaf_spine
 from topo.graph import Topology
 
@@ -29,7 +29,7 @@ def fabric(leaves: int, spines: int) -> TwoTier:
     return TwoTier(names[0], names[1], np.full((leaves, spines), 1e9))
 
 
-def most(flows: Demand, choice: np.ndarray) -> tuple[Counter, Counter]:
+def most(flows: LeafDemand, choice: np.ndarray) -> tuple[Counter, Counter]:
     return (
         Counter(zip(flows.src.tolist(), choice.tolist(), strict=True)),
         Counter(zip(flows.dst.tolist(), choice.tolist(), strict=True)),
@@ -41,7 +41,7 @@ def most(flows: Demand, choice: np.ndarray) -> tuple[Counter, Counter]:
 def test_from_anywhere_to_balance_with_few_moves(leaves: int, spines: int, seed: int, plain: bool) -> None:
     rng = random.Random(seed)
     pairs = [rng.sample(range(leaves), 2) for _ in range(rng.randint(0, 60))]
-    flows = Demand(*(np.array([p[i] for p in pairs], dtype=np.int32) for i in (0, 1)))
+    flows = LeafDemand(*(np.array([p[i] for p in pairs], dtype=np.int32) for i in (0, 1)))
     before = np.array([rng.randrange(-1, spines) for _ in pairs], dtype=np.int32)
     made = rebalanced(fabric(leaves, spines), flows, before, plain=plain)
     assert ((made >= 0) & (made < spines)).all()
@@ -60,7 +60,9 @@ def test_from_anywhere_to_balance_with_few_moves(leaves: int, spines: int, seed:
 
 
 def test_what_is_not_uniform_is_refused() -> None:
-    flows = Demand(np.array([0, 1], dtype=np.int32), np.array([1, 0], dtype=np.int32), np.array([1.0, 2.0]))
+    flows = LeafDemand(
+        np.array([0, 1], dtype=np.int32), np.array([1, 0], dtype=np.int32), np.array([1.0, 2.0])
+    )
     with pytest.raises(UnsuitableError, match="weights"):
         rebalanced(fabric(2, 2), flows, np.array([0, 0], dtype=np.int32))
     dead = fabric(2, 2)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from routing_rig import between, carried, clos, demand, permutation, worst
 
 from controller.routing.algorithms import ALGORITHMS, Options, congestion, solve
-from controller.routing.clos3 import three_tier as arrays_of_three
 from controller.routing.components import components
 from controller.routing.fabric import UnsuitableError, two_tier
-from controller.routing.instance import Failures, fabric_of
+from controller.routing.from_topology import Failures, fabric_of
+from controller.routing.three_tier import three_tier as arrays_of_three
 from topo.generate import three_tier
 
 SEEDS = st.integers(0, 10**6)

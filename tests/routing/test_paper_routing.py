@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 from controller.routing.algorithms import Options
-from controller.routing.instance import Failures
+from controller.routing.from_topology import Failures
 from polyrhythm.cli import main
 from polyrhythm.paper.routing_cases import FAILED, FULL, JOBS, NICS, PUBLISHED, RINGS, best_split, cases
 from polyrhythm.paper.routing_epochs import Experiment, Outcome, Scheme

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from routing_rig import clos, host_pairs
 
+from controller.routing.affine_hash import bases, contributions, polarisation
 from controller.routing.algorithms import Options, solve
 from controller.routing.forwarding import forwarding
+from controller.routing.from_topology import Failures, demand_of, fabric_of
 from controller.routing.hash import ROCE_PORTS, crc16, source_port_hashes
-from controller.routing.instance import Failures, demand_of, fabric_of
-from controller.routing.learn import learn
-from controller.routing.linear import bases, contributions, polarisation
 from controller.routing.paths import path_of
+from controller.routing.port_learning import learn
 from controller.routing.ports import addresses, leads, ports_for, ports_of_all_paths, repeats, stages
 from topo.generate import rail, three_tier
 from topo.graph import OURS, HashSpec, Link, Topology

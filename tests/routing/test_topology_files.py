@@ -8,8 +8,8 @@ import json
 import networkx as nx
 import pytest
 
-from controller.routing.clos3 import three_tier as arrays_of_three
 from controller.routing.fabric import two_tier
+from controller.routing.three_tier import three_tier as arrays_of_three
 from polyrhythm.cli import main
 from topo.export import from_networkx, to_networkx
 from topo.files import load_topology, read_topology

@@ -8,15 +8,15 @@ import numpy as np
 from controller.routing.algorithms.base import MAX_SEARCHED, Options
 from controller.routing.algorithms.ecmp import ecmp
 from controller.routing.algorithms.greedy import chosen
-from controller.routing.engine import engine
-from controller.routing.fabric import Demand, Fabric, Ints, UnsuitableError
+from controller.routing.backend import backend
+from controller.routing.fabric import Fabric, Ints, LeafDemand, UnsuitableError
 
 START, COOLING, STOP = 1000.0, 0.99, 0.1
 # Tries at each temperature: one a flow, up to this.
 MAX_TRIES = 2048
 
 
-def annealing(fabric: Fabric, demand: Demand, options: Options) -> Ints:
+def annealing(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
     """From random paths, move one flow at a time, and cool down.
 
     The schedule is the routing paper's published code's: temperature START, times COOLING a step until
@@ -38,7 +38,7 @@ def annealing(fabric: Fabric, demand: Demand, options: Options) -> Ints:
     draw = np.random.default_rng(options.seed).random(len(demand))
     state = np.where(count > 0, first + (draw * count).astype(np.int32), -1).astype(np.int32)
     steps = int(np.ceil(np.log(STOP / START) / np.log(COOLING)))
-    best = engine(options.plain).anneal(
+    best = backend(options.plain).anneal(
         movable,
         first,
         count,

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.fabric import Demand, Fabric, Floats, Ints
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand
 
 MAX_SEARCHED = 20_000
 """The most flows that annealing and the ILP take; the others know no such limit."""
@@ -35,11 +35,11 @@ class Options:
 class Algorithm(Protocol):
     """Choices (flows,) for flows between different leaves; -1 where a flow has no live path."""
 
-    def __call__(self, fabric: Fabric, demand: Demand, options: Options) -> Ints:
+    def __call__(self, fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
         """Solve."""
 
 
-def ordered(demand: Demand, options: Options) -> NDArray[np.intp]:
+def ordered(demand: LeafDemand, options: Options) -> NDArray[np.intp]:
     """The flows in the order in which a greedy algorithm takes them.
 
     "connections" is the routing paper's published code: descending by the sizes of the sets of flows that
@@ -60,7 +60,7 @@ def ordered(demand: Demand, options: Options) -> NDArray[np.intp]:
     return np.arange(len(demand))
 
 
-def loads(fabric: Fabric, demand: Demand, choice: Ints, weights: Floats | None = None) -> Floats:
+def loads(fabric: Fabric, demand: LeafDemand, choice: Ints, weights: Floats | None = None) -> Floats:
     """What every directed link carries: flows, or the sum of `weights`."""
     links = fabric.links(demand, choice)
     flow, hop = np.nonzero(links >= 0)
@@ -68,7 +68,7 @@ def loads(fabric: Fabric, demand: Demand, choice: Ints, weights: Floats | None =
     return np.bincount(links[flow, hop], weight, minlength=len(fabric.capacity)).astype(np.float64)
 
 
-def congestion(fabric: Fabric, demand: Demand, choice: Ints) -> float:
+def congestion(fabric: Fabric, demand: LeafDemand, choice: Ints) -> float:
     """The largest load of a link relative to its capacity, where weights are bit/s."""
     carried = loads(fabric, demand, choice, demand.weights)
     relative = np.divide(carried, fabric.capacity, out=np.zeros_like(carried), where=fabric.capacity > 0)

@@ -7,10 +7,10 @@ import numpy as np
 
 from controller.routing.algorithms.base import Options
 from controller.routing.algorithms.greedy import CHUNK, chosen
-from controller.routing.fabric import Demand, Fabric, Ints
+from controller.routing.fabric import Fabric, Ints, LeafDemand
 
 
-def ecmp(fabric: Fabric, demand: Demand, options: Options) -> Ints:
+def ecmp(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
     """A random live path for each flow, all as likely: what the hash of a random port comes to."""
     draw = np.random.default_rng(options.seed).random(len(demand))
     result = np.empty(len(demand), dtype=np.int32)

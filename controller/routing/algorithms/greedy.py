@@ -6,14 +6,14 @@ from __future__ import annotations
 import numpy as np
 
 from controller.routing.algorithms.base import Options, loads, ordered
-from controller.routing.engine import engine
-from controller.routing.fabric import Demand, Fabric, Floats, Ints, TwoTier
+from controller.routing.backend import backend
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier
 
 # Flows whose candidate paths are held at a time: 256 paths of 4 links each come to 16 MB.
 CHUNK = 4096
 
 
-def greedy(fabric: Fabric, demand: Demand, options: Options) -> Ints:
+def greedy(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
     """Greedy choices; ties go to the lowest choice, so to the lowest spine. Standing choices are loaded
     first. Loads are relative to capacity, and count flows where these have no weights."""
     result = np.full(len(demand), -1, dtype=np.int32)
@@ -35,8 +35,8 @@ def greedy(fabric: Fabric, demand: Demand, options: Options) -> Ints:
     return result
 
 
-def _unit(fabric: TwoTier, demand: Demand, carried: Floats, options: Options) -> Ints:
-    kernels = engine(options.plain)
+def _unit(fabric: TwoTier, demand: LeafDemand, carried: Floats, options: Options) -> Ints:
+    kernels = backend(options.plain)
     shape, size = fabric.up.shape, fabric.up.size
     before = carried.astype(np.int32)
     # Most often no link needs more than twice its fair share; where one does, twice as many levels do.
@@ -49,10 +49,10 @@ def _unit(fabric: TwoTier, demand: Demand, carried: Floats, options: Options) ->
         levels *= 2
 
 
-def _weighted(fabric: TwoTier, demand: Demand, carried: Floats, options: Options) -> Ints:
+def _weighted(fabric: TwoTier, demand: LeafDemand, carried: Floats, options: Options) -> Ints:
     shape, size = fabric.up.shape, fabric.up.size
     choice = np.empty(len(demand), dtype=np.int32)
-    engine(options.plain).greedy_weighted(
+    backend(options.plain).greedy_weighted(
         demand.src,
         demand.dst,
         demand.weights,
@@ -64,13 +64,13 @@ def _weighted(fabric: TwoTier, demand: Demand, carried: Floats, options: Options
     return choice
 
 
-def _any(fabric: Fabric, demand: Demand, carried: Floats, options: Options) -> Ints:
+def _any(fabric: Fabric, demand: LeafDemand, carried: Floats, options: Options) -> Ints:
     result = np.empty(len(demand), dtype=np.int32)
     for start in range(0, len(demand), CHUNK):
         some = demand.take(np.arange(start, min(start + CHUNK, len(demand))))
         ways = fabric.candidates(some)
         row = np.empty(len(some), dtype=np.int32)
-        engine(options.plain).greedy_candidates(
+        backend(options.plain).greedy_candidates(
             ways.pair, ways.first, ways.links, some.weights, fabric.capacity, carried, row
         )
         result[start : start + CHUNK] = chosen(ways.first, ways.pair, ways.choice, row)

@@ -13,7 +13,7 @@ import numpy as np
 
 from controller.routing.algorithms.base import MAX_SEARCHED, Options
 from controller.routing.components import components
-from controller.routing.fabric import Candidates, Demand, Fabric, Ints, UnsuitableError
+from controller.routing.fabric import Candidates, Fabric, Ints, LeafDemand, UnsuitableError
 
 
 def installed() -> bool:
@@ -21,7 +21,7 @@ def installed() -> bool:
     return importlib.util.find_spec("highspy") is not None
 
 
-def ilp(fabric: Fabric, demand: Demand, options: Options) -> Ints:
+def ilp(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
     """Choices that make the largest relative load as small as can be, or the best found in `limit_s`.
 
     Variables: how many of a pair's flows of one weight take each of its paths (they are alike), and the
@@ -46,7 +46,7 @@ def ilp(fabric: Fabric, demand: Demand, options: Options) -> Ints:
     return result
 
 
-def one_part(fabric: Fabric, demand: Demand, options: Options) -> Ints:
+def one_part(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
     """The choices of flows that meet only one another."""
     ways = fabric.candidates(demand)
     groups: dict[tuple[int, float], list[int]] = defaultdict(list)
@@ -66,7 +66,7 @@ def one_part(fabric: Fabric, demand: Demand, options: Options) -> Ints:
     return result
 
 
-def _least(fabric: Fabric, demand: Demand) -> float:
+def _least(fabric: Fabric, demand: LeafDemand) -> float:
     """The bound in the model's units where all flows and all links are alike, else 0: HiGHS need not find
     out by branching that less is impossible."""
     rates, weights = fabric.capacity[fabric.capacity > 0], demand.weights

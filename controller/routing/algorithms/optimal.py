@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.routing.algorithms.base import Options
-from controller.routing.clos3 import ThreeTier
-from controller.routing.engine import engine
-from controller.routing.fabric import Demand, Fabric, Floats, Ints, TwoTier, UnsuitableError
+from controller.routing.backend import backend
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier, UnsuitableError
+from controller.routing.three_tier import ThreeTier
 
 
-def optimal(fabric: Fabric, demand: Demand, options: Options) -> Ints:
+def optimal(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
     """Choices with the smallest possible largest load on every tier.
 
     Raises:
@@ -49,11 +49,11 @@ def _same(capacity: Floats) -> NDArray[np.intp]:
 
 def _balanced(src: Ints, dst: Ints, vertices: int, k: int, options: Options) -> Ints:
     colour = np.empty(len(src), dtype=np.int32)
-    engine(options.plain).balanced(src, dst, vertices, k, colour)
+    backend(options.plain).balanced(src, dst, vertices, k, colour)
     return colour
 
 
-def live_spines(fabric: TwoTier, demand: Demand) -> Ints:
+def live_spines(fabric: TwoTier, demand: LeafDemand) -> Ints:
     """The spines that all leaves with flows have equal live links to.
 
     Raises:
@@ -64,7 +64,7 @@ def live_spines(fabric: TwoTier, demand: Demand) -> Ints:
     return _same(fabric.up[busy]).astype(np.int32)
 
 
-def _two(fabric: TwoTier, demand: Demand, options: Options) -> Ints:
+def _two(fabric: TwoTier, demand: LeafDemand, options: Options) -> Ints:
     spines = live_spines(fabric, demand)
     if not len(spines):
         return np.full(len(demand), -1, dtype=np.int32)
@@ -72,7 +72,7 @@ def _two(fabric: TwoTier, demand: Demand, options: Options) -> Ints:
     return spines[colour]
 
 
-def _three(fabric: ThreeTier, demand: Demand, options: Options) -> Ints:
+def _three(fabric: ThreeTier, demand: LeafDemand, options: Options) -> Ints:
     """First the spine in the pods, then, per spine, the core of its group.
 
     Where each spine has as many cores as its pod has leaves, colouring at the leaves suffices for the
@@ -93,7 +93,7 @@ def _three(fabric: ThreeTier, demand: Demand, options: Options) -> Ints:
         raise UnsuitableError("fewer core links than leaf links, and no power of two of spines in a pod")
     else:
         colour = np.empty(int(far.sum()), dtype=np.int32)
-        engine(options.plain).laminar(
+        backend(options.plain).laminar(
             demand.src[far], demand.dst[far], a[far], b[far], leaves, pods, size, colour
         )
         spine[far] = colour

@@ -14,10 +14,10 @@ from controller.routing.algorithms.ecmp import ecmp
 from controller.routing.algorithms.greedy import greedy
 from controller.routing.algorithms.ilp import ilp
 from controller.routing.algorithms.optimal import optimal
-from controller.routing.fabric import Demand, Fabric, Ints, UnsuitableError
+from controller.routing.fabric import Fabric, Ints, LeafDemand, UnsuitableError
 
 
-def auto(fabric: Fabric, demand: Demand, options: Options) -> Ints:
+def auto(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
     """`optimal` where its conditions hold, `greedy` otherwise."""
     try:
         return optimal(fabric, demand, options)
@@ -37,7 +37,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
 )
 
 
-def solve(name: str, fabric: Fabric, demand: Demand, options: Options | None = None) -> Ints:
+def solve(name: str, fabric: Fabric, demand: LeafDemand, options: Options | None = None) -> Ints:
     """Choices for all flows: 0 inside a leaf, -1 without a live path.
 
     Raises:

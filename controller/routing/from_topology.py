@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.routing.anyfabric import AnyFabric
-from controller.routing.clos3 import ThreeTier, three_tier
-from controller.routing.fabric import Cable, Demand, Fabric, Floats, Ints, TwoTier, two_tier
+from controller.routing.fabric import Cable, Fabric, Floats, Ints, LeafDemand, TwoTier, two_tier
 from controller.routing.forwarding import pair
+from controller.routing.generic import GenericFabric
+from controller.routing.three_tier import ThreeTier, three_tier
 from topo.graph import Host, Topology
 
 
@@ -55,21 +55,23 @@ def fabric_of(topology: Topology, failures: Failures = Failures(), shortest: int
     """
     down = failures.links, failures.switches
     if shortest is not None:
-        return AnyFabric(topology, *down, shortest)
-    return two_tier(topology, *down) or three_tier(topology, *down) or AnyFabric(topology, *down)
+        return GenericFabric(topology, *down, shortest)
+    return two_tier(topology, *down) or three_tier(topology, *down) or GenericFabric(topology, *down)
 
 
-def demand_of(fabric: Fabric, flows: Collection[tuple[Host, Host]], weight: Floats | None = None) -> Demand:
+def demand_of(
+    fabric: Fabric, flows: Collection[tuple[Host, Host]], weight: Floats | None = None
+) -> LeafDemand:
     """Flows between hosts as flows between leaves; equal weights count as none."""
     number = {name: i for i, name in enumerate(fabric.leaves)}
     src = np.fromiter((number[a.leaf] for a, _ in flows), dtype=np.int32, count=len(flows))
     dst = np.fromiter((number[b.leaf] for _, b in flows), dtype=np.int32, count=len(flows))
     if weight is not None and (not len(weight) or weight.min() == weight.max()):
         weight = None
-    return Demand(src, dst, weight)
+    return LeafDemand(src, dst, weight)
 
 
-def choices_of(fabric: Fabric, demand: Demand, paths: Sequence[tuple[str, ...]]) -> Ints:
+def choices_of(fabric: Fabric, demand: LeafDemand, paths: Sequence[tuple[str, ...]]) -> Ints:
     """The fabric's numbers for paths given as switches from leaf to leaf; -1 for one that it does not have.
 
     Of several cables to a spine it is the first, and inside a leaf 0.
@@ -88,7 +90,7 @@ def choices_of(fabric: Fabric, demand: Demand, paths: Sequence[tuple[str, ...]])
         elif isinstance(fabric, ThreeTier):
             group = fabric.over.shape[2]
             choice[f] = place[path[1]] * group + (core[path[2]] if len(path) == 5 else 0)
-        elif isinstance(fabric, AnyFabric):
+        elif isinstance(fabric, GenericFabric):
             ways = fabric.paths(u, v)
             choice[f] = ways.index(path) if path in ways else -1
     return choice

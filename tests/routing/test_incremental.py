@@ -14,11 +14,11 @@ from routing_rig import clos, host_pairs, worst
 
 from controller.model.job import Phase, Profile
 from controller.routing.algorithms import congestion, solve
-from controller.routing.failover import Assigned, Failover, events, reroute
-from controller.routing.forecast import Prepared, Rhythm, Sending, next_change
+from controller.routing.failover import CurrentAssignment, Failover, events, reroute
 from controller.routing.forwarding import forwarding
-from controller.routing.instance import Failures, demand_of, fabric_of
-from controller.routing.live import LiveSpines
+from controller.routing.from_topology import Failures, demand_of, fabric_of
+from controller.routing.incremental import IncrementalColouring
+from controller.routing.lookahead import ActiveFlow, PeriodicFlows, next_change
 from controller.routing.paths import path_of
 from controller.routing.ports import addresses, ports_for, repeats, stages
 from topo.generate import three_tier
@@ -37,7 +37,7 @@ def shares(alive: dict[int, tuple[int, int]], leaves: int, spines: int) -> list[
 @given(st.integers(2, 6), st.integers(1, 9), st.integers(0, 10**6), st.booleans())
 def test_live_spines_stay_balanced(leaves: int, spines: int, seed: int, plain: bool) -> None:
     rng = random.Random(seed)
-    live = LiveSpines(leaves, spines, cap=10**6, plain=plain)
+    live = IncrementalColouring(leaves, spines, cap=10**6, plain=plain)
     alive: dict[int, tuple[int, int]] = {}
     for _ in range(120):
         if alive and rng.random() < 0.45:
@@ -61,7 +61,7 @@ def test_live_spines_stay_balanced(leaves: int, spines: int, seed: int, plain: b
 @pytest.mark.parametrize("plain", [False, True])
 def test_no_event_moves_more_than_the_cap(plain: bool) -> None:
     rng = random.Random(3)
-    live = LiveSpines(6, 4, cap=2, plain=plain)
+    live = IncrementalColouring(6, 4, cap=2, plain=plain)
     alive: list[int] = []
     worst_excess = 0
     for _ in range(600):
@@ -82,17 +82,17 @@ def test_no_event_moves_more_than_the_cap(plain: bool) -> None:
 
 def assigned(
     topology: Topology, count: int, seed: int, algorithm: str = "auto"
-) -> tuple[object, Assigned, list]:
+) -> tuple[object, CurrentAssignment, list]:
     pairs = host_pairs(topology, count, random.Random(seed))
     fabric = fabric_of(topology)
     flows = demand_of(fabric, pairs)
     choice = solve(algorithm, fabric, flows)
     src, dst = addresses(a.ip for a, _ in pairs), addresses(b.ip for _, b in pairs)
     ports = ports_for(src, dst, stages(topology, fabric, flows, choice), skip=repeats(src, dst, choice))
-    return fabric, Assigned(src, dst, flows, choice, ports), pairs
+    return fabric, CurrentAssignment(src, dst, flows, choice, ports), pairs
 
 
-def check(topology: Topology, now: Assigned, pairs: list, event, plan) -> None:
+def check(topology: Topology, now: CurrentAssignment, pairs: list, event, plan) -> None:
     """After the failure every flow that can goes where the plan says, by the switches' own tables."""
     down = Failures(
         frozenset({event} if isinstance(event, tuple) else ()),
@@ -182,31 +182,13 @@ def _until(done) -> None:
 
 def test_ends_and_starts_are_foreseen() -> None:
     profile = Profile(100, (Phase(0, 30, 1), Phase(60, 70, 1)))
-    rhythm = Rhythm(frozenset({"b", "c"}), profile, began_ns=1000)
+    rhythm = PeriodicFlows(frozenset({"b", "c"}), profile, began_ns=1000)
     assert [rhythm.next_start_ns(t) for t in (1000, 1059, 1060, 1099)] == [1060, 1060, 1100, 1100]
-    sending = [Sending("a", 1000, 8e9), Sending("z", 5, 0.0)]
+    sending = [ActiveFlow("a", 1000, 8e9), ActiveFlow("z", 5, 0.0)]
     change = next_change(1030, sending, [rhythm])
     assert change is not None
     assert (change.time_ns, change.starts, change.active) == (1060, frozenset("bc"), frozenset("abcz"))
-    soon = next_change(1030, [Sending("a", 20, 8e9)], [rhythm])
+    soon = next_change(1030, [ActiveFlow("a", 20, 8e9)], [rhythm])
     assert soon is not None
     assert (soon.time_ns, soon.ends, soon.active) == (1050, frozenset("a"), frozenset())
     assert next_change(0, [], []) is None
-
-
-def test_the_next_assignment_is_ready() -> None:
-    worked: list[frozenset[str]] = []
-
-    def assign(active: frozenset[str]) -> str:
-        worked.append(active)
-        return "-".join(sorted(active))
-
-    prepared = Prepared(assign, keep=1)
-    prepared.prepare(frozenset("ab"))
-    assert prepared.take(frozenset("ba")) == ("a-b", True)
-    assert prepared.take(frozenset("c")) == ("c", False)
-    prepared.prepare(frozenset("d"))
-    assert prepared.take(frozenset("ab")) == ("a-b", False)
-    prepared.forget()
-    assert prepared.take(frozenset("d")) == ("d", False)
-    assert len(worked) == 5

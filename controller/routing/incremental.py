@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Balanced spines while flows come and go one at a time, with a cap on how many others are moved."""
+"""Incremental routing on a leaf-spine: flows arrive and leave, and few other flows move to another spine.
+
+A colour is a spine (see `algorithms/optimal.py`). Kempe chains keep the edge colouring balanced.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from controller.routing.engine import engine
-from controller.routing.fabric import Ints
+from controller.routing.algorithms.optimal import live_spines
+from controller.routing.backend import backend
+from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier, UnsuitableError
+
+CHAIN = 16
+"""No single arrival or departure moves more other flows than this."""
 
 
-class LiveSpines:
+class IncrementalColouring:
     """The colouring of a uniform leaf-spine, kept up by Kempe chains.
 
     As long as no chain longer than `cap` is needed, each link of a leaf with d flows carries at most
@@ -26,7 +33,7 @@ class LiveSpines:
         self._ends = np.full((3, 64), -1, dtype=np.int32)
         self._free = list(range(63, -1, -1))
         self._published = self._ends[2].copy()
-        kernels = engine(plain)
+        kernels = backend(plain)
         self._arrive, self._leave = kernels.arrive, kernels.leave
 
     def _empty(self) -> Ints:
@@ -127,3 +134,56 @@ class LiveSpines:
         self._table[moved] = old
         there = self._ends[2] >= 0
         self._ends[:2, there] = moved[self._ends[:2, there]]
+
+
+def rebalanced(
+    fabric: Fabric, demand: LeafDemand, before: Ints, max_moves: int | None = None, *, plain: bool = False
+) -> Ints:
+    """Choices for flows between leaves; `before` (flows,) is where each was, -1 for one that is new.
+
+    Every leaf with d flows and k live spines gets at most ceil(d / k) flows on a link, as far as chains of
+    CHAIN and `max_moves` in all (None: no limit) allow; flows keep their spines otherwise.
+
+    Raises:
+        UnsuitableError: no leaf-spine, weights or links that differ, or several cables to a spine.
+    """
+    if not isinstance(fabric, TwoTier) or len(set(fabric.spines)) < len(fabric.spines):
+        raise UnsuitableError("the fabric is no leaf-spine with single cables")
+    weight = demand.weight
+    if weight is not None and len(weight) and weight.min() != weight.max():
+        raise UnsuitableError("the flows have different weights")
+    if not len(demand):
+        return np.empty(0, dtype=np.int32)
+    spines = live_spines(fabric, demand)
+    if not len(spines):
+        return np.full(len(demand), -1, dtype=np.int32)
+    leaves, k = len(fabric.leaves), len(spines)
+    out, into = (-(-np.bincount(ends, minlength=leaves) // k) for ends in (demand.src, demand.dst))
+    colour = np.full(len(fabric.spines), -1, dtype=np.int32)
+    colour[spines] = np.arange(k)
+    old = np.where(before >= 0, colour[before], -1)
+    live = IncrementalColouring(leaves, k, cap=CHAIN, plain=plain)
+    live.deepen(int(max(out.max(), into.max())))
+    numbers = np.full(len(demand), -1, dtype=np.int64)
+    src, dst = demand.src.tolist(), demand.dst.tolist()
+    displaced = []
+    for f in np.flatnonzero(old >= 0).tolist():
+        u, v = src[f], dst[f]
+        number = live.seat(u, v, int(old[f]), (int(out[u]), int(into[v])))
+        if number is None:
+            displaced.append(f)
+        else:
+            numbers[f] = number
+    left = len(demand) if max_moves is None else max_moves
+    for f in displaced:
+        if left > 0:
+            numbers[f] = live.arrive(src[f], dst[f], left - 1)
+            left -= live.moved + int(live.spine(int(numbers[f])) != old[f])
+        else:
+            number = live.seat(src[f], dst[f], int(old[f]))
+            assert number is not None
+            numbers[f] = number
+    for f in np.flatnonzero(old < 0).tolist():
+        numbers[f] = live.arrive(src[f], dst[f], left)
+        left -= live.moved
+    return spines[[live.spine(int(n)) for n in numbers]]

@@ -10,7 +10,16 @@ from itertools import islice, pairwise
 
 import numpy as np
 
-from controller.routing.fabric import Cable, Candidates, Demand, Floats, Ints, capacities, ceil_share, grouped
+from controller.routing.fabric import (
+    Cable,
+    Candidates,
+    Floats,
+    Ints,
+    LeafDemand,
+    capacities,
+    ceil_share,
+    grouped,
+)
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import Forwarding, members
 from topo.graph import Tier, Topology
@@ -19,7 +28,7 @@ MAX_PATHS = 1024
 
 
 @dataclass(frozen=True)
-class AnyFabric:
+class GenericFabric:
     """A fabric without a regular shape. A choice is an index into the pair's list of paths.
 
     With `shortest` k the paths are the k shortest in hops, which only source routing can follow; without
@@ -94,7 +103,7 @@ class AnyFabric:
     def _row(self, path: Sequence[str]) -> list[int]:
         return [self._number[link] for link in pairwise(path)]
 
-    def links(self, demand: Demand, choice: Ints) -> Ints:
+    def links(self, demand: LeafDemand, choice: Ints) -> Ints:
         """The links of each flow, padded with -1 to the longest path."""
         rows = [
             self._row(self.paths(u, v)[c]) if c >= 0 and u != v else []
@@ -106,7 +115,7 @@ class AnyFabric:
         """The switches on a path."""
         return (self.leaves[src],) if src == dst else self.paths(src, dst)[choice]
 
-    def candidates(self, demand: Demand) -> Candidates:
+    def candidates(self, demand: LeafDemand) -> Candidates:
         """All paths of the pairs in the demand."""
         pair, src, dst = grouped(demand, len(self.leaves))
         ways = [self.paths(u, v) if u != v else () for u, v in zip(src.tolist(), dst.tolist(), strict=True)]
@@ -116,7 +125,7 @@ class AnyFabric:
         choice = np.concatenate([np.arange(n) for n in counts] or [np.zeros(0)]).astype(np.int32)
         return Candidates(pair, first, links, choice)
 
-    def bound(self, demand: Demand) -> int:
+    def bound(self, demand: LeafDemand) -> int:
         """The largest over leaves of ceil(inter-leaf flows out, or in, over live uplinks)."""
         between = demand.take(demand.src != demand.dst)
         ways = np.array([len(self._neighbours.get(n, ())) for n in self.leaves], dtype=np.intp)

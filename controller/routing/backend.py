@@ -16,7 +16,7 @@ KERNELS = "controller.routing.kernels"
 
 
 @cache
-def engine(plain: bool = False) -> ModuleType:
+def backend(plain: bool = False) -> ModuleType:
     """The module of the kernels, imported at the first call; `plain` asks for the reference.
 
     Both have the same functions with the same signatures.

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from controller.routing.fabric import (
     Cable,
     Candidates,
-    Demand,
     Floats,
     Ints,
+    LeafDemand,
     capacities,
     ceil_share,
     grouped,
@@ -53,7 +53,7 @@ class ThreeTier:
         """The pod of each leaf."""
         return (leaf // self.per_pod).astype(np.int32)
 
-    def links(self, demand: Demand, choice: Ints) -> Ints:
+    def links(self, demand: LeafDemand, choice: Ints) -> Ints:
         """Four links a flow, two inside a pod: leaf up, spine up, spine down, leaf down."""
         _, size, group = self.over.shape
         spine, src_pod, dst_pod = choice // group, self.pods(demand.src), self.pods(demand.dst)
@@ -89,16 +89,16 @@ class ThreeTier:
         inside[:, :, 0] = near
         return np.where((a == b)[:, None, None], inside, far).reshape(len(src), size * group)
 
-    def candidates(self, demand: Demand) -> Candidates:
+    def candidates(self, demand: LeafDemand) -> Candidates:
         """Every pair of a spine and a core of its group, or the spines inside a pod."""
         pair, src, dst = grouped(demand, len(self.leaves))
         alive = self.usable(src, dst)
         first = np.concatenate(([0], np.cumsum(alive.sum(axis=1)))).astype(np.int32)
         rows, chosen = np.nonzero(alive)
         choice = chosen.astype(np.int32)
-        return Candidates(pair, first, self.links(Demand(src[rows], dst[rows]), choice), choice)
+        return Candidates(pair, first, self.links(LeafDemand(src[rows], dst[rows]), choice), choice)
 
-    def bound(self, demand: Demand) -> int:
+    def bound(self, demand: LeafDemand) -> int:
         """Over leaves ceil(flows between leaves / live uplinks), over pods the same with core links."""
         between = demand.take(demand.src != demand.dst)
         far = between.take(self.pods(between.src) != self.pods(between.dst))
