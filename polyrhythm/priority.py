@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from controller.model import TRAFFIC_CLASSES
 from controller.priority.crux import Contender, Ranked, reference_job, rounded
 from controller.priority.fairness import Fair, fair
-from controller.priority.methods import METHODS, Assignment, Setting
+from controller.priority.methods import METHODS, LevelAssignment, Setting
 from polyrhythm.priority_file import Contest, PriorityError, load_contest
 
 _NAMED = 8
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 def to_json(
     contest: Contest,
-    assigned: Assignment,
+    assigned: LevelAssignment,
     method: str,
     levels: int | None,
     weight: Mapping[str, float] | None = None,
@@ -132,7 +132,7 @@ class _Words:
     """Each job's place and level in words."""
 
     contest: Contest
-    assigned: Assignment
+    assigned: LevelAssignment
     method: str
     weight: Mapping[str, float]
 

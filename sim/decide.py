@@ -37,7 +37,7 @@ def policy_named(name: str, policies: Mapping[str, Policy] = SIM_POLICIES) -> Po
 
 
 @dataclass(frozen=True)
-class Fabric:
+class FabricState:
     """A topology with what is down now; `down_links` are sorted name pairs."""
 
     topology: Topology
@@ -77,7 +77,7 @@ class Decider:
         p = self.policy
         return (p.routing, p.priority, p.interleave) == ("ecmp", "equal", "none")
 
-    def plan(self, fabric: Fabric, jobs: Sequence[Job], now_ps: int) -> Plan:
+    def plan(self, fabric: FabricState, jobs: Sequence[Job], now_ps: int) -> Plan:
         """The plan for these jobs from now on. Pure but for the memory of the plan before."""
         decided = plan(
             PlanInput(
@@ -95,7 +95,7 @@ class Decider:
         self._previous = decided
         return decided
 
-    def ecmp_path(self, fabric: Fabric, flow: str, src: str, dst: str) -> Path | None:
+    def ecmp_path(self, fabric: FabricState, flow: str, src: str, dst: str) -> Path | None:
         """Where the fabric's hash leads a flow with a port drawn for it; None if nowhere."""
         if src == dst:
             return (src,)

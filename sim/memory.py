@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from controller.model import Job, Plan
 from controller.routing.forwarding import pair
 from sim.cluster import Cluster, Free, JobRequest, Placement
-from sim.decide import Decider, Fabric, Orders
+from sim.decide import Decider, FabricState, Orders
 from sim.jobrun import JobRun
 from sim.scheduler import Scheduler, Waiting
 
@@ -126,7 +126,7 @@ class Memory:
     outcomes: dict[str, Outcome]
     samples: list[Sample]
     free: Free
-    fabric: Fabric
+    fabric: FabricState
     decider: Decider
     scheduler: Scheduler
     started: dict[str, int]

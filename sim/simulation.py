@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from controller.model import Plan, Policy
 from sim.cluster import Cluster, Free, JobRequest, Placement, WorkloadError, check, ranks_of
-from sim.decide import EQUAL_CLASS, SIM_POLICIES, Decider, Fabric, orders, policy_named
+from sim.decide import EQUAL_CLASS, SIM_POLICIES, Decider, FabricState, orders, policy_named
 from sim.engine import EngineFactory, best_engine
 from sim.jobrun import JobRun
 from sim.memory import Failure, Memory, Outcome, Running, Sample, Settings, parts
@@ -64,7 +64,7 @@ class Simulation:
             outcomes={},
             samples=[],
             free=Free(cluster),
-            fabric=Fabric(topology),
+            fabric=FabricState(topology),
             decider=Decider(policy_named(settings.policy, policies), settings.seed, settings.mice_bytes),
             scheduler=scheduler,
             started={},
@@ -235,7 +235,7 @@ class Simulation:
             change(links, link)
         if switch:
             change(switches, switch)
-        m.fabric = Fabric(m.fabric.topology, frozenset(links), frozenset(switches))
+        m.fabric = FabricState(m.fabric.topology, frozenset(links), frozenset(switches))
 
     def _plan(self, started: Sequence[str] = ()) -> None:
         """Have a plan made; it takes effect after the re-planning delay."""

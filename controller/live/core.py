@@ -59,8 +59,8 @@ from controller.live.verify import TIMEOUT_NS
 from controller.model.plan import Plan, Policy
 from controller.planner import PIN_CAPACITY, PlanInput
 from controller.planner.emergency import Emergency
-from controller.planner.singles import remarks
-from controller.planner.words import summary
+from controller.planner.pinned_flows import remarks
+from controller.planner.plan_text import summary
 from controller.southbound.worker import Condition, Wanted
 from topo.graph import Topology
 
@@ -110,7 +110,7 @@ class Core:
         paths = settings.policy.routing != "ecmp"
         # Source ports are found by probes where nobody knows the hash, and the plan wants paths.
         self._learns = paths and settings.verify and not settings.topology.hash.known
-        self._ahead = Ahead() if paths and settings.policy.forward else None
+        self._ahead = Ahead() if paths and settings.policy.lookahead else None
         self.epoch: frozenset[str] | None = None
         self.queue_pairs = QueuePairs()
         self.told = Told()

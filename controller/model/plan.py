@@ -18,7 +18,7 @@ class Policy:
     switches. Without `compress` every job may have a level of its own: no switch has that many, so only the
     simulator keeps more apart than the switches' levels. `max_moves` bounds how many flows that
     could stay a plan takes off their paths (None: no bound). With `cap_epsilon` agents hold each flow to
-    (1 + cap_epsilon) times its max-min fair share. `forward` assigns paths anew, for the jobs
+    (1 + cap_epsilon) times its max-min fair share. `lookahead` assigns paths anew, for the jobs
     that are going to send then, before each change that is foreseen. With `loss_cap` CRUX's order is bent
     so that no job is expected to lose more than that part of the throughput that it has alone (CRUX, 7.2)."""
 
@@ -31,7 +31,7 @@ class Policy:
     compress: bool = True
     max_moves: int | None = None
     cap_epsilon: float | None = None
-    forward: bool = False
+    lookahead: bool = False
     loss_cap: float | None = None
 
 

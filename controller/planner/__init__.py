@@ -3,6 +3,6 @@
 
 from controller.planner.compose import plan
 from controller.planner.inputs import PIN_CAPACITY, POLICIES, PlanInput
-from controller.planner.words import diff, explain
+from controller.planner.plan_text import diff, explain
 
 __all__ = ["PIN_CAPACITY", "POLICIES", "PlanInput", "diff", "explain", "plan"]

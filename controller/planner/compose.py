@@ -14,12 +14,12 @@ from controller.model import TRAFFIC_CLASSES, Flow, FlowPlan, JobPlan, LinkPlan,
 from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput, check
 from controller.planner.joint import Joint
-from controller.planner.order import Order, method_of
-from controller.planner.rhythm import Rhythms
-from controller.planner.shares import rate_caps
-from controller.planner.singles import remarks
-from controller.planner.space import Space
-from controller.planner.why import order_why, path_why, profile_why, sender_why, time_why
+from controller.planner.pinned_flows import remarks
+from controller.planner.priority_stage import PriorityStage, method_of
+from controller.planner.rate_caps import rate_caps
+from controller.planner.reasons import order_why, path_why, profile_why, sender_why, time_why
+from controller.planner.routing_stage import RoutingStage
+from controller.planner.time_shifts import TimeShifts
 from controller.priority.crux import Ranked
 from controller.priority.methods import Setting
 
@@ -28,11 +28,13 @@ def plan(inputs: PlanInput) -> Plan:
     """The plan for these inputs. Raises ValueError, in words, for jobs that the fabric cannot have."""
     check(inputs)
     demands = Demands(inputs)
-    space = Space(demands)
+    space = RoutingStage(demands)
     link_jobs = demands.link_jobs(space.links_of)
     ranked = method_of(inputs.policy).rank(link_jobs, demands.rates, Setting(seed=inputs.seed))
-    rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
-    space, rhythms, order = Joint(space, rhythms, Order(demands, ranked, rhythms, tuple(link_jobs))).stages()
+    rhythms = TimeShifts(demands, space.shared, tuple(r.name for r in ranked))
+    space, rhythms, order = Joint(
+        space, rhythms, PriorityStage(demands, ranked, rhythms, tuple(link_jobs))
+    ).stages()
     jobs = {r.name: _job_plan(order, r) for r in order.ranked}
     caps = rate_caps(space, order)
     flows = {
@@ -55,7 +57,7 @@ def plan(inputs: PlanInput) -> Plan:
     )
 
 
-def _job_plan(order: Order, ranked: Ranked) -> JobPlan:
+def _job_plan(order: PriorityStage, ranked: Ranked) -> JobPlan:
     rhythms, level = order.rhythms, order.levels[ranked.name]
     held = rhythms.holding.held.get(ranked.name)
     return JobPlan(
@@ -79,7 +81,7 @@ def _job_plan(order: Order, ranked: Ranked) -> JobPlan:
     )
 
 
-def _flow_plan(space: Space, flow: Flow, job: JobPlan) -> FlowPlan:
+def _flow_plan(space: RoutingStage, flow: Flow, job: JobPlan) -> FlowPlan:
     if flow.bytes_per_iteration < space.demands.inputs.mice_bytes:
         why = f"{flow.bytes_per_iteration} bytes an iteration: a mouse, left to ECMP"
         return FlowPlan(flow.name, None, None, TRAFFIC_CLASSES.mice, why)

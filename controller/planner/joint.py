@@ -14,17 +14,17 @@ from controller.interleave.hold import GOOD_SCORE, Held, Holding, contended
 from controller.interleave.joint.judge import Effort, Judge
 from controller.interleave.joint.values import FREE, Choice, Instance, plain
 from controller.model import Phase
-from controller.planner.crowd import crowd
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK
-from controller.planner.instance import JITTER, composed, instance_of
+from controller.planner.levels_only import levels_only
 from controller.planner.loop.search import Found, Limits, solve
-from controller.planner.order import Order
-from controller.planner.rhythm import Rhythms, only
-from controller.planner.rivals import Rival, rivals
-from controller.planner.singles import kept_ports
-from controller.planner.space import Space
-from controller.planner.why import loop_why
+from controller.planner.pinned_flows import kept_ports
+from controller.planner.priority_stage import PriorityStage
+from controller.planner.reasons import loop_why
+from controller.planner.routing_stage import RoutingStage
+from controller.planner.search_instance import JITTER, composed, instance_of
+from controller.planner.starting_points import StartingPoint, starting_points
+from controller.planner.time_shifts import TimeShifts, only
 from controller.routing.assign import Assignment, free_port
 from controller.routing.ecmp import draw_port
 from controller.routing.paths import Path, path_of, paths
@@ -54,9 +54,9 @@ _MOST_COST = 1_000_000
 class Joint:
     """The loop for one planning run, on what the stages one after another have come to."""
 
-    space: Space
-    rhythms: Rhythms
-    order: Order
+    space: RoutingStage
+    rhythms: TimeShifts
+    order: PriorityStage
 
     @property
     def _demands(self) -> Demands:
@@ -179,9 +179,9 @@ class Joint:
         return tuple(ways)
 
     @cached_property
-    def _rivals(self) -> tuple[Rival, ...]:
+    def _rivals(self) -> tuple[StartingPoint, ...]:
         """What other policies would decide."""
-        return tuple(rivals(self._demands.inputs))
+        return tuple(starting_points(self._demands.inputs))
 
     @cached_property
     def _others(self) -> Mapping[str, Choice]:
@@ -233,18 +233,18 @@ class Joint:
                 return None
         return Choice(tuple(ways), tuple(level), tuple(rhythm), tuple(mltcp))
 
-    def stages(self) -> tuple[Space, Rhythms, Order]:
+    def stages(self) -> tuple[RoutingStage, TimeShifts, PriorityStage]:
         """The stages as the loop has them; as they were where it changes nothing. Unjudged ones where it
         would be too much for it."""
         if self.wanted and self.crowded and self.rhythms.contending:
-            return crowd(self._demands)
+            return levels_only(self._demands)
         found = self.found
         if found is None:
             return self.space, self.rhythms, self.order
         if found.choice == self._composed:
             return self.space, self.rhythms, replace(self.order, why=loop_why(found))
         space = replace(self.space, given=self._placed(found))
-        rhythms = Rhythms(space.demands, space.shared, self.rhythms.order)
+        rhythms = TimeShifts(space.demands, space.shared, self.rhythms.order)
         rhythms = replace(rhythms, given=self._holding(found, rhythms))
         names = [p.name for p in self.instance.players]
         levels = dict(zip(names, found.choice.level, strict=True))
@@ -280,7 +280,7 @@ class Joint:
             result[name] = Assignment(path, port, kept, "")
         return {f.name: result[f.name] for f in self._demands.elephants if f.name in result}
 
-    def _holding(self, found: Found, rhythms: Rhythms) -> Holding:
+    def _holding(self, found: Found, rhythms: TimeShifts) -> Holding:
         """The loop's rhythms in the planner's terms; those who keep step on a link are one group."""
         held: dict[str, Held] = {}
         reasons: dict[str, str] = {}

@@ -13,7 +13,7 @@ from controller.planner.inputs import POLICIES
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
-    """`--levels`, `--max-moves`, `--rate-caps`, `--loss-cap` and `--forward`, for commands that have
+    """`--levels`, `--max-moves`, `--rate-caps`, `--loss-cap` and `--lookahead`, for commands that have
     `--policy`."""
     parser.add_argument(
         "--levels",
@@ -41,7 +41,7 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         "policy's, if it has one)",
     )
     parser.add_argument(
-        "--forward",
+        "--lookahead",
         action="store_true",
         help="assign paths anew before each foreseen start and end of a phase, for the jobs that send then",
     )
@@ -55,7 +55,7 @@ def policy_of(args: argparse.Namespace, name: str, policies: Mapping[str, Policy
         levels=policy.levels if args.levels is None else args.levels,
         max_moves=args.max_moves,
         cap_epsilon=args.rate_caps,
-        forward=args.forward,
+        lookahead=args.lookahead,
         loss_cap=policy.loss_cap if args.loss_cap is None else args.loss_cap,
     )
 
@@ -71,8 +71,8 @@ def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
         words.append(f"--rate-caps={args.rate_caps}")
     if args.loss_cap is not None:
         words.append(f"--loss-cap={args.loss_cap}")
-    if args.forward:
-        words.append("--forward")
+    if args.lookahead:
+        words.append("--lookahead")
     return tuple(words)
 
 

@@ -12,7 +12,7 @@ from controller.priority.compress import compress
 from controller.priority.crux import Ranked, contention
 from controller.priority.fluid import fluid_of, progress, usual_horizon
 from controller.priority.jobs import LinkJob, Rates, shared_links
-from controller.priority.methods import METHODS, Assignment, Setting
+from controller.priority.methods import METHODS, LevelAssignment, Setting
 
 _ROUNDS = 60
 _FEWER_LEVELS = 8
@@ -43,7 +43,7 @@ class Fair:
     the least worst loss on.
     """
 
-    assignment: Assignment
+    assignment: LevelAssignment
     outcome: Outcome
     met: bool
     frontier: tuple[Outcome, ...]
@@ -83,7 +83,7 @@ def fair(jobs: Sequence[LinkJob], rate_bps: Rates, cap: float, setting: Setting 
     setting = setting or Setting()
     crux = METHODS["crux"].assign(jobs, rate_bps, setting)
     unweighted = {j.name: 1.0 for j in jobs}
-    seen: list[tuple[Assignment, Outcome]] = []
+    seen: list[tuple[LevelAssignment, Outcome]] = []
     for target in (cap, 0.0):
         weight, assignment = dict(unweighted), crux
         for _ in range(_ROUNDS):
@@ -122,8 +122,8 @@ def pareto(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
 
 
 def _weighted(
-    crux: Assignment, jobs: Sequence[LinkJob], weight: Mapping[str, float], setting: Setting
-) -> Assignment:
+    crux: LevelAssignment, jobs: Sequence[LinkJob], weight: Mapping[str, float], setting: Setting
+) -> LevelAssignment:
     """The assignment by weighted priorities; ties as CRUX has them."""
     place = {r.name: i for i, r in enumerate(crux.ranked)}
     senders = [
@@ -150,4 +150,4 @@ def _weighted(
             stay=setting.stay,
         ).level
     cut = sum(w for (a, b), w in edges.items() if level[a] != level[b])
-    return Assignment((*senders, *silent), level, edges, cut, sum(edges.values()) - cut)
+    return LevelAssignment((*senders, *silent), level, edges, cut, sum(edges.values()) - cut)

@@ -17,7 +17,7 @@ from controller.priority.jobs import LinkJob, Rates
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class LevelAssignment:
     """`ranked` holds the jobs, highest first; `level` 0 is the highest. `edges` is the contention DAG,
     (higher, lower) -> the higher job's intensity; `cut` of its weight levels keep apart, `lost` not."""
 
@@ -57,7 +57,9 @@ class Method:
     order: Order
     compress: Levels
 
-    def assign(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting | None = None) -> Assignment:
+    def assign(
+        self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting | None = None
+    ) -> LevelAssignment:
         """Order and levels of the jobs. Raises ValueError for two jobs of one name or levels below 1."""
         setting = setting or Setting()
         _check_levels(setting)
@@ -74,7 +76,7 @@ class Method:
             levels = self.compress(senders, {}, setting)
         cut = graph.cut(np.array(levels, dtype=np.int64))
         level = _all_levels(ranked, senders, levels, setting)
-        return Assignment(ranked, level, Edges(graph, names), cut, float(graph.weight.sum()) - cut)
+        return LevelAssignment(ranked, level, Edges(graph, names), cut, float(graph.weight.sum()) - cut)
 
     def rank(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> tuple[Ranked, ...]:
         """All jobs, highest first, those that send nothing last and by name. Raises ValueError for two
@@ -90,7 +92,7 @@ class Method:
 
     def place(
         self, ranked: Sequence[Ranked], sharing: Iterable[tuple[str, str]], setting: Setting
-    ) -> Assignment:
+    ) -> LevelAssignment:
         """Levels for ranked jobs, of which the pairs in `sharing` contend. Raises ValueError for levels
         below 1."""
         _check_levels(setting)
@@ -103,7 +105,7 @@ class Method:
             levels = self.compress(senders, edges, setting)
         level = _all_levels(ranked, senders, levels, setting)
         cut = sum(w for (a, b), w in edges.items() if level[a] != level[b])
-        return Assignment(tuple(ranked), level, edges, cut, sum(edges.values()) - cut)
+        return LevelAssignment(tuple(ranked), level, edges, cut, sum(edges.values()) - cut)
 
 
 def _check_levels(setting: Setting) -> None:

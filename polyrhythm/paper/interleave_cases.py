@@ -12,7 +12,7 @@ from controller.interleave.joint.circles import shared_links
 from controller.interleave.joint.turns import Turns
 from controller.interleave.joint.values import Instance, Member, Player, Step
 from controller.interleave.published import has_loop
-from controller.planner.instance import SLOWEST
+from controller.planner.search_instance import SLOWEST
 from controller.routing.assign import optimal_paths
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding

@@ -53,8 +53,8 @@ def test_ends_and_starts_are_foreseen_one_after_another() -> None:
     assert "a" in (ahead.foreseen or ())
 
 
-def forward_core(forward: bool = True) -> Core:
-    core = Core(Settings(FABRIC, replace(POLICIES["routing"], forward=forward), 1, False, 1))
+def lookahead_core(lookahead: bool = True) -> Core:
+    core = Core(Settings(FABRIC, replace(POLICIES["routing"], lookahead=lookahead), 1, False, 1))
     for name, *hosts in (("a", "h1", "h4"), ("b", "h2", "h5"), ("c", "h3", "h6")):
         each = member(name, *hosts)
         for rank, host in enumerate(each.hosts):
@@ -72,7 +72,7 @@ def spine(core: Core, name: str) -> str:
 
 
 def test_those_that_send_together_get_ways_apart() -> None:
-    core = forward_core()
+    core = lookahead_core()
     crowded = next({x, y} for x in "abc" for y in "abc" if x < y and spine(core, x) == spine(core, y))
     (alone,) = set("abc") - crowded
     for name in sorted(crowded):
@@ -104,6 +104,6 @@ def test_those_that_send_together_get_ways_apart() -> None:
 
 @pytest.mark.parametrize("policy", ["ecmp", "crux"])
 def test_nobody_looks_ahead_where_the_hash_decides(policy: str) -> None:
-    core = Core(Settings(FABRIC, replace(POLICIES[policy], forward=True), 1, False, 1))
+    core = Core(Settings(FABRIC, replace(POLICIES[policy], lookahead=True), 1, False, 1))
     assert core.foreseen is None
-    assert forward_core(forward=False).next_timer_ns is None
+    assert lookahead_core(lookahead=False).next_timer_ns is None

@@ -9,9 +9,9 @@ from controller.model import Flow, Job, Phase, Profile
 from controller.planner import POLICIES, PlanInput, diff, plan
 from controller.planner.demand import Demands
 from controller.planner.joint import LIMITS, Joint
-from controller.planner.order import Order, method_of
-from controller.planner.rhythm import Rhythms
-from controller.planner.space import Space
+from controller.planner.priority_stage import PriorityStage, method_of
+from controller.planner.routing_stage import RoutingStage
+from controller.planner.time_shifts import TimeShifts
 from controller.priority.methods import Setting
 from topo.generate import leaf_spine
 
@@ -27,7 +27,7 @@ def job(name: str, hosts: list[str], period: int, up: int, gpus: int = 2) -> Job
     return Job(name, "model", gpus, tuple(hosts), profile, 1e12 * (period - up) * gpus, flows)
 
 
-def crowd() -> tuple[Job, ...]:
+def many_jobs() -> tuple[Job, ...]:
     """Eight flows for two spines each way between three leaves: much overlaps whatever the paths."""
     return (
         job("a", ["h1", "h5", "h9"], 200, 110),
@@ -40,16 +40,16 @@ def crowd() -> tuple[Job, ...]:
 
 def joint(inputs: PlanInput) -> Joint:
     demands = Demands(inputs)
-    space = Space(demands)
+    space = RoutingStage(demands)
     ranked = method_of(inputs.policy).rank(
         demands.link_jobs(space.links_of), demands.rates, Setting(seed=inputs.seed)
     )
-    rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
-    return Joint(space, rhythms, Order(demands, ranked, rhythms))
+    rhythms = TimeShifts(demands, space.shared, tuple(r.name for r in ranked))
+    return Joint(space, rhythms, PriorityStage(demands, ranked, rhythms))
 
 
 def test_it_beats_every_mechanism_alone_and_says_so() -> None:
-    inputs = PlanInput(FABRIC, crowd(), OURS, 0, seed=1)
+    inputs = PlanInput(FABRIC, many_jobs(), OURS, 0, seed=1)
     found = joint(inputs).found
     assert found is not None
     assert found.utilisation >= max(found.rivals.values())
@@ -64,15 +64,15 @@ def test_it_beats_every_mechanism_alone_and_says_so() -> None:
 def test_it_is_left_out_where_nobody_meets_or_somebody_is_unknown() -> None:
     pair = (job("a", ["h1", "h5"], 200, 80), job("b", ["h2", "h6"], 200, 80))
     assert joint(PlanInput(FABRIC, pair, OURS, 0)).found is None
-    unknown = replace(crowd()[0], profile=Profile(200 * MS, ()))
-    assert joint(PlanInput(FABRIC, (unknown, *crowd()[1:]), OURS, 0)).found is None
+    unknown = replace(many_jobs()[0], profile=Profile(200 * MS, ()))
+    assert joint(PlanInput(FABRIC, (unknown, *many_jobs()[1:]), OURS, 0)).found is None
     for name in ("ecmp", "crux", "cassini", "routing"):
-        assert joint(PlanInput(FABRIC, crowd(), POLICIES[name], 0)).found is None
+        assert joint(PlanInput(FABRIC, many_jobs(), POLICIES[name], 0)).found is None
 
 
 def test_plans_come_to_rest() -> None:
     """Planning again may go on from the plan in force, if that gains; soon nothing does, at any time."""
-    inputs = PlanInput(FABRIC, crowd(), OURS, 5, seed=1)
+    inputs = PlanInput(FABRIC, many_jobs(), OURS, 5, seed=1)
     made = plan(inputs)
     values = []
     for _ in range(4):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from controller.planner.demand import Demands
 from controller.planner.inputs import POLICIES, PlanInput
-from controller.planner.order import Order, method_of
-from controller.planner.rhythm import Rhythms
-from controller.planner.space import Space
+from controller.planner.priority_stage import PriorityStage, method_of
+from controller.planner.routing_stage import RoutingStage
+from controller.planner.time_shifts import TimeShifts
 from controller.priority.methods import Setting
 from controller.routing.paths import Path
 
@@ -19,7 +19,7 @@ RIVALS = ("routing", "crux", "taccl", "sincronia", "varys")
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class StartingPoint:
     """A policy's decision: the path by flow where it has one, and the level by job."""
 
     policy: str
@@ -27,16 +27,18 @@ class Rival:
     levels: Mapping[str, int]
 
 
-def rivals(inputs: PlanInput) -> Iterator[Rival]:
+def starting_points(inputs: PlanInput) -> Iterator[StartingPoint]:
     """Each rival's decision, within the levels, moves and seed of the policy that asks."""
     own = inputs.policy
     for name in RIVALS:
         policy = replace(POLICIES[name], levels=own.levels, max_moves=own.max_moves)
         demands = Demands(replace(inputs, policy=policy))
-        space = Space(demands)
+        space = RoutingStage(demands)
         ranked = method_of(policy).rank(
             demands.link_jobs(space.links_of), demands.rates, Setting(seed=inputs.seed)
         )
-        order = Order(demands, ranked, Rhythms(demands, space.shared, tuple(r.name for r in ranked)))
+        order = PriorityStage(
+            demands, ranked, TimeShifts(demands, space.shared, tuple(r.name for r in ranked))
+        )
         paths = {flow: a.path for flow, a in space.assignments.items() if a.path}
-        yield Rival(name, paths, order.levels)
+        yield StartingPoint(name, paths, order.levels)

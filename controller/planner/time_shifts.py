@@ -22,7 +22,7 @@ def only(link: SharedLink, jobs: Iterable[str]) -> SharedLink:
 
 
 @dataclass(frozen=True)
-class Rhythms:
+class TimeShifts:
     """The shifts and periods of one planning run; `order` names the jobs, the first before the others.
 
     A `given` holding is taken as it is."""

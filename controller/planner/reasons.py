@@ -9,14 +9,14 @@ from controller.interleave.circle import random_score
 from controller.model import Flow, Job
 from controller.planner.inputs import SLACK
 from controller.planner.loop.search import Found
-from controller.planner.order import Order
-from controller.planner.rhythm import Rhythms, only
-from controller.planner.space import Space
+from controller.planner.priority_stage import PriorityStage
+from controller.planner.routing_stage import RoutingStage
+from controller.planner.time_shifts import TimeShifts, only
 from controller.priority.crux import Ranked
 from controller.routing.assign import Assignment
 
 
-def order_why(order: Order, ranked: Ranked) -> str:
+def order_why(order: PriorityStage, ranked: Ranked) -> str:
     """Why a job has its level."""
     if order.demands.inputs.policy.priority == "equal":
         return "same level for all"
@@ -46,7 +46,7 @@ def order_why(order: Order, ranked: Ranked) -> str:
     return f"level {level}: {' and '.join(words)}, by {by}{f'; {order.reason}' if order.reason else ''}"
 
 
-def sender_why(order: Order, name: str) -> tuple[str, ...]:
+def sender_why(order: PriorityStage, name: str) -> tuple[str, ...]:
     """Why a job's senders are others than it chose itself, if the loop wants that."""
     if order.senders.get(name) != "mltcp":
         return ()
@@ -75,7 +75,7 @@ def profile_why(job: Job) -> str:
     )
 
 
-def time_why(rhythms: Rhythms, name: str) -> str:
+def time_why(rhythms: TimeShifts, name: str) -> str:
     """Why a job talks when it does."""
     if rhythms.demands.inputs.policy.interleave == "none":
         return "runs at its own pace"
@@ -99,7 +99,7 @@ def time_why(rhythms: Rhythms, name: str) -> str:
     )
 
 
-def path_why(space: Space, flow: Flow, a: Assignment) -> str:
+def path_why(space: RoutingStage, flow: Flow, a: Assignment) -> str:
     """Why an elephant goes where it goes."""
     if a.why:
         return a.why

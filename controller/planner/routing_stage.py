@@ -15,7 +15,7 @@ from controller.interleave.rotate import rotate
 from controller.model import Phase
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK, DirectedLink
-from controller.planner.singles import NOT_TOLD, Pinned, kept_ports, pin, untold
+from controller.planner.pinned_flows import NOT_TOLD, Pinned, kept_ports, pin, untold
 from controller.routing.assign import Assignment, assign_ecmp, assign_greedy
 from controller.routing.forwarding import SwitchForwarding, forwarding
 from controller.routing.from_topology import Failures
@@ -27,7 +27,7 @@ _FIT = 0.99
 
 
 @dataclass(frozen=True)
-class Space:
+class RoutingStage:
     """The paths of one planning run; `given` ones are taken as they are, and pinned where they need it.
 
     `turns`: whether jobs that could take turns on a link count less to one another there."""

@@ -11,12 +11,12 @@ from controller.interleave.joint.judge import Effort
 from controller.interleave.joint.values import Choice
 from controller.kernel import available
 from controller.planner.demand import Demands
-from controller.planner.instance import composed, instance_of
 from controller.planner.loop.search import Limits, settle
-from controller.planner.order import Order, method_of
-from controller.planner.rhythm import Rhythms
-from controller.planner.space import Space
-from controller.planner.why import loop_why
+from controller.planner.priority_stage import PriorityStage, method_of
+from controller.planner.reasons import loop_why
+from controller.planner.routing_stage import RoutingStage
+from controller.planner.search_instance import composed, instance_of
+from controller.planner.time_shifts import TimeShifts
 from controller.priority.methods import Setting
 
 LIMITS = Limits(
@@ -30,7 +30,7 @@ _PLAIN = 200
 """How many times slower the judge is without its kernel."""
 
 
-def crowd(demands: Demands) -> tuple[Space, Rhythms, Order]:
+def levels_only(demands: Demands) -> tuple[RoutingStage, TimeShifts, PriorityStage]:
     """CRUX's paths; turns only for groups that meet nobody else; and the levels that the loop's judge has for
     the best: those before, CRUX's order on all levels or on fewer, or moves from the best of them.
 
@@ -58,7 +58,7 @@ def crowd(demands: Demands) -> tuple[Space, Rhythms, Order]:
     return space, rhythms, replace(order, given=levels, why=loop_why(found))
 
 
-def _levels(order: Order, most: int) -> Iterator[tuple[str, Mapping[str, int]]]:
+def _levels(order: PriorityStage, most: int) -> Iterator[tuple[str, Mapping[str, int]]]:
     """Levels by job, and in words what they are: those in force first, then CRUX's."""
     inputs, sharing = order.demands.inputs, order.rhythms.contending
     before = inputs.previous
@@ -72,19 +72,19 @@ def _levels(order: Order, most: int) -> Iterator[tuple[str, Mapping[str, int]]]:
         yield f"by intensity on {count} {'level' if count == 1 else 'levels'}", level
 
 
-def _calm(demands: Demands) -> tuple[Space, Rhythms, Order]:
+def _calm(demands: Demands) -> tuple[RoutingStage, TimeShifts, PriorityStage]:
     """Paths without regard to turns, turns only for groups that meet nobody else, levels for all others.
 
     A held job that also meets one outside of its group is lengthened past its slot by that one and then
     waits for its next: whether turns are worth that, only the whole loop can tell. What is left is CRUX's
     plan, on paths that are no worse.
     """
-    space = Space(demands, turns=False)
+    space = RoutingStage(demands, turns=False)
     link_jobs = demands.link_jobs(space.links_of)
     ranked = method_of(demands.inputs.policy).rank(
         link_jobs, demands.rates, Setting(seed=demands.inputs.seed)
     )
-    rhythms = Rhythms(demands, space.shared, tuple(r.name for r in ranked))
+    rhythms = TimeShifts(demands, space.shared, tuple(r.name for r in ranked))
     holding = rhythms.holding
     meeting = {job for pair in rhythms.contending for job in pair}
     let_go = {h.group for job, h in holding.held.items() if job in meeting}
@@ -98,4 +98,4 @@ def _calm(demands: Demands) -> tuple[Space, Rhythms, Order]:
         fits = tuple(f for f in holding.fits if held.keys() >= set(f.jobs))
         kept = Holding(held, {**holding.reasons, **reasons}, fits, ())
         rhythms = replace(rhythms, given=kept)
-    return space, rhythms, Order(demands, ranked, rhythms, tuple(link_jobs))
+    return space, rhythms, PriorityStage(demands, ranked, rhythms, tuple(link_jobs))

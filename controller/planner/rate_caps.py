@@ -10,13 +10,13 @@ from itertools import combinations
 import numpy as np
 
 from controller.model import Flow
-from controller.planner.order import Order
-from controller.planner.space import Space
+from controller.planner.priority_stage import PriorityStage
+from controller.planner.routing_stage import RoutingStage
 from controller.routing.assign import SMALL
 from controller.routing.rates import CLASSES, caps, maxmin
 
 
-def rate_caps(space: Space, order: Order) -> Mapping[str, int]:
+def rate_caps(space: RoutingStage, order: PriorityStage) -> Mapping[str, int]:
     """Flow -> bit/s on the wire, (1 + epsilon) of its share among those it can meet in time; empty without
     the policy's `cap_epsilon`.
 
@@ -50,7 +50,7 @@ def rate_caps(space: Space, order: Order) -> Mapping[str, int]:
     return result
 
 
-def _companies(jobs: Sequence[str], order: Order, space: Space) -> Mapping[str, list[str]]:
+def _companies(jobs: Sequence[str], order: PriorityStage, space: RoutingStage) -> Mapping[str, list[str]]:
     """For each job those it shares capacity with: whom it meets, whom these meet, and so on, but nobody
     that it takes turns with on a common link."""
     meet: dict[str, set[str]] = {name: set() for name in jobs}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from controller.model import Flow, Job, Phase, Profile
 from controller.placement.candidates import placements
 from controller.planner import POLICIES, PlanInput
-from controller.planner.placing import rank_placements
+from controller.planner.placement import rank_placements
 from topo.generate import leaf_spine
 
 MS, RATE = 1_000_000, 50_000_000

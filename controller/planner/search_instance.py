@@ -11,8 +11,8 @@ from controller.interleave.joint.profile import steps_of
 from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player
 from controller.model import TRAFFIC_CLASSES
 from controller.planner.demand import Demands
-from controller.planner.order import Order
-from controller.planner.rhythm import Rhythms
+from controller.planner.priority_stage import PriorityStage
+from controller.planner.time_shifts import TimeShifts
 from controller.routing.paths import Path
 
 JITTER = 0.01
@@ -54,7 +54,7 @@ def instance_of(demands: Demands, ways: Mapping[str, Sequence[Path]]) -> Instanc
     return Instance(players, tuple(demands.rates.values()), JITTER, levels, SLOWEST, SHARES)
 
 
-def composed(instance: Instance, rhythms: Rhythms, order: Order) -> Choice:
+def composed(instance: Instance, rhythms: TimeShifts, order: PriorityStage) -> Choice:
     """What the stages one after another have come to, with the first way of every flow."""
     held = rhythms.holding.held
     names = [p.name for p in instance.players]

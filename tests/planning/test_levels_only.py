@@ -112,7 +112,7 @@ def test_levels_stay_when_somebody_comes_whom_nobody_meets() -> None:
 
 
 def test_too_many_to_judge_have_cruxs_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.planner.crowd.LIMITS", replace(LIMITS, spent=100))
+    monkeypatch.setattr("controller.planner.levels_only.LIMITS", replace(LIMITS, spent=100))
     made = plan(inputs(1))
     assert any("too much to judge together" in j.why for j in made.jobs.values())
     assert levels(made) == levels(plan(replace(inputs(1), policy=POLICIES["crux"])))

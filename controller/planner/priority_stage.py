@@ -9,7 +9,7 @@ from functools import cached_property
 
 from controller.model import TRAFFIC_CLASSES, Policy
 from controller.planner.demand import Demands
-from controller.planner.rhythm import Rhythms
+from controller.planner.time_shifts import TimeShifts
 from controller.priority.crux import Ranked
 from controller.priority.fairness import Fair, fair
 from controller.priority.jobs import LinkJob
@@ -25,7 +25,7 @@ def method_of(policy: Policy) -> Method:
 
 
 @dataclass(frozen=True)
-class Order:
+class PriorityStage:
     """The levels of one planning run; `ranked` is the order, the most urgent job first.
 
     `given` levels are taken as they are, and so are the congestion controls of `senders`; `why` says why they
@@ -34,7 +34,7 @@ class Order:
 
     demands: Demands
     ranked: tuple[Ranked, ...]
-    rhythms: Rhythms
+    rhythms: TimeShifts
     link_jobs: tuple[LinkJob, ...] = ()
     given: Mapping[str, int] = field(default_factory=dict)
     why: str = ""
