@@ -3,7 +3,7 @@
 
 from . import entries
 from .failover import PortTable
-from .program import Program, ProgramError, load_program
+from .program import P4Program, P4ProgramError, load_program
 from .switch import EmbeddedSwitch
 
-__all__ = ["EmbeddedSwitch", "PortTable", "Program", "ProgramError", "entries", "load_program"]
+__all__ = ["EmbeddedSwitch", "P4Program", "P4ProgramError", "PortTable", "entries", "load_program"]

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Clock(Protocol):
+class DataPlaneClock(Protocol):
     """Nanoseconds of the time the data plane lives in, and events at a time."""
 
     now: int

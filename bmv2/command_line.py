@@ -25,7 +25,7 @@ class UsageError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SwitchSettings:
     """A checked command line. `program` is None where one is to come by P4Runtime; rates in bit/s.
 
     `port_rates_bps` are those of single ports, `port_rate_bps` that of all others (None: no limit).
@@ -149,7 +149,7 @@ def _target_options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def read_settings(args: argparse.Namespace) -> Settings:
+def read_settings(args: argparse.Namespace) -> SwitchSettings:
     """Check a parsed command line. Raises UsageError for what cannot be obeyed."""
     program, target = _split_positionals(args.program, args.target)
     options = _target_options(target)
@@ -166,7 +166,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
         raise UsageError("--pcap and --dp-grpc-server-addr: captures are of interfaces; give one")
     if args.pcap is not None and not Path(args.pcap).is_dir():
         raise UsageError(f"--pcap {args.pcap}: there is no such directory")
-    return Settings(
+    return SwitchSettings(
         device_id=args.device_id,
         interfaces=interfaces,
         program=None if program is None else Path(program),

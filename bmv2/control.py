@@ -6,9 +6,9 @@ All of it happens on the data-plane thread. Names are those of the program's JSO
 
 from __future__ import annotations
 
-from .boundary import Clock
+from .boundary import DataPlaneClock
 from .calculations import CUSTOM, CustomCrc
-from .entries import EntryError, EntryFault, GroupMember, MeterConfig, TableEntry
+from .entries import EntryFault, GroupMember, MeterConfig, TableEntry, TableEntryError
 from .ir import Calculation, Ir
 from .meters import Meter
 from .profiles import ActionProfile
@@ -31,7 +31,7 @@ class CounterArray:
 class ControlPlane:
     """The tables, counters, meters and all other state of one switch's program."""
 
-    def __init__(self, name: str, clock: Clock) -> None:
+    def __init__(self, name: str, clock: DataPlaneClock) -> None:
         self.name = name
         self.clock = clock
         self._clear()
@@ -73,17 +73,17 @@ class ControlPlane:
         }
         self._value_sets = member_sets(ir.value_sets)
 
-    def _missing(self, what: str, name: str) -> EntryError:
-        return EntryError(EntryFault.MISSING, f"{self.name}: there is no {what} '{name}'")
+    def _missing(self, what: str, name: str) -> TableEntryError:
+        return TableEntryError(EntryFault.MISSING, f"{self.name}: there is no {what} '{name}'")
 
     def table(self, name: str) -> MatchTable:
-        """A table by its name in the JSON; EntryError where there is none."""
+        """A table by its name in the JSON; TableEntryError where there is none."""
         if name not in self._tables:
             raise self._missing("table", name)
         return self._tables[name]
 
     def insert(self, table: str, entry: TableEntry) -> None:
-        """Add an entry; EntryError where it exists, does not fit or the table is full."""
+        """Add an entry; TableEntryError where it exists, does not fit or the table is full."""
         self.table(table).insert(entry, self.clock.now // 1000)
 
     def modify(self, table: str, entry: TableEntry) -> None:
@@ -107,7 +107,7 @@ class ControlPlane:
         return self.table(table).idle(self.clock.now // 1000)
 
     def profile(self, name: str) -> ActionProfile:
-        """An action profile by its name; EntryError where there is none."""
+        """An action profile by its name; TableEntryError where there is none."""
         if name not in self._profiles:
             raise self._missing("action profile", name)
         return self._profiles[name]
@@ -147,7 +147,7 @@ class ControlPlane:
     def _check_size(group: int, members: tuple[GroupMember, ...], max_size: int) -> None:
         total = sum(member.weight for member in members)
         if max_size and total > max_size:
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.FULL, f"group {group} takes {max_size} members with their weights, got {total}"
             )
 
@@ -215,7 +215,7 @@ class ControlPlane:
         self._within("register", name, len(cells), index)
         width = self._register_widths[name]
         if not 0 <= value < 1 << width:
-            raise EntryError(EntryFault.INVALID, f"register '{name}' is {width} bits wide, got {value}")
+            raise TableEntryError(EntryFault.INVALID, f"register '{name}' is {width} bits wide, got {value}")
         cells[index] = value
 
     def _register(self, name: str) -> list[int]:
@@ -226,7 +226,7 @@ class ControlPlane:
     @staticmethod
     def _within(what: str, name: str, size: int, index: int) -> None:
         if not 0 <= index < size:
-            raise EntryError(EntryFault.INVALID, f"{what} '{name}' has {size} indices, got {index}")
+            raise TableEntryError(EntryFault.INVALID, f"{what} '{name}' has {size} indices, got {index}")
 
     def set_value_set(self, name: str, members: tuple[Member, ...]) -> None:
         """Replace the members of a parser value set: an integer or a match for each part of the key."""
@@ -257,9 +257,9 @@ class ControlPlane:
     ) -> None:
         """Set where clones of a session go, (port, rid) each, and how many bytes they keep (0: all)."""
         if not 0 <= session <= _SESSIONS:
-            raise EntryError(EntryFault.INVALID, f"a clone session is in 0..{_SESSIONS}, got {session}")
+            raise TableEntryError(EntryFault.INVALID, f"a clone session is in 0..{_SESSIONS}, got {session}")
         if truncate < 0:
-            raise EntryError(EntryFault.INVALID, f"a clone keeps a number of bytes, got {truncate}")
+            raise TableEntryError(EntryFault.INVALID, f"a clone keeps a number of bytes, got {truncate}")
         if replicas:
             self._clones[session] = replicas
             self._sessions[session] = truncate + 1 if truncate else 0

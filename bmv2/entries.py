@@ -97,7 +97,7 @@ class EntryFault(Enum):
     IN_USE = "in use"
 
 
-class EntryError(ValueError):
+class TableEntryError(ValueError):
     """A write that the table refuses; `fault` tells the kind, the message the table and the value."""
 
     def __init__(self, fault: EntryFault, message: str) -> None:

@@ -4,5 +4,5 @@
 from __future__ import annotations
 
 
-class ProgramError(ValueError):
+class P4ProgramError(ValueError):
     """A program that cannot be loaded: the message says what, where in the JSON and what is supported."""

@@ -19,8 +19,8 @@ from .ir import (
     FieldRef,
     Header,
     Lookahead,
-    Meter,
-    Operation,
+    MeterArray,
+    Operator,
     Param,
     RegisterCell,
     Stack,
@@ -65,7 +65,7 @@ def pick(choice: Choice[str], leaf: Callable[[str], Expression], otherwise: Expr
     for condition, name in reversed(choice):
         value = leaf(name)
         if condition is not None:
-            value = Operation("?", (condition, value, result), is_boolean(value))
+            value = Operator("?", (condition, value, result), is_boolean(value))
         result = value
     return result
 
@@ -79,7 +79,7 @@ class Scope:
         self.stacks: Mapping[str, Stack] = structures.stacks
         self.calculations: Mapping[str, Calculation] = {}
         self.counters: Mapping[str, int] = {}
-        self.meters: Mapping[str, Meter] = {}
+        self.meters: Mapping[str, MeterArray] = {}
         self.registers: Mapping[str, tuple[int, int]] = {}
         self.digests: Mapping[int, Digest] = {}
         self.field_lists: Mapping[int, tuple[FieldRef, ...]] = {}
@@ -118,7 +118,7 @@ class Scope:
         """A field's bits as an unsigned integer."""
         item = self.headers[header].fields[field]
         ref = FieldRef(header, field)
-        return Operation("&", (ref, Const((1 << item.width) - 1)), False) if item.signed else ref
+        return Operator("&", (ref, Const((1 << item.width) - 1)), False) if item.signed else ref
 
     def expression(self, reader: Reader, params: Sequence[tuple[str, int]] = ()) -> Expression:
         """The expression of a type-value object."""
@@ -242,13 +242,13 @@ class Scope:
                 raise operation.fail(f"'{stack.name}' has {len(stack.elements)} elements, not {index.value}")
             return [(None, stack.elements[index.value])]
         return [
-            (Operation("==", (index, Const(position)), True), element)
+            (Operator("==", (index, Const(position)), True), element)
             for position, element in enumerate(stack.elements)
         ]
 
     def _last(self, stack: Stack) -> Choice[str]:
         return [
-            (Operation("==", (stack.next, Const(position + 1)), True), element)
+            (Operator("==", (stack.next, Const(position + 1)), True), element)
             for position, element in enumerate(stack.elements)
         ]
 
@@ -275,26 +275,26 @@ class Scope:
         if op in ("==", "!="):
             equal = self._structures_equal(reader, params)
             if equal is not None:
-                return equal if op == "==" else Operation("not", (equal,), True)
+                return equal if op == "==" else Operator("not", (equal,), True)
         names = ["left", "right"]
         if op == "?":
             names = ["cond", "left", "right"]
         elif op in ("~", "not", "d2b", "b2d"):
             names = ["right"]
         elif op in ("+", "-") and reader.get("left") is None:
-            return Operation(op, (Const(0), self.expression(reader["right"], params)), False)
+            return Operator(op, (Const(0), self.expression(reader["right"], params)), False)
         operands = tuple(self.expression(reader[name], params) for name in names)
         boolean = op in COMPARISON or op in ("and", "or", "not", "d2b")
         if op == "?":
             boolean = is_boolean(operands[1])
         self._check_kinds(reader, op, operands)
-        return Operation(op, operands, boolean)
+        return Operator(op, operands, boolean)
 
     def _access(self, op: str, reader: Reader, params: Sequence[tuple[str, int]]) -> Expression:
         right = reader["right"]
         if op in ("last_stack_index", "size_stack"):
             used = self.stack(right["value"]).next
-            return Operation("-", (used, Const(1)), False) if op == "last_stack_index" else used
+            return Operator("-", (used, Const(1)), False) if op == "last_stack_index" else used
         if op == "valid_union":
             unions = self.union_choice(right, params)
             if unions is None:
@@ -310,7 +310,7 @@ class Scope:
     def _union_valid(self, union: str) -> Expression:
         result: Expression = Bool(False)
         for member in self.structures.unions[union]:
-            result = Operation("or", (result, _valid(member)), True)
+            result = Operator("or", (result, _valid(member)), True)
         return result
 
     def _structures_equal(self, reader: Reader, params: Sequence[tuple[str, int]]) -> Expression | None:
@@ -333,19 +333,19 @@ class Scope:
         """BMv2 calls two headers equal only where both are valid."""
         if list(self.headers[one].fields) != list(self.headers[two].fields):
             return Bool(False)
-        result: Expression = Operation("and", (_valid(one), _valid(two)), True)
+        result: Expression = Operator("and", (_valid(one), _valid(two)), True)
         pairs = [(FieldRef(one, name), FieldRef(two, name)) for name in self.headers[one].fields]
         if self.headers[one].varbit is not None:
             pairs.append((length_of(one), length_of(two)))
         for pair in pairs:
-            result = Operation("and", (result, Operation("==", pair, True)), True)
+            result = Operator("and", (result, Operator("==", pair, True)), True)
         return result
 
     def _unions_equal(self, one: str, two: str) -> Expression:
         members = self.structures.unions
         result: Expression = Bool(False)
         for pair in zip(members[one], members[two], strict=True):
-            result = Operation("or", (result, self._equal(*pair)), True)
+            result = Operator("or", (result, self._equal(*pair)), True)
         return result
 
     @staticmethod
@@ -368,4 +368,4 @@ class Scope:
 
 
 def _valid(header: str) -> Expression:
-    return Operation("d2b", (ValidBit(header),), True)
+    return Operator("d2b", (ValidBit(header),), True)

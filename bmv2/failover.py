@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .boundary import Clock
+from .boundary import DataPlaneClock
 from .entries import Exact, TableEntry
 from .tables import MatchTable
 
@@ -32,7 +32,7 @@ class PortWatch:
     see the watch's own. Lives on the data-plane thread.
     """
 
-    def __init__(self, clock: Clock, kept: PortTable) -> None:
+    def __init__(self, clock: DataPlaneClock, kept: PortTable) -> None:
         self.kept = kept
         self._clock = clock
         self._table: MatchTable | None = None

@@ -20,7 +20,7 @@ from .ir_values import (
     HeaderArg,
     Lookahead,
     ObjectArg,
-    Operation,
+    Operator,
     Param,
     Primitive,
     RegisterCell,
@@ -50,16 +50,16 @@ __all__ = [
     "Ir",
     "KeyField",
     "Lookahead",
-    "Meter",
+    "MeterArray",
     "Node",
     "ObjectArg",
-    "Operation",
+    "Operator",
     "Param",
     "ParserOp",
     "ParserState",
     "Pipeline",
     "Primitive",
-    "Profile",
+    "ProfileDeclaration",
     "RegisterCell",
     "Stack",
     "Table",
@@ -264,7 +264,7 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
-class Meter:
+class MeterArray:
     """A two-rate meter array; a direct one belongs to a table's entries and writes its colour to `target`."""
 
     name: str
@@ -299,7 +299,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ProfileDeclaration:
     """An action profile; a selector hashes with the calculation of its own name."""
 
     name: str
@@ -328,11 +328,11 @@ class Ir:
     stacks: Mapping[str, Stack]
     unions: Mapping[str, tuple[str, ...]]
     siblings: Mapping[str, tuple[str, ...]]
-    meters: Mapping[str, Meter]
+    meters: Mapping[str, MeterArray]
     value_sets: Mapping[str, ValueSet]
     digests: Mapping[int, Digest]
     field_lists: Mapping[int, tuple[FieldRef, ...]]
-    profiles: Mapping[str, Profile]
+    profiles: Mapping[str, ProfileDeclaration]
     deparser_steps: tuple[Primitive, ...]
 
     def intrinsic(self, name: str) -> FieldRef | None:

@@ -86,7 +86,7 @@ class Lookahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Operator:
     """`op` of one, two or (`?`: condition, then, else) three operands; `boolean` is the result's kind."""
 
     op: str
@@ -103,18 +103,18 @@ class RegisterCell:
     width: int
 
 
-Expression: TypeAlias = Const | Bool | FieldRef | ValidBit | Param | Lookahead | RegisterCell | Operation
+Expression: TypeAlias = Const | Bool | FieldRef | ValidBit | Param | Lookahead | RegisterCell | Operator
 
 
 def is_boolean(expression: Expression) -> bool:
     """Whether the expression yields a truth value rather than an integer."""
-    return isinstance(expression, Bool) or (isinstance(expression, Operation) and expression.boolean)
+    return isinstance(expression, Bool) or (isinstance(expression, Operator) and expression.boolean)
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
     """The expression and all within it."""
     yield expression
-    if isinstance(expression, Operation):
+    if isinstance(expression, Operator):
         for operand in expression.operands:
             yield from walk(operand)
     elif isinstance(expression, RegisterCell):

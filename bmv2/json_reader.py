@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .errors import ProgramError
+from .errors import P4ProgramError
 
 # In bits. p4c refuses bit<N> and int<N> above 2,048 unless it is built otherwise, and bounds a varbit<N> not
 # at all; every mask is an integer of its field's width, so an unbounded one could take all memory.
@@ -17,7 +17,7 @@ MAX_CELLS = 1 << 24
 
 
 class Reader:
-    """A JSON value at a path; every accessor checks the type and raises ProgramError with the path."""
+    """A JSON value at a path; every accessor checks the type and raises P4ProgramError with the path."""
 
     __slots__ = ("path", "value")
 
@@ -25,9 +25,9 @@ class Reader:
         self.value = value
         self.path = path
 
-    def fail(self, message: str) -> ProgramError:
+    def fail(self, message: str) -> P4ProgramError:
         """The error to raise about this value, with its path and, where p4c left it, its P4 source."""
-        return ProgramError(f"{self.path}{self._source()}: {message}")
+        return P4ProgramError(f"{self.path}{self._source()}: {message}")
 
     def fragment(self) -> str:
         """The P4 source this came from, or its path in the document where p4c left none."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .errors import ProgramError
+from .errors import P4ProgramError
 from .expressions import Scope
 from .ir import (
     Action,
@@ -18,7 +18,7 @@ from .ir import (
     Node,
     Pipeline,
     Primitive,
-    Profile,
+    ProfileDeclaration,
     ValidBit,
     is_boolean,
 )
@@ -43,14 +43,14 @@ CORE_ERRORS = (
 def load(source: bytes | str) -> Ir:
     """Parse and check a program.
 
-    Raises ProgramError for anything that is not BMv2 JSON of major version 2 or not supported.
+    Raises P4ProgramError for anything that is not BMv2 JSON of major version 2 or not supported.
     """
     try:
         document = json.loads(source)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ProgramError(f"not JSON: {error}") from None
+        raise P4ProgramError(f"not JSON: {error}") from None
     except RecursionError:
-        raise ProgramError("not JSON that can be read: nested too deeply") from None
+        raise P4ProgramError("not JSON that can be read: nested too deeply") from None
     root = Reader(document, "program")
     _check_version(root)
     for item in root.list("extern_instances"):
@@ -105,7 +105,7 @@ def load(source: bytes | str) -> Ir:
 
 def _check_version(root: Reader) -> None:
     if not isinstance(root.value, dict) or "__meta__" not in root.value:
-        raise ProgramError("program: not BMv2 JSON ('__meta__' is missing)")
+        raise P4ProgramError("program: not BMv2 JSON ('__meta__' is missing)")
     version = root["__meta__"]["version"]
     major = version[0].integer()
     if major != MAJOR_VERSION:
@@ -159,7 +159,11 @@ def _deparser(
 
 
 def _pipeline(
-    root: Reader, name: str, scope: Scope, actions: Mapping[int, Action], profiles: Mapping[str, Profile]
+    root: Reader,
+    name: str,
+    scope: Scope,
+    actions: Mapping[int, Action],
+    profiles: Mapping[str, ProfileDeclaration],
 ) -> Pipeline:
     for reader in root.list("pipelines"):
         if reader["name"].text() != name:

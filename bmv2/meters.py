@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .entries import EntryError, EntryFault, MeterConfig
+from .entries import EntryFault, MeterConfig, TableEntryError
 
 GREEN, YELLOW, RED = 0, 1, 2
 _SECOND = 1_000_000
@@ -28,9 +28,11 @@ class Meter:
         """Configure the meter, its buckets full; None takes the configuration away."""
         if config is not None:
             if min(config.cir, config.cburst, config.pir, config.pburst) < 0:
-                raise EntryError(EntryFault.INVALID, f"a meter's rates and bursts are not negative: {config}")
+                raise TableEntryError(
+                    EntryFault.INVALID, f"a meter's rates and bursts are not negative: {config}"
+                )
             if config.cir > config.pir:
-                raise EntryError(
+                raise TableEntryError(
                     EntryFault.INVALID,
                     f"a meter's committed rate ({config.cir}) is at most its peak rate ({config.pir})",
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from .calculations import ALGORITHMS, CUSTOM
 from .expressions import Scope
-from .ir import Calculation, Const, Digest, FieldRef, Meter, Profile, ValidBit
+from .ir import Calculation, Const, Digest, FieldRef, MeterArray, ProfileDeclaration, ValidBit
 from .json_reader import Reader
 from .structures import read_structures
 
@@ -65,7 +65,7 @@ def _calculation(reader: Reader, scope: Scope) -> Calculation:
     return Calculation(reader["name"].text(), algorithm, tuple(inputs), payload)
 
 
-def _meter(reader: Reader, scope: Scope) -> Meter:
+def _meter(reader: Reader, scope: Scope) -> MeterArray:
     kind, count = reader["type"].text(), reader["rate_count"].integer()
     if kind not in ("packets", "bytes"):
         raise reader.fail(f"a meter counts packets or bytes, not '{kind}'")
@@ -76,7 +76,7 @@ def _meter(reader: Reader, scope: Scope) -> Meter:
         target = scope.field(reader["result_target"])
     if isinstance(target, ValidBit):
         raise reader.fail("a meter's result is a field")
-    return Meter(reader["name"].text(), reader["size"].cells(), kind == "bytes", target)
+    return MeterArray(reader["name"].text(), reader["size"].cells(), kind == "bytes", target)
 
 
 def _digest(reader: Reader, scope: Scope) -> Digest:
@@ -89,7 +89,7 @@ def _field_list(reader: Reader, scope: Scope) -> tuple[FieldRef, ...]:
     return tuple(source for source in fields if isinstance(source, FieldRef))
 
 
-def profile(reader: Reader, scope: Scope) -> Profile:
+def profile(reader: Reader, scope: Scope) -> ProfileDeclaration:
     """An action profile, with its selector's hash."""
     name = reader["name"].text()
     size = reader.get("max_size")
@@ -98,4 +98,4 @@ def profile(reader: Reader, scope: Scope) -> Profile:
     if selector is not None:
         inner = _calculation(Reader(selector.members() | {"name": f"{name} selector"}, selector.path), scope)
         calculation = inner
-    return Profile(name, 0 if size is None else size.integer(), calculation)
+    return ProfileDeclaration(name, 0 if size is None else size.integer(), calculation)

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .boundary import Clock
-from .scheduler import Egress, Port
+from .boundary import DataPlaneClock
+from .scheduler import Egress, SwitchPort
 
 BMV2_QUEUE_PACKETS = 64
 _SECOND_NS = 1_000_000_000
 
 
-class PacketRatePort(Port):
+class PacketRatePort(SwitchPort):
     """A port whose queues drain as simple_switch's do (`set_queue_rate` of its command line).
 
     A packet is given its time when it is put into its queue: now, or 1/rate after the one before it in that
@@ -28,7 +28,7 @@ class PacketRatePort(Port):
     def __init__(
         self,
         number: int,
-        clock: Clock,
+        clock: DataPlaneClock,
         transmit: Callable[[bytes], None],
         *,
         queues: int,

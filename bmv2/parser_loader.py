@@ -15,7 +15,7 @@ from .ir import (
     ExtractNext,
     FieldRef,
     Lookahead,
-    Operation,
+    Operator,
     ParserOp,
     ParserState,
     Primitive,
@@ -124,8 +124,8 @@ class _ParserReader:
             source: Expression = Const(0)
             for index, element in reversed(list(enumerate(stack.elements))):
                 inner = self._scope.bits(self._scope.structures.unions[element][position], field)
-                test = Operation("==", (stack.next, Const(index + 1)), True)
-                source = Operation("?", (test, inner, source), False)
+                test = Operator("==", (stack.next, Const(index + 1)), True)
+                source = Operator("?", (test, inner, source), False)
             return source, self._scope.headers[header].fields[field].width
         source = self._scope.expression(reader)
         if isinstance(source, Lookahead):
@@ -136,7 +136,7 @@ class _ParserReader:
             stack = self._scope.stack(value[0])
             item = self._scope.headers[stack.elements[0]].fields[value[1].text()]
             if item.signed:
-                source = Operation("&", (source, Const((1 << item.width) - 1)), False)
+                source = Operator("&", (source, Const((1 << item.width) - 1)), False)
             return source, item.width
         if not isinstance(source, ValidBit):
             raise reader.fail("a transition key is made of fields and lookaheads")

@@ -18,7 +18,7 @@ from .ir import (
     FieldRef,
     HeaderArg,
     ObjectArg,
-    Operation,
+    Operator,
     Primitive,
     Stack,
     is_boolean,
@@ -195,13 +195,13 @@ class Primitives:
             return Primitive("block", ())
         used = stack.next
         if op == "push":
-            moved = Operation("+", (used, Const(by)), False)
-            bound = Operation("?", (Operation("<", (moved, Const(size)), True), moved, Const(size)), False)
+            moved = Operator("+", (used, Const(by)), False)
+            bound = Operator("?", (Operator("<", (moved, Const(size)), True), moved, Const(size)), False)
             pairs = [(i, i - by) for i in range(size - 1, by - 1, -1)]
             entering = range(min(by, size))
         else:
-            moved = Operation("-", (used, Const(by)), False)
-            bound = Operation("?", (Operation(">", (used, Const(by)), True), moved, Const(0)), False)
+            moved = Operator("-", (used, Const(by)), False)
+            bound = Operator("?", (Operator(">", (used, Const(by)), True), moved, Const(0)), False)
             pairs = [(i, i + by) for i in range(size - by)]
             entering = range(max(size - by, 0), size)
         steps.append(Primitive("assign", (used, bound)))

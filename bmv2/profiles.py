@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .entries import EntryError, EntryFault, GroupMember
-from .ir import Profile
+from .entries import EntryFault, GroupMember, TableEntryError
+from .ir import ProfileDeclaration
 
 Call = tuple[str, tuple[int, ...]]
 Outcome = tuple[object, ...]
@@ -20,7 +20,7 @@ class ActionProfile:
     order in which BMv2 holds members: that of their handles, the lowest free one for each new member.
     """
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ProfileDeclaration) -> None:
         self.profile = profile
         self._members: dict[int, Call] = {}
         self._handles: dict[int, int] = {}
@@ -64,7 +64,7 @@ class ActionProfile:
         if member in self._members:
             raise self._exists("member", member)
         if self.profile.size and len(self._members) >= self.profile.size:
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.FULL, f"action profile '{self.profile.name}' is full ({self.profile.size} members)"
             )
         self._check(call)
@@ -127,15 +127,15 @@ class ActionProfile:
 
     def _set_group(self, group: int, parts: tuple[GroupMember, ...]) -> None:
         if self.profile.selector is None:
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.INVALID, f"action profile '{self.profile.name}' has no selector, and so no groups"
             )
         for part in parts:
             self.member(part.member)
             if part.weight < 1:
-                raise EntryError(EntryFault.INVALID, f"a weight is at least 1, got {part.weight}")
+                raise TableEntryError(EntryFault.INVALID, f"a weight is at least 1, got {part.weight}")
         if len({part.member for part in parts}) != len(parts):
-            raise EntryError(EntryFault.INVALID, f"group {group} holds a member twice; use its weight")
+            raise TableEntryError(EntryFault.INVALID, f"group {group} holds a member twice; use its weight")
         self._groups[group] = parts
         self._fill(group)
 
@@ -154,15 +154,17 @@ class ActionProfile:
         for outcome, _, _ in self._places:
             outcome(call)
 
-    def _missing(self, kind: str, number: int) -> EntryError:
-        return EntryError(EntryFault.MISSING, f"action profile '{self.profile.name}' has no {kind} {number}")
+    def _missing(self, kind: str, number: int) -> TableEntryError:
+        return TableEntryError(
+            EntryFault.MISSING, f"action profile '{self.profile.name}' has no {kind} {number}"
+        )
 
-    def _exists(self, kind: str, number: int) -> EntryError:
-        return EntryError(
+    def _exists(self, kind: str, number: int) -> TableEntryError:
+        return TableEntryError(
             EntryFault.EXISTS, f"action profile '{self.profile.name}' has a {kind} {number} already"
         )
 
-    def _in_use(self, kind: str, number: int) -> EntryError:
-        return EntryError(
+    def _in_use(self, kind: str, number: int) -> TableEntryError:
+        return TableEntryError(
             EntryFault.IN_USE, f"{kind} {number} of action profile '{self.profile.name}' is referred to"
         )

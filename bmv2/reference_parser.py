@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from .entries import Exact, Lpm, Optional, Ternary
 from .ir import Extract, ExtractNext, FieldRef, Lookahead, ParserState, Primitive, Transition, Verify
-from .reference_steps import Steps
+from .reference_steps import ReferenceSteps
 from .reference_values import Packet, evaluate
 from .structures import length_of
 from .value_sets import Member
@@ -22,7 +22,7 @@ class _ParseError(Exception):
 
 
 @dataclass
-class Parser(Steps):
+class Parser(ReferenceSteps):
     """Parses packets; `value_sets` holds the members of each set."""
 
     value_sets: dict[str, set[Member]] = field(default_factory=dict)

@@ -32,7 +32,7 @@ class StoppedError(Exception):
 
 
 @dataclass
-class Steps:
+class ReferenceSteps:
     """A program and the state its actions change."""
 
     ir: Ir

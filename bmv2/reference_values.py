@@ -14,7 +14,7 @@ from .ir import (
     Expression,
     FieldRef,
     Lookahead,
-    Operation,
+    Operator,
     Param,
     RegisterCell,
     Table,
@@ -70,7 +70,7 @@ def evaluate(expression: Expression, packet: Packet) -> int:
     return _operate(expression, packet)
 
 
-def _operate(expression: Operation, packet: Packet) -> int:
+def _operate(expression: Operator, packet: Packet) -> int:
     op = expression.op
     values = [evaluate(operand, packet) for operand in expression.operands]
     if all(is_boolean(operand) for operand in expression.operands):

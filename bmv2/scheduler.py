@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .boundary import Clock
+from .boundary import DataPlaneClock
 
 _BIT_NANOSECONDS = 8_000_000_000
 
@@ -45,7 +45,7 @@ class Queue:
         return lost
 
 
-class Port:
+class SwitchPort:
     """A port of a switch and its queues; the highest queue that holds a packet is served first.
 
     The transmitter is busy for 8 * bytes / rate seconds a frame, and hands it on when its last bit has
@@ -74,7 +74,7 @@ class Port:
     def __init__(
         self,
         number: int,
-        clock: Clock,
+        clock: DataPlaneClock,
         transmit: Callable[[bytes], None],
         *,
         rate_bps: int | None,

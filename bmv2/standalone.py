@@ -16,11 +16,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bmv2.command_line import LOG_LEVELS, MAX_PORT, Settings, UsageError, add_arguments, read_settings
+from bmv2.command_line import LOG_LEVELS, MAX_PORT, SwitchSettings, UsageError, add_arguments, read_settings
 from bmv2.hostloop import HostLoop
 from bmv2.interfaces import InterfaceError, RawInterface, link_events
 from bmv2.pcap import PcapWriter
-from bmv2.program import ProgramError, load_program
+from bmv2.program import P4ProgramError, load_program
 from bmv2.server import InjectionService, serve, serve_injection
 from bmv2.switch import EmbeddedSwitch
 
@@ -41,13 +41,13 @@ def run(args: argparse.Namespace) -> int:
     """Run the switch until SIGINT or SIGTERM; 0 then, and 2 with one line for what cannot be done."""
     try:
         _run(read_settings(args))
-    except (UsageError, InterfaceError, ProgramError) as error:
+    except (UsageError, InterfaceError, P4ProgramError) as error:
         print(f"polyrhythm switch: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def _run(settings: Settings) -> None:
+def _run(settings: SwitchSettings) -> None:
     if settings.log_console:
         logging.basicConfig(
             level=_LEVELS[settings.log_level],
@@ -72,8 +72,8 @@ def _run(settings: Settings) -> None:
         if settings.program is not None:
             try:
                 switch.load(load_program(_read(settings.program)))
-            except ProgramError as error:
-                raise ProgramError(f"{settings.program}: {error}") from None
+            except P4ProgramError as error:
+                raise P4ProgramError(f"{settings.program}: {error}") from None
         if settings.injection_address is None:
             _attach_interfaces(settings, loop, switch, stack)
         try:
@@ -104,7 +104,7 @@ def _read(path: Path) -> bytes:
 
 
 def add_port(
-    settings: Settings, switch: EmbeddedSwitch, port: int, transmit: Callable[[bytes], None]
+    settings: SwitchSettings, switch: EmbeddedSwitch, port: int, transmit: Callable[[bytes], None]
 ) -> None:
     """Add a port to the switch with the rates and queues that the command line asks for."""
     if settings.bmv2:
@@ -125,7 +125,7 @@ def add_port(
 
 
 def _serve_injection(
-    settings: Settings, address: str, loop: HostLoop, switch: EmbeddedSwitch, stack: ExitStack
+    settings: SwitchSettings, address: str, loop: HostLoop, switch: EmbeddedSwitch, stack: ExitStack
 ) -> None:
     """Make every port number a port, up, whose frames come and go by the data-plane service."""
     service = InjectionService(switch, loop, settings.device_id)
@@ -140,7 +140,9 @@ def _serve_injection(
     _LOG.info("device %d takes and gives frames on %s", settings.device_id, server.address)
 
 
-def _attach_interfaces(settings: Settings, loop: HostLoop, switch: EmbeddedSwitch, stack: ExitStack) -> None:
+def _attach_interfaces(
+    settings: SwitchSettings, loop: HostLoop, switch: EmbeddedSwitch, stack: ExitStack
+) -> None:
     interfaces = {}
     arrivals: dict[int, Callable[[bytes], None]] = {}
     for port, name in settings.interfaces.items():

@@ -8,14 +8,14 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from .boundary import Clock
+from .boundary import DataPlaneClock
 from .codegen.runtime import log_text
 from .control import ControlPlane
 from .entries import TableEntry
 from .failover import PortTable, PortWatch
 from .packet_scheduler import BMV2_QUEUE_PACKETS, PacketRatePort
-from .program import Program
-from .scheduler import Port
+from .program import P4Program
+from .scheduler import SwitchPort
 
 # A packet that is resubmitted, recirculated or cloned in egress comes back this much later, so that one
 # that comes back for ever does not stop time.
@@ -35,7 +35,7 @@ class EmbeddedSwitch(ControlPlane):
     def __init__(
         self,
         name: str,
-        clock: Clock,
+        clock: DataPlaneClock,
         *,
         cpu_port: int = 255,
         drop_port: int = 511,
@@ -49,7 +49,7 @@ class EmbeddedSwitch(ControlPlane):
         self.port_state_changed: Callable[[int, bool], None] | None = None
         self.digest: Callable[[str, tuple[int, ...]], None] | None = None
         self.log: Callable[[str], None] | None = None
-        self.program: Program | None = None
+        self.program: P4Program | None = None
         self.misdirected = 0
         self.failed_assertions = 0
         self._cpu_port = cpu_port
@@ -58,15 +58,17 @@ class EmbeddedSwitch(ControlPlane):
         self._seed = seed
         self._port_watch = None if port_table is None else PortWatch(clock, port_table)
         self._watched_table = ""
-        self._ports: dict[int, Port] = {}
-        self._unconnected: dict[int, Port] = {}
+        self._ports: dict[int, SwitchPort] = {}
+        self._unconnected: dict[int, SwitchPort] = {}
         self._ingress: Callable[..., None] | None = None
         self._egress: Callable[..., bytes | None] | None = None
         self._replica: Callable[[Any, int], Any] | None = None
-        self._cpu = Port(cpu_port, clock, self._to_cpu, rate_bps=None, queues=queues, queue_packets=1 << 16)
+        self._cpu = SwitchPort(
+            cpu_port, clock, self._to_cpu, rate_bps=None, queues=queues, queue_packets=1 << 16
+        )
 
     @property
-    def ports(self) -> Mapping[int, Port]:
+    def ports(self) -> Mapping[int, SwitchPort]:
         """The ports by number, without the CPU's."""
         return MappingProxyType(self._ports)
 
@@ -75,7 +77,7 @@ class EmbeddedSwitch(ControlPlane):
         """The port number that means the controller."""
         return self._cpu_port
 
-    def load(self, program: Program) -> None:
+    def load(self, program: P4Program) -> None:
         """Run another program: tables, all other state and queues begin empty."""
         self._build(program.ir)
         self.program = program
@@ -138,7 +140,7 @@ class EmbeddedSwitch(ControlPlane):
         `queue_bytes` bounds each queue in bytes besides, in frames as received (None: packets only).
         """
         self._attach(
-            Port(
+            SwitchPort(
                 port,
                 self.clock,
                 transmit,
@@ -162,7 +164,7 @@ class EmbeddedSwitch(ControlPlane):
         added.set_queue_rate(queue_rate_pps)
         self._attach(added)
 
-    def _attach(self, added: Port) -> None:
+    def _attach(self, added: SwitchPort) -> None:
         if added.number in self._ports or added.number in (self._cpu_port, self._drop_port):
             raise ValueError(f"{self.name}: port {added.number} is taken")
         if self._egress is not None:
@@ -188,7 +190,7 @@ class EmbeddedSwitch(ControlPlane):
         """Whether the port is up."""
         return self._port(port).up
 
-    def _port(self, port: int) -> Port:
+    def _port(self, port: int) -> SwitchPort:
         if port not in self._ports:
             raise KeyError(f"{self.name}: there is no port {port}; there are {sorted(self._ports)}")
         return self._ports[port]
@@ -216,11 +218,11 @@ class EmbeddedSwitch(ControlPlane):
             return
         target.enqueue(priority, state)
 
-    def _nowhere(self, port: int) -> Port:
+    def _nowhere(self, port: int) -> SwitchPort:
         """A port without an interface: as in BMv2 egress still sees the packet, and may copy it."""
         known = self._unconnected.get(port)
         if known is None:
-            known = Port(
+            known = SwitchPort(
                 port, self.clock, self._lose, rate_bps=None, queues=self._queues, queue_packets=_LOST_QUEUE
             )
             if self._egress is not None:

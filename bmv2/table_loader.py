@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 from .entries import Exact, Lpm, MatchValue, Range, TableEntry, Ternary
 from .expressions import Scope
-from .ir import Action, DefaultEntry, FieldRef, KeyField, Profile, Table, ValidBit
+from .ir import Action, DefaultEntry, FieldRef, KeyField, ProfileDeclaration, Table, ValidBit
 from .json_reader import Reader
 
 KINDS = ("exact", "lpm", "ternary", "range")
 
 
 def table(
-    reader: Reader, scope: Scope, actions: Mapping[int, Action], profiles: Mapping[str, Profile]
+    reader: Reader, scope: Scope, actions: Mapping[int, Action], profiles: Mapping[str, ProfileDeclaration]
 ) -> Table:
     """One table, its next nodes by the names of its actions."""
     name = reader["name"].text()
@@ -63,7 +63,7 @@ def table(
     )
 
 
-def _profile(reader: Reader, profiles: Mapping[str, Profile]) -> str | None:
+def _profile(reader: Reader, profiles: Mapping[str, ProfileDeclaration]) -> str | None:
     kind = reader["type"].text()
     if kind == "simple":
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .entries import EntryError, EntryFault, Exact, Lpm, MatchValue, Optional, Range, TableEntry, Ternary
+from .entries import EntryFault, Exact, Lpm, MatchValue, Optional, Range, TableEntry, TableEntryError, Ternary
 from .ir import KeyField, Table
 from .meters import Meter
 from .profiles import ActionProfile, Call
@@ -54,16 +54,16 @@ class MatchTable:
         self.constant = table.const_entries is not None
 
     def insert(self, entry: TableEntry, now: int = 0) -> None:
-        """Add an entry; EntryError if it exists or does not fit, or the table is full or constant.
+        """Add an entry; TableEntryError if it exists or does not fit, or the table is full or constant.
 
         `now` in microseconds is where its age begins.
         """
         identity = self._identity(entry)
         self._check_writable()
         if identity in self._entries:
-            raise EntryError(EntryFault.EXISTS, f"table '{self.table.name}' holds this match already")
+            raise TableEntryError(EntryFault.EXISTS, f"table '{self.table.name}' holds this match already")
         if len(self._entries) >= self.table.size:
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.FULL, f"table '{self.table.name}' is full ({self.table.size} entries)"
             )
         state = self._new_state(now)
@@ -96,9 +96,11 @@ class MatchTable:
         program = self.table.default
         if program is not None and action is not None:
             if program.const_entry and (action, params) != (program.action, program.params):
-                raise EntryError(EntryFault.CONSTANT, f"the default of table '{self.table.name}' is constant")
+                raise TableEntryError(
+                    EntryFault.CONSTANT, f"the default of table '{self.table.name}' is constant"
+                )
             if program.const_action and action != program.action:
-                raise EntryError(
+                raise TableEntryError(
                     EntryFault.CONSTANT,
                     f"the default action of table '{self.table.name}' is always '{program.action}'",
                 )
@@ -112,13 +114,13 @@ class MatchTable:
     def counter(self, entry: TableEntry) -> list[int]:
         """The state of an entry with a direct counter, itself and not a copy: packets and bytes first."""
         if not self.table.direct_counter:
-            raise EntryError(EntryFault.INVALID, f"table '{self.table.name}' has no direct counter")
+            raise TableEntryError(EntryFault.INVALID, f"table '{self.table.name}' has no direct counter")
         return self._state_of(entry)
 
     def meter(self, entry: TableEntry) -> Meter:
         """The direct meter of an entry."""
         if self.table.direct_meter is None:
-            raise EntryError(EntryFault.INVALID, f"table '{self.table.name}' has no direct meter")
+            raise TableEntryError(EntryFault.INVALID, f"table '{self.table.name}' has no direct meter")
         meter: object = self._state_of(entry)[3]
         assert isinstance(meter, Meter)
         return meter
@@ -126,7 +128,7 @@ class MatchTable:
     def hit_time(self, entry: TableEntry) -> int:
         """The microsecond of the last hit of an entry that ages, or of its writing."""
         if not self.table.timeout:
-            raise EntryError(EntryFault.INVALID, f"the entries of table '{self.table.name}' do not age")
+            raise TableEntryError(EntryFault.INVALID, f"the entries of table '{self.table.name}' do not age")
         return self._state_of(entry)[2]
 
     def idle(self, now: int) -> list[TableEntry]:
@@ -153,13 +155,13 @@ class MatchTable:
     def _outcome_of(self, entry: TableEntry, state: object) -> Outcome:
         """The outcome of an entry: of its own action, or of its member or group."""
         if entry.timeout_ns and not self.table.timeout:
-            raise EntryError(EntryFault.INVALID, f"the entries of table '{self.table.name}' do not age")
+            raise TableEntryError(EntryFault.INVALID, f"the entries of table '{self.table.name}' do not age")
         if self._profile is None:
             if entry.member is not None or entry.group is not None:
-                raise EntryError(EntryFault.INVALID, f"table '{self.table.name}' has no action profile")
+                raise TableEntryError(EntryFault.INVALID, f"table '{self.table.name}' has no action profile")
             return self._outcome(entry.action, entry.params, 1, state)
         if (entry.member is None) == (entry.group is None):
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.INVALID, f"an entry of table '{self.table.name}' names a member or a group"
             )
         if entry.member is not None:
@@ -228,36 +230,38 @@ class MatchTable:
 
     def _outcome(self, action: str, params: tuple[int, ...], hit: int, counter: object) -> Outcome:
         if action not in self._actions:
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.INVALID,
                 f"table '{self.table.name}' has no action '{action}'; it has: {', '.join(self._actions)}",
             )
         expected = self.table.actions[action].params
         if len(expected) != len(params):
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.INVALID, f"action '{action}' takes {len(expected)} parameters, got {len(params)}"
             )
         for (name, width), value in zip(expected, params, strict=True):
             if not 0 <= value < 1 << width:
-                raise EntryError(
+                raise TableEntryError(
                     EntryFault.INVALID, f"parameter '{name}' of '{action}' is {width} bits wide, got {value}"
                 )
         return (self._actions[action], hit, counter, *params)
 
     def _check_writable(self) -> None:
         if self.constant:
-            raise EntryError(EntryFault.CONSTANT, f"the entries of table '{self.table.name}' are constant")
+            raise TableEntryError(
+                EntryFault.CONSTANT, f"the entries of table '{self.table.name}' are constant"
+            )
 
     def _existing(self, identity: tuple[object, ...]) -> tuple[TableEntry, Outcome]:
         found = self._entries.get(identity)
         if found is None:
-            raise EntryError(EntryFault.MISSING, f"table '{self.table.name}' holds no such match")
+            raise TableEntryError(EntryFault.MISSING, f"table '{self.table.name}' holds no such match")
         return found
 
     def _identity(self, entry: TableEntry) -> tuple[object, ...]:
         key = self.table.key
         if not key or len(entry.match) != len(key):
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.INVALID,
                 f"table '{self.table.name}' matches on {len(key)} fields, got {len(entry.match)}",
             )
@@ -298,14 +302,14 @@ class MatchTable:
 
     def _fit(self, part: KeyField, value: int) -> int:
         if not 0 <= value < 1 << part.width:
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.INVALID,
                 f"'{part.name}' of table '{self.table.name}' is {part.width} bits wide, got {value}",
             )
         return value
 
-    def _misfit(self, part: KeyField, match: MatchValue) -> EntryError:
-        return EntryError(
+    def _misfit(self, part: KeyField, match: MatchValue) -> TableEntryError:
+        return TableEntryError(
             EntryFault.INVALID,
             f"'{part.name}' of table '{self.table.name}' is matched {part.kind}, got {match}",
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .entries import EntryError, EntryFault, Exact, Lpm, MatchValue, Optional, Ternary
+from .entries import EntryFault, Exact, Lpm, MatchValue, Optional, TableEntryError, Ternary
 from .ir import ValueSet
 
 # A member: for each part of the key how it matches, or the integer that it must be.
@@ -35,7 +35,7 @@ class _Test:
         )
 
 
-class View(dict[int, bool]):
+class MaskedView(dict[int, bool]):
     """Whether a value set, under one mask, holds a key; answers are remembered until the set changes."""
 
     def __init__(self, mask: int) -> None:
@@ -70,13 +70,13 @@ class MemberSet:
         self._known = known
         self._full = (1 << sum(known.widths)) - 1
         self._members: dict[Member, _Test] = {}
-        self._views: dict[int, View] = {}
+        self._views: dict[int, MaskedView] = {}
 
-    def view(self, mask: int | None) -> View:
+    def view(self, mask: int | None) -> MaskedView:
         """The set under a mask over the whole key; None is no mask."""
         mask = self._full if mask is None else mask
         if mask not in self._views:
-            view = self._views[mask] = View(mask)
+            view = self._views[mask] = MaskedView(mask)
             view.fill(self._members.values(), self._full)
         return self._views[mask]
 
@@ -85,11 +85,11 @@ class MemberSet:
         return tuple(self._members)
 
     def replace(self, members: Iterable[Member]) -> None:
-        """Replace all members; EntryError where one does not fit or they are too many."""
+        """Replace all members; TableEntryError where one does not fit or they are too many."""
         tests = {member: self._test(member) for member in members}
         size = self._known.size
         if size is not None and len(tests) > size:
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.FULL, f"value set '{self._known.name}' takes {size} members, got {len(tests)}"
             )
         self._members = tests
@@ -97,15 +97,15 @@ class MemberSet:
             view.fill(tests.values(), self._full)
 
     def insert(self, member: Member) -> None:
-        """Add a member; EntryError where the set holds it already."""
+        """Add a member; TableEntryError where the set holds it already."""
         if member in self._members:
-            raise EntryError(EntryFault.EXISTS, f"value set '{self._known.name}' holds {member} already")
+            raise TableEntryError(EntryFault.EXISTS, f"value set '{self._known.name}' holds {member} already")
         self.replace((*self._members, member))
 
     def _test(self, member: Member) -> _Test:
         name, widths = self._known.name, self._known.widths
         if len(member) != len(widths):
-            raise EntryError(
+            raise TableEntryError(
                 EntryFault.INVALID, f"value set '{name}' has {len(widths)} fields, got {len(member)}"
             )
         value = mask = 0
@@ -117,7 +117,7 @@ class MemberSet:
             match = Exact(part) if isinstance(part, int) else part
             for number in _numbers(match):
                 if not 0 <= number <= ones:
-                    raise EntryError(
+                    raise TableEntryError(
                         EntryFault.INVALID,
                         f"a field of value set '{name}' is {width} bits wide, got {number}",
                     )

@@ -27,12 +27,12 @@ from sim.checkpoint import fingerprint, load, save
 from sim.cluster import Cluster, JobRequest, WorkloadError, check, machines
 from sim.decide import SIM_POLICIES, policy_named
 from sim.kernels import SOURCES
-from sim.network import Inside, Network
-from sim.output import Marking, parquet_available, replace_file, summary, versions, write_tables
+from sim.network import HostInternals, Network
+from sim.output import MarkEstimate, parquet_available, replace_file, summary, versions, write_tables
 from sim.readers import read_lingjun_topology
 from sim.scheduler import SCHEDULERS, scheduler_named
 from sim.shape import PhaseShape, Shape
-from sim.simulation import Failure, Settings, Simulation
+from sim.simulation import FabricFailure, Simulation, SimulationSettings
 from sim.workload import check_connected, read_trace
 from topo.files import load_topology
 
@@ -153,9 +153,9 @@ def _check_options(args: argparse.Namespace) -> None:
             raise WorkloadError(f"--{option.replace('_', '-')} {value:g}: legal: {least:g} to {most:g}")
 
 
-def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, Marking]:
+def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, MarkEstimate]:
     _check_options(args)
-    inside = Inside(round(args.pcie_gbps * 1e9), round(args.nvlink_gbps * 1e9))
+    inside = HostInternals(round(args.pcie_gbps * 1e9), round(args.nvlink_gbps * 1e9))
     of_scenario = _is_scenario(args.trace)
     if args.topology is None:
         if of_scenario is False:
@@ -163,7 +163,7 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
         scenario = load_scenario(scenario_path(args.trace))
         largest = max(w.job.gpus for w in scenario.workloads)
         cluster = machines(Network(scenario.topology, inside), max(args.gpus_per_server, largest))
-        marking = Marking(8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES))
+        marking = MarkEstimate(8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES))
         return cluster, requests_of(scenario), scenario.elephant_bytes, marking
     if of_scenario:
         raise WorkloadError(f"{args.trace}: a scenario brings its own fabric; leave --topology out")
@@ -175,7 +175,7 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
         topology = load_topology(args.topology)
     check_connected(topology)
     cluster = machines(Network(topology, inside), args.gpus_per_server)
-    return cluster, read_trace(args.trace, cluster, args.seed, args.hours), 1024, Marking()
+    return cluster, read_trace(args.trace, cluster, args.seed, args.hours), 1024, MarkEstimate()
 
 
 def _is_scenario(trace: str) -> bool | None:
@@ -196,10 +196,10 @@ def _is_scenario(trace: str) -> bool | None:
     return None
 
 
-def _settings(args: argparse.Namespace, mice_bytes: int, jobs: int) -> Settings:
-    return Settings(
+def _settings(args: argparse.Namespace, mice_bytes: int, jobs: int) -> SimulationSettings:
+    return SimulationSettings(
         # By count, never by the clock: going on from a checkpoint is the same computation.
-        tidy=min(Settings().tidy, max(TIDY_AT_LEAST, jobs // 10)),
+        tidy=min(SimulationSettings().tidy, max(TIDY_AT_LEAST, jobs // 10)),
         seed=args.seed,
         replan_delay_ns=round(args.replan_delay_ms * 1e6),
         until_ns=round(args.until_s * 1e9),
@@ -208,14 +208,14 @@ def _settings(args: argparse.Namespace, mice_bytes: int, jobs: int) -> Settings:
     )
 
 
-def _failures(args: argparse.Namespace) -> list[Failure]:
+def _failures(args: argparse.Namespace) -> list[FabricFailure]:
     found = []
     for up, words in ((False, args.fail), (True, args.heal)):
         for word in words:
             matched = re.fullmatch(r"(.+)@(\d+(?:\.\d+)?)", word)
             if matched is None:
                 raise WorkloadError(f"{word!r}: NAME@MS is needed, as in spine2@3000")
-            found.append(Failure(round(float(matched[2]) * 1e6), matched[1], up))
+            found.append(FabricFailure(round(float(matched[2]) * 1e6), matched[1], up))
     return found
 
 
@@ -223,8 +223,8 @@ def _simulate(
     args: argparse.Namespace,
     cluster: Cluster,
     requests: Sequence[JobRequest],
-    settings: Settings,
-    failures: Sequence[Failure],
+    settings: SimulationSettings,
+    failures: Sequence[FabricFailure],
 ) -> Simulation:
     """One policy, from its checkpoint if there is one, with a progress bar on a terminal."""
     mark = fingerprint(
@@ -270,7 +270,7 @@ def _write(
     args: argparse.Namespace,
     simulations: dict[str, Simulation],
     documents: Sequence[dict[str, Any]],
-    marking: Marking,
+    marking: MarkEstimate,
 ) -> list[Path]:
     files: list[Path] = []
     for name, simulation in simulations.items():

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bmv2 import EmbeddedSwitch, Program, ProgramError, load_program
-from bmv2.entries import EntryError
+from bmv2 import EmbeddedSwitch, P4Program, P4ProgramError, load_program
+from bmv2.entries import TableEntryError
 
 from .stf_control import Control
 from .stf_language import (
@@ -84,7 +84,7 @@ class StepClock:
 class Runner:
     """One test against a fresh switch; `failures` are its lines for people, `notes` what it only reads."""
 
-    def __init__(self, program: Program, statements: Sequence[Statement], queues: int = 8) -> None:
+    def __init__(self, program: P4Program, statements: Sequence[Statement], queues: int = 8) -> None:
         self.failures: list[str] = []
         self.notes: list[str] = []
         self._statements = statements
@@ -110,7 +110,7 @@ class Runner:
         for statement in self._statements:
             try:
                 self._step(statement)
-            except EntryError as error:
+            except TableEntryError as error:
                 raise statement.place.error(str(error)) from None
         self._compare()
 
@@ -223,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the tests; 0 all pass, 1 one or more do not, 2 something cannot be read or carried out."""
     try:
         program = load_program(Path(args.program).read_bytes())
-    except (OSError, ProgramError) as error:
+    except (OSError, P4ProgramError) as error:
         print(f"polyrhythm stf: {_reason(args.program, error)}", file=sys.stderr)
         return 2
     if args.queues < 1:
@@ -235,7 +235,7 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _run_test(program: Program, test: str, queues: int, verbose: bool) -> int:
+def _run_test(program: P4Program, test: str, queues: int, verbose: bool) -> int:
     try:
         text = Path(test).read_bytes().decode()
         runner = Runner(program, read_statements(text, test), queues)

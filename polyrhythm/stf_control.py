@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import TypeVar
 
-from bmv2 import EmbeddedSwitch, Program
+from bmv2 import EmbeddedSwitch, P4Program
 from bmv2.entries import Exact, Lpm, MatchValue, MeterConfig, Range, TableEntry, Ternary
 from bmv2.ir import Action, KeyField, Table
 
@@ -26,7 +26,7 @@ _FIRST_MEMBER = 1 << 32
 class Control:
     """What `add`, `setdefault` and the direct commands change."""
 
-    def __init__(self, switch: EmbeddedSwitch, program: Program) -> None:
+    def __init__(self, switch: EmbeddedSwitch, program: P4Program) -> None:
         self._switch = switch
         self._program = program
         self._tables = {table.name: table for table in program.tables()}

@@ -13,8 +13,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from sim.memory import Memory
 from sim.output import replace_file
+from sim.state import SimulationState
 
 _MAGIC = b"polyrhythm simulation 2\n"
 _ROOMS = ("sim.", "controller.model.", "controller.routing.forwarding", "topo.graph")
@@ -52,13 +52,13 @@ def fingerprint(*parts: object) -> bytes:
     return hashlib.sha256("\n".join(map(repr, parts)).encode()).digest()
 
 
-def save(memory: Memory, path: Path, mark: bytes) -> None:
+def save(memory: SimulationState, path: Path, mark: bytes) -> None:
     """Write a checkpoint, whole or not at all."""
     body = pickle.dumps(memory, protocol=5)
     replace_file(path, _MAGIC + mark + hashlib.sha256(body).digest() + body)
 
 
-def load(path: Path, mark: bytes) -> Memory | None:
+def load(path: Path, mark: bytes) -> SimulationState | None:
     """The memory in a checkpoint, None if there is no such file.
 
     Raises:
@@ -77,6 +77,6 @@ def load(path: Path, mark: bytes) -> Memory | None:
     if hashlib.sha256(body).digest() != data[head + 32 : head + 64]:
         raise CheckpointError(f"{path}: damaged; remove it to begin anew")
     memory = _Reader(io.BytesIO(body)).load()
-    if not isinstance(memory, Memory):
+    if not isinstance(memory, SimulationState):
         raise CheckpointError(f"{path}: it holds no simulation")
     return memory

@@ -134,7 +134,7 @@ def ranks_of(cluster: Cluster, request: JobRequest, placement: Placement) -> tup
     return ranks, replace(request.shape, phases=phases)
 
 
-class Free:
+class FreeGpus:
     """The free GPUs, and the rule by which jobs are packed.
 
     A job that fits one server goes to the fullest that has room; else it takes whole-as-possible servers

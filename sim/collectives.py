@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.program import ProgramBuilder, ProgramError
+from sim.task_graph import TaskGraphBuilder, TaskGraphError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Transport:
 class Collectives:
     """Adds a job's collectives to its program; `job` prefixes the names of flows ("job/src>dst")."""
 
-    def __init__(self, builder: ProgramBuilder, job: str, transport: Transport | None = None) -> None:
+    def __init__(self, builder: TaskGraphBuilder, job: str, transport: Transport | None = None) -> None:
         self._builder = builder
         self._job = job
         self._transport = transport or Transport()
@@ -60,10 +60,10 @@ class Collectives:
     def steps(self, after: Iterable[int], steps: Sequence[Sequence[tuple[str, str]]], size: float) -> int:
         """One step after another, with a barrier behind each: `size` bytes for each pair of a step."""
         if size < 0:
-            raise ProgramError(f"job {self._job}: a message of {size} bytes")
+            raise TaskGraphError(f"job {self._job}: a message of {size} bytes")
         transport, builder = self._transport, self._builder
         if transport.qps < 1:
-            raise ProgramError(f"job {self._job}: {transport.qps} QPs; it takes at least one")
+            raise TaskGraphError(f"job {self._job}: {transport.qps} QPs; it takes at least one")
         # A pair that occurs twice in a step (two GPUs of a host) has two sets of queue pairs.
         channels: dict[tuple[str, str, int], list[int]] = {}
         last = builder.barrier(after)

@@ -13,7 +13,7 @@ from controller.planner import POLICIES, PlanInput, plan
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
-from sim.jobrun import FREE, LATE, Rhythm
+from sim.jobrun import FREE, LATE, IterationSchedule
 from sim.mltcp import BY_POLICY, LINEAR, weights
 from sim.units import CLASSES, PS_PER_NS
 from topo.graph import Topology
@@ -117,7 +117,7 @@ class Orders:
 
     paths: Mapping[str, Path]
     klass: int
-    rhythm: Rhythm
+    rhythm: IterationSchedule
     weights: tuple[float, ...] | None
 
 
@@ -128,7 +128,7 @@ def orders(plan: Plan, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
     if decided.period_ns is None:
         rhythm = FREE
     else:
-        rhythm = Rhythm(
+        rhythm = IterationSchedule(
             plan.epoch_ns * PS_PER_NS,
             decided.shift_ns * PS_PER_NS - lead_ps,
             decided.period_ns * PS_PER_NS,

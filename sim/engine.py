@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from controller.kernel import available
 from sim.jobrun import LATE, JobRun, slot_delay
-from sim.program import FLOW
 from sim.reference import ReferenceEngine
+from sim.task_graph import FLOW
 from sim.units import NEVER
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LOG_ENTRIES = 4096
 
 
-class Engine(Protocol):
+class FlowEngine(Protocol):
     """Jobs on links from `now` on; nothing but time acts on them."""
 
     runs: list[JobRun]
@@ -52,7 +52,7 @@ class Engine(Protocol):
         """Write the progress of every job back to its JobRun and return them."""
 
 
-EngineFactory = Callable[..., Engine]
+EngineFactory = Callable[..., FlowEngine]
 
 
 @cache

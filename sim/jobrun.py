@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.program import Program
+from sim.task_graph import TaskGraph
 from sim.units import NEVER
 
 LATE = 0.05
@@ -17,7 +17,7 @@ rule on the hosts (CASSINI thesis 4.4.2, step 3)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class IterationSchedule:
     """When iterations begin: at t with (t - epoch) mod period == shift; period 0: freely. In ps. `once`: the
     first begins so, those after it at their own pace until one is off by more than `late` of the period."""
 
@@ -27,17 +27,17 @@ class Rhythm:
     once: bool = False
     late: float = LATE
 
-    def keeps(self, other: Rhythm) -> bool:
+    def keeps(self, other: IterationSchedule) -> bool:
         """Whether `other` has the same slots, whatever the epoch it counts from."""
         if (self.period, self.once, self.late) != (other.period, other.once, other.late):
             return False
         return not self.period or not (self.epoch + self.shift - other.epoch - other.shift) % self.period
 
 
-FREE = Rhythm()
+FREE = IterationSchedule()
 
 
-def slot_delay(now: int, rhythm: Rhythm, aligned: bool) -> int:
+def slot_delay(now: int, rhythm: IterationSchedule, aligned: bool) -> int:
     """How long (ps) an iteration that is ready at `now` waits for its slot; `aligned`: one has begun by this
     rhythm before."""
     if rhythm.period <= 0:
@@ -54,7 +54,7 @@ def slot_delay(now: int, rhythm: Rhythm, aligned: bool) -> int:
 
 
 @dataclass(slots=True)
-class Progress:
+class IterationProgress:
     """Where an iteration stands. `key` is when a compute ends (NEVER: not running); `left` the bits a
     running flow has to send; `waiting` the predecessors still to come."""
 
@@ -76,12 +76,12 @@ class JobRun:
     """
 
     name: str
-    program: Program
+    program: TaskGraph
     paths: tuple[tuple[int, ...] | None, ...]
     klass: int
     iterations: int
     ready: int
-    rhythm: Rhythm = FREE
+    rhythm: IterationSchedule = FREE
     jitter: int = 0
     salt: int = 0
     weights: tuple[float, ...] = ()
@@ -92,7 +92,7 @@ class JobRun:
     held: int = 0
     longest: int = 0
     ended: int = -1
-    progress: Progress | None = None
+    progress: IterationProgress | None = None
     sent: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     congested: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     lengths: dict[int, int] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class JobRun:
             raise ValueError(f"job {self.name}: {len(self.paths)} paths for {len(self.program.channels)}")
         if self.progress is None:
             size = len(self.program.kind)
-            self.progress = Progress(
+            self.progress = IterationProgress(
                 waiting=self.program.indegree.copy(),
                 active=np.zeros(size, dtype=np.int8),
                 left=np.zeros(size),

@@ -17,7 +17,7 @@ NodePath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class HostInternals:
     """A host's inside, in bit/s, 0 where it never limits: `pcie_bps` each way between its GPUs and its
     NIC, `nvlink_bps` between its GPUs, all together."""
 
@@ -30,7 +30,7 @@ class Network:
     """A topology as numbered directed links. Parallel cables of two switches are one link of their sum."""
 
     topology: Topology
-    inside: Inside = field(default_factory=Inside)
+    inside: HostInternals = field(default_factory=HostInternals)
 
     @cached_property
     def number(self) -> Mapping[tuple[str, str], int]:

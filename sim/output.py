@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from sim.memory import Outcome
 from sim.simulation import Simulation
+from sim.state import JobOutcome
 from sim.units import seconds
 
 Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
@@ -29,7 +29,7 @@ MARKED = 0.45
 
 
 @dataclass(frozen=True, slots=True)
-class Marking:
+class MarkEstimate:
     """How ECN marks are estimated: of the packets that a flow sends while it is held back at a port,
     `probability` are marked. The default is what the embedded fabric was seen to mark with its ramp (20 to
     60 packets, 0.2) under DCQCN, whose queues swing beyond the ramp: 0.39 to 0.50 over its scenarios."""
@@ -86,7 +86,7 @@ def summary(simulation: Simulation) -> dict[str, Any]:
     }
 
 
-def job_rows(simulation: Simulation, marking: Marking) -> Table:
+def job_rows(simulation: Simulation, marking: MarkEstimate) -> Table:
     """One row per job, in order of arrival."""
     columns = (
         "job", "model", "gpus", "hosts", "arrival_s", "started_s", "ended_s", "waited_s", "preempted",
@@ -114,14 +114,14 @@ def job_rows(simulation: Simulation, marking: Marking) -> Table:
     return columns, rows
 
 
-def _marks(outcome: Outcome, marking: Marking) -> float | None:
+def _marks(outcome: JobOutcome, marking: MarkEstimate) -> float | None:
     if not outcome.iterations:
         return None
     congested = sum(flow[4] for flow in outcome.flows)
     return congested / marking.packet_bits * marking.probability / outcome.iterations
 
 
-def flow_rows(simulation: Simulation, marking: Marking) -> Table:
+def flow_rows(simulation: Simulation, marking: MarkEstimate) -> Table:
     """One row per queue pair, since its job's last start."""
     columns = ("flow", "job", "src", "dst", "bytes", "bytes_held_back", "ecn_marks")
     return columns, [
@@ -158,7 +158,7 @@ def sample_rows(simulation: Simulation) -> Table:
     ]
 
 
-def write_tables(simulation: Simulation, out: Path, marking: Marking) -> list[Path]:
+def write_tables(simulation: Simulation, out: Path, marking: MarkEstimate) -> list[Path]:
     """CSV of every table in `out`, and Parquet where pyarrow is installed; returns the files."""
     written = []
     for name, (columns, rows) in {

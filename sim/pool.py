@@ -10,23 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.components import components
-from sim.engine import Engine, EngineFactory
-from sim.memory import Memory
+from sim.engine import EngineFactory, FlowEngine
+from sim.state import SimulationState
 from sim.units import NEVER
 
 
-class Pool:
+class EnginePool:
     """Moves the engines' clocks conservatively: always the component whose next end of a job may come
     first, and never beyond the point where another's may come; so nothing has to be taken back, and a
     component that nobody disturbs costs next to nothing."""
 
-    def __init__(self, memory: Memory, factory: EngineFactory, marks: NDArray[np.int8], log: bool) -> None:
+    def __init__(
+        self, memory: SimulationState, factory: EngineFactory, marks: NDArray[np.int8], log: bool
+    ) -> None:
         self.capacity = np.zeros(0)
         self._memory = memory
         self._factory = factory
         self._marks = marks
         self._log = log
-        self._engines: dict[tuple[str, ...], Engine] = {}
+        self._engines: dict[tuple[str, ...], FlowEngine] = {}
         self._changed: set[str] = set()
         self._stale = True
         self._ended: list[str] = []

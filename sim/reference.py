@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from controller.interleave.jitter import draw
 from sim.jitter import stretched
-from sim.jobrun import JobRun, Progress, slot_delay
-from sim.program import BARRIER, FLOW
+from sim.jobrun import IterationProgress, JobRun, slot_delay
+from sim.task_graph import BARRIER, FLOW
 from sim.units import NEVER, PS_PER_S
 
 _SAME = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class FlowDemand:
     """A flow as the allocator sees it: its links, its class (0 first), its cap in bit/s, and the weight of
     its share within the class."""
 
@@ -31,7 +31,7 @@ class Demand:
     weight: float = 1.0
 
 
-def max_min(capacity: Sequence[float], demands: Mapping[int, Demand]) -> dict[int, float]:
+def max_min(capacity: Sequence[float], demands: Mapping[int, FlowDemand]) -> dict[int, float]:
     """Strict-priority, weighted max-min fair rates in bit/s: class by class, raise all levels (rate by
     weight) together until a link is full or a cap is met, freeze who is stopped there, and go on."""
     room = dict(enumerate(capacity))
@@ -201,7 +201,7 @@ class ReferenceEngine:
             # A flow without a way stands still.
             limit = float(run.program.limit[task]) if links is not None else 0.0
             weight, self._next[j, task] = self._share((j, task))
-            demands[j, task] = Demand(links or (), run.klass, limit, weight)
+            demands[j, task] = FlowDemand(links or (), run.klass, limit, weight)
         index = dict(enumerate(demands))
         solved = max_min(self._capacity, {n: demands[key] for n, key in index.items()})
         self._rates = {index[n]: rate for n, rate in solved.items()}
@@ -278,6 +278,6 @@ class ReferenceEngine:
             run.lengths[length] = run.lengths.get(length, 0) + 1
 
 
-def _of(run: JobRun) -> Progress:
+def _of(run: JobRun) -> IterationProgress:
     assert run.progress is not None
     return run.progress

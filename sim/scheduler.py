@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sim.cluster import Free, JobRequest, Placement
+from sim.cluster import FreeGpus, JobRequest, Placement
 from sim.units import NEVER, PS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingJob:
     """A job without GPUs, `since` when (ps); `first` is when it first ran, -1 for never."""
 
     request: JobRequest
@@ -31,11 +31,11 @@ class Scheduler(Protocol):
     def decide(
         self,
         now: int,
-        waiting: Sequence[Waiting],
+        waiting: Sequence[WaitingJob],
         running: Mapping[str, object],
         served: Mapping[str, float],
-        free: Free,
-    ) -> tuple[list[tuple[Waiting, Placement]], list[str]]:
+        free: FreeGpus,
+    ) -> tuple[list[tuple[WaitingJob, Placement]], list[str]]:
         """Who begins, on which GPUs (already taken from `free`), and who is stopped."""
 
 
@@ -54,11 +54,11 @@ class Fifo:
     def decide(
         self,
         now: int,
-        waiting: Sequence[Waiting],
+        waiting: Sequence[WaitingJob],
         running: Mapping[str, object],
         served: Mapping[str, float],
-        free: Free,
-    ) -> tuple[list[tuple[Waiting, Placement]], list[str]]:
+        free: FreeGpus,
+    ) -> tuple[list[tuple[WaitingJob, Placement]], list[str]]:
         """Begin from the head of the queue while there is room."""
         begun = []
         for job in sorted(waiting, key=lambda w: (w.request.arrival_ns, w.request.name)):
@@ -88,17 +88,17 @@ class LeastAttained:
     def decide(
         self,
         now: int,
-        waiting: Sequence[Waiting],
+        waiting: Sequence[WaitingJob],
         running: Mapping[str, object],
         served: Mapping[str, float],
-        free: Free,
-    ) -> tuple[list[tuple[Waiting, Placement]], list[str]]:
+        free: FreeGpus,
+    ) -> tuple[list[tuple[WaitingJob, Placement]], list[str]]:
         """Begin the young in order of arrival, then the old; stop the old, most served first, for the
         young that find no room. The room they leave is given out at the next event."""
         self._served |= served
         begun, stopped = [], []
 
-        def age(job: Waiting) -> tuple[bool, int, str]:
+        def age(job: WaitingJob) -> tuple[bool, int, str]:
             old = self._served.get(job.request.name, 0.0) >= self._threshold
             return old, job.request.arrival_ns, job.request.name
 
@@ -123,7 +123,7 @@ class LeastAttained:
         return begun, stopped
 
 
-def placed(request: JobRequest, free: Free) -> Placement | None:
+def placed(request: JobRequest, free: FreeGpus) -> Placement | None:
     """Where a job would run, taken; a job placed by hand takes no GPUs from the pool."""
     return () if request.ranks is not None else free.place(request.gpus)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job does in an iteration, as values: phases of compute and one collective each.
 
-A shape knows no hosts; with the hosts it has been given it becomes a Program and, for the planner, a Job.
+A shape knows no hosts; with the hosts it has been given it becomes a TaskGraph and, for the planner, a Job.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from controller.model import Flow, Job, Phase, Profile
 from sim.collectives import Collectives, Transport
-from sim.program import FLOW, Program, ProgramBuilder, ProgramError
+from sim.task_graph import FLOW, TaskGraph, TaskGraphBuilder, TaskGraphError
 from sim.units import PS_PER_NS
 
 COLLECTIVES = ("ring", "fused_ring", "tree", "all_to_all", "none")
@@ -43,9 +43,9 @@ class PhaseShape:
 
     def __post_init__(self) -> None:
         if self.collective not in COLLECTIVES:
-            raise ProgramError(f"{self.collective!r} is no collective; legal: {', '.join(COLLECTIVES)}")
+            raise TaskGraphError(f"{self.collective!r} is no collective; legal: {', '.join(COLLECTIVES)}")
         if min(self.size, self.before_ns, self.beside_ns, self.after_ns, self.limit_bps) < 0:
-            raise ProgramError("a phase's bytes, times and cap cannot be negative")
+            raise TaskGraphError("a phase's bytes, times and cap cannot be negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class Shape:
         return sum(p.before_ns + p.beside_ns + p.after_ns for p in self.phases)
 
 
-def program(shape: Shape, job: str, ranks: Sequence[str]) -> Program:
+def program(shape: Shape, job: str, ranks: Sequence[str]) -> TaskGraph:
     """The shape on these hosts, one per rank (several ranks may be of one host)."""
-    builder = ProgramBuilder()
+    builder = TaskGraphBuilder()
     last: list[int] = []
     for phase in shape.phases:
         transport = Transport(shape.qps, phase.limit_bps or np.inf, shape.overhead)
@@ -91,12 +91,12 @@ def program(shape: Shape, job: str, ranks: Sequence[str]) -> Program:
             last = [builder.compute(last, phase.after_ns * PS_PER_NS)]
     built = builder.build(busy_ps=shape.compute_ns * PS_PER_NS)
     if not built.span.any() and not built.bits.any():
-        raise ProgramError(f"job {job}: an iteration needs time")
+        raise TaskGraphError(f"job {job}: an iteration needs time")
     return built
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class UncontendedRun:
     """A job with the network to itself: its iteration and when in it the first flow begins, in ps, and
     its profile as the planner knows jobs."""
 
@@ -105,7 +105,7 @@ class Alone:
     profile: Profile
 
 
-def alone(built: Program, channel_bps: NDArray[np.float64]) -> Alone:
+def uncontended(built: TaskGraph, channel_bps: NDArray[np.float64]) -> UncontendedRun:
     """How the program runs undisturbed, each channel at `channel_bps` (shape (channels,)).
 
     Up phases are the spans with a flow under way; gaps below 1 % of the iteration are closed. A phase's
@@ -115,7 +115,7 @@ def alone(built: Program, channel_bps: NDArray[np.float64]) -> Alone:
     length = max(int(end[-1]), 1)
     flows = np.flatnonzero((built.kind == FLOW) & (built.bits > 0))
     if not len(flows):
-        return Alone(length, 0, Profile(max(1, length // PS_PER_NS), ()))
+        return UncontendedRun(length, 0, Profile(max(1, length // PS_PER_NS), ()))
     order = flows[np.argsort(begin[flows], kind="stable")]
     spans: list[list[float]] = []
     members: list[list[int]] = []
@@ -135,10 +135,10 @@ def alone(built: Program, channel_bps: NDArray[np.float64]) -> Alone:
         rate = max(1, round(float(carried.max()) / max(stop - start, 1.0) * 1e12))
         first, after = int((start - lead) / PS_PER_NS), int(np.ceil((stop - lead) / PS_PER_NS))
         phases.append(Phase(first, min(max(after, first + 1), period), rate))
-    return Alone(length, int(lead), Profile(period, tuple(phases)))
+    return UncontendedRun(length, int(lead), Profile(period, tuple(phases)))
 
 
-def planner_job(shape: Shape, name: str, model: str, gpus: int, built: Program, profile: Profile) -> Job:
+def planner_job(shape: Shape, name: str, model: str, gpus: int, built: TaskGraph, profile: Profile) -> Job:
     """The job as the planner knows it: one Flow per queue pair between different hosts."""
     size: dict[str, float] = {}
     ends: dict[str, tuple[str, str]] = {}

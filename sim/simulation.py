@@ -14,19 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.model import Plan, Policy
-from sim.cluster import Cluster, Free, JobRequest, Placement, WorkloadError, check, ranks_of
+from sim.cluster import Cluster, FreeGpus, JobRequest, Placement, WorkloadError, check, ranks_of
 from sim.decide import EQUAL_CLASS, SIM_POLICIES, Decider, FabricState, orders, policy_named
 from sim.engine import EngineFactory, best_engine
 from sim.jobrun import JobRun
-from sim.memory import Failure, Memory, Outcome, Running, Sample, Settings, parts
 from sim.mltcp import weights
-from sim.pool import Pool
-from sim.program import Channel
-from sim.scheduler import Scheduler, Waiting
-from sim.shape import alone, planner_job, program
+from sim.pool import EnginePool
+from sim.scheduler import Scheduler, WaitingJob
+from sim.shape import planner_job, program, uncontended
+from sim.state import (
+    ClusterSample,
+    FabricFailure,
+    JobOutcome,
+    RunningJob,
+    SimulationSettings,
+    SimulationState,
+    parts,
+)
+from sim.task_graph import Channel
 from sim.units import NEVER, PS_PER_NS
 
-__all__ = ["Failure", "Settings", "Simulation"]
+__all__ = ["FabricFailure", "Simulation", "SimulationSettings"]
 _SAMPLES_BYTES = 2 << 30
 
 
@@ -37,12 +45,12 @@ class Simulation:
         self,
         cluster: Cluster,
         requests: Sequence[JobRequest],
-        settings: Settings,
+        settings: SimulationSettings,
         *,
         scheduler: Scheduler,
-        failures: Sequence[Failure] = (),
+        failures: Sequence[FabricFailure] = (),
         engine: EngineFactory | None = None,
-        memory: Memory | None = None,
+        memory: SimulationState | None = None,
         policies: Mapping[str, Policy] = SIM_POLICIES,
     ) -> None:
         """Raises WorkloadError for jobs that can never run, ValueError for an unknown policy or failure."""
@@ -54,7 +62,7 @@ class Simulation:
         self.requests = requests
         self._network = cluster.network
         topology = self._network.topology
-        self.memory = memory or Memory(
+        self.memory = memory or SimulationState(
             now=0,
             arrivals=deque(sorted(requests, key=lambda r: r.arrival_ns)),
             failures=deque(sorted(failures, key=lambda f: f.at_ns)),
@@ -63,7 +71,7 @@ class Simulation:
             running={},
             outcomes={},
             samples=[],
-            free=Free(cluster),
+            free=FreeGpus(cluster),
             fabric=FabricState(topology),
             decider=Decider(policy_named(settings.policy, policies), settings.seed, settings.mice_bytes),
             scheduler=scheduler,
@@ -76,7 +84,7 @@ class Simulation:
             bits=np.zeros(len(self._network.names)),
             intensity=np.zeros(len(self._network.names)),
         )
-        self._pool = Pool(self.memory, engine or best_engine(), self._network.marks, log=settings.log)
+        self._pool = EnginePool(self.memory, engine or best_engine(), self._network.marks, log=settings.log)
         self._set_capacity()
 
     def run(
@@ -135,7 +143,7 @@ class Simulation:
         m = self.memory
         while m.arrivals and m.arrivals[0].arrival_ns * PS_PER_NS <= m.now:
             request = m.arrivals.popleft()
-            m.waiting.append(Waiting(request, m.now))
+            m.waiting.append(WaitingJob(request, m.now))
         changed = False
         while m.failures and m.failures[0].at_ns * PS_PER_NS <= m.now:
             self._fail(m.failures.popleft())
@@ -163,16 +171,16 @@ class Simulation:
             if begun:
                 self._plan([waiting.request.name for waiting, _ in begun])
 
-    def _served(self, running: Running) -> float:
+    def _served(self, running: RunningJob) -> float:
         """GPU seconds a job has had."""
         return (self.memory.now - self.memory.started[running.request.name]) / 1e12 * running.request.gpus
 
-    def _start(self, waiting: Waiting, placement: Placement) -> None:
+    def _start(self, waiting: WaitingJob, placement: Placement) -> None:
         m, request = self.memory, waiting.request
         ranks, shape = ranks_of(self.cluster, request, placement)
         built = program(shape, request.name, ranks)
         best = self._best_rates(built.channels, built.channel_limit)
-        lone = alone(built, best)
+        lone = uncontended(built, best)
         job = planner_job(shape, request.name, request.model, request.gpus, built, lone.profile)
         run = JobRun(
             name=request.name,
@@ -191,7 +199,7 @@ class Simulation:
         m.waited[request.name] = m.waited.get(request.name, 0) + m.now - waiting.since
         # Each end is rounded to the clock: a tick of slack for every task keeps the bound a bound.
         shortest = max(0, lone.iteration_ps - len(built.kind))
-        running = Running(
+        running = RunningJob(
             request,
             placement,
             run,
@@ -224,9 +232,9 @@ class Simulation:
         m.free.give_back(running.placement)
         m.preempted[name] = m.preempted.get(name, 0) + 1
         m.kept[name] = running.run
-        m.waiting.append(Waiting(running.request, m.now, m.started[name]))
+        m.waiting.append(WaitingJob(running.request, m.now, m.started[name]))
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: FabricFailure) -> None:
         m = self.memory
         link, switch = parts(self.cluster, failure)
         links, switches = set(m.fabric.down_links), set(m.fabric.down_switches)
@@ -258,7 +266,7 @@ class Simulation:
                 running.orders = orders(decided, name, running.flows, running.lead_ps)
                 self._route(running)
 
-    def _route(self, running: Running) -> None:
+    def _route(self, running: RunningJob) -> None:
         """Put a job's orders in force: paths (by ECMP where there is no order or it is dead), class and
         rhythm. Its engine is made anew if that changed anything."""
         m, run, told = self.memory, running.run, running.orders
@@ -326,7 +334,7 @@ class Simulation:
             self._settle_account(running)
         step = self.settings.samples_ns * PS_PER_NS
         m.samples.append(
-            Sample(
+            ClusterSample(
                 at=m.now,
                 gpus=sum(r.request.gpus for r in m.running.values()),
                 computing=m.computed / step,
@@ -340,7 +348,7 @@ class Simulation:
         m.computed = 0.0
         m.next_sample += step
 
-    def _settle_account(self, running: Running, *, forget: bool = False) -> None:
+    def _settle_account(self, running: RunningJob, *, forget: bool = False) -> None:
         """Book what a job has sent and computed since this was last done. `forget`: its run ends here."""
         m, run = self.memory, running.run
         iterations, sent = m.sampled.get(run.name, (0.0, np.zeros(len(run.paths))))
@@ -369,7 +377,7 @@ class Simulation:
             row = flows.setdefault(channel.flow, [0.0, 0.0])
             row[0] += float(sent)
             row[1] += float(congested)
-        m.outcomes[name] = Outcome(
+        m.outcomes[name] = JobOutcome(
             request=running.request,
             started=m.started[name],
             ended=ended,

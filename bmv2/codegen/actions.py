@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from ..ir import Action, Const, HeaderArg, ObjectArg, Param, Primitive, walk
 from .externs import Externs
 from .layout import has_exit
-from .steps import Step, Steps
-from .writer import Graph, Writer
+from .steps import Step, StepWriter
+from .writer import ControlFlowGraph, Writer
 
 
 class Actions:
     """Writes primitives into one function."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: StepWriter) -> None:
         self._writer: Writer = steps.writer
         self._expressions = steps.expressions
         self._writers: dict[str, Step] = {**steps.writers(), **Externs(steps).writers()}
@@ -66,7 +66,7 @@ class Actions:
         if any(way is not None and way <= index for index in range(end) for way in following(index)):
             self._looping(steps, following)
             return
-        graph: Graph[int] = Graph(0, following, "step")
+        graph: ControlFlowGraph[int] = ControlFlowGraph(0, following, "step")
 
         def emit(index: int, follow: Callable[[int | None], None]) -> None:
             step = steps[index]

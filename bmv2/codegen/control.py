@@ -10,8 +10,8 @@ from ..tables import FIRST_PARAM, NO_ACTION, SELECT
 from .actions import Actions
 from .expression import Code
 from .layout import has_exit
-from .steps import Steps
-from .writer import Graph
+from .steps import StepWriter
+from .writer import ControlFlowGraph
 
 Follow = Callable[[str | None], None]
 
@@ -19,7 +19,7 @@ Follow = Callable[[str | None], None]
 class ControlWriter:
     """Writes a pipeline into one function."""
 
-    def __init__(self, steps: Steps, actions: Actions) -> None:
+    def __init__(self, steps: StepWriter, actions: Actions) -> None:
         self._steps = steps
         self._layout = steps.layout
         self._ir: Ir = steps.ir
@@ -27,11 +27,11 @@ class ControlWriter:
         self._expressions = steps.expressions
         self._actions = actions
         self._numbers = {table.name: number for number, table in enumerate(self._ir.tables())}
-        self._graph: Graph[str] = Graph(None, lambda _: ())
+        self._graph: ControlFlowGraph[str] = ControlFlowGraph(None, lambda _: ())
 
     def write(self, pipeline: Pipeline) -> None:
         """Write it; `exit` leaves through the `break` of a loop that turns once."""
-        graph: Graph[str] = Graph(pipeline.first, pipeline.successors)
+        graph: ControlFlowGraph[str] = ControlFlowGraph(pipeline.first, pipeline.successors)
         self._graph = graph
         tables = [node for node in pipeline.nodes.values() if isinstance(node, Table)]
 

@@ -6,7 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir import Bool, Const, Expression, FieldRef, Lookahead, Operation, Param, RegisterCell, ValidBit
+from ..ir import (
+    Bool,
+    Const,
+    Expression,
+    FieldRef,
+    Lookahead,
+    Operator,
+    Param,
+    RegisterCell,
+    ValidBit,
+)
 from .layout import Layout
 from .writer import Writer
 
@@ -69,7 +79,7 @@ class Expressions:
             return self._lookahead(expression)
         if isinstance(expression, RegisterCell):
             return self._cell(expression)
-        if isinstance(expression, Operation):
+        if isinstance(expression, Operator):
             return self._operation(expression)
         return Code(str(int(expression.value)), 0, 1)
 
@@ -77,7 +87,7 @@ class Expressions:
         """A truth value, for `if`; any non-zero integer may stand for true."""
         if isinstance(expression, Bool):
             return str(expression.value)
-        if not isinstance(expression, Operation):
+        if not isinstance(expression, Operator):
             return self.integer(expression).text
         op, operands = expression.op, expression.operands
         if op in ("and", "or"):
@@ -123,7 +133,7 @@ class Expressions:
             text = f"({text} & {hex((1 << part.width) - 1)})"
         return Code(text, 0, (1 << part.width) - 1)
 
-    def _operation(self, expression: Operation) -> Code:
+    def _operation(self, expression: Operator) -> Code:
         op, operands = expression.op, expression.operands
         if op == "b2d":
             return Code(f"(1 if {self.condition(operands[0])} else 0)", 0, 1)
@@ -153,7 +163,7 @@ class Expressions:
 
 
 def _is_truth(expression: Expression) -> bool:
-    return isinstance(expression, Bool) or (isinstance(expression, Operation) and expression.boolean)
+    return isinstance(expression, Bool) or (isinstance(expression, Operator) and expression.boolean)
 
 
 def _arithmetic(op: str, left: Code, right: Code) -> Code:

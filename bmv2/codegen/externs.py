@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ..ir import Argument, Const, FieldRef, HeaderArg, ObjectArg
 from ..structures import request
 from .expression import Code
-from .steps import Step, Steps
+from .steps import Step, StepWriter
 
 _UINT64 = (1 << 64) - 1
 SESSION_MASK = 0x7FFF
@@ -19,7 +19,7 @@ _CLONE = 0x8000
 class Externs:
     """Writes externs into one function."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: StepWriter) -> None:
         self._steps = steps
         self._ir = steps.ir
         self._writer = steps.writer

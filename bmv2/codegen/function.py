@@ -13,7 +13,7 @@ from .expression import Expressions
 from .layout import Layout
 from .packing import Packing, Structs
 from .parser import ParserWriter
-from .steps import Steps
+from .steps import StepWriter
 from .writer import Writer
 
 
@@ -26,7 +26,7 @@ class Function:
         self.writer = Writer()
         self.expressions = Expressions(layout, self.writer)
         self.packing = Packing(layout, self.writer, self.expressions, structs)
-        self.steps = Steps(layout, self.writer, self.expressions, self.packing)
+        self.steps = StepWriter(layout, self.writer, self.expressions, self.packing)
         self.actions = Actions(self.steps)
         self.control = ControlWriter(self.steps, self.actions)
 

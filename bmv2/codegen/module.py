@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from ..errors import ProgramError
+from ..errors import P4ProgramError
 from ..ir import Checksum, Ir
 from ..structures import request
 from . import runtime
@@ -330,10 +330,10 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def generate(ir: Ir) -> GeneratedProgram:
-    """Write and compile a program's functions; ProgramError where Python cannot compile them."""
+    """Write and compile a program's functions; P4ProgramError where Python cannot compile them."""
     try:
         source = _Generator(ir).source()
         return GeneratedProgram(source, compile(source, "<p4 program>", "exec"))
     except (RecursionError, SyntaxError) as error:
         # Python's own bounds: 200 nested parentheses, 100 levels of indentation.
-        raise ProgramError(f"program: an expression is nested too deeply to be compiled ({error})") from None
+        raise P4ProgramError(f"program: an expression is nested too deeply to be compiled: {error}") from None

@@ -24,7 +24,7 @@ from ..ir import (
     view_of,
 )
 from .actions import Actions
-from .steps import Steps
+from .steps import StepWriter
 
 _TREE_LIMIT = 256
 _DEPTH_LIMIT = 60
@@ -53,7 +53,7 @@ class ParserWriter:
     Afterwards `payload` is where the rest of the frame begins and `parser_error` the error's code.
     """
 
-    def __init__(self, steps: Steps, actions: Actions) -> None:
+    def __init__(self, steps: StepWriter, actions: Actions) -> None:
         self._steps = steps
         self._layout = steps.layout
         self._ir = steps.ir

@@ -15,7 +15,7 @@ from .writer import Writer
 Step = Callable[[Sequence[Argument]], None]
 
 
-class Steps:
+class StepWriter:
     """Writes what changes the packet itself into one function."""
 
     def __init__(self, layout: Layout, writer: Writer, expressions: Expressions, packing: Packing) -> None:

@@ -53,7 +53,7 @@ class Writer:
         return name
 
 
-class Graph(Generic[NodeT]):
+class ControlFlowGraph(Generic[NodeT]):
     """A directed graph without cycles, to be written as code; None is its end."""
 
     def __init__(

@@ -20,7 +20,7 @@ from bmv2.server.errors import (
 )
 
 
-class Stream(Protocol):
+class ControllerStream(Protocol):
     """A client's open stream, as far as arbitration needs it."""
 
     def send(self, message: p4r.StreamMessageResponse) -> None:
@@ -31,8 +31,8 @@ class Stream(Protocol):
 class _Role:
     role: p4r.Role | None
     highest: int = 0
-    primary: Stream | None = None
-    members: dict[Stream, int] = field(default_factory=dict)
+    primary: ControllerStream | None = None
+    members: dict[ControllerStream, int] = field(default_factory=dict)
 
 
 class Arbiter:
@@ -46,7 +46,7 @@ class Arbiter:
         self._device_id = device_id
         self._lock = threading.Lock()
         self._roles: dict[str, _Role] = {}
-        self._role_of: dict[Stream, str] = {}
+        self._role_of: dict[ControllerStream, str] = {}
 
     def check_device(self, device_id: int) -> None:
         """Raise StatusError (NOT_FOUND) unless it is this device's id."""
@@ -65,24 +65,24 @@ class Arbiter:
                     f"election id {election_id} is not the primary's of role {role or 'default'!r}",
                 )
 
-    def primary(self, role: str = "") -> Stream | None:
+    def primary(self, role: str = "") -> ControllerStream | None:
         """Find the stream of a role's primary; the default role has no name."""
         with self._lock:
             state = self._roles.get(role)
             return None if state is None else state.primary
 
-    def is_primary(self, stream: Stream) -> bool:
+    def is_primary(self, stream: ControllerStream) -> bool:
         """Tell whether the stream is the primary of its role."""
         with self._lock:
             name = self._role_of.get(stream)
             return name is not None and self._roles[name].primary is stream
 
-    def role_of(self, stream: Stream) -> str | None:
+    def role_of(self, stream: ControllerStream) -> str | None:
         """Tell the role for which a stream has arbitrated; None before."""
         with self._lock:
             return self._role_of.get(stream)
 
-    def update(self, stream: Stream, message: p4r.MasterArbitrationUpdate) -> None:
+    def update(self, stream: ControllerStream, message: p4r.MasterArbitrationUpdate) -> None:
         """Enter a stream into the election, or change its election id, and tell all whom it concerns.
 
         Raises StatusError, after which the stream must be closed: NOT_FOUND for another device (of a
@@ -113,7 +113,7 @@ class Arbiter:
             changed = before != (state.primary, state.highest)
             self._notify(state, list(state.members) if changed else [stream])
 
-    def leave(self, stream: Stream) -> None:
+    def leave(self, stream: ControllerStream) -> None:
         """Take out a stream that has ended; the others hear of it when it was the primary."""
         with self._lock:
             name = self._role_of.pop(stream, None)
@@ -125,7 +125,7 @@ class Arbiter:
                 state.primary = None
                 self._notify(state, list(state.members))
 
-    def _notify(self, state: _Role, streams: list[Stream]) -> None:
+    def _notify(self, state: _Role, streams: list[ControllerStream]) -> None:
         for stream in streams:
             if stream is state.primary:
                 status = rpc_status.Status(code=OK, message="you are the primary")

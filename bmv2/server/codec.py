@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries between P4Runtime's messages and the switch's values, with the specification's checks."""
+"""TableInfo entries between P4Runtime's messages and the switch's values, with the specification's checks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from finsy.proto import p4r
 from bmv2.entries import MatchValue, TableEntry
 from bmv2.server.errors import invalid
 from bmv2.server.matches import decode_fields, decode_uint, encode_fields, encode_uint
-from bmv2.server.schema import Schema, Table
+from bmv2.server.schema import Schema, TableInfo
 
 
-def decode_match(table: Table, message: p4r.TableEntry) -> tuple[MatchValue, ...]:
+def decode_match(table: TableInfo, message: p4r.TableEntry) -> tuple[MatchValue, ...]:
     """Read an entry's key.
 
     Raises StatusError for unknown, repeated, missing, ill-typed or ill-formed fields.
@@ -19,7 +19,7 @@ def decode_match(table: Table, message: p4r.TableEntry) -> tuple[MatchValue, ...
     return decode_fields(f"table {table.name}", table.key, message.match)
 
 
-def decode_priority(table: Table, message: p4r.TableEntry) -> int:
+def decode_priority(table: TableInfo, message: p4r.TableEntry) -> int:
     """Read an entry's priority: above 0 where the key has a ternary, range or optional field, 0 elsewhere."""
     if table.prioritised and message.priority <= 0:
         raise invalid(
@@ -32,7 +32,7 @@ def decode_priority(table: Table, message: p4r.TableEntry) -> int:
 
 
 def decode_action(
-    schema: Schema, table: Table, message: p4r.TableAction, *, default: bool
+    schema: Schema, table: TableInfo, message: p4r.TableAction, *, default: bool
 ) -> tuple[str, tuple[int, ...]]:
     """Read an action and its parameters (in the order of their ids) for an entry, or for the default entry.
 
@@ -84,14 +84,14 @@ def encode_action(schema: Schema, name: str, params: tuple[int, ...]) -> p4r.Tab
     return p4r.TableAction(action=encode_call(schema, name, params))
 
 
-def encode_key(table: Table, entry: TableEntry) -> p4r.TableEntry:
+def encode_key(table: TableInfo, entry: TableEntry) -> p4r.TableEntry:
     """Write an entry's table, match and priority: don't-care fields left out, canonical values."""
     message = p4r.TableEntry(table_id=table.id, priority=entry.priority)
     message.match.extend(encode_fields(table.key, entry.match))
     return message
 
 
-def encode_entry(schema: Schema, table: Table, entry: TableEntry) -> p4r.TableEntry:
+def encode_entry(schema: Schema, table: TableInfo, entry: TableEntry) -> p4r.TableEntry:
     """Write an entry as a client would have to write it, but for an action set."""
     message = encode_key(table, entry)
     message.idle_timeout_ns = entry.timeout_ns

@@ -11,8 +11,8 @@ from bmv2.ir import Table as ProgramTable
 from bmv2.ir import ValueSet as ProgramValueSet
 from bmv2.server.errors import invalid
 from bmv2.server.matches import MatchKind
-from bmv2.server.resources import ValueSet
-from bmv2.server.schema import Schema, Table
+from bmv2.server.resources import ValueSetInfo
+from bmv2.server.schema import Schema, TableInfo
 
 # p4c writes optional fields as ternary ones.
 _PROGRAM_KINDS = {
@@ -46,14 +46,14 @@ def check_consistency(schema: Schema, ir: Ir) -> None:
             raise invalid(f"P4Info has digest {digest.name}, which the device config has not")
 
 
-def _fits_value_set(value_set: ValueSet, program: ProgramValueSet | None) -> bool:
+def _fits_value_set(value_set: ValueSetInfo, program: ProgramValueSet | None) -> bool:
     """Whether the program has this set; old compilers do not tell its size."""
     if program is None or program.size not in (None, value_set.size):
         return False
     return program.widths == tuple(field.width for field in value_set.key)
 
 
-def _check_key(table: Table, program: ProgramTable) -> None:
+def _check_key(table: TableInfo, program: ProgramTable) -> None:
     given = [(field.width, _PROGRAM_KINDS[field.kind]) for field in table.key]
     if given != [(field.width, field.kind) for field in program.key]:
         raise invalid(f"table {table.name}: P4Info and device config disagree on the key's fields")
@@ -66,7 +66,7 @@ def _check_key(table: Table, program: ProgramTable) -> None:
         raise invalid(f"table {table.name}: is constant in the device config, but not in P4Info")
 
 
-def _check_actions(schema: Schema, table: Table, program: ProgramTable) -> None:
+def _check_actions(schema: Schema, table: TableInfo, program: ProgramTable) -> None:
     for action_id in table.entry_actions | table.default_actions:
         if schema.actions[action_id].name not in program.actions:
             raise invalid(
@@ -83,7 +83,7 @@ def _check_actions(schema: Schema, table: Table, program: ProgramTable) -> None:
             raise invalid(f"table {table.name}: P4Info lacks action {name}, which the program itself uses")
 
 
-def _check_resources(table: Table, program: ProgramTable) -> None:
+def _check_resources(table: TableInfo, program: ProgramTable) -> None:
     if program.profile != (None if table.profile is None else table.profile.name):
         raise invalid(f"table {table.name}: P4Info and device config disagree on its action profile")
     if table.direct_meter is not None and program.direct_meter != table.direct_meter.name:

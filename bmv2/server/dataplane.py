@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data plane as the server writes to it: the switch, and what watches over it on its own thread.
 
-Digest lists and idle time-outs follow P4Runtime 1.4, sections 9.9 and 9.1.7. All of it runs on the
+DigestInfo lists and idle time-outs follow P4Runtime 1.4, sections 9.9 and 9.1.7. All of it runs on the
 data-plane thread.
 """
 
@@ -14,9 +14,9 @@ from typing import TypeAlias
 from finsy.proto import p4d, p4r
 
 from bmv2.entries import TableEntry
-from bmv2.program import Program
+from bmv2.program import P4Program
 from bmv2.server.matches import encode_uint
-from bmv2.server.resources import Digest
+from bmv2.server.resources import DigestInfo
 from bmv2.switch import EmbeddedSwitch
 
 Effect: TypeAlias = Callable[["DataPlane"], None]
@@ -38,7 +38,7 @@ class DataPlane:
         self.digests = DigestLists(switch, notify)
         self.ageing = Ageing(switch, notify)
 
-    def load(self, program: Program) -> None:
+    def load(self, program: P4Program) -> None:
         """Run another program: nothing is left of what was written."""
         self.switch.load(program)
         self.groups.clear()
@@ -86,7 +86,7 @@ class StandbyGroups:
 
 @dataclass(slots=True)
 class _Learning:
-    digest: Digest
+    digest: DigestInfo
     config: p4r.DigestEntry.Config
     buffer: dict[tuple[int, ...], None] = field(default_factory=dict)
     # What was sent and not yet acknowledged, with its list and the time it was sent at.
@@ -107,7 +107,7 @@ class DigestLists:
         """Disable all digests: another program runs."""
         self._learning.clear()
 
-    def configure(self, digest: Digest, config: p4r.DigestEntry.Config | None) -> None:
+    def configure(self, digest: DigestInfo, config: p4r.DigestEntry.Config | None) -> None:
         """Enable a digest, or change its parameters; None disables it, and what it had gathered is lost."""
         if config is None:
             self._learning.pop(digest.name, None)
@@ -156,7 +156,7 @@ class DigestLists:
         self._notify("digest", p4r.StreamMessageResponse(digest=message))
 
 
-def _data(digest: Digest, values: tuple[int, ...]) -> p4d.P4Data:
+def _data(digest: DigestInfo, values: tuple[int, ...]) -> p4d.P4Data:
     if not digest.structured:
         return p4d.P4Data(bitstring=encode_uint(values[0]))
     data = p4d.P4Data()

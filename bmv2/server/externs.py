@@ -20,7 +20,7 @@ from bmv2.server.errors import (
     invalid,
 )
 from bmv2.server.matches import decode_fields, decode_uint, encode_fields, encode_uint
-from bmv2.server.resources import Meter, Register, Resource
+from bmv2.server.resources import MeterInfo, RegisterInfo, Resource
 from bmv2.server.schema import Schema
 
 R = TypeVar("R", bound=Resource)
@@ -184,7 +184,7 @@ class ExternStore:
             yield p4r.Update.INSERT, p4r.Entity(digest_entry=digest)
 
 
-def decode_meter_config(meter: Meter, config: p4r.MeterConfig) -> MeterConfig:
+def decode_meter_config(meter: MeterInfo, config: p4r.MeterConfig) -> MeterConfig:
     """Read a meter's rates and bursts. Raises StatusError for what its type does not allow."""
     what = f"meter {meter.name}"
     if min(config.cir, config.cburst, config.pir, config.pburst, config.eburst) < 0:
@@ -219,7 +219,7 @@ def _only_modify(kind: int, what: str) -> None:
         raise invalid(f"{what}: takes MODIFY only")
 
 
-def _check_index(array: Meter | Register, index: int) -> int:
+def _check_index(array: MeterInfo | RegisterInfo, index: int) -> int:
     if index < 0:
         raise invalid(f"{array.name}: index {index} is below 0")
     if index >= array.size:
@@ -227,7 +227,7 @@ def _check_index(array: Meter | Register, index: int) -> int:
     return index
 
 
-def _check_plain(register: Register) -> None:
+def _check_plain(register: RegisterInfo) -> None:
     if not register.width:
         raise StatusError(UNIMPLEMENTED, f"register {register.name}: its cells are not plain bit strings")
 

@@ -14,8 +14,8 @@ import grpc
 from finsy.proto import U128, p4r, p4r_grpc
 
 from bmv2.boundary import Boundary
-from bmv2.entries import EntryError, TableEntry
-from bmv2.program import Program, ProgramError, load_program
+from bmv2.entries import TableEntry, TableEntryError
+from bmv2.program import P4Program, P4ProgramError, load_program
 from bmv2.server.arbitration import Arbiter
 from bmv2.server.dataplane import DataPlane, Effect
 from bmv2.server.errors import (
@@ -55,7 +55,7 @@ _COMPILING = threading.Lock()
 @dataclass(frozen=True, eq=False, slots=True)
 class _Pipeline:
     config: p4r.ForwardingPipelineConfig
-    program: Program
+    program: P4Program
     store: EntityStore
 
 
@@ -90,14 +90,14 @@ class _DataPlaneReader:
     def _one(self, table: str, entry: TableEntry) -> tuple[int, int]:
         try:
             return self._switch.read_direct_counter(table, entry)
-        except EntryError:
+        except TableEntryError:
             # Written, but its effect is still on its way to the data plane.
             return 0, 0
 
     def _age(self, table: str, entry: TableEntry) -> int:
         try:
             return self._switch.clock.now - self._switch.entry_hit_time(table, entry)
-        except EntryError:
+        except TableEntryError:
             return 0
 
 
@@ -350,7 +350,7 @@ def _build(config: p4r.ForwardingPipelineConfig) -> _Pipeline:
     try:
         with _COMPILING:
             program = load_program(config.p4_device_config)
-    except ProgramError as error:
+    except P4ProgramError as error:
         raise invalid(f"device config: {error}") from None
     kept = p4r.ForwardingPipelineConfig()
     kept.CopyFrom(config)

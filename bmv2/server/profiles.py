@@ -23,7 +23,7 @@ from bmv2.server.errors import (
     invalid,
 )
 from bmv2.server.matches import decode_uint, encode_uint
-from bmv2.server.resources import Profile
+from bmv2.server.resources import ProfileInfo
 from bmv2.server.schema import Schema
 
 Call: TypeAlias = tuple[str, tuple[int, ...]]
@@ -59,7 +59,7 @@ class ProfileStore:
         self._schema = schema
         self._states = {profile_id: _State() for profile_id in schema.profiles}
 
-    def profile(self, profile_id: int) -> Profile:
+    def profile(self, profile_id: int) -> ProfileInfo:
         """Find a profile by id; StatusError (NOT_FOUND) with the known ones if there is none."""
         profile = self._schema.profiles.get(profile_id)
         if profile is None:
@@ -96,7 +96,7 @@ class ProfileStore:
         state.members[member] = (action, params)
         return lambda plane: plane.switch.modify_member(profile.name, member, action, params)
 
-    def _call(self, profile: Profile, message: p4r.Action, what: str) -> Call:
+    def _call(self, profile: ProfileInfo, message: p4r.Action, what: str) -> Call:
         if not message.action_id:
             raise invalid(f"{what}: an action is needed")
         allowed = frozenset(
@@ -146,7 +146,7 @@ class ProfileStore:
             return lambda plane: plane.switch.add_group(profile.name, group, parts)
         return lambda plane: plane.switch.modify_group(profile.name, group, parts)
 
-    def check_reference(self, profile: Profile, kind: str, number: int) -> None:
+    def check_reference(self, profile: ProfileInfo, kind: str, number: int) -> None:
         """Raise StatusError unless a table entry may refer to that member or group."""
         state = self._states[profile.id]
         what = f"action profile {profile.name}, {kind} {number}"
@@ -156,12 +156,12 @@ class ProfileStore:
         if number not in (state.members if kind == "member" else state.groups):
             raise StatusError(NOT_FOUND, f"{what}: does not exist")
 
-    def use(self, profile: Profile, kind: str, number: int, by: int) -> None:
+    def use(self, profile: ProfileInfo, kind: str, number: int, by: int) -> None:
         """Count an entry that refers to a member or group, or no longer does (`by` -1)."""
         uses = self._states[profile.id].uses
         uses[kind, number] = uses.get((kind, number), 0) + by
 
-    def one_shot(self, profile: Profile, message: p4r.ActionProfileActionSet, what: str) -> OneShot:
+    def one_shot(self, profile: ProfileInfo, message: p4r.ActionProfileActionSet, what: str) -> OneShot:
         """Check an action set and give it ids. Raises StatusError where it is not acceptable."""
         if not profile.selector:
             raise invalid(f"{what}: action sets need a profile with a selector")
@@ -180,11 +180,11 @@ class ProfileStore:
         kept.CopyFrom(message)
         return OneShot(group, tuple(members), tuple(parts), kept)
 
-    def keep_one_shot(self, profile: Profile, by: int) -> None:
+    def keep_one_shot(self, profile: ProfileInfo, by: int) -> None:
         """Count an entry written in one shot, or one that has gone (`by` -1)."""
         self._states[profile.id].one_shots += by
 
-    def _check_style(self, profile: Profile, *, one_shot: bool) -> None:
+    def _check_style(self, profile: ProfileInfo, *, one_shot: bool) -> None:
         state = self._states[profile.id]
         if one_shot and (state.members or state.groups):
             raise invalid(f"action profile {profile.name}: has members or groups; so no action sets")
@@ -223,7 +223,7 @@ class ProfileStore:
                             item.watch_port = encode_uint(part.watch_port)
                     yield p4r.Entity(action_profile_group=answer)
 
-    def _wanted(self, profile_id: int) -> Sequence[Profile]:
+    def _wanted(self, profile_id: int) -> Sequence[ProfileInfo]:
         return [self.profile(profile_id)] if profile_id else list(self._schema.profiles.values())
 
 
@@ -237,7 +237,7 @@ def _watch_port(item: p4r.ActionProfileGroup.Member | p4r.ActionProfileAction, w
     return port
 
 
-def _check_size(profile: Profile, parts: Sequence[GroupMember], limit: int, code: int, what: str) -> None:
+def _check_size(profile: ProfileInfo, parts: Sequence[GroupMember], limit: int, code: int, what: str) -> None:
     for part in parts:
         if part.weight < 1:
             raise invalid(f"{what}: weight {part.weight} of member {part.member}; it must be 1 or more")

@@ -11,7 +11,7 @@ from finsy.proto import p4r
 from bmv2.entries import TableEntry
 from bmv2.server.codec import decode_match
 from bmv2.server.errors import NOT_FOUND, UNIMPLEMENTED, StatusError, invalid
-from bmv2.server.schema import Counter, Table
+from bmv2.server.schema import CounterInfo, TableInfo
 from bmv2.server.store import EntityStore, StoredEntry, check_index
 
 
@@ -95,11 +95,11 @@ def _read_tables(
             yield p4r.Entity(table_entry=answer)
 
 
-def _tables(store: EntityStore, table_id: int) -> list[Table]:
+def _tables(store: EntityStore, table_id: int) -> list[TableInfo]:
     return [store.tables.table(table_id)] if table_id else list(store.schema.tables.values())
 
 
-def _select(store: EntityStore, table: Table, message: p4r.TableEntry) -> list[StoredEntry]:
+def _select(store: EntityStore, table: TableInfo, message: p4r.TableEntry) -> list[StoredEntry]:
     """Pick the entries that a (table_id known) filter asks for: by key, priority, action and metadata."""
     chosen = store.tables.entries(table)
     if message.match:
@@ -117,7 +117,7 @@ def _select(store: EntityStore, table: Table, message: p4r.TableEntry) -> list[S
     return chosen
 
 
-def _data(counter: Counter, count: tuple[int, int]) -> p4r.CounterData:
+def _data(counter: CounterInfo, count: tuple[int, int]) -> p4r.CounterData:
     data = p4r.CounterData()
     if counter.counts_packets:
         data.packet_count = count[0]
@@ -144,7 +144,7 @@ def _read_counters(
 
 
 def _chosen_keys(
-    store: EntityStore, table: Table, message: p4r.TableEntry
+    store: EntityStore, table: TableInfo, message: p4r.TableEntry
 ) -> Iterator[tuple[StoredEntry, p4r.TableEntry]]:
     for stored in _select(store, table, message):
         key = store.tables.encode(table, stored)

@@ -14,7 +14,7 @@ from bmv2.server.matches import MatchField, parse_kind
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ProfileInfo:
     """An action profile; with a selector it also has groups.
 
     `weights` tells that a group's size is the sum of its weights, not the number of its members;
@@ -32,7 +32,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Meter:
+class MeterInfo:
     """A meter; `table_id` is set for a direct one, `size` (cells) for an indirect one."""
 
     id: int
@@ -43,7 +43,7 @@ class Meter:
 
 
 @dataclass(frozen=True, slots=True)
-class ValueSet:
+class ValueSetInfo:
     """A parser value set of at most `size` members, and what of the key its fields match."""
 
     id: int
@@ -53,7 +53,7 @@ class ValueSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class DigestInfo:
     """A digest and the widths of its values; `structured` where they are a struct's members."""
 
     id: int
@@ -63,7 +63,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class RegisterInfo:
     """A register array of `size` cells of `width` bits; a width of 0: a type that is not plain bits."""
 
     id: int
@@ -72,12 +72,12 @@ class Register:
     width: int
 
 
-Resource: TypeAlias = Profile | Meter | ValueSet | Digest | Register
+Resource: TypeAlias = ProfileInfo | MeterInfo | ValueSetInfo | DigestInfo | RegisterInfo
 
 
-def parse_profile(message: p4i.ActionProfile) -> Profile:
+def parse_profile(message: p4i.ActionProfile) -> ProfileInfo:
     """Take an action profile."""
-    return Profile(
+    return ProfileInfo(
         id=message.preamble.id,
         name=message.preamble.name,
         size=message.size,
@@ -89,22 +89,24 @@ def parse_profile(message: p4i.ActionProfile) -> Profile:
     )
 
 
-def parse_meter(message: p4i.Meter) -> Meter:
+def parse_meter(message: p4i.Meter) -> MeterInfo:
     """Take an indirect meter."""
-    return Meter(message.preamble.id, message.preamble.name, message.size, 0, message.spec.type)
+    return MeterInfo(message.preamble.id, message.preamble.name, message.size, 0, message.spec.type)
 
 
-def parse_direct_meter(message: p4i.DirectMeter, table_ids: Iterable[int]) -> Meter:
+def parse_direct_meter(message: p4i.DirectMeter, table_ids: Iterable[int]) -> MeterInfo:
     """Take a direct meter. Raises StatusError where its table is not in the P4Info."""
     if message.direct_table_id not in table_ids:
         raise invalid(
             f"P4Info: direct meter {message.preamble.name} belongs to table "
             f"{message.direct_table_id:#x}, which is not in it"
         )
-    return Meter(message.preamble.id, message.preamble.name, 0, message.direct_table_id, message.spec.type)
+    return MeterInfo(
+        message.preamble.id, message.preamble.name, 0, message.direct_table_id, message.spec.type
+    )
 
 
-def parse_value_set(message: p4i.ValueSet) -> ValueSet:
+def parse_value_set(message: p4i.ValueSet) -> ValueSetInfo:
     """Take a value set. Raises StatusError for a match field that the switch has not."""
     name = message.preamble.name
     fields = []
@@ -113,16 +115,16 @@ def parse_value_set(message: p4i.ValueSet) -> ValueSet:
         if field.bitwidth <= 0:
             raise StatusError(UNIMPLEMENTED, f"P4Info: value set {name}: its fields must be bit<W>")
         fields.append(MatchField(field.id, field.name, field.bitwidth, parse_kind(what, field)))
-    return ValueSet(message.preamble.id, name, message.size, tuple(fields))
+    return ValueSetInfo(message.preamble.id, name, message.size, tuple(fields))
 
 
-def parse_digest(message: p4i.Digest, types: p4t.P4TypeInfo) -> Digest:
+def parse_digest(message: p4i.Digest, types: p4t.P4TypeInfo) -> DigestInfo:
     """Take a digest. Raises StatusError where its data are anything but bit strings or a struct of them."""
     name = message.preamble.name
     spec = message.type_spec
     kind = spec.WhichOneof("type_spec")
     if kind == "bitstring":
-        return Digest(message.preamble.id, name, (_bits(name, spec.bitstring),), structured=False)
+        return DigestInfo(message.preamble.id, name, (_bits(name, spec.bitstring),), structured=False)
     members: Iterable[p4t.P4DataTypeSpec]
     if kind == "struct":
         if spec.struct.name not in types.structs:
@@ -137,14 +139,14 @@ def parse_digest(message: p4i.Digest, types: p4t.P4TypeInfo) -> Digest:
         if member.WhichOneof("type_spec") != "bitstring":
             raise StatusError(UNIMPLEMENTED, f"P4Info: digest {name}: a member is not a bit string")
         widths.append(_bits(name, member.bitstring))
-    return Digest(message.preamble.id, name, tuple(widths), structured=True)
+    return DigestInfo(message.preamble.id, name, tuple(widths), structured=True)
 
 
-def parse_register(message: p4i.Register) -> Register:
+def parse_register(message: p4i.Register) -> RegisterInfo:
     """Take a register array; one of structs has width 0, and cannot be reached by P4Runtime here."""
     spec = message.type_spec
     width = _bits(message.preamble.name, spec.bitstring) if spec.HasField("bitstring") else 0
-    return Register(message.preamble.id, message.preamble.name, message.size, width)
+    return RegisterInfo(message.preamble.id, message.preamble.name, message.size, width)
 
 
 def _bits(name: str, spec: p4t.P4BitstringLikeTypeSpec) -> int:

@@ -11,11 +11,11 @@ from finsy.proto import p4i
 from bmv2.server.errors import UNIMPLEMENTED, StatusError, invalid
 from bmv2.server.matches import MatchField, MatchKind, parse_kind
 from bmv2.server.resources import (
-    Digest,
-    Meter,
-    Profile,
-    Register,
-    ValueSet,
+    DigestInfo,
+    MeterInfo,
+    ProfileInfo,
+    RegisterInfo,
+    ValueSetInfo,
     parse_digest,
     parse_direct_meter,
     parse_meter,
@@ -28,7 +28,7 @@ _PRIORITISED = {MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL}
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldInfo:
     """A named value of `width` bits: an action's parameter, or a field of a packet's metadata."""
 
     id: int
@@ -38,16 +38,16 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ActionInfo:
     """An action and its parameters in the order of their ids."""
 
     id: int
     name: str
-    params: tuple[Field, ...]
+    params: tuple[FieldInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Counter:
+class CounterInfo:
     """A counter; `table_id` is set for a direct one, `size` (cells) for an indirect one."""
 
     id: int
@@ -59,7 +59,7 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableInfo:
     """A table: its key in the order of the match field ids, and what may stand in it."""
 
     id: int
@@ -70,9 +70,9 @@ class Table:
     const_default: bool
     const: bool
     size: int
-    direct_counter: Counter | None
-    direct_meter: Meter | None
-    profile: Profile | None
+    direct_counter: CounterInfo | None
+    direct_meter: MeterInfo | None
+    profile: ProfileInfo | None
     idle_timeout: bool
 
     @property
@@ -85,7 +85,7 @@ class Table:
 class PacketHeader:
     """The fields of a @controller_header, in the order in which they stand in the packet."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[FieldInfo, ...]
 
     @property
     def bits(self) -> int:
@@ -97,20 +97,20 @@ class PacketHeader:
 class Schema:
     """What a pipeline's P4Info promises to clients, by id."""
 
-    tables: Mapping[int, Table]
-    actions: Mapping[int, Action]
-    counters: Mapping[int, Counter]
-    direct_counters: Mapping[int, Counter]
-    profiles: Mapping[int, Profile]
-    meters: Mapping[int, Meter]
-    direct_meters: Mapping[int, Meter]
-    value_sets: Mapping[int, ValueSet]
-    digests: Mapping[int, Digest]
-    registers: Mapping[int, Register]
+    tables: Mapping[int, TableInfo]
+    actions: Mapping[int, ActionInfo]
+    counters: Mapping[int, CounterInfo]
+    direct_counters: Mapping[int, CounterInfo]
+    profiles: Mapping[int, ProfileInfo]
+    meters: Mapping[int, MeterInfo]
+    direct_meters: Mapping[int, MeterInfo]
+    value_sets: Mapping[int, ValueSetInfo]
+    digests: Mapping[int, DigestInfo]
+    registers: Mapping[int, RegisterInfo]
     packet_in: PacketHeader | None
     packet_out: PacketHeader | None
 
-    def action_named(self, name: str) -> Action:
+    def action_named(self, name: str) -> ActionInfo:
         """Find the action of that full name; KeyError if P4Info has none."""
         for action in self.actions.values():
             if action.name == name:
@@ -186,13 +186,13 @@ def _width(what: str, bits: int, type_name: str) -> int:
     return bits
 
 
-def _action(message: p4i.Action) -> Action:
+def _action(message: p4i.Action) -> ActionInfo:
     name = message.preamble.name
     params = tuple(
-        Field(param.id, param.name, _width(f"{name}.{param.name}", param.bitwidth, param.type_name.name))
+        FieldInfo(param.id, param.name, _width(f"{name}.{param.name}", param.bitwidth, param.type_name.name))
         for param in sorted(message.params, key=lambda param: param.id)
     )
-    return Action(message.preamble.id, name, params)
+    return ActionInfo(message.preamble.id, name, params)
 
 
 def _units(unit: int) -> tuple[bool, bool]:
@@ -200,24 +200,24 @@ def _units(unit: int) -> tuple[bool, bool]:
     return unit in (spec.PACKETS, spec.BOTH), unit in (spec.BYTES, spec.BOTH)
 
 
-def _counter(message: p4i.Counter) -> Counter:
+def _counter(message: p4i.Counter) -> CounterInfo:
     packets, size_bytes = _units(message.spec.unit)
-    return Counter(message.preamble.id, message.preamble.name, message.size, 0, packets, size_bytes)
+    return CounterInfo(message.preamble.id, message.preamble.name, message.size, 0, packets, size_bytes)
 
 
-def _direct_counter(message: p4i.DirectCounter) -> Counter:
+def _direct_counter(message: p4i.DirectCounter) -> CounterInfo:
     packets, size_bytes = _units(message.spec.unit)
     table_id = message.direct_table_id
-    return Counter(message.preamble.id, message.preamble.name, 0, table_id, packets, size_bytes)
+    return CounterInfo(message.preamble.id, message.preamble.name, 0, table_id, packets, size_bytes)
 
 
 def _table(
     message: p4i.Table,
-    actions: Mapping[int, Action],
-    counter: Counter | None,
-    meter: Meter | None,
-    profiles: Mapping[int, Profile],
-) -> Table:
+    actions: Mapping[int, ActionInfo],
+    counter: CounterInfo | None,
+    meter: MeterInfo | None,
+    profiles: Mapping[int, ProfileInfo],
+) -> TableInfo:
     name = message.preamble.name
     if message.implementation_id and message.implementation_id not in profiles:
         raise invalid(
@@ -229,7 +229,7 @@ def _table(
     fields = sorted(message.match_fields, key=lambda field: field.id)
     if len({field.id for field in fields}) != len(fields):
         raise invalid(f"P4Info: table {name} has two match fields of one id")
-    return Table(
+    return TableInfo(
         id=message.preamble.id,
         name=name,
         key=tuple(_match_field(name, field) for field in fields),
@@ -259,7 +259,7 @@ def _match_field(table: str, message: p4i.MatchField) -> MatchField:
 def _header(message: p4i.ControllerPacketMetadata) -> PacketHeader:
     name = message.preamble.name
     fields = tuple(
-        Field(
+        FieldInfo(
             field.id,
             field.name,
             _width(f"{name}.{field.name}", field.bitwidth, field.type_name.name),

@@ -22,7 +22,7 @@ from bmv2.server.errors import (
 from bmv2.server.externs import ExternStore
 from bmv2.server.profiles import ProfileStore
 from bmv2.server.replication import ReplicationStore
-from bmv2.server.schema import Counter, Schema
+from bmv2.server.schema import CounterInfo, Schema
 from bmv2.server.table_store import StoredEntry, TableStore, decode_counts
 
 __all__ = ["Effect", "EntityStore", "StoredEntry", "check_index"]
@@ -117,7 +117,7 @@ class EntityStore:
         packets, size = decode_counts(counter.name, message.data)
         return lambda plane: plane.switch.write_counter(counter.name, index, packets, size)
 
-    def counter(self, counter_id: int) -> Counter:
+    def counter(self, counter_id: int) -> CounterInfo:
         """Find an indirect counter by id; StatusError (NOT_FOUND) with the known ones if there is none."""
         counter = self.schema.counters.get(counter_id)
         if counter is None:
@@ -126,7 +126,7 @@ class EntityStore:
         return counter
 
 
-def check_index(counter: Counter, index: int) -> int:
+def check_index(counter: CounterInfo, index: int) -> int:
     """Return a counter's index; StatusError where it is negative, or the counter has no such cell."""
     if index < 0:
         raise invalid(f"counter {counter.name}: index {index} is below 0")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries and default actions as clients wrote them, with their direct resources and time-outs."""
+"""TableInfo entries and default actions as clients wrote them, with their direct resources and time-outs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from bmv2.server.errors import (
 )
 from bmv2.server.externs import decode_meter_config
 from bmv2.server.profiles import OneShot, ProfileStore
-from bmv2.server.resources import Profile
-from bmv2.server.schema import Schema, Table
+from bmv2.server.resources import ProfileInfo
+from bmv2.server.schema import Schema, TableInfo
 
 _Key: TypeAlias = tuple[tuple[MatchValue, ...], int]
 
@@ -76,7 +76,7 @@ class TableStore:
             for entry in program_table.const_entries or ():
                 self._entries[table.id][(entry.match, entry.priority)] = StoredEntry(entry, const=True)
 
-    def table(self, table_id: int) -> Table:
+    def table(self, table_id: int) -> TableInfo:
         """Find a table by id; StatusError (NOT_FOUND) with the known ones if there is none."""
         table = self._schema.tables.get(table_id)
         if table is None:
@@ -84,26 +84,26 @@ class TableStore:
             raise StatusError(NOT_FOUND, f"table id {table_id:#x} is unknown; known: {legal}")
         return table
 
-    def entries(self, table: Table) -> list[StoredEntry]:
+    def entries(self, table: TableInfo) -> list[StoredEntry]:
         """All entries of a table but the default one, in the order of their insertion."""
         return list(self._entries[table.id].values())
 
-    def find(self, table: Table, message: p4r.TableEntry) -> StoredEntry:
+    def find(self, table: TableInfo, message: p4r.TableEntry) -> StoredEntry:
         """Find the entry with a message's key and priority; StatusError (NOT_FOUND) if there is none."""
         stored = self._entries[table.id].get((decode_match(table, message), decode_priority(table, message)))
         if stored is None:
             raise StatusError(NOT_FOUND, f"table {table.name}: no entry with that key and priority")
         return stored
 
-    def default(self, table: Table) -> ActionCall | None:
+    def default(self, table: TableInfo) -> ActionCall | None:
         """Tell what the table does on a miss; None where neither program nor client said."""
         return self._defaults.get(table.id, self._program_defaults[table.id])
 
-    def has_own_default(self, table: Table) -> bool:
+    def has_own_default(self, table: TableInfo) -> bool:
         """Tell whether a client set the default action."""
         return table.id in self._defaults
 
-    def encode(self, table: Table, stored: StoredEntry) -> p4r.TableEntry:
+    def encode(self, table: TableInfo, stored: StoredEntry) -> p4r.TableEntry:
         """Write an entry for a read."""
         if stored.one_shot is None:
             message = encode_entry(self._schema, table, stored.entry)
@@ -116,7 +116,7 @@ class TableStore:
         message.is_const = stored.const
         return message
 
-    def encode_default(self, table: Table) -> p4r.TableEntry:
+    def encode_default(self, table: TableInfo) -> p4r.TableEntry:
         """Write a table's default entry for a read."""
         message = p4r.TableEntry(table_id=table.id, is_default_action=True)
         call = self.default(table)
@@ -166,7 +166,7 @@ class TableStore:
         return _placement(table, stored, present, meter, counts, notice)
 
     def _decode(
-        self, table: Table, message: p4r.TableEntry, key: _Key
+        self, table: TableInfo, message: p4r.TableEntry, key: _Key
     ) -> tuple[StoredEntry, MeterConfig | None]:
         """Read the rest of an entry. Raises StatusError for what the table or its action does not take."""
         meter = self._check_extras(table, message)
@@ -194,7 +194,7 @@ class TableStore:
         )
 
     def _decode_reference(
-        self, table: Table, profile: Profile, action: p4r.TableAction
+        self, table: TableInfo, profile: ProfileInfo, action: p4r.TableAction
     ) -> tuple[int | None, int | None, OneShot | None]:
         kind = action.WhichOneof("type")
         if kind == "action_profile_member_id":
@@ -211,7 +211,7 @@ class TableStore:
             f"table {table.name}: has action profile {profile.name}; give a member, a group or an action set"
         )
 
-    def _retain(self, table: Table, stored: StoredEntry, by: int = 1) -> None:
+    def _retain(self, table: TableInfo, stored: StoredEntry, by: int = 1) -> None:
         if table.profile is None:
             return
         if stored.one_shot is not None:
@@ -221,7 +221,7 @@ class TableStore:
         elif stored.entry.group is not None:
             self._profiles.use(table.profile, "group", stored.entry.group, by)
 
-    def _release(self, table: Table, stored: StoredEntry) -> None:
+    def _release(self, table: TableInfo, stored: StoredEntry) -> None:
         self._retain(table, stored, -1)
 
     def apply_default(self, kind: int, message: p4r.TableEntry) -> Effect:
@@ -284,7 +284,7 @@ class TableStore:
         return lambda plane: plane.switch.set_direct_meter(table.name, entry, meter)
 
     @staticmethod
-    def _check_extras(table: Table, message: p4r.TableEntry) -> MeterConfig | None:
+    def _check_extras(table: TableInfo, message: p4r.TableEntry) -> MeterConfig | None:
         """Check time-out, counter and meter of an entry; gives the meter's configuration."""
         if message.HasField("time_since_last_hit"):
             raise invalid(f"table {table.name}: time_since_last_hit is for reads")
@@ -313,7 +313,7 @@ def decode_counts(name: str, data: p4r.CounterData) -> tuple[int, int]:
 
 
 def _placement(
-    table: Table,
+    table: TableInfo,
     stored: StoredEntry,
     present: StoredEntry | None,
     meter: MeterConfig | None,
@@ -340,7 +340,7 @@ def _placement(
     return land
 
 
-def _deletion(table: Table, stored: StoredEntry) -> Effect:
+def _deletion(table: TableInfo, stored: StoredEntry) -> Effect:
     def land(plane: DataPlane) -> None:
         plane.switch.delete(table.name, stored.entry)
         if stored.one_shot is not None:
@@ -351,14 +351,14 @@ def _deletion(table: Table, stored: StoredEntry) -> Effect:
     return land
 
 
-def _add_group(plane: DataPlane, table: Table, one_shot: OneShot) -> None:
+def _add_group(plane: DataPlane, table: TableInfo, one_shot: OneShot) -> None:
     assert table.profile is not None
     for member, (action, params) in one_shot.members:
         plane.switch.add_member(table.profile.name, member, action, params)
     plane.switch.add_group(table.profile.name, one_shot.group, one_shot.parts)
 
 
-def _remove_group(plane: DataPlane, table: Table, one_shot: OneShot) -> None:
+def _remove_group(plane: DataPlane, table: TableInfo, one_shot: OneShot) -> None:
     assert table.profile is not None
     plane.switch.delete_group(table.profile.name, one_shot.group)
     for member, _ in one_shot.members:

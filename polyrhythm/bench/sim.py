@@ -25,15 +25,15 @@ from polyrhythm.bench.report import show
 from polyrhythm.commands import whole
 from polyrhythm.progress import Bar
 from sim.cluster import machines
-from sim.engine import Engine, KernelEngine
+from sim.engine import FlowEngine, KernelEngine
 from sim.generators import paper_fabric, paper_jobs, poisson
 from sim.jobrun import JobRun
 from sim.network import Network
-from sim.program import ProgramBuilder
 from sim.reference import ReferenceEngine
 from sim.scheduler import scheduler_named
 from sim.shape import program
-from sim.simulation import Settings, Simulation
+from sim.simulation import Simulation, SimulationSettings
+from sim.task_graph import TaskGraphBuilder
 from sim.units import CLASSES, NEVER, PS_PER_MS, PS_PER_S
 from topo.generate import leaf_spine
 
@@ -79,7 +79,7 @@ def paper_runs(seed: int, iterations: int) -> tuple[Network, list[JobRun]]:
     return network, runs
 
 
-def _finish(engine: Engine) -> float:
+def _finish(engine: FlowEngine) -> float:
     """Run to the end of all jobs; the processor's seconds it took."""
     begin = time.process_time()
     while engine.advance(NEVER):
@@ -115,7 +115,7 @@ def overloaded_runs(network: Network, seed: int, flows: int) -> list[JobRun]:
     hosts, spines = network.topology.hosts, [s.name for s in network.topology.switches if s.tier == "spine"]
     runs = []
     for klass in range(CLASSES):
-        builder, paths = ProgramBuilder(), []
+        builder, paths = TaskGraphBuilder(), []
         for i in range(flows // CLASSES):
             src, dst = (hosts[k] for k in random.choice(len(hosts), 2, replace=False))
             middle = (src.leaf, spines[random.integers(len(spines))], dst.leaf)
@@ -153,7 +153,7 @@ def _two_weeks(seed: int) -> dict[str, Any]:
     simulation = Simulation(
         cluster,
         requests,
-        Settings(until_ns=round(WEEKS_S * 1e9), seed=seed, log=False),
+        SimulationSettings(until_ns=round(WEEKS_S * 1e9), seed=seed, log=False),
         scheduler=scheduler_named("fifo"),
     )
     begin, begin_cpu = time.perf_counter(), time.process_time()

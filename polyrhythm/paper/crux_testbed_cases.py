@@ -9,10 +9,10 @@ from functools import cache
 from random import Random
 
 from sim.cluster import Cluster, JobRequest, machines
-from sim.network import Inside, Network
+from sim.network import HostInternals, Network
 from sim.scheduler import scheduler_named
 from sim.shape import PhaseShape, Shape
-from sim.simulation import Settings, Simulation
+from sim.simulation import Simulation, SimulationSettings
 from topo.generate import leaf_spine
 from topo.graph import Topology
 
@@ -152,7 +152,7 @@ def cases() -> Iterator[Case]:
 
 @cache
 def _cluster() -> Cluster:
-    return machines(Network(figure_18(), Inside(PCIE_BPS)), GPUS_A_HOST)
+    return machines(Network(figure_18(), HostInternals(PCIE_BPS)), GPUS_A_HOST)
 
 
 def iteration_s(jobs: Sequence[Job], policy: str, seed: int, seconds: float) -> dict[str, float]:
@@ -162,7 +162,7 @@ def iteration_s(jobs: Sequence[Job], policy: str, seed: int, seconds: float) -> 
     for job in jobs:
         compute_ns = job.request(0).shape.compute_ns
         requests.append(job.request(round(random.random() * compute_ns)))
-    settings = Settings(policy=policy, seed=seed, until_ns=round(seconds * 1e9), log=False)
+    settings = SimulationSettings(policy=policy, seed=seed, until_ns=round(seconds * 1e9), log=False)
     simulation = Simulation(_cluster(), requests, settings, scheduler=scheduler_named("fifo"))
     simulation.run()
     return {name: o.total / o.iterations / 1e12 for name, o in simulation.memory.outcomes.items()}

@@ -11,7 +11,7 @@ from polyrhythm.paper.crux_trace_fabrics import GPUS_A_HOST, cluster
 from polyrhythm.paper.crux_trace_jobs import Plan, states
 from sim.cluster import JobRequest, ranks_of
 from sim.scheduler import scheduler_named
-from sim.simulation import Settings, Simulation
+from sim.simulation import Simulation, SimulationSettings
 
 POLICIES: Mapping[str, str] = {
     "sincronia": "sincronia",
@@ -86,7 +86,7 @@ def measure(plan: Plan, name: str, sample: int, policy: str) -> Moment:
         return Moment(len(state), 0, gpus, float(lone_gpus))
     longest = max(_alone_s(r) for r in sending)
     window_ns = round(max(plan.window_s, _LEAST_ITERATIONS * longest) * 1e9)
-    settings = Settings(
+    settings = SimulationSettings(
         policy=policy, seed=plan.seed, until_ns=window_ns, samples_ns=window_ns // _PARTS - 1, log=False
     )
     simulation = Simulation(on, sending, settings, scheduler=scheduler_named("fifo"))

@@ -14,11 +14,11 @@ from controller.interleave.joint.values import FREE, Choice
 from polyrhythm.paper.interleave_cases import Case, JobCase, network_of
 from sim.engine import KernelEngine
 from sim.jobrun import FREE as AT_ITS_PACE
-from sim.jobrun import JobRun, Rhythm
+from sim.jobrun import IterationSchedule, JobRun
 from sim.mltcp import weights
-from sim.output import Marking
-from sim.program import Program
+from sim.output import MarkEstimate
 from sim.shape import PhaseShape, Shape, program
+from sim.task_graph import TaskGraph
 from sim.units import PS_PER_NS
 
 UNSEEN = (70_001, 70_002, 70_003)
@@ -40,7 +40,7 @@ class Seen:
     marks: tuple[float, ...]
 
 
-def program_of(job: JobCase) -> Program:
+def program_of(job: JobCase) -> TaskGraph:
     """The job as the simulator runs it: each Up phase a ring in one step, then its compute."""
     n = len(job.hosts)
     phases = tuple(
@@ -76,7 +76,7 @@ def runs_of(case: Case, choice: Choice, seed: int) -> list[JobRun]:
                 ready=round(start_of(seed, j, player.alone_ns) * PS_PER_NS),
                 rhythm=AT_ITS_PACE
                 if choice.rhythm[j] == FREE
-                else Rhythm(0, shift * PS_PER_NS, period * PS_PER_NS),
+                else IterationSchedule(0, shift * PS_PER_NS, period * PS_PER_NS),
                 jitter=round(instance.jitter * 1e6),
                 salt=salt_of(seed, j),
                 weights=weights(steps=_MLTCP_STEPS) if choice.mltcp[j] else (),
@@ -96,7 +96,7 @@ def see(case: Case, choice: Choice, seeds: Sequence[int] = UNSEEN, iterations: i
     used: list[float] = []
     slower: list[NDArray[np.float64]] = []
     marks: list[float] = []
-    marking = Marking()
+    marking = MarkEstimate()
     for seed in seeds:
         engine = KernelEngine(network.capacity, network.marks, runs_of(case, choice, seed), 0, log=True)
         engine.advance(horizon)

@@ -19,8 +19,8 @@ from sim.engine import KernelEngine
 from sim.generators import PlacedModel
 from sim.jobrun import JobRun
 from sim.network import Network
-from sim.program import FLOW, Program
 from sim.shape import program
+from sim.task_graph import FLOW, TaskGraph
 from sim.units import NEVER, PS_PER_S
 from topo.graph import Topology
 
@@ -75,7 +75,7 @@ class Experiment:
         self._known: dict[frozenset[int], dict[int, Paths]] = {}
         self.outcome = Outcome()
 
-    def _access(self, built: Program) -> list[tuple[int, int]]:
+    def _access(self, built: TaskGraph) -> list[tuple[int, int]]:
         """The links of each channel's NICs."""
         number, host = self._network.number, self._host
         return [(number[c.src, host[c.src].leaf], number[host[c.dst].leaf, c.dst]) for c in built.channels]

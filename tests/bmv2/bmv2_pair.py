@@ -8,9 +8,8 @@ from typing import Any
 
 from bmv2_rig import HeapClock
 
-from bmv2 import EmbeddedSwitch, Program
+from bmv2 import EmbeddedSwitch, P4Program
 from bmv2.entries import (
-    EntryError,
     Exact,
     GroupMember,
     Lpm,
@@ -18,6 +17,7 @@ from bmv2.entries import (
     MeterConfig,
     Range,
     TableEntry,
+    TableEntryError,
     Ternary,
 )
 from bmv2.ir import FieldRef, KeyField, Table
@@ -31,7 +31,7 @@ GENERATIONS = 6
 class Pair:
     """Both, with the same entries, groups and sessions; `check` compares all that one frame causes."""
 
-    def __init__(self, program: Program, ports: range) -> None:
+    def __init__(self, program: P4Program, ports: range) -> None:
         self.clock = HeapClock()
         self.sent: list[tuple[int, bytes]] = []
         self.learnt: list[tuple[str, tuple[int, ...]]] = []
@@ -51,7 +51,7 @@ class Pair:
 
     def insert(self, table: str, entry: TableEntry) -> bool:
         """Write an entry into both, unless the table holds its match already."""
-        with suppress(EntryError):
+        with suppress(TableEntryError):
             self.switch.insert(table, entry)
             self.reference.entries[table].append(entry)
             return True

@@ -7,7 +7,7 @@ import pytest
 from bmv2_rig import Rig
 
 from bmv2.calculations import CUSTOM, CrcParameters, CustomCrc, crc16
-from bmv2.entries import EntryError, EntryFault, Exact, GroupMember, MeterConfig, TableEntry
+from bmv2.entries import EntryFault, Exact, GroupMember, MeterConfig, TableEntry, TableEntryError
 
 PROGRAMS = Path(__file__).parents[1] / "stf" / "programs"
 OWN = TableEntry((Exact(9),), 0, "In.direct_meter_action")
@@ -27,7 +27,7 @@ def ports(rig: Rig) -> list[int]:
     return [port for _, port, _ in rig.sent]
 
 
-def fault(refusal: pytest.ExceptionInfo[EntryError]) -> EntryFault:
+def fault(refusal: pytest.ExceptionInfo[TableEntryError]) -> EntryFault:
     return refusal.value.fault
 
 
@@ -51,7 +51,7 @@ def test_members_and_groups_in_use_stay(rig: Rig) -> None:
         lambda: switch.delete_member(SELECTOR, 1),
         lambda: switch.delete_group(SELECTOR, 5),
     ):
-        with pytest.raises(EntryError) as refusal:
+        with pytest.raises(TableEntryError) as refusal:
             refused()
         assert fault(refusal) is EntryFault.IN_USE
     switch.delete("In.group", entry)
@@ -69,7 +69,7 @@ def test_members_and_groups_in_use_stay(rig: Rig) -> None:
     ],
 )
 def test_entries_of_profile_tables_name_what_exists(rig: Rig, entry: TableEntry, what: str) -> None:
-    with pytest.raises(EntryError, match=what):
+    with pytest.raises(TableEntryError, match=what):
         rig.switch.insert("In.group", entry)
     assert rig.switch.table("In.group").entries() == []
 
@@ -117,16 +117,16 @@ def test_weights_and_watched_ports(rig: Rig) -> None:
 
 def test_group_sizes_and_doubles_are_refused(rig: Rig) -> None:
     rig.switch.add_member(SELECTOR, 1, "In.out_of", (1,))
-    with pytest.raises(EntryError, match="takes 2 members with their weights, got 3"):
+    with pytest.raises(TableEntryError, match="takes 2 members with their weights, got 3"):
         rig.switch.add_group(SELECTOR, 1, (GroupMember(1, weight=3),), max_size=2)
-    with pytest.raises(EntryError, match="holds a member twice"):
+    with pytest.raises(TableEntryError, match="holds a member twice"):
         rig.switch.add_group(SELECTOR, 1, (GroupMember(1), GroupMember(1)))
     rig.switch.add_member(PROFILE, 1, "In.out_of", (1,))
-    with pytest.raises(EntryError, match="has no selector"):
+    with pytest.raises(TableEntryError, match="has no selector"):
         rig.switch.add_group(PROFILE, 1, (GroupMember(1),))
     for member in range(2, 9):
         rig.switch.add_member(PROFILE, member, "In.out_of", (1,))
-    with pytest.raises(EntryError, match=r"is full \(8 members\)"):
+    with pytest.raises(TableEntryError, match=r"is full \(8 members\)"):
         rig.switch.add_member(PROFILE, 9, "In.out_of", (1,))
 
 
@@ -147,7 +147,7 @@ def test_a_direct_meter_colours_what_hits_its_entry(rig: Rig) -> None:
 
 @pytest.mark.parametrize("config", [MeterConfig(2, 1, 1, 1), MeterConfig(-1, 1, 1, 1)])
 def test_meters_without_sense_are_refused(rig: Rig, config: MeterConfig) -> None:
-    with pytest.raises(EntryError) as refusal:
+    with pytest.raises(TableEntryError) as refusal:
         rig.switch.set_meter("In.police", 0, config)
     assert fault(refusal) is EntryFault.INVALID
     assert rig.switch.read_meter("In.police") == [None] * 4
@@ -165,7 +165,7 @@ def test_entries_age_from_their_last_hit(rig: Rig) -> None:
     rig.clock.now = 9_000_000
     assert rig.switch.idle_entries("In.own") == [aging]
     assert rig.switch.entry_hit_time("In.own", aging) == 4_000_000
-    with pytest.raises(EntryError, match="do not age"):
+    with pytest.raises(TableEntryError, match="do not age"):
         rig.switch.insert("In.work", TableEntry((Exact(1),), 0, "NoAction", timeout_ns=1))
 
 
@@ -187,7 +187,7 @@ def test_a_session_may_cut_its_clones(rig: Rig) -> None:
     rig.switch.set_clone_session(5, ())
     rig.switch.receive(1, op(1))
     assert len(rig.frames(2)) == 1
-    with pytest.raises(EntryError, match=r"in 0\.\.32767"):
+    with pytest.raises(TableEntryError, match=r"in 0\.\.32767"):
         rig.switch.set_clone_session(40_000, ((1, 0),))
 
 
@@ -212,7 +212,7 @@ def test_logs_and_failed_assertions_are_told(rig: Rig) -> None:
     assert "copies.p4" in lines[1]
     assert rig.switch.failed_assertions == 1
     assert rig.switch.read_register("In.cells") == [0, 0x24, 0, 0]
-    with pytest.raises(EntryError, match="8 bits wide"):
+    with pytest.raises(TableEntryError, match="8 bits wide"):
         rig.switch.write_register("In.cells", 0, 256)
 
 
@@ -233,7 +233,7 @@ def test_value_sets_decide_where_the_parser_goes() -> None:
         (((256,),), "8 bits wide"),
         (((1, 2),), "has 1 fields, got 2"),
     ):
-        with pytest.raises(EntryError, match=what):
+        with pytest.raises(TableEntryError, match=what):
             rig.switch.set_value_set(name, members)
     assert len(rig.switch.read_value_set(name)) == 3
 
@@ -254,6 +254,6 @@ def test_unknown_names_are_not_found(rig: Rig, name: str) -> None:
         lambda: rig.switch.add_member(name, 1, "In.out_of", (1,)),
         lambda: rig.switch.read_counter(name),
     ):
-        with pytest.raises(EntryError) as refusal:
+        with pytest.raises(TableEntryError) as refusal:
             call()
         assert fault(refusal) is EntryFault.MISSING

@@ -13,7 +13,7 @@ from bmv2_random_features import FeatureProgram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmv2 import Program, load_program
+from bmv2 import P4Program, load_program
 from bmv2.calculations import csum16
 from bmv2.codegen import generate, parser, writer
 from bmv2.entries import Exact, Lpm, MatchValue, Range, TableEntry, Ternary
@@ -34,7 +34,7 @@ def test_random_programs_behave_like_the_reference(seed: int, flat: bool) -> Non
         patch.object(parser, "_TREE_LIMIT", 0 if flat else 256),
     ):
         ir = load(made.json)
-        pair = Pair(Program(b"", ir, generate(ir)), range(4))
+        pair = Pair(P4Program(b"", ir, generate(ir)), range(4))
     for table, match, priority, action, params in made.entries:
         values: list[MatchValue] = [MATCHES[kind](*rest) for kind, *rest in match]
         pair.insert(table, TableEntry(tuple(values), priority, action, tuple(params)))
@@ -55,7 +55,7 @@ def test_programs_with_rare_features_behave_like_the_reference(seed: int, flat: 
         patch.object(parser, "_TREE_LIMIT", 0 if flat else 256),
     ):
         ir = load(made.json)
-        pair = Pair(Program(b"", ir, generate(ir)), range(5))
+        pair = Pair(P4Program(b"", ir, generate(ir)), range(5))
     fill(pair, rng)
     for _ in range(25):
         size = rng.choice((0, 1, 5, 20, 40, 64, 100))
@@ -87,13 +87,13 @@ def roce_frame(rng: Random, dscp: int, payload: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def ours() -> Program:
+def ours() -> P4Program:
     return load_program(OURS.read_bytes())
 
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_our_program_behaves_like_the_reference(ours: Program, seed: int) -> None:
+def test_our_program_behaves_like_the_reference(ours: P4Program, seed: int) -> None:
     rng = Random(seed)
     pair = Pair(ours, range(1, 6))
     for _ in range(8):

@@ -8,7 +8,7 @@ import pytest
 from bmv2_programs import Json, ProgramBuilder, assign, call, const, extract, field, forwarder, op, std
 from bmv2_rig import Rig, ethernet
 
-from bmv2 import ProgramError, load_program
+from bmv2 import P4ProgramError, load_program
 from bmv2.entries import Exact, TableEntry
 
 SRC, DST, TYPE = field("eth", "src"), field("eth", "dst"), field("eth", "type")
@@ -211,5 +211,5 @@ def test_register_cells_stand_in_expressions() -> None:
 
 def test_a_register_that_is_not_there_is_named() -> None:
     b = forwarder([assign(SRC, {"type": "register", "value": ["cells", const(1)]})])
-    with pytest.raises(ProgramError, match="no register array is called 'cells'"):
+    with pytest.raises(P4ProgramError, match="no register array is called 'cells'"):
         load_program(b.json())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmv2 import EmbeddedSwitch, load_program
-from bmv2.command_line import Settings, add_arguments, read_settings
+from bmv2.command_line import SwitchSettings, add_arguments, read_settings
 from bmv2.packet_scheduler import PacketRatePort
 from bmv2.standalone import add_port
 
@@ -173,7 +173,7 @@ def test_bad_rates_and_queues_are_refused_with_the_port() -> None:
         rig.switch.add_bmv2_port(OUT, queue_rate_pps=None, transmit=print)
 
 
-def settings(*argv: str) -> Settings:
+def settings(*argv: str) -> SwitchSettings:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return read_settings(parser.parse_args(["--no-p4", *argv]))

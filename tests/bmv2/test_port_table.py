@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmv2 import EmbeddedSwitch, PortTable, load_program
-from bmv2.entries import EntryError, EntryFault, Exact, TableEntry
+from bmv2.entries import EntryFault, Exact, TableEntry, TableEntryError
 
 PROGRAM = load_program((Path(__file__).parents[2] / "p4/build/polyrhythm.v1model.json").read_bytes())
 DELAY_NS = 1000
@@ -46,7 +46,7 @@ def test_an_entry_is_there_while_port_or_client_wants_it(steps):
             (down.add if step == "down" else down.discard)(port)
         elif step == "insert":
             if port in written:
-                with pytest.raises(EntryError) as refused:
+                with pytest.raises(TableEntryError) as refused:
                     switch.insert("port_state", entry(port))
                 assert refused.value.fault is EntryFault.EXISTS
             else:

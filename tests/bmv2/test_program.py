@@ -9,7 +9,7 @@ import pytest
 from bmv2_programs import ProgramBuilder, assign, call, const, extract, field, forwarder, op, std
 from bmv2_rig import Rig, ethernet
 
-from bmv2 import ProgramError, load_program
+from bmv2 import P4ProgramError, load_program
 
 OURS = Path(__file__).parents[2] / "p4" / "build" / "polyrhythm.v1model.json"
 
@@ -37,7 +37,7 @@ def test_our_program_loads_and_is_compiled_once() -> None:
     ],
 )
 def test_what_is_not_a_program_is_refused(source: bytes | str, message: str) -> None:
-    with pytest.raises(ProgramError, match=message):
+    with pytest.raises(P4ProgramError, match=message):
         load_program(source)
 
 
@@ -45,7 +45,7 @@ def test_externs_that_v1model_does_not_have_are_named_with_their_place() -> None
     b = forwarder()
     b.document["extern_instances"] = [{"name": "thing", "type": "wonder"}]
     where = r"program\.extern_instances\[thing\]: an extern object of type 'wonder' cannot be run"
-    with pytest.raises(ProgramError, match=where):
+    with pytest.raises(P4ProgramError, match=where):
         load_program(b.json())
 
 
@@ -54,7 +54,7 @@ def test_an_unsupported_primitive_is_named_with_action_and_source() -> None:
     step = call("teleport", const(1), const(1))
     step["source_info"] = {"filename": "x.p4", "line": 42, "source_fragment": "teleport(...)"}
     b.add_action("beam", [step])
-    with pytest.raises(ProgramError) as refusal:
+    with pytest.raises(P4ProgramError) as refusal:
         load_program(b.json())
     message = str(refusal.value)
     assert "program.actions[beam].primitives[0] (x.p4:42 `teleport(...)`)" in message
@@ -201,7 +201,7 @@ def broken(change: str) -> ProgramBuilder:
     ],
 )
 def test_broken_programs_are_refused_where_they_break(change: str, message: str) -> None:
-    with pytest.raises(ProgramError, match=message):
+    with pytest.raises(P4ProgramError, match=message):
         load_program(broken(change).json())
 
 

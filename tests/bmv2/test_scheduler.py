@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmv2 import EmbeddedSwitch
-from bmv2.scheduler import Port
+from bmv2.scheduler import SwitchPort
 
 
 def metadata_program() -> str:
@@ -179,7 +179,7 @@ def test_bad_ports_are_refused_with_their_number() -> None:
     with pytest.raises(ValueError, match="port 9: the rate must be positive"):
         rig.switch.add_port(9, rate_bps=0, transmit=print)
     with pytest.raises(ValueError, match="at least 1 packet"):
-        Port(9, rig.clock, print, rate_bps=None, queues=8, queue_packets=0)
+        SwitchPort(9, rig.clock, print, rate_bps=None, queues=8, queue_packets=0)
     with pytest.raises(ValueError, match="port 9: a queue holds at least 1 byte, got 0"):
         rig.switch.add_port(9, rate_bps=None, transmit=print, queue_bytes=0)
     with pytest.raises(KeyError, match=r"no port 9; there are \[1, 2, 3, 4\]"):

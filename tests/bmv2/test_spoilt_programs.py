@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bmv2_rig import HeapClock
 
-from bmv2 import EmbeddedSwitch, ProgramError, load_program
+from bmv2 import EmbeddedSwitch, P4ProgramError, load_program
 
 TESTS = Path(__file__).parents[1]
 PROGRAMS = [
@@ -62,7 +62,7 @@ def test_a_spoilt_program_is_refused_with_its_place_or_runs(seed: int) -> None:
         text = spoil(rng, rng.choice(PROGRAMS))
         try:
             program = load_program(text)
-        except ProgramError as error:
+        except P4ProgramError as error:
             refused += str(error).startswith("program")
             continue
         loaded += 1
@@ -98,5 +98,5 @@ def test_a_spoilt_program_is_refused_with_its_place_or_runs(seed: int) -> None:
 def test_a_member_of_another_kind_is_named(change: Any, where: str) -> None:
     program = json.loads(json.dumps(PROGRAMS[3]))
     change(program)
-    with pytest.raises(ProgramError, match=where):
+    with pytest.raises(P4ProgramError, match=where):
         load_program(json.dumps(program))

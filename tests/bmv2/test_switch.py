@@ -18,7 +18,7 @@ from bmv2_programs import (
 )
 from bmv2_rig import Rig, ethernet
 
-from bmv2.entries import EntryError, Exact, TableEntry
+from bmv2.entries import Exact, TableEntry, TableEntryError
 
 SRC, DST, TYPE = field("eth", "src"), field("eth", "dst"), field("eth", "type")
 
@@ -253,9 +253,9 @@ def test_a_counter_is_left_alone_beyond_its_end() -> None:
     rig = Rig(counting(size=2))
     rig.switch.receive(1, ethernet(2, priority=3))
     assert rig.switch.read_counter("c") == [(0, 0), (0, 0)]
-    with pytest.raises(EntryError, match="has 2 indices, got 2"):
+    with pytest.raises(TableEntryError, match="has 2 indices, got 2"):
         rig.switch.write_counter("c", 2, 0, 0)
-    with pytest.raises(EntryError, match="no counter 'd'"):
+    with pytest.raises(TableEntryError, match="no counter 'd'"):
         rig.switch.read_counter("d")
 
 

@@ -6,7 +6,6 @@ from bmv2_programs import assign, forwarder, param, std
 from bmv2_rig import Rig
 
 from bmv2.entries import (
-    EntryError,
     EntryFault,
     Exact,
     Lpm,
@@ -14,6 +13,7 @@ from bmv2.entries import (
     Optional,
     Range,
     TableEntry,
+    TableEntryError,
     Ternary,
 )
 
@@ -136,7 +136,7 @@ def test_entries_that_do_not_fit_are_refused_and_change_nothing(
     kind: str, bad: TableEntry, message: str
 ) -> None:
     rig = rig_with(kind)
-    with pytest.raises(EntryError, match=message) as refusal:
+    with pytest.raises(TableEntryError, match=message) as refusal:
         rig.switch.insert("t", bad)
     assert refusal.value.fault is EntryFault.INVALID
     assert rig.switch.table("t").entries() == []
@@ -153,11 +153,11 @@ def test_other_refusals() -> None:
         (EntryFault.INVALID, lambda: rig.switch.set_default("t", "send", ())),
     ]
     for fault, write in cases:
-        with pytest.raises(EntryError) as refusal:
+        with pytest.raises(TableEntryError) as refusal:
             write()
         assert refusal.value.fault is fault
     rig.switch.insert("t", entry(Exact(2), 2))
-    with pytest.raises(EntryError, match="full") as refusal:
+    with pytest.raises(TableEntryError, match="full") as refusal:
         rig.switch.insert("t", entry(Exact(3), 2))
     assert refusal.value.fault is EntryFault.FULL
     assert out(rig, 1) == 2
@@ -167,7 +167,7 @@ def test_a_constant_default_stays() -> None:
     rig = rig_with("exact", default_const=True)
     rig.switch.set_default("t", "send", (1,))
     for action, params in (("send", (2,)), ("other", (1,))):
-        with pytest.raises(EntryError) as refusal:
+        with pytest.raises(TableEntryError) as refusal:
             rig.switch.set_default("t", action, params)
         assert refusal.value.fault is EntryFault.CONSTANT
     assert out(rig, 9) == 1

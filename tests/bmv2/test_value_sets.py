@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bmv2 import load_program
-from bmv2.entries import EntryError, EntryFault, Exact, Lpm, Optional, Range, Ternary
+from bmv2.entries import EntryFault, Exact, Lpm, Optional, Range, TableEntryError, Ternary
 from bmv2.ir import FieldRef, KeyField, ValueSet
 from bmv2.value_sets import MemberSet
 
@@ -104,9 +104,9 @@ def test_many_keys_do_not_fill_the_memory():
 def test_members_that_do_not_fit_are_refused(member, what):
     known = MemberSet(ValueSet("set", 2, (8,)))
     known.replace([(7,)])
-    with pytest.raises(EntryError, match=what) as refusal:
+    with pytest.raises(TableEntryError, match=what) as refusal:
         known.insert(member)
     assert refusal.value.fault is EntryFault.INVALID
-    with pytest.raises(EntryError, match="holds"):
+    with pytest.raises(TableEntryError, match="holds"):
         known.insert((7,))
     assert known.members() == ((7,),)

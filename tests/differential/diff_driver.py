@@ -18,7 +18,7 @@ from finsy.proto import p4r, p4r_grpc
 
 from bmv2.server.injection import SERVICE, messages
 from bmv2.server.packets import decode_packet_in
-from bmv2.server.schema import Counter, PacketHeader, Schema
+from bmv2.server.schema import CounterInfo, PacketHeader, Schema
 
 ROOT = Path(__file__).parents[2]
 DEVICE = 1
@@ -69,7 +69,7 @@ class Session:
         self._packet_in: PacketHeader | None = None
         self._packet_out: PacketHeader | None = None
         self._cpu_sentinels = 0
-        self._counters: list[Counter] = []
+        self._counters: list[CounterInfo] = []
 
     def open(self, config: p4r.ForwardingPipelineConfig) -> None:
         """Become the primary, push the program, and open the data plane."""

@@ -18,7 +18,7 @@ from bmv2.server.codec import (
 )
 from bmv2.server.errors import INVALID_ARGUMENT, OUT_OF_RANGE, StatusError
 from bmv2.server.packets import decode_packet_in, encode_packet_out
-from bmv2.server.schema import Field, PacketHeader, Schema
+from bmv2.server.schema import FieldInfo, PacketHeader, Schema
 
 INFO = """
 tables {
@@ -161,7 +161,7 @@ def headers(draw):
     widths = draw(st.lists(st.integers(1, 40), min_size=1, max_size=6))
     if sum(widths) % 8:
         widths.append(8 - sum(widths) % 8)
-    fields = tuple(Field(index + 1, f"f{index}", width) for index, width in enumerate(widths))
+    fields = tuple(FieldInfo(index + 1, f"f{index}", width) for index, width in enumerate(widths))
     return PacketHeader(fields), [draw(st.integers(0, (1 << width) - 1)) for width in widths]
 
 
@@ -181,4 +181,4 @@ def test_metadata_is_packed_msb_first_and_comes_back(header_and_values, payload)
 
 def test_a_frame_shorter_than_its_header_is_refused():
     with pytest.raises(StatusError, match="shorter than its header of 4 bytes"):
-        decode_packet_in(PacketHeader((Field(1, "f", 32),)), b"abc")
+        decode_packet_in(PacketHeader((FieldInfo(1, "f", 32),)), b"abc")

@@ -18,7 +18,7 @@ from sim.cluster import JobRequest, machines
 from sim.network import Network
 from sim.scheduler import Fifo
 from sim.shape import PhaseShape, Shape
-from sim.simulation import Settings, Simulation
+from sim.simulation import Simulation, SimulationSettings
 from topo.generate import leaf_spine
 
 MS, G = 1_000_000, 10_000_000_000
@@ -78,7 +78,7 @@ def busy(policy: str, seed: int) -> float:
         )
         for name, hosts, compute, up in jobs(seed)
     ]
-    settings = Settings(policy=policy, until_ns=30_000 * MS, samples_ns=10_000 * MS - 1, log=False)
+    settings = SimulationSettings(policy=policy, until_ns=30_000 * MS, samples_ns=10_000 * MS - 1, log=False)
     run = Simulation(machines(Network(FABRIC), 8), requests, settings, scheduler=Fifo())
     run.run()
     parts = [s.computing for s in run.memory.samples[1:]]

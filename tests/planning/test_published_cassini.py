@@ -19,7 +19,7 @@ from sim.network import Network
 from sim.output import summary
 from sim.scheduler import scheduler_named
 from sim.shape import PhaseShape, Shape
-from sim.simulation import Settings, Simulation
+from sim.simulation import Simulation, SimulationSettings
 from topo.generate import leaf_spine
 
 MS, RATE = 1_000_000, 25_000_000
@@ -142,7 +142,10 @@ def test_in_the_simulator_a_partly_compatible_pair_gains_by_one_shift() -> None:
             for name, up, hosts in (("a", 164, ("h1", "h5")), ("b", 180, ("h2", "h6")))
         ]  # fmt: skip
         simulation = Simulation(
-            machines(Network(fabric), 1), jobs, Settings(policy=policy), scheduler=scheduler_named("fifo")
+            machines(Network(fabric), 1),
+            jobs,
+            SimulationSettings(policy=policy),
+            scheduler=scheduler_named("fifo"),
         )
         simulation.run()
         slower[policy] = summary(simulation)["mean_slowdown"]

@@ -10,13 +10,13 @@ from random import Random
 import pytest
 
 from sim.checkpoint import CheckpointError, fingerprint, load, save
-from sim.cluster import Cluster, Free, JobRequest, WorkloadError, machines
+from sim.cluster import Cluster, FreeGpus, JobRequest, WorkloadError, machines
 from sim.network import Network
-from sim.output import Marking, summary, write_tables
+from sim.output import MarkEstimate, summary, write_tables
 from sim.reference import ReferenceEngine
 from sim.scheduler import Fifo, LeastAttained, Scheduler
 from sim.shape import PhaseShape, Shape
-from sim.simulation import Failure, Settings, Simulation
+from sim.simulation import FabricFailure, Simulation, SimulationSettings
 from sim.units import PS_PER_MS, PS_PER_S
 from topo.generate import leaf_spine, rail
 
@@ -47,7 +47,7 @@ def workload(jobs: int, seed: int) -> list[JobRequest]:
 
 def simulated(
     requests: list[JobRequest],
-    settings: Settings,
+    settings: SimulationSettings,
     cluster: Cluster = CLUSTER,
     scheduler: Scheduler | None = None,
     **more: object,
@@ -65,8 +65,8 @@ def ends(simulation: Simulation) -> dict[str, int]:
 def test_components_with_clocks_of_their_own_change_nothing(policy: str) -> None:
     # The plain engine over the same events, and all jobs in one engine: the same ends.
     requests = workload(14, 5)
-    failures = [Failure(4 * 10**9, "spine2"), Failure(9 * 10**9, "spine2", up=True)]
-    settings = Settings(policy=policy, replan_delay_ns=10**7)
+    failures = [FabricFailure(4 * 10**9, "spine2"), FabricFailure(9 * 10**9, "spine2", up=True)]
+    settings = SimulationSettings(policy=policy, replan_delay_ns=10**7)
     local = simulated(requests, settings, failures=failures)
     plain = simulated(requests, settings, failures=failures, engine=ReferenceEngine)
     assert len(local.memory.outcomes) == 14
@@ -77,7 +77,9 @@ def test_components_with_clocks_of_their_own_change_nothing(policy: str) -> None
 
 
 def test_a_job_alone_takes_its_ideal_time() -> None:
-    done = simulated([JobRequest("a", "m", 3 * 10**9, 8, 10, shape())], Settings()).memory.outcomes["a"]
+    done = simulated([JobRequest("a", "m", 3 * 10**9, 8, 10, shape())], SimulationSettings()).memory.outcomes[
+        "a"
+    ]
     # Two servers: each sends 125 MB in all, 100 ms at 10 Gbit/s.
     assert done.started == 3 * PS_PER_S
     assert done.ended == done.started + 10 * 150 * PS_PER_MS
@@ -90,11 +92,11 @@ def test_two_on_one_uplink_share_it_and_priority_orders_them() -> None:
     cluster = machines(Network(topology), 4)
     pairs = (("h1", "h3"), ("h2", "h4"))
     requests = [JobRequest(f"j{i}", "m", 0, 2, 40, shape(), ranks) for i, ranks in enumerate(pairs)]
-    fair = simulated(requests, Settings(), cluster)
+    fair = simulated(requests, SimulationSettings(), cluster)
     # In step for ever: 50 ms of compute, then 200 ms for both.
     assert [o.total for o in fair.memory.outcomes.values()] == [40 * 250 * PS_PER_MS] * 2
     assert fair.memory.outcomes["j0"].flows[0][4] > 0
-    turns = simulated(requests, Settings(policy="polyrhythm"), cluster)
+    turns = simulated(requests, SimulationSettings(policy="polyrhythm"), cluster)
     assert sum(o.total for o in turns.memory.outcomes.values()) < 0.85 * 2 * 40 * 250 * PS_PER_MS
 
 
@@ -102,12 +104,14 @@ def test_a_dead_fabric_stops_a_job_until_it_heals() -> None:
     topology = leaf_spine(2, 1, 1, host_bps=10**10, fabric_bps=10**10)
     cluster = machines(Network(topology), 4)
     request = [JobRequest("a", "m", 0, 8, 4, shape(), ("h1", "h2"))]
-    failures = [Failure(100 * MS, "spine1"), Failure(1_100 * MS, "spine1", up=True)]
-    healed = simulated(request, Settings(), cluster, failures=failures)
+    failures = [FabricFailure(100 * MS, "spine1"), FabricFailure(1_100 * MS, "spine1", up=True)]
+    healed = simulated(request, SimulationSettings(), cluster, failures=failures)
     assert ends(healed) == {"a": (600 + 1_000) * PS_PER_MS}
-    dead = simulated(request, Settings(), cluster, failures=failures[:1])
+    dead = simulated(request, SimulationSettings(), cluster, failures=failures[:1])
     assert ends(dead) == {"a": -1}
-    cable = simulated(request, Settings(), cluster, failures=[Failure(100 * MS, "leaf1-spine1")])
+    cable = simulated(
+        request, SimulationSettings(), cluster, failures=[FabricFailure(100 * MS, "leaf1-spine1")]
+    )
     assert ends(cable) == {"a": -1}
 
 
@@ -115,9 +119,12 @@ def test_a_reroute_takes_the_replanning_delay() -> None:
     topology = leaf_spine(2, 2, 1, host_bps=10**10, fabric_bps=10**10)
     cluster = machines(Network(topology), 4)
     request = [JobRequest("a", "m", 0, 8, 4, shape(), ("h1", "h2"))]
-    fail = [[Failure(100 * MS, f"spine{k}")] for k in (1, 2)]
+    fail = [[FabricFailure(100 * MS, f"spine{k}")] for k in (1, 2)]
     took = [
-        [ends(simulated(request, Settings(replan_delay_ns=d), cluster, failures=f))["a"] for f in fail]
+        [
+            ends(simulated(request, SimulationSettings(replan_delay_ns=d), cluster, failures=f))["a"]
+            for f in fail
+        ]
         for d in (0, 30 * MS)
     ]
     # Whichever spine the flows use, a way over the other is found at once, or after the delay.
@@ -129,7 +136,7 @@ def test_a_reroute_takes_the_replanning_delay() -> None:
 def test_the_young_preempt_the_old_who_then_go_on() -> None:
     old = JobRequest("old", "m", 0, 32, 1000, shape(0.0, 100))
     young = JobRequest("young", "m", 20 * 10**9, 4, 10, shape(0.0, 100))
-    run = simulated([old, young], Settings(), scheduler=LeastAttained(threshold_s=100, every_s=5))
+    run = simulated([old, young], SimulationSettings(), scheduler=LeastAttained(threshold_s=100, every_s=5))
     a, b = run.memory.outcomes["old"], run.memory.outcomes["young"]
     assert (a.preempted, a.iterations, b.preempted) == (1, 1000, 0)
     assert b.started == 20 * PS_PER_S
@@ -139,7 +146,7 @@ def test_the_young_preempt_the_old_who_then_go_on() -> None:
 
 
 def test_placement_packs_servers_then_leaves() -> None:
-    free = Free(CLUSTER)
+    free = FreeGpus(CLUSTER)
     assert free.place(3) == (("h1", 3),)
     assert free.place(1) == (("h1", 1),)
     assert free.place(8) == (("h3", 4), ("h4", 4))
@@ -153,19 +160,21 @@ def test_placement_packs_servers_then_leaves() -> None:
 def test_rails_split_the_bytes() -> None:
     topology = rail(2, 2, 2, 2, host_bps=10**10, fabric_bps=10**10)
     cluster = machines(Network(topology), 4)
-    done = simulated([JobRequest("a", "m", 0, 8, 1, shape())], Settings(), cluster).memory.outcomes["a"]
+    done = simulated([JobRequest("a", "m", 0, 8, 1, shape())], SimulationSettings(), cluster).memory.outcomes[
+        "a"
+    ]
     # Two NICs a machine: each carries half of the 125 MB.
     assert [f[3] / 8 for f in done.flows] == pytest.approx([6.25e7] * 4)
 
 
 def test_same_seed_same_bytes_and_a_resumed_run_too(tmp_path: Path) -> None:
     requests = workload(12, 9)
-    settings = Settings(policy="polyrhythm", tidy=5, samples_ns=10**10)
+    settings = SimulationSettings(policy="polyrhythm", tidy=5, samples_ns=10**10)
     texts = []
     for name in ("a", "b"):
         whole = simulated(requests, settings)
         (tmp_path / name).mkdir()
-        texts.append([f.read_bytes() for f in write_tables(whole, tmp_path / name, Marking())])
+        texts.append([f.read_bytes() for f in write_tables(whole, tmp_path / name, MarkEstimate())])
     assert texts[0] == texts[1]
     mark = fingerprint(requests, settings)
     saved: list[int] = []
@@ -185,7 +194,7 @@ def test_same_seed_same_bytes_and_a_resumed_run_too(tmp_path: Path) -> None:
     resumed = Simulation(CLUSTER, requests, settings, scheduler=Fifo(), memory=memory)
     resumed.run()
     (tmp_path / "c").mkdir()
-    again = [f.read_bytes() for f in write_tables(resumed, tmp_path / "c", Marking())]
+    again = [f.read_bytes() for f in write_tables(resumed, tmp_path / "c", MarkEstimate())]
     assert again == texts[0]
     assert summary(resumed) == summary(whole)
 
@@ -193,7 +202,7 @@ def test_same_seed_same_bytes_and_a_resumed_run_too(tmp_path: Path) -> None:
 def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.checkpoint"
     assert load(path, b"0" * 32) is None
-    save(Simulation(CLUSTER, [], Settings(), scheduler=Fifo()).memory, path, b"0" * 32)
+    save(Simulation(CLUSTER, [], SimulationSettings(), scheduler=Fifo()).memory, path, b"0" * 32)
     with pytest.raises(CheckpointError, match="of other inputs"):
         load(path, b"1" * 32)
     data = bytearray(path.read_bytes())
@@ -221,15 +230,15 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
 )
 def test_impossible_jobs_are_refused(request_: JobRequest, message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
-        Simulation(CLUSTER, [request_], Settings(), scheduler=Fifo())
+        Simulation(CLUSTER, [request_], SimulationSettings(), scheduler=Fifo())
     with pytest.raises(ValueError, match="no switch and no cable"):
-        Simulation(CLUSTER, [], Settings(), scheduler=Fifo(), failures=[Failure(0, "spine9")])
+        Simulation(CLUSTER, [], SimulationSettings(), scheduler=Fifo(), failures=[FabricFailure(0, "spine9")])
     with pytest.raises(ValueError, match=r"'x' is no policy; legal: .*ecmp"):
-        Simulation(CLUSTER, [], Settings(policy="x"), scheduler=Fifo())
+        Simulation(CLUSTER, [], SimulationSettings(policy="x"), scheduler=Fifo())
 
 
 def test_samples_add_up() -> None:
-    run = simulated(workload(6, 2), Settings(samples_ns=5 * 10**9))
+    run = simulated(workload(6, 2), SimulationSettings(samples_ns=5 * 10**9))
     carried = sum(s.bits.sum() for s in run.memory.samples) + run.memory.bits.sum()
     sent = 0.0
     for outcome in run.memory.outcomes.values():
@@ -249,7 +258,7 @@ def test_without_compression_every_job_goes_by_its_own_level_beyond_the_switches
         JobRequest(f"j{i:02}", "m", 0, 4, 1, shape(1e9, 10 * (12 - i)), ranks=(f"h{i + 1}", f"h{i + 13}"))
         for i in range(12)
     ]
-    found = ends(simulated(jobs, Settings(policy="crux-pa"), fabric))
+    found = ends(simulated(jobs, SimulationSettings(policy="crux-pa"), fabric))
     assert sorted(found, key=found.__getitem__) == sorted(found)
     gaps = sorted(found.values())
     assert all(b - a > PS_PER_MS * 700 for a, b in pairwise(gaps))

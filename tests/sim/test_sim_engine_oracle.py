@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from polyrhythm.bench.sim import overloaded_runs
 from sim.engine import KernelEngine, best_engine
-from sim.jobrun import JobRun, Rhythm
+from sim.jobrun import IterationSchedule, JobRun
 from sim.network import Network
-from sim.program import Program, ProgramBuilder
-from sim.reference import Demand, ReferenceEngine, max_min
+from sim.reference import FlowDemand, ReferenceEngine, max_min
 from sim.shape import PhaseShape, Shape, program
+from sim.task_graph import TaskGraph, TaskGraphBuilder
 from sim.units import NEVER, PS_PER_MS
 from topo.generate import leaf_spine
 
@@ -40,9 +40,9 @@ phases = st.builds(
 )
 shapes = st.builds(Shape, st.lists(phases, min_size=1, max_size=2).map(tuple), qps=st.integers(1, 2))
 rhythms = st.one_of(
-    st.just(Rhythm()),
+    st.just(IterationSchedule()),
     st.builds(
-        Rhythm,
+        IterationSchedule,
         st.just(0),
         st.integers(0, 50 * PS_PER_MS),
         st.integers(PS_PER_MS, 90 * PS_PER_MS),
@@ -104,7 +104,7 @@ def test_rates_equal_the_full_resolves_while_flows_come_and_go(data: st.DataObje
     runs = []
     for i in range(data.draw(st.integers(2, 25))):
         src, dst = data.draw(st.permutations(HOSTS))[:2]
-        builder = ProgramBuilder()
+        builder = TaskGraphBuilder()
         builder.flow([], builder.channel(src, dst, "f"), data.draw(st.floats(1e5, 1e7)))
         limit = data.draw(st.sampled_from([np.inf, 3e8]))
         builder.flow([], builder.channel(src, dst, "g"), data.draw(st.floats(1e5, 1e7)), limit)
@@ -120,15 +120,15 @@ def test_rates_equal_the_full_resolves_while_flows_come_and_go(data: st.DataObje
         for n, (name, task) in enumerate(rates):
             run = runs[int(name[1:])]
             channel = run.program.channel[task]
-            demands[n] = Demand(run.paths[channel] or (), run.klass, float(run.program.limit[task]))
+            demands[n] = FlowDemand(run.paths[channel] or (), run.klass, float(run.program.limit[task]))
         wanted = max_min(list(FABRIC.capacity), demands)
         assert list(rates.values()) == pytest.approx([wanted[n] for n in demands], rel=1e-8, abs=1)
         looked += 1
     assert looked
 
 
-def lone(size: float, limit: float = np.inf) -> Program:
-    builder = ProgramBuilder()
+def lone(size: float, limit: float = np.inf) -> TaskGraph:
+    builder = TaskGraphBuilder()
     builder.flow([], builder.channel("h1", "h4", "f"), size, limit)
     return builder.build()
 
@@ -147,13 +147,19 @@ def test_two_fair_and_one_served_first_by_hand() -> None:
 
 def test_three_flows_two_links_by_hand() -> None:
     # The parking lot: A crosses both links, B the first, C the second, whose rates are 10 and 4.
-    rates = max_min([10.0, 4.0], {0: Demand((0, 1), 1, 99), 1: Demand((0,), 1, 99), 2: Demand((1,), 1, 99)})
+    rates = max_min(
+        [10.0, 4.0], {0: FlowDemand((0, 1), 1, 99), 1: FlowDemand((0,), 1, 99), 2: FlowDemand((1,), 1, 99)}
+    )
     assert rates == {0: 2.0, 1: 8.0, 2: 2.0}
     # Served first, A takes the whole second link.
-    rates = max_min([10.0, 4.0], {0: Demand((0, 1), 0, 99), 1: Demand((0,), 1, 99), 2: Demand((1,), 1, 99)})
+    rates = max_min(
+        [10.0, 4.0], {0: FlowDemand((0, 1), 0, 99), 1: FlowDemand((0,), 1, 99), 2: FlowDemand((1,), 1, 99)}
+    )
     assert rates == {0: 4.0, 1: 6.0, 2: 0.0}
     # Its cap leaves room for the others.
-    rates = max_min([10.0, 4.0], {0: Demand((0, 1), 0, 1), 1: Demand((0,), 1, 99), 2: Demand((1,), 1, 99)})
+    rates = max_min(
+        [10.0, 4.0], {0: FlowDemand((0, 1), 0, 1), 1: FlowDemand((0,), 1, 99), 2: FlowDemand((1,), 1, 99)}
+    )
     assert rates == {0: 1.0, 1: 9.0, 2: 3.0}
 
 
@@ -186,7 +192,7 @@ def test_an_overloaded_fabric_is_right_to_the_last_class() -> None:
         demands = {}
         for n, (name, task) in enumerate(rates):
             run = index[name]
-            demands[n] = Demand(run.paths[run.program.channel[task]] or (), run.klass, np.inf)
+            demands[n] = FlowDemand(run.paths[run.program.channel[task]] or (), run.klass, np.inf)
         wanted = max_min(list(network.capacity), demands)
         assert len(rates) > 300
         assert list(rates.values()) == pytest.approx([wanted[n] for n in demands], rel=1e-7, abs=200)

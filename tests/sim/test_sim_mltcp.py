@@ -15,11 +15,11 @@ from sim.engine import KernelEngine
 from sim.jobrun import JobRun
 from sim.mltcp import BY_POLICY, LINEAR, SHAPES, weights
 from sim.network import Network
-from sim.program import ProgramBuilder
-from sim.reference import Demand, ReferenceEngine, max_min
+from sim.reference import FlowDemand, ReferenceEngine, max_min
 from sim.scheduler import Fifo
 from sim.shape import PhaseShape, Shape
-from sim.simulation import Settings, Simulation
+from sim.simulation import Simulation, SimulationSettings
+from sim.task_graph import TaskGraphBuilder
 from sim.units import NEVER, PS_PER_MS
 from topo.generate import leaf_spine
 
@@ -28,12 +28,12 @@ FABRIC = Network(leaf_spine(3, 2, 3, host_bps=10**9, fabric_bps=15 * 10**8))
 
 
 def test_shares_follow_weights_by_hand() -> None:
-    rates = max_min([12.0], {0: Demand((0,), 1, 99, 2.0), 1: Demand((0,), 1, 99, 1.0)})
+    rates = max_min([12.0], {0: FlowDemand((0,), 1, 99, 2.0), 1: FlowDemand((0,), 1, 99, 1.0)})
     assert rates == {0: 8.0, 1: 4.0}
     # A cap leaves the rest to the other, whatever the weights; a class above goes first.
-    rates = max_min([12.0], {0: Demand((0,), 1, 3, 2.0), 1: Demand((0,), 1, 99, 1.0)})
+    rates = max_min([12.0], {0: FlowDemand((0,), 1, 3, 2.0), 1: FlowDemand((0,), 1, 99, 1.0)})
     assert rates == {0: 3.0, 1: 9.0}
-    rates = max_min([12.0], {0: Demand((0,), 1, 99, 2.0), 1: Demand((0,), 0, 5, 0.25)})
+    rates = max_min([12.0], {0: FlowDemand((0,), 1, 99, 2.0), 1: FlowDemand((0,), 0, 5, 0.25)})
     assert rates == {0: 7.0, 1: 5.0}
 
 
@@ -50,7 +50,7 @@ def pair(shape: str, steps: int) -> list[JobRun]:
     """The two jobs of the fluid: 100 ms of the link, 150 ms of silence, 20 ms apart."""
     runs = []
     for i, offset in enumerate((0, 20)):
-        builder = ProgramBuilder()
+        builder = TaskGraphBuilder()
         flow = builder.flow([], builder.channel("a", "b", f"f{i}"), 1e8)
         builder.compute([flow], 150 * PS_PER_MS)
         runs.append(
@@ -94,7 +94,7 @@ def test_weighted_rates_and_ends_equal_the_full_resolves(seed: int) -> None:
         src, dst = random.sample(hosts, 2)
         a, b = FABRIC.topology.host[src].leaf, FABRIC.topology.host[dst].leaf
         middle = (a,) if a == b else (a, f"spine{random.randint(1, 2)}", b)
-        builder = ProgramBuilder()
+        builder = TaskGraphBuilder()
         channel = builder.channel(src, dst, f"f{i}")
         first = builder.flow([], channel, random.uniform(1e5, 1e7), random.choice([np.inf, 3e8]))
         last = builder.flow([first], channel, random.uniform(1e5, 1e7))
@@ -125,7 +125,7 @@ def test_the_policy_and_a_jobs_own_choice() -> None:
             JobRequest(f"j{i}", "m", start, 2, 60, shape, ranks, mltcp)
             for i, (start, ranks) in enumerate(zip(starts, (("h1", "h3"), ("h2", "h4")), strict=True))
         ]
-        simulation = Simulation(cluster, requests, Settings(policy=policy), scheduler=Fifo())
+        simulation = Simulation(cluster, requests, SimulationSettings(policy=policy), scheduler=Fifo())
         simulation.run()
         return float(np.mean([o.total / o.iterations / 1e9 for o in simulation.memory.outcomes.values()]))
 

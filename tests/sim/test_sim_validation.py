@@ -16,12 +16,12 @@ from polyrhythm.run.session import SessionResult, SessionSpec, run_session
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path
 from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
 from polyrhythm.simulate import requests_of
-from sim.jobrun import FREE, JobRun, Rhythm
+from sim.jobrun import FREE, IterationSchedule, JobRun
 from sim.network import Network
 from sim.output import MARKED
-from sim.program import ProgramBuilder
 from sim.reference import ReferenceEngine
 from sim.shape import program
+from sim.task_graph import TaskGraphBuilder
 from sim.units import CLASSES
 
 SEED = 1
@@ -65,14 +65,14 @@ def window(result: SessionResult, warmup: int) -> dict[str, tuple[int, float]]:
     return found
 
 
-def orders(scenario: Scenario, plan: Mapping[str, object]) -> dict[str, tuple[int, Rhythm]]:
+def orders(scenario: Scenario, plan: Mapping[str, object]) -> dict[str, tuple[int, IterationSchedule]]:
     found = {}
     for entry in plan["jobs"]:  # type: ignore[attr-defined]
         rhythm = FREE
         if entry["period_ms"] is not None:
             epoch, shift, period = plan["epoch_ns"], entry["shift_ms"] * 1e9, entry["period_ms"] * 1e9
             # Periods long past: the job is in its rhythm when we begin.
-            rhythm = Rhythm(epoch * 1000 - 1000 * round(period), round(shift), round(period))  # type: ignore[operator]
+            rhythm = IterationSchedule(epoch * 1000 - 1000 * round(period), round(shift), round(period))  # type: ignore[operator]
         found[entry["job"]] = (CLASSES - 1 - TRAFFIC_CLASSES.queues[entry["dscp"]], rhythm)
     return found
 
@@ -180,7 +180,7 @@ def test_rings_that_only_neighbours_hold_together_agree_with_packets(tmp_path: P
     runs, rank_of = [], {}
     for workload in scenario.workloads:
         ((size, rate, compute_ns),) = workload.steps
-        builder, paths = ProgramBuilder(), []
+        builder, paths = TaskGraphBuilder(), []
         # Each rank begins where it was found to.
         last = {
             host: [builder.compute([], (starts[workload.job.name][rank] - origin) * 1000)]

@@ -15,7 +15,7 @@ from sim.units import PS_PER_S
 COMPUTE, FLOW, BARRIER = 0, 1, 2
 
 
-class ProgramError(ValueError):
+class TaskGraphError(ValueError):
     """A graph that no job can run; the message says which part."""
 
 
@@ -30,7 +30,7 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Program:
+class TaskGraph:
     """Tasks in topological order; task 0 is the root, the last the sink that all lead to.
 
     `bits` are on the wire, `limit` is a flow's rate cap in bit/s (inf: none), `span` a compute's ps.
@@ -101,8 +101,8 @@ class Program:
         return begin, begin + cost
 
 
-class ProgramBuilder:
-    """Makes a Program task by task. Each method takes the tasks to wait for (none: the root) and
+class TaskGraphBuilder:
+    """Makes a TaskGraph task by task. Each method takes the tasks to wait for (none: the root) and
     returns the new task's number."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class ProgramBuilder:
     def compute(self, after: Iterable[int], span_ps: int) -> int:
         """A span of compute."""
         if span_ps < 0:
-            raise ProgramError(f"a compute of {span_ps} ps: it cannot be negative")
+            raise TaskGraphError(f"a compute of {span_ps} ps: it cannot be negative")
         return self._add(COMPUTE, after, span=span_ps)
 
     def barrier(self, after: Iterable[int]) -> int:
@@ -132,10 +132,10 @@ class ProgramBuilder:
     def flow(self, after: Iterable[int], channel: int, bits: float, limit: float = np.inf) -> int:
         """`bits` over a channel at `limit` bit/s or less. Flows of a channel must follow one another."""
         if not 0 <= bits < np.inf or not limit > 0:
-            raise ProgramError(f"a flow of {bits} bits at {limit} bit/s: both must be positive")
+            raise TaskGraphError(f"a flow of {bits} bits at {limit} bit/s: both must be positive")
         return self._add(FLOW, after, bits=bits, limit=limit, channel=channel)
 
-    def build(self, busy_ps: int | None = None) -> Program:
+    def build(self, busy_ps: int | None = None) -> TaskGraph:
         """The program, with a sink behind all that nothing waits for. `busy_ps` defaults to the sum of
         the compute spans."""
         waited_for = {task for after in self._after for task in after}
@@ -146,7 +146,7 @@ class ProgramBuilder:
             for before in after:
                 succ[before].append(task)
         counts = np.array([0, *(len(s) for s in succ)], dtype=np.int64)
-        return Program(
+        return TaskGraph(
             channels=tuple(self._channels),
             kind=np.array(self._kind, dtype=np.int8),
             bits=np.array(self._bits),
@@ -172,7 +172,7 @@ class ProgramBuilder:
         before = tuple(dict.fromkeys(after)) or (0,)
         task = len(self._kind)
         if not all(0 <= b < task for b in before):
-            raise ProgramError(f"task {task} waits for {before}, which are not all there yet")
+            raise TaskGraphError(f"task {task} waits for {before}, which are not all there yet")
         self._kind.append(kind)
         self._bits.append(float(bits))
         self._limit.append(float(limit))

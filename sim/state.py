@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from controller.model import Job, Plan
 from controller.routing.forwarding import pair
-from sim.cluster import Cluster, Free, JobRequest, Placement
+from sim.cluster import Cluster, FreeGpus, JobRequest, Placement
 from sim.decide import Decider, FabricState, Orders
 from sim.jobrun import JobRun
-from sim.scheduler import Scheduler, Waiting
+from sim.scheduler import Scheduler, WaitingJob
 
 Bits = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FabricFailure:
     """At `at_ns` a switch ("spine2") or a cable ("leaf1-spine2") goes down, or comes back (`up`)."""
 
     at_ns: int
@@ -28,7 +28,7 @@ class Failure:
     up: bool = False
 
 
-def parts(cluster: Cluster, failure: Failure) -> tuple[tuple[str, str] | None, str | None]:
+def parts(cluster: Cluster, failure: FabricFailure) -> tuple[tuple[str, str] | None, str | None]:
     """The cable or the switch that a failure names.
 
     Raises:
@@ -48,7 +48,7 @@ def parts(cluster: Cluster, failure: Failure) -> tuple[tuple[str, str] | None, s
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SimulationSettings:
     """How to simulate. `replan_delay_ns`: from an event to the new plan's effect. `until_ns`: stop then,
     0: when all jobs are done. `samples_ns`: between two samples of the cluster's state, 0: none. `log`
     keeps every length of an iteration. `tidy`: after so many events all engines are made anew, which is
@@ -65,7 +65,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Running:
+class RunningJob:
     """A job on its GPUs."""
 
     request: JobRequest
@@ -80,7 +80,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """What became of a job; times in ps, -1 for what did not happen."""
 
     request: JobRequest
@@ -99,7 +99,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ClusterSample:
     """The cluster at a moment: GPUs given out, GPUs that compute on average since the last sample, jobs
     that run and wait, and since the last sample the bits that each link has carried, plain and times the
     GPU intensity (flop per second of communication, CRUX) of the job they were of."""
@@ -114,18 +114,18 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Memory:
+class SimulationState:
     """All of a simulation that a checkpoint holds."""
 
     now: int
     arrivals: deque[JobRequest]
-    failures: deque[Failure]
+    failures: deque[FabricFailure]
     plans: deque[tuple[int, Plan]]
-    waiting: list[Waiting]
-    running: dict[str, Running]
-    outcomes: dict[str, Outcome]
-    samples: list[Sample]
-    free: Free
+    waiting: list[WaitingJob]
+    running: dict[str, RunningJob]
+    outcomes: dict[str, JobOutcome]
+    samples: list[ClusterSample]
+    free: FreeGpus
     fabric: FabricState
     decider: Decider
     scheduler: Scheduler
