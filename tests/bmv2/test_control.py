@@ -9,7 +9,7 @@ from bmv2_rig import Rig
 from bmv2.calculations import CUSTOM, CrcParameters, CustomCrc, crc16
 from bmv2.entries import EntryFault, Exact, GroupMember, MeterConfig, TableEntry, TableEntryError
 
-PROGRAMS = Path(__file__).parents[1] / "stf" / "programs"
+PROGRAMS = Path(__file__).parents[1] / "data" / "stf"
 OWN = TableEntry((Exact(9),), 0, "In.direct_meter_action")
 PROFILE, SELECTOR = "In.shared", "In.choice"
 

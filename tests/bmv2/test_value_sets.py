@@ -16,7 +16,7 @@ from bmv2.entries import EntryFault, Exact, Lpm, Optional, Range, TableEntryErro
 from bmv2.ir import FieldRef, KeyField, ValueSet
 from bmv2.value_sets import MemberSet
 
-PROGRAM = Path(__file__).parents[1] / "p4runtime" / "programs" / "value_sets.json"
+PROGRAM = Path(__file__).parents[1] / "data" / "p4runtime" / "value_sets.json"
 KINDS = ("exact", "lpm", "ternary", "range", "optional")
 
 

@@ -39,7 +39,7 @@ from hostagent.tail import Followed
 
 __all__ = ["hub", "start_agent"]
 
-RECORDED = Path(__file__).parent / "recorded"
+RECORDED = Path(__file__).parents[1] / "data" / "recorded"
 ADDRESSES = {"h1": "10.7.0.1", "h2": "10.7.0.2"}
 
 

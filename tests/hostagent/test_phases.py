@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hostagent.phases import fold
 from hostagent.records import Busy, read_record
 
-RECORDED = Path(__file__).parent / "recorded"
+RECORDED = Path(__file__).parents[1] / "data" / "recorded"
 MS = 1_000_000
 
 

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop of time and space: its fluid by hand and against the kernel, and that it never loses."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from instance_rig import MS, G, random_choice, random_instance
+
+from controller.interleave.circle import SharedLink, score
+from controller.interleave.joint.circles import SLACK, shared_links
+from controller.interleave.joint.fluid import lay, plain_lengths, start_of
+from controller.interleave.joint.judge import Effort, Judge
+from controller.interleave.joint.parts import parts_of
+from controller.interleave.joint.stretch import stretched
+from controller.interleave.joint.turns import Board, Turns, arranged
+from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player, Step, plain
+from controller.planner.loop.candidates import rivals
+from controller.planner.loop.search import Found, Limits, solve
+
+QUICK = Limits(judged=60, quick=Effort((1,), 12), sure=Effort((2, 3), 30), arranged=1, work=200)
+
+
+def player(
+    name: str, up: float, compute: float, *ways: tuple[int, ...], rate: int = 50, weight: float = 1
+) -> Player:
+    step = Step(round(up * MS), rate * G, round(compute * MS))
+    return Player(name, weight, (step,), (Member(1.0, tuple(ways)),))
+
+
+def lengths(instance: Instance, choice: Choice) -> list[float]:
+    """Mean iterations in ms over many iterations, by the plain reference."""
+    found = Judge(instance, plain=True).lengths(choice, Effort((5,), 400))
+    return [float(t) / MS for t in found[0]]
+
+
+def test_two_jobs_of_one_link_by_hand() -> None:
+    instance = Instance((player("a", 60, 40, (0,)), player("b", 60, 40, (0,))), (50 * G,))
+    alone = plain(instance, (0, 0))
+    # Fair sharing keeps the offset d of the starts: d alone, 2 (60 - d) at half the rate, d alone, compute.
+    offset = abs(start_of(5, 0, 100) - start_of(5, 1, 100))
+    assert 0 < offset < 60
+    assert lengths(instance, alone) == pytest.approx([160 - offset] * 2)
+    # Whoever goes first is not disturbed.
+    first = replace(alone, level=(0, 1))
+    got = lengths(instance, first)
+    assert got[0] == pytest.approx(100)
+    # The other has gaps of 40 ms: it sends in two, computes in the next, and begins again in the third.
+    assert got[1] == pytest.approx(200, rel=0.01)
+    easy = Instance((player("a", 40, 60, (0,)), player("b", 40, 60, (0,))), (50 * G,))
+    turns = Choice((0, 0), (0, 0), ((100 * MS, 0), (100 * MS, 50 * MS)), (False, False))
+    assert lengths(easy, turns) == pytest.approx([100, 100])
+    # 6 ms late is more than 5 % of the period: every other slot is lost.
+    late = replace(turns, rhythm=((94 * MS, 0), FREE))
+    assert lengths(easy, late)[0] == pytest.approx(188, rel=0.01)
+
+
+def test_who_does_not_fit_takes_longer_turns() -> None:
+    pair = (player("a", 60, 50, (0,)), player("b", 60, 50, (0,)))
+    instance = Instance(pair, (50 * G,), slowest=1.5)
+    (rhythm,) = stretched(instance, (0, 0), (0, 1))
+    assert [r[0] / MS for r in rhythm] == pytest.approx([120.24, 120.24])
+    turns = replace(plain(instance, (0, 0)), rhythm=rhythm)
+    assert lengths(instance, turns) == pytest.approx([120.24] * 2)
+    assert sum(lengths(instance, plain(instance, (0, 0)))) > 250
+    # Not allowed to be so slow, nobody is held; twice a round for one is found too.
+    assert not list(stretched(replace(instance, slowest=1.05), (0, 0), (0, 1)))
+    uneven = Instance((player("a", 20, 80, (0,)), player("b", 70, 120, (0,))), (50 * G,), slowest=1.5)
+    (rhythm,) = stretched(uneven, (0, 0), (0, 1))
+    assert [r[0] / MS for r in rhythm] == pytest.approx([100.2, 200.4])
+    solved = solve(instance, {"ecmp": (0, 0)}, mltcp=False, limits=QUICK, plain=True)
+    assert any("longer turns" in step for step in (solved.base, *solved.steps))
+    assert solved.utilisation > 1.1 * max(solved.rivals.values())
+
+
+def test_longer_turns_fit_every_link() -> None:
+    rng = random.Random(11)
+    found = 0
+    for _ in range(60):
+        instance = replace(random_instance(rng, rng.randint(2, 5)), slowest=rng.choice([1.2, 2.0]))
+        ways = tuple(rng.randrange(2) for _ in instance.flows)
+        ranking = rng.sample(range(len(instance.players)), len(instance.players))
+        for rhythm in stretched(instance, ways, ranking):
+            found += 1
+            held = {p.name: r for p, r in zip(instance.players, rhythm, strict=True) if r != FREE}
+            assert len(held) > 1
+            for p in instance.players:
+                period = held.get(p.name, (p.alone_ns, 0))[0]
+                assert p.alone_ns <= period <= instance.slowest * p.alone_ns
+            for link in shared_links(instance, ways):
+                demands = {j: d for j, d in link.demands.items() if j in held}
+                kept = SharedLink(link.name, link.rate_bps, demands)
+                periods, shifts = ({j: held[j][i] for j in demands} for i in (0, 1))
+                if len(demands) > 1:
+                    assert score(kept, periods, shifts, slack=SLACK) >= 0.99
+    assert found > 20
+
+
+def test_other_links_do_not_matter_and_mltcp_takes_turns() -> None:
+    apart = Instance((player("a", 60, 40, (0,)), player("b", 60, 40, (1,))), (50 * G,) * 2)
+    assert lengths(apart, plain(apart, (0, 0))) == [100, 100]
+    easy = Instance((player("a", 40, 60, (0,)), player("b", 40, 60, (0,))), (50 * G,), jitter=0.01)
+    fair = plain(easy, (0, 0))
+    mltcp = replace(fair, mltcp=(True, True))
+    assert max(lengths(easy, mltcp)) < 102
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_iterations_of_a_minute_come_to_an_end(seed: int) -> None:
+    """Late in a run of an hour a double holds no time as short as the last bits take."""
+    rng = random.Random(seed)
+    short = player("short", rng.uniform(300, 500), 70, (0,), rate=rng.randint(300, 400))
+    long = player("long", rng.uniform(40_000, 46_000), 300, (0,), rate=rng.randint(300, 400))
+    instance = Instance((short, long), (400 * G,), 0.01)
+    choice, effort = replace(plain(instance, (0, 0)), level=(0, 1)), Effort((1,), 80)
+    (got,) = Judge(instance, plain=True).lengths(choice, effort)
+    assert got[0] == pytest.approx(short.alone_ns, rel=0.01)
+    assert got[1] > long.alone_ns
+    assert np.array_equal(got, Judge(instance).lengths(choice, effort)[0])
+
+
+def test_the_kernel_is_the_reference_to_the_last_bit() -> None:
+    pytest.importorskip("numba")
+    rng = random.Random(3)
+    for _ in range(25):
+        instance = random_instance(rng, rng.randint(1, 5))
+        choice = random_choice(rng, instance)
+        judge, effort = Judge(instance), Effort((1, 2), 15)
+        for part in parts_of(instance, choice):
+            if part.undisturbed:
+                continue
+            fast = judge.of_part(part, effort)
+            slow = Judge(instance, plain=True).of_part(part, effort)
+            assert np.array_equal(fast, slow)
+
+
+def test_lengths_never_fall_below_alone() -> None:
+    rng = random.Random(4)
+    for _ in range(10):
+        instance = random_instance(rng, 4, jitter=0.0)
+        choice = random_choice(rng, instance)
+        for part in parts_of(instance, choice):
+            own = [float(instance.players[j].alone_ns) for j in part.jobs]
+            found = plain_lengths(lay(instance, part), part.jobs, (1,), own, 20 * max(own))
+            assert (found[0] >= np.array(own) * (1 - 1e-9)).all()
+
+
+def test_board_counts_what_it_moves() -> None:
+    rng = random.Random(5)
+    instance = random_instance(rng, 4)
+    turns = Turns(instance)
+    board = Board(instance, (0,) * len(instance.flows), turns)
+    for f in range(len(instance.flows)):
+        before, change = board.cost, board.change(((f, 1),))
+        assert board.cost == pytest.approx(before)
+        board.take(((f, 1),))
+        assert board.cost == pytest.approx(before + change)
+        assert board.cost == pytest.approx(Board(instance, board.ways, turns).cost)
+    first = (0,) * len(instance.flows)
+    kept = arranged(instance, first, turns, work=200)
+    assert Board(instance, kept, turns).cost <= Board(instance, first, turns).cost
+
+
+def found(instance: Instance, seed: int = 0) -> Found:
+    ways = tuple(seed % 2 for _ in instance.flows)
+    return solve(instance, {"ecmp": ways}, limits=QUICK, plain=True, seed=seed)
+
+
+def test_it_is_never_worse_than_any_mechanism_alone_and_says_what_it_did() -> None:
+    rng = random.Random(6)
+    better = 0
+    for seed in range(4):
+        instance = random_instance(rng, 3, jitter=0.01)
+        ours = found(instance, seed)
+        assert ours == found(instance, seed)
+        judge = Judge(instance, plain=True)
+        assert float(judge.utilisation(ours.choice, QUICK.sure).mean()) == pytest.approx(ours.utilisation)
+        named = dict(rivals(instance, {"ecmp": tuple(seed % 2 for _ in instance.flows)}, mltcp=True))
+        for name, choice in named.items():
+            value = float(judge.utilisation(choice, QUICK.sure).mean())
+            assert ours.rivals[name] == pytest.approx(value)
+            assert ours.utilisation >= value
+        better += ours.utilisation > max(ours.rivals.values()) * 1.01
+        assert ours.judged <= QUICK.judged + 60
+    assert better >= 1
+
+
+def test_it_joins_paths_and_turns_where_neither_is_enough() -> None:
+    """Two links, four jobs: two fit together on each, but only with the right partner and in turns."""
+    both = ((0,), (1,))
+    jobs = (
+        player("a", 40, 60, *both),
+        player("b", 60, 60, *both),
+        player("c", 40, 60, *both),
+        player("d", 60, 60, *both),
+    )
+    instance = Instance(jobs, (50 * G,) * 2, jitter=0.002)
+    start = (0, 0, 1, 1)
+    ours = solve(instance, {"ecmp": start}, limits=QUICK, plain=True)
+    assert max(ours.rivals.values()) < 0.9 * ours.bound
+    assert ours.utilisation > 0.98 * ours.bound
+    ways = ours.choice.ways
+    assert ways[0] == ways[2] != ways[1] == ways[3]

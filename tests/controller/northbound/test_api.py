@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The REST API over a real socket: the figures of the view come out, errors are for people."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from fake_source import CAPACITY, JOBS, MS, TOPOLOGY, Running, running, view
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.model.job import Measurement, Phase, Profile
+from controller.model.view import FallenFlow, JobView, LinkLoad
+from controller.northbound import render
+
+DOC = Path(__file__).parents[3] / "docs" / "api.md"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(view(5)) as handle:
+        yield handle
+
+
+@pytest.fixture(scope="module")
+def api(server: Running) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url + "api/v1/", timeout=20) as client:
+        yield client
+
+
+def test_jobs_carry_times_levels_and_reasons(api: httpx.Client) -> None:
+    body = api.get("jobs").raise_for_status().json()
+    assert body["time_ns"] == view(5).time_ns
+    assert [j["name"] for j in body["jobs"]] == ["vgg19", "vgg16", "resnet50"]
+    vgg16 = body["jobs"][1]
+    want = view(5).jobs[1]
+    assert vgg16["recent_ms"] == list(want.recent_ms)
+    assert vgg16["mean_ms"] == pytest.approx(want.mean_ms)
+    assert (vgg16["level"], vgg16["dscp"], vgg16["shift_ms"], vgg16["period_ms"]) == (2, 36, 168, 336)
+    assert vgg16["profile"] == {
+        "period_ms": 336,
+        "phases": [{"start_ms": 0, "end_ms": 112, "rate_bps": 21_000_000}],
+    }
+    assert vgg16["why"] == JOBS[1].why
+    assert vgg16["intensity"] == 2.2e12
+
+
+def test_flows_that_fell_back_are_told_with_their_reason() -> None:
+    flow = next(iter(view(5).plan.flows))
+    fell = FallenFlow(flow, "h1", 50_000, 7, "9 % of packets sent again")
+    shown = replace(view(5), fallen=(fell,))
+    out = render.view(shown).model_dump()
+    assert out["fallen"] == (
+        {"flow": flow, "host": "h1", "source_port": 50_000, "since_ns": 7, "why": fell.why},
+    )
+    assert [f["flow"] for f in out["plan"]["flows"] if f["fallen"] == fell.why] == [flow]
+    assert sum(f["fallen"] is None for f in out["plan"]["flows"]) == len(shown.plan.flows) - 1
+    owner = next(j for j in shown.jobs if j.name == flow.split("/")[0])
+    detail = render.job_detail(owner, shown.plan, shown.fallen)
+    assert [f.fallen for f in detail.flows if f.flow == flow] == [fell.why]
+
+
+def test_a_job_tells_what_it_declares_from_what_was_measured() -> None:
+    declared = JobView("a", "m", 8, ("h1",), 0, (), None, None, None, None, None, None)
+    assert render.job(declared, None).measured is None
+    measured = replace(
+        declared,
+        profile=Profile(260 * MS, (Phase(0, 120 * MS, 25),)),
+        declared=Profile(300 * MS, (Phase(0, 150 * MS, 25),)),
+        measured=Measurement(6, 121 * MS, 139 * MS, None, "iterations"),
+        flops_per_iteration=1e15,
+        changes=2,
+    )
+    shown = render.job(measured, None).model_dump()
+    assert shown["profile"]["period_ms"] == 260
+    assert shown["declared"]["period_ms"] == 300
+    assert shown["measured"] == {
+        "iterations": 6,
+        "communication_ms": 121,
+        "compute_ms": 139,
+        "flops": None,
+        "source": "iterations",
+    }
+    assert (shown["pattern_changes"], shown["flops_per_iteration"]) == (2, 1e15)
+
+
+def test_one_job_lists_its_own_flows_only(api: httpx.Client) -> None:
+    body = api.get("jobs/resnet50").raise_for_status().json()
+    assert [f["flow"] for f in body["flows"]] == ["resnet50/h3>h7", "resnet50/h7>h3"]
+    assert body["flows"][0]["path"] == ["h3", "leaf1", "spine3", "leaf2", "h7"]
+    assert {f["job"] for f in body["flows"]} == {"resnet50"}
+
+
+def test_plan_has_policy_reasons_and_shared_links(api: httpx.Client) -> None:
+    body = api.get("plan").raise_for_status().json()
+    assert body["policy"] == {
+        "name": "polyrhythm",
+        "routing": "greedy",
+        "priority": "crux",
+        "interleave": "cassini",
+        "levels": 6,
+        "sender": "job",
+    }
+    assert body["epoch_ns"] == 150 * MS
+    assert [(j["job"], j["shift_ms"]) for j in body["jobs"]] == [
+        ("vgg19", 0),
+        ("vgg16", 168),
+        ("resnet50", 21),
+    ]
+    assert len(body["flows"]) == 6
+    assert all(f["why"] for f in body["flows"] + body["jobs"])
+    assert body["links"][0] == {"src": "leaf1", "dst": "spine2", "jobs": ["vgg16", "vgg19"], "score": 1.0}
+
+
+def test_fabric_has_every_direction_of_every_cable(api: httpx.Client) -> None:
+    body = api.get("fabric").raise_for_status().json()
+    assert len(body["links"]) == 2 * (len(TOPOLOGY.links) + len(TOPOLOGY.hosts))
+    by_ends = {(x["src"], x["dst"]): x for x in body["links"]}
+    assert by_ends["spine2", "leaf1"]["src_port"] == 1
+    assert by_ends["spine2", "leaf1"]["dst_port"] == 6
+    assert by_ends["h1", "leaf1"]["src_port"] == 0
+    assert {ends for ends, x in by_ends.items() if not x["up"]} == {("leaf1", "spine4"), ("spine4", "leaf1")}
+    for load in view(5).links:
+        assert by_ends[load.src, load.dst]["rate_bps"] == load.rate_bps
+    assert {s["state"] for s in body["switches"]} == {"ready"}
+    assert (body["verified_paths"], body["unverified_paths"]) == (6, 0)
+
+
+def test_counters_are_filtered_by_switch(api: httpx.Client) -> None:
+    every = api.get("counters").raise_for_status().json()["counters"]
+    assert len(every) == len(view(5).counters)
+    some = api.get("counters", params={"switch": ["leaf1", "spine2"]}).raise_for_status().json()["counters"]
+    assert {c["switch"] for c in some} == {"leaf1", "spine2"}
+    assert {(c["port"], c["peer"]) for c in some if c["switch"] == "spine2"} == {(1, "leaf1"), (2, "leaf2")}
+
+
+def test_view_is_all_of_one_moment(api: httpx.Client) -> None:
+    body = api.get("view").raise_for_status().json()
+    assert body["scenario"] == "snapshot2"
+    assert body["jobs"] == api.get("jobs").json()["jobs"]
+    assert body["plan"] == api.get("plan").json()
+    assert body["fabric"] == api.get("fabric").json()
+
+
+def test_health_counts_ready_switches(server: Running, api: httpx.Client) -> None:
+    assert api.get("healthz").json() == {
+        "status": "ok",
+        "time_ns": view(5).time_ns,
+        "switches_ready": 6,
+        "switches": 6,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("jobs/gpt", "no job 'gpt'; there are: resnet50, vgg16, vgg19"),
+        ("counters?switch=leaf9", "no switch 'leaf9'; there are: leaf1, leaf2, spine1"),
+        ("nothing", "no /nothing under /api/v1; there are: /jobs, /jobs/{name}, /plan, /fabric, /counters"),
+        ("jobs/a/b", "no /jobs/a/b under /api/v1"),
+        ("", "no / under /api/v1"),
+    ],
+)
+def test_what_is_not_there_is_a_404_that_names_what_is(api: httpx.Client, path: str, says: str) -> None:
+    answer = api.get(path)
+    assert answer.status_code == 404
+    assert answer.json()["detail"].startswith(says)
+
+
+def test_other_methods_are_told_what_is_answered(api: httpx.Client) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+        answer = api.request(method, "jobs")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), method
+        assert answer.json()["detail"] == f"{method} is not answered: the API only reads; legal: GET, HEAD"
+
+
+def test_head_answers_as_get_does_without_a_body(api: httpx.Client) -> None:
+    for path in ("healthz", "jobs", "jobs/vgg16", "openapi.json"):
+        head, get = api.head(path), api.get(path)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert head.headers["content-length"] == get.headers["content-length"] == str(len(get.content))
+    assert api.head("jobs/gpt").status_code == 404
+
+
+def test_counters_and_loads_are_read_for_whoever_asks() -> None:
+    with running(view(0), reading_s=20) as handle, httpx.Client(base_url=handle.url, timeout=30) as api:
+        for path, readings in (("counters", 1), ("fabric", 2), ("view", 2)):
+            handle.publish(view(0))
+            with ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(api.get, f"api/v1/{path}")
+                while not handle.watched:
+                    assert not answer.done(), path
+                    time.sleep(0.01)
+                step = 0
+                while not answer.done():
+                    handle.publish(view(step := step + 1))
+                    time.sleep(0.01)
+            assert answer.result().json()["time_ns"] >= view(readings).time_ns, path
+            assert not handle.watched
+
+
+def test_before_the_first_view_and_the_first_plan() -> None:
+    with running(None) as handle, httpx.Client(base_url=handle.url + "api/v1/", timeout=20) as api:
+        for path in ("jobs", "jobs/vgg19", "plan", "fabric", "counters", "view", "healthz"):
+            answer = api.get(path)
+            assert answer.status_code == 503, path
+            assert "not seen its fabric yet" in answer.json()["detail"]
+        handle.publish(replace(view(0), plan=None, jobs=(), switches=()))
+        assert api.get("plan").status_code == 404
+        assert "no plan yet" in api.get("plan").json()["detail"]
+        assert api.get("jobs").json()["jobs"] == []
+        assert {s["state"] for s in api.get("fabric").json()["switches"]} == {"connecting"}
+        assert api.get("jobs/x").json()["detail"] == "no job 'x'; there are: none"
+
+
+def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> None:
+    document = api.get("openapi.json").raise_for_status().json()
+    assert set(document["paths"]) == {
+        f"/api/v1/{p}"
+        for p in ("jobs", "jobs/{name}", "plan", "fabric", "counters", "view", "events", "healthz")
+    }
+    schemas = document["components"]["schemas"]
+    for path, item in document["paths"].items():
+        operation = item["get"]
+        assert operation["summary"], path
+        if not path.endswith("/events"):
+            error = operation["responses"]["503"]["content"]
+            assert error == {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorOut"}}}, path
+    events = document["paths"]["/api/v1/events"]["get"]["responses"]["200"]["content"]
+    assert list(events) == ["text/event-stream"]
+    assert events["text/event-stream"]["schema"]["contentSchema"]["$ref"].rpartition("/")[2] in schemas
+    assert schemas["JobOut"]["description"] == "A live training job."
+
+
+def test_answers_may_not_load_anything_from_elsewhere(server: Running, api: httpx.Client) -> None:
+    for path in ("jobs", "docs", "../../"):
+        assert "default-src 'self'" in api.get(path).headers["content-security-policy"]
+    page = api.get("docs").text
+    assert "swagger-ui" in page
+    assert not re.search(r"""(?:src|href)=["'](?:https?:)?//""", page)
+    for asset in re.findall(r"""(?:src|href)=["'](/[^"']+)""", page):
+        assert httpx.get(server.url.rstrip("/") + asset).status_code == 200, asset
+
+
+def test_every_endpoint_and_every_command_of_the_document_work(server: Running, api: httpx.Client) -> None:
+    text = DOC.read_text()
+    for path in api.get("openapi.json").json()["paths"]:
+        assert f"`{path}`" in text, path
+    commands = re.findall(r"^curl .*$", text, re.MULTILINE)
+    assert len(commands) >= 3
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed: the document's commands cannot be run")
+    for command in commands:
+        words = shlex.split(command.replace("http://127.0.0.1:8080/", server.url))
+        if "/events" in command:
+            words += ["--max-time", "1"]
+        out = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20).stdout
+        assert "time_ns" in out or "version" in out, command
+
+
+@given(
+    load=st.floats(allow_nan=True, allow_infinity=True),
+    rate=st.integers(0, 10**13),
+    marks=st.integers(0, 10**9),
+    up=st.booleans(),
+)
+def test_any_load_becomes_valid_json(load: float, rate: int, marks: int, up: bool) -> None:
+    value = replace(view(0), links=(LinkLoad("leaf1", "spine1", rate, load, marks, up),))
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    body = json.loads(render.view(value).model_dump_json(), parse_constant=refuse)
+    links = {(x["src"], x["dst"]): x for x in body["fabric"]["links"]}
+    measured = links["leaf1", "spine1"]
+    assert (measured["rate_bps"], measured["marks"], measured["up"]) == (rate, marks, up)
+    assert measured["load"] == (load if math.isfinite(load) else None)
+    assert measured["capacity_bps"] == CAPACITY
+    assert links["spine1", "leaf1"]["load"] is None

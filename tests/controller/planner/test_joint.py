@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MLTCP for single jobs: only where all their NICs can, where it gains, and told to their agents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loop_rig import RATE, job, joint
+
+from controller.interleave.joint.judge import Effort, Judge
+from controller.interleave.joint.parts import legal
+from controller.model import Job
+from controller.planner import POLICIES, PlanInput, diff, explain, plan
+from controller.planner.joint import SENDERS_WORTH
+from topo.generate import leaf_spine
+
+ONE_LEVEL = replace(POLICIES["polyrhythm"], levels=1)
+FABRIC = leaf_spine(2, 1, 3, host_bps=RATE, fabric_bps=RATE)
+HOSTS = frozenset(h.name for h in FABRIC.hosts)
+
+
+def pair() -> tuple[Job, ...]:
+    """A long rhythm beside one less than half as long: no shift reconciles them."""
+    return job("long", ["h1", "h4"], 548, 194), job("short", ["h2", "h5"], 255, 131, gpus=8)
+
+
+def inputs(hosts: frozenset[str] = HOSTS) -> PlanInput:
+    return PlanInput(FABRIC, pair(), ONE_LEVEL, 0, seed=1, mltcp_hosts=hosts)
+
+
+def test_where_no_turn_and_no_level_helps_the_judge_takes_mltcp() -> None:
+    made = plan(inputs())
+    assert {j.sender for j in made.jobs.values()} == {"mltcp"}
+    assert "mltcp senders" in explain(made)
+    assert "the best without MLTCP" in made.jobs["long"].why
+    without = joint(inputs(frozenset())).found
+    found = joint(inputs()).found
+    assert found is not None
+    assert without is not None
+    assert found.utilisation > without.utilisation * (1 + SENDERS_WORTH)
+    # Under seeds that the search has not seen, too.
+    unseen = Effort((9_001, 9_002, 9_003), 60)
+    judge = Judge(joint(inputs()).instance, plain=True)
+    ours, theirs = (judge.utilisation(f.choice, unseen).mean() for f in (found, without))
+    assert ours > theirs * 1.01
+    assert plan(inputs()) == made
+
+
+def test_it_comes_to_rest_and_is_taken_back_where_a_nic_cannot() -> None:
+    made = plan(inputs())
+    for _ in range(3):
+        last, made = made, plan(replace(inputs(), previous=made))
+    assert diff(last, made) == ()
+    back = plan(replace(inputs(HOSTS - {"h5"}), previous=made))
+    assert back.jobs["short"].sender == "job"
+    assert any(line.startswith("job short: sender mltcp -> job") for line in diff(made, back))
+
+
+@pytest.mark.parametrize("sender", ["dcqcn", "mltcp"])
+def test_a_policy_that_names_a_sender_has_the_last_word(sender: str) -> None:
+    named = replace(ONE_LEVEL, sender=sender)
+    made = plan(replace(inputs(), policy=named))
+    assert {j.sender for j in made.jobs.values()} == {sender}
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sets(st.sampled_from(sorted(HOSTS))), st.integers(1, 3), st.integers(0, 99))
+def test_no_job_weighs_on_a_nic_that_cannot(hosts: set[str], levels: int, seed: int) -> None:
+    jobs = (*pair(), job("third", ["h3", "h6"], 300 + seed, 90))
+    policy = replace(ONE_LEVEL, levels=levels)
+    asked = PlanInput(FABRIC, jobs, policy, 0, seed=seed, mltcp_hosts=frozenset(hosts))
+    made = plan(asked)
+    for j in jobs:
+        assert made.jobs[j.name].sender == "job" or set(j.hosts) <= hosts
+    found = joint(asked).found
+    assert found is not None
+    assert legal(joint(asked).instance, found.choice)
+    assert found.utilisation >= max(found.rivals["as composed"], found.rivals["cassini"])

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Crowds: too many jobs or flows for the loop, but levels are judged together, kept, and explained."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from instance_rig import random_choice, random_instance
+
+from controller.interleave.joint.judge import Effort, Judge
+from controller.interleave.joint.values import FREE, Choice, Instance
+from controller.model import Flow, Job, Phase, Plan, Profile
+from controller.planner import POLICIES, PlanInput, plan
+from controller.planner.loop.search import Limits, settle
+from sim.cluster import JobRequest, machines
+from sim.network import Network
+from sim.scheduler import Fifo
+from sim.shape import PhaseShape, Shape
+from sim.simulation import Simulation, SimulationSettings
+from topo.generate import leaf_spine
+
+MS, G = 1_000_000, 10_000_000_000
+OURS = POLICIES["polyrhythm"]
+LEAVES, JOBS, RANKS = 6, 12, 4
+FABRIC = leaf_spine(LEAVES, 1, JOBS + 2, host_bps=G, fabric_bps=2 * G)
+LIMITS = Limits(judged=40, quick=Effort((1,), 8), sure=Effort((2, 3), 16), worth=0.01)
+
+
+@pytest.fixture(autouse=True)
+def a_few_flows_are_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.planner.joint._MOST_FLOWS", 20)
+
+
+def jobs(seed: int) -> list[tuple[str, tuple[str, ...], int, int]]:
+    """Name, hosts on some leaves, compute and Up phase in ms: jobs much alike, a host of their own on each."""
+    rng = random.Random(seed)
+    return [
+        (
+            f"j{i:02}",
+            tuple(f"h{leaf * (JOBS + 2) + i + 1}" for leaf in sorted(rng.sample(range(LEAVES), RANKS))),
+            rng.randint(80, 120),
+            rng.randint(120, 170),
+        )
+        for i in range(JOBS)
+    ]
+
+
+def known(name: str, hosts: tuple[str, ...], compute: int, up: int) -> Job:
+    pairs = [(a, hosts[(i + 1) % len(hosts)]) for i, a in enumerate(hosts)]
+    flows = tuple(Flow(f"{name}/{a}>{b}", name, a, b, G * up // 8000) for a, b in pairs)
+    profile = Profile((compute + up) * MS, (Phase(0, up * MS, G),))
+    return Job(name, "model", 8 * len(hosts), hosts, profile, 1e12 * compute * 8 * len(hosts), flows)
+
+
+def inputs(seed: int) -> PlanInput:
+    return PlanInput(FABRIC, tuple(known(*job) for job in jobs(seed)), OURS, 0, seed=1)
+
+
+def levels(made: Plan) -> dict[str, int]:
+    return {name: job.level for name, job in made.jobs.items()}
+
+
+def busy(policy: str, seed: int) -> float:
+    """GPUs that compute, in the simulator, which knows nothing of the loop's judge."""
+    requests = [
+        JobRequest(
+            name,
+            "model",
+            0,
+            8 * RANKS,
+            10**9,
+            Shape(
+                (PhaseShape("fused_ring", G * up / 8000 * RANKS / (2 * (RANKS - 1)), before_ns=compute * MS),)
+            ),
+            hosts,
+        )
+        for name, hosts, compute, up in jobs(seed)
+    ]
+    settings = SimulationSettings(policy=policy, until_ns=30_000 * MS, samples_ns=10_000 * MS - 1, log=False)
+    run = Simulation(machines(Network(FABRIC), 8), requests, settings, scheduler=Fifo())
+    run.run()
+    parts = [s.computing for s in run.memory.samples[1:]]
+    return sum(parts) / len(parts) / (8 * RANKS * JOBS)
+
+
+def test_jobs_much_alike_lose_under_strict_order_and_gain_by_judged_levels() -> None:
+    seeds = range(1, 7)
+    ours, strict, equal = (
+        sum(busy(policy, seed) for seed in seeds) for policy in ("polyrhythm", "crux", "routing")
+    )
+    assert ours > 1.01 * max(strict, equal)
+
+
+def test_what_was_judged_is_said() -> None:
+    made = plan(inputs(1))
+    said = {j.why.partition(" plans judged together, ")[2] for j in made.jobs.values()} - {""}
+    assert said
+    assert all("as composed" in words and "by intensity on" in words for words in said)
+    assert made == plan(inputs(1))
+
+
+def test_levels_stay_when_somebody_comes_whom_nobody_meets() -> None:
+    asked = inputs(2)
+    made = plan(asked)
+    again = plan(replace(asked, previous=made))
+    assert levels(again) == levels(made)
+    hosts = (f"h{JOBS + 1}", f"h{JOBS + 2}")
+    more = plan(replace(asked, jobs=(*asked.jobs, known("lone", hosts, 90, 90)), previous=again))
+    assert {n: k for n, k in levels(more).items() if n != "lone"} == levels(made)
+
+
+def test_too_many_to_judge_have_cruxs_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.planner.levels_only.LIMITS", replace(LIMITS, spent=100))
+    made = plan(inputs(1))
+    assert any("too much to judge together" in j.why for j in made.jobs.values())
+    assert levels(made) == levels(plan(replace(inputs(1), policy=POLICIES["crux"])))
+
+
+def test_jobs_that_iterate_in_a_millisecond_beside_one_that_takes_hours_are_not_judged() -> None:
+    quick = [known(f"q{i}", (f"h{i + 1}", f"h{JOBS + 3 + i}"), 1, 1) for i in range(4)]
+    slow = known("slow", ("h6", f"h{JOBS + 8}"), 3_600_000, 3_600_000)
+    made = plan(PlanInput(FABRIC, (*quick, slow), OURS, 0))
+    assert all("too much to judge together" in j.why for j in made.jobs.values())
+
+
+def without_rhythms(choice: Choice) -> Choice:
+    return replace(choice, rhythm=(FREE,) * len(choice.rhythm))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_of_the_given_is_settled_on_or_a_better_one_of_other_levels(seed: int) -> None:
+    rng = random.Random(seed)
+    instance: Instance = random_instance(rng, rng.randint(2, 6))
+    base = without_rhythms(random_choice(rng, instance))
+    given = {"base": base}
+    for name in ("second", "third", "fourth"):
+        given[name] = replace(base, level=tuple(rng.randrange(3) for _ in base.level))
+    found = settle(instance, given, limits=LIMITS, plain=True, seed=seed)
+    assert found is not None
+    assert found == settle(instance, given, limits=LIMITS, plain=True, seed=seed)
+    assert replace(found.choice, level=base.level) == base
+    assert max(found.choice.level) < instance.levels
+    judge = Judge(instance, plain=True)
+    for name in found.rivals:
+        theirs = judge.utilisation(given[name], LIMITS.sure).mean()
+        assert found.utilisation >= theirs * (1 - LIMITS.worth) - judge.bound * 0.01
+    if found.base == "base" and not found.steps:
+        assert found.choice == base
+    assert settle(instance, given, limits=replace(LIMITS, spent=1), plain=True) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_cost_of_a_look_is_known_before(seed: int) -> None:
+    rng = random.Random(seed)
+    instance = random_instance(rng, 5)
+    judge, choice, effort = Judge(instance, plain=True), random_choice(rng, instance), Effort((1, 2), 9)
+    cost = judge.cost(choice, effort)
+    assert judge.spent == 0
+    judge.utilisation(choice, effort)
+    assert judge.spent == cost > 0

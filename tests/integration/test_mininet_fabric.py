@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Mininet fabric at the user's door, with real namespaces and processes: root and Mininet are needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tutorial_rig import POD
+
+from bmv2.launcher import speaks_thrift
+from topo.mininet import MininetError, check_host
+
+pytestmark = pytest.mark.slow
+
+SCENARIO = {
+    "name": "pair",
+    "fabric": {"kind": "leaf_spine", "leaves": 2, "spines": 1, "hosts_per_leaf": 2, "host_gbps": 50, "fabric_gbps": 50},
+    "scale": 4000,
+    "warmup": 3,
+    "iterations": 20,
+    "jobs": [
+        {
+            "name": name, "model": "VGG19", "gpus": 2, "hosts": hosts, "period_ms": 260,
+            "phases": [{"start_ms": 0, "end_ms": 120, "gbps": 50}],
+        }
+        for name, hosts in (("a", ["h1", "h3"]), ("b", ["h2", "h4"]))
+    ],
+}  # fmt: skip
+
+TWO_SPINES = {
+    "kind": "leaf_spine",
+    "leaves": 2,
+    "spines": 2,
+    "hosts_per_leaf": 2,
+    "host_gbps": 50,
+    "fabric_gbps": 50,
+}
+
+
+@pytest.fixture(autouse=True)
+def _possible() -> None:
+    try:
+        check_host()
+    except MininetError as error:
+        pytest.skip(str(error))
+
+
+def polyrhythm(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "polyrhythm", *arguments]
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "pair.json"
+    path.write_text(json.dumps(SCENARIO))
+    return path
+
+
+def test_a_scenario_gains_on_real_processes_and_sockets(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    done = subprocess.run(
+        polyrhythm("run", str(scenario), "--fabric", "mininet", "--once", "--json", str(out)),
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())["scenarios"]["pair"]
+    assert found["speedup_mean"] >= 1.15
+    assert found["scale"]["nominal_bits_per_emulated_bit"] == 4000
+    assert {job["shift_ms"] is not None for job in found["jobs"]} == {True}
+    bmv2 = shutil.which("simple_switch_grpc")
+    embedded = bmv2 is None
+    # Queues fill, and are marked, where they have a rate: in the embedded switch, and in BMv2 by Thrift.
+    if bmv2 is None or speaks_thrift(bmv2):
+        assert all(job["ecmp"]["ecn_marks_per_iteration"] > 0 for job in found["jobs"])
+    assert any("no port scheduler" in note for note in found["notes"]["ecmp"]) != embedded
+
+
+def test_a_cable_that_is_cut_is_noticed_and_reported_and_jobs_go_on(tmp_path: Path) -> None:
+    path, out = tmp_path / "cut.json", tmp_path / "run.json"
+    path.write_text(json.dumps({**SCENARIO, "name": "cut", "scale": 8000, "draws": 1, "fabric": TWO_SPINES}))
+    done = subprocess.run(
+        polyrhythm(
+            "run", str(path), "--fabric", "mininet", "--once", "--json", str(out), "--keep", str(tmp_path / "kept"),
+            "--fail", "leaf1:spine1@1500-3000",
+        ),
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(out.read_text())["scenarios"]["cut"]
+    (outcome,) = found["failovers"]["polyrhythm"]
+    assert (outcome["what"], outcome["at_ms"], outcome["until_ms"]) == ("leaf1:spine1", 1500.0, 3000.0)
+    assert outcome["backup_ms"] > 0
+    log = (tmp_path / "kept" / "cut" / "polyrhythm" / "controller.log").read_text()
+    assert "to spine1, is down" in log
+    assert "to spine1, is up" in log
+
+
+def test_pingall_on_a_tutorials_topology(scenario: Path, tmp_path: Path) -> None:
+    topology = tmp_path / "topology.json"
+    topology.write_text(json.dumps({**POD, "links": [link[:2] for link in POD["links"]]}))
+    done = subprocess.run(
+        polyrhythm(
+            "run", str(scenario), "--fabric", "mininet", "--cli", "--topology", str(topology), "--port", "0"
+        ),
+        input="pingall\nexit\n", capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "0% dropped (12/12 received)" in done.stdout + done.stderr
+
+
+def test_pingall_on_a_triangle_without_a_scenario(tmp_path: Path) -> None:
+    topology = tmp_path / "topology.json"
+    nodes = {f"h{i}": {} for i in (1, 2, 3)}, {f"s{i}": {} for i in (1, 2, 3)}
+    cables = [["s1-p2", "s2-p2"], ["s1-p3", "s3-p2"], ["s2-p3", "s3-p3"]]
+    links = [*([f"h{i}", f"s{i}-p1"] for i in (1, 2, 3)), *cables]
+    topology.write_text(json.dumps({"hosts": nodes[0], "switches": nodes[1], "links": links}))
+    done = subprocess.run(
+        polyrhythm("run", "--fabric", "mininet", "--cli", "--topology", str(topology), "--port", "0"),
+        input="pingall\nexit\n", capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "0% dropped (6/6 received)" in done.stdout + done.stderr
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below one."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found: set[int] = set()
+    todo = [pid]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found.update(below)
+        todo += below
+    return found
+
+
+def alive(pids: set[int]) -> set[int]:
+    return {p for p in pids if Path(f"/proc/{p}").exists() and _state(p) != "Z"}
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, None])
+def test_nothing_is_left_however_it_ends(how: signal.Signals | None, scenario: Path) -> None:
+    before = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout
+    process = subprocess.Popen(
+        polyrhythm("emulation", str(scenario)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    ready = json.loads(process.stdout.readline())
+    folder = Path(ready["agents"].removeprefix("unix:")).parent
+    below = descendants(process.pid)
+    # Three switches, and a shell in each of seven namespaces.
+    assert len(below) >= 10
+    assert subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True).stdout == before
+    if how is None:
+        process.stdin.close()
+    else:
+        os.kill(process.pid, how)
+    process.wait(timeout=30)
+    deadline = time.monotonic() + 20
+    while alive(below) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not alive(below)
+    if how is signal.SIGKILL:
+        assert folder.exists()
+        later = subprocess.run(
+            polyrhythm("emulation", str(scenario)),
+            input="",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert later.returncode == 0
+    assert not folder.exists()

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The TNA program: the same interface as v1model's, and inside what Tofino can do as far as sources tell."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from finsy.proto import p4i
+from google.protobuf import text_format
+
+from polyrhythm import p4tool
+
+ROOT = Path(__file__).parents[3]
+SHARED = sorted((ROOT / "p4/shared").glob("*.p4"))
+TNA, V1MODEL = ROOT / p4tool.TNA_PROGRAM, ROOT / p4tool.PROGRAM
+ON_TOFINO = [*SHARED, *sorted((ROOT / "p4/tna").glob("*.p4"))]
+
+p4test = shutil.which(os.environ.get("P4TEST") or p4tool.TYPE_CHECKER)
+
+
+def has_tna():
+    """Whether p4test finds tna.p4."""
+    if p4test is None:
+        return False
+    folder = os.environ.get("TNA_INCLUDE_PATH")
+    if folder is not None:
+        return (Path(folder) / "tna.p4").is_file()
+    shares = [Path(p4test).parent.parent / "share/p4c/p4include"]
+    shares += [Path(os.environ["P4C_16_INCLUDE_PATH"])] if "P4C_16_INCLUDE_PATH" in os.environ else []
+    return any((share / "tna.p4").is_file() for share in shares)
+
+
+needs_tna = pytest.mark.skipif(
+    not has_tna(), reason="p4test or the Tofino back end's tna.p4 is not installed"
+)
+
+
+def code(path):
+    """The source without comments, strings and preprocessor lines, line breaks kept."""
+    text = re.sub(r"//[^\n]*", "", path.read_text())
+    text = re.sub(r'"[^"\n]*"', '""', text)
+    return re.sub(r"^[ \t]*#[^\n]*(?:\\\n[^\n]*)*", "", text, flags=re.MULTILINE)
+
+
+def p4info(path=p4tool.P4INFO_OUTPUT) -> p4i.P4Info:
+    return text_format.Parse((ROOT / path).read_text(), p4i.P4Info())
+
+
+# --- without a compiler ---------------------------------------------------------------------------------
+
+
+def controls(path):
+    """The shared controls that a top file puts to use."""
+    return set(re.findall(r"^    ([A-Z]\w+)\(\) \w+;", code(path), flags=re.MULTILINE)) - {"Checksum"}
+
+
+def test_both_targets_assemble_the_same_controls():
+    assert controls(TNA) - {"FrameDeparser"} == controls(V1MODEL)
+    assert "FrameDeparser()" in V1MODEL.read_text()
+
+
+def test_no_control_is_mirrored():
+    """Tables and actions stand in p4/shared alone."""
+    for path in (*(ROOT / "p4/tna").glob("*.p4"), *(ROOT / "p4/v1model").glob("*.p4")):
+        assert not re.search(r"\b(table|action) \w+", code(path)), path
+    declared = "".join(map(code, SHARED))
+    assert len(re.findall(r"\btable \w+", declared)) == len(p4info().tables)
+
+
+def test_counters_have_the_same_names_and_ids():
+    pattern = re.compile(r'@name\("\.(\w+)"\) @id\((\w+)\)\s+[Cc]ounter<')
+    assert sorted(pattern.findall(TNA.read_text())) == sorted(pattern.findall(V1MODEL.read_text()))
+    assert len(pattern.findall(TNA.read_text())) == len(p4info().counters)
+
+
+def test_both_pipelines_take_the_same_steps():
+    """The drawings on top differ in the names of parsers and of what stands between the pipelines only."""
+    steps = [
+        [line for line in path.read_text().splitlines() if re.match(r"//       [|]-", line)]
+        for path in (TNA, V1MODEL)
+    ]
+    assert steps[0] == steps[1]
+    assert len(steps[0]) > 10
+
+
+@pytest.mark.parametrize("path", ON_TOFINO, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_no_order_between_fields_and_no_runtime_shift(path):
+    """Tofino compares a field with a constant only, and shifts by constants only."""
+    source = re.sub(r"\b(?:bit|Hash|Random|Counter|lookahead)<(?:[^<>;(){]|<[^<>]*>)*>", "", code(path))
+    for operator, operand in re.findall(r"(<<|>>|[<>]=?)\s*([\w.]+)", source):
+        if operator in ("<<", ">>"):
+            assert operand.isdigit(), f"{operator} {operand}"
+            continue
+        assert re.fullmatch(r"\d\w*|[A-Z][A-Z0-9_]*", operand), f"{operator} {operand}"
+
+
+def test_range_keys_fit_five_nibbles():
+    ranges = [
+        field.bitwidth
+        for table in p4info().tables
+        for field in table.match_fields
+        if field.match_type == p4i.MatchField.RANGE
+    ]
+    assert ranges == [19]
+    assert max(ranges) <= 5 * 4
+
+
+def test_bridge_fields_do_not_straddle_bytes():
+    """Each field lies in one byte, or begins or ends at one: no field is pieced together."""
+    [body] = re.findall(r"header bridge_t \{(.*?)\}", code(ROOT / "p4/tna/target.p4"), flags=re.DOTALL)
+    widths = {"qid_t": 3, "port_t": 9}
+    at = 0
+    for kind in re.findall(r"^\s*(?:@padding )?(\S+)\s+\w+;", body, flags=re.MULTILINE):
+        width = widths.get(kind) or int(re.fullmatch(r"bit<(\d+)>", kind)[1])
+        assert at // 8 == (at + width - 1) // 8 or (at + width) % 8 == 0
+        at += width
+    assert at == 112
+
+
+def test_typecheck_without_p4test_says_so(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("P4TEST", raising=False)
+    assert p4tool.main(["typecheck"]) == 2
+    error = capsys.readouterr().err
+    assert "p4test is not on PATH" in error
+    assert error.count("\n") == 1
+
+
+# --- with p4test and the Tofino back end's include folder -----------------------------------------------
+
+
+@needs_tna
+def test_it_passes_p4test_without_a_warning(capsys):
+    assert p4tool.main(["typecheck"]) == 0
+    assert "passes p4test" in capsys.readouterr().out
+
+
+@needs_tna
+def test_a_wrong_program_does_not_pass(tmp_path, capsys):
+    shutil.copytree(ROOT / "p4", tmp_path / "p4")
+    source = tmp_path / p4tool.TNA_PROGRAM
+    source.write_text(source.read_text().replace("eg_intr_md.deq_qdepth", "eg_intr_md.no_such_field"))
+    assert p4tool.main(["--root", str(tmp_path), "typecheck"]) == 1
+    assert "no_such_field" in capsys.readouterr().err
+
+
+@needs_tna
+def test_names_ids_and_keys_are_those_of_v1models_p4info(tmp_path):
+    """Read from p4test's own print of the program after the preprocessor."""
+    printed = tmp_path / "tna.p4"
+    folder = os.environ.get("TNA_INCLUDE_PATH")
+    include = [] if folder is None else ["-I", folder]
+    command = [p4test, "-D__TARGET_TOFINO__=1", *include, "--pp", str(printed), p4tool.TNA_PROGRAM]
+    subprocess.run(command, cwd=ROOT, check=True)
+    text = printed.read_text()
+    named = {(name, int(ident, 16)) for name, ident in re.findall(r'@name\("\.(\w+)"\) @id\((0x\w+)\)', text)}
+    info = p4info()
+    things = [*info.tables, *info.actions, *info.counters]
+    assert named == {(t.preamble.name, t.preamble.id) for t in things if t.preamble.name != "NoAction"}
+    for table in info.tables:
+        [body] = re.findall(
+            rf'@name\("\.{table.preamble.name}"\) @id\(\w+\) table \w+ {{(.*?)\n    }}', text, re.DOTALL
+        )
+        assert re.findall(r'@name\("(\w+)"\)', body) == [field.name for field in table.match_fields]
+        assert re.findall(r"size = (\d+);", body) == [str(table.size)]

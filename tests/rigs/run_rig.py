@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm run` as a process, and the figures that it writes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.scenario import scenario_path
+
+POLYRHYTHM = [sys.executable, "-m", "polyrhythm"]
+
+
+def shortened(name: str, folder: Path, *, warmup: int, iterations: int) -> Path:
+    """A shipped scenario with fewer iterations."""
+    text = scenario_path(name).read_text().replace("draws: 5\n", "")
+    path = folder / f"{name}.yaml"
+    path.write_text(text.replace("\njobs:", f"\nwarmup: {warmup}\niterations: {iterations}\njobs:", 1))
+    return path
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [*POLYRHYTHM, "run", *map(str, arguments)]
+    # The machine's proxy for the web, here one that answers nobody, is none for the fabric.
+    environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
+
+
+def figures(folder: Path, *arguments: object) -> tuple[dict[str, Any], str]:
+    target = folder / "figures.json"
+    done = run(*arguments, "--once", "--json", target)
+    assert done.returncode == 0, done.stderr
+    return json.loads(target.read_text()), done.stdout
