@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths and source ports for a set of flows, moving no flow without a gain."""
+"""Assign a path and a UDP source port to each flow. A flow moves only where the move lowers congestion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.routing.incremental import rebalanced
 from controller.routing.paths import Forwarding, Path, path_of, paths, port_for_path
 from topo.graph import Topology
 
-# Fewer flows than this are done by the plain loops before Numba would be imported.
+# Below this number of flows the plain Python loops finish before Numba would be imported.
 SMALL = 256
 
 UNKNOWN = "the switches' hash is unknown, and no port is known for the path"
@@ -30,9 +30,10 @@ Learned = Mapping[tuple[str, str], Mapping[Path, tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A flow's path and the source port that leads there; `kept`: both are the previous ones.
+    """The path of a flow and the source port whose hash leads along it.
 
-    A path without a port: no free port of the legal range is known to lead there.
+    `kept` says that both are the same as before. A path with port None means that no free legal port is
+    known to lead along the path.
     """
 
     path: Path | None
@@ -42,7 +43,7 @@ class Assignment:
 
 
 def reachable(topology: Topology, host: str, down_links: frozenset[tuple[str, str]]) -> bool:
-    """Whether a host's own cable is alive; `down_links` may name it as (host, leaf), sorted."""
+    """Whether the cable between a host and its leaf is up. `down_links` are sorted pairs of names."""
     return pair(host, topology.host[host].leaf) not in down_links
 
 
@@ -59,18 +60,22 @@ def assign_greedy(
     learned: Learned | None = None,
     fixed: Mapping[str, int] | None = None,
 ) -> Mapping[str, Assignment]:
-    """Greedy paths with a port for each, in the order of the commodities.
+    """Choose a path and a port for each commodity, in the order of the commodities.
 
-    `fixed` holds the ports of flows that keep theirs, wherever these lead.
+    The function compares up to four sets of paths and takes the least congested one. Of two equally
+    congested sets it takes the one that moves fewer flows.
 
-    With `failures` (what is down) the uniform Clos is also balanced by Kempe chains from where flows are,
-    and coloured anew, and each taken where it is less congested than what came before, or as much and moves
-    fewer. Nothing is taken that moves more than `max_moves` of the flows that could stay.
+    1. Every flow whose `previous` path is still alive stays there; the others are routed around it.
+    2. All flows are routed again by the greedy algorithm.
+    3. With `failures`, on a uniform leaf-spine: the previous paths, balanced by Kempe chains.
+    4. With `failures`, on a uniform Clos: the exact optimum by edge colouring.
 
-    `previous` holds the path and port a flow has now. Where these still stand, flows stay on them and
-    only the others are routed around; a fresh assignment of everything wins only if it is less
-    congested. `learned` are the ports that probes have found, where nobody knows the switches' hash; a pair
-    that they are not through with is left to ECMP. None: there are no probes.
+    A set that moves more than `max_moves` of the flows that could stay is not taken.
+
+    `previous` maps a flow to its present path and port. `failures` is what is down. `fixed` maps a flow to
+    the port that its NIC keeps, wherever that port leads. `learned` are the ports that INT probes found
+    where the hash of the switches is unknown; a pair of hosts without an entry is still being probed and is
+    left to ECMP. None means that nobody probes.
     """
     alive = [
         c
@@ -158,8 +163,10 @@ def balanced_paths(
     held: Mapping[str, Path],
     max_moves: int | None,
 ) -> Mapping[str, Path] | None:
-    """The paths that Kempe chains make of the `held` ones; None without any, or where the fabric or the
-    weights are not uniform."""
+    """Balance the present paths (`held`, by commodity name) by Kempe chains.
+
+    Returns None if `held` is empty, or if the fabric or the weights are not uniform.
+    """
     if not held:
         return None
     fabric = fabric_of(topology, failures)
@@ -189,7 +196,7 @@ def _demand(topology: Topology, fabric: Fabric, commodities: Sequence[Commodity]
 def _paths(
     fabric: Fabric, demand: LeafDemand, commodities: Sequence[Commodity], choice: Ints
 ) -> Mapping[str, Path]:
-    """By commodity name; those of choice -1 are left out."""
+    """Paths by commodity name. A commodity with choice -1 has no path and is left out."""
     rows = zip(demand.src.tolist(), demand.dst.tolist(), choice.tolist(), strict=True)
     return {
         c.name: (c.src, *fabric.nodes(u, v, w), c.dst)
@@ -205,7 +212,7 @@ def free_port(
     taken: Collection[int],
     learned: Learned | None = None,
 ) -> int | None:
-    """A source port that leads along a path, as far as anybody knows; None if there is none but `taken`."""
+    """A source port that leads along `path` and is not in `taken`; None if no such port is known."""
     pair_of = path[0], path[-1]
     if learned and pair_of in learned:
         return next((port for port in learned[pair_of].get(path, ()) if port not in taken), None)
@@ -231,7 +238,7 @@ def congested(
     chosen: Mapping[str, Path],
     overlap: Overlap | None,
 ) -> float:
-    """The largest load that paths make, as `Congestion` counts it."""
+    """The largest relative link load under the `chosen` paths (see `Congestion`)."""
     loads = Loads(topology, overlap)
     for c in commodities:
         if c.name in chosen:
@@ -248,9 +255,10 @@ def assign_ecmp(
     down_links: frozenset[tuple[str, str]] = frozenset(),
     fixed: Mapping[str, int] | None = None,
 ) -> Mapping[str, Assignment]:
-    """ECMP with the ports drawn here, so that what follows knows which links the flows share.
+    """Draw a random source port for each flow and look up the path that its hash gives.
 
-    `fixed` holds the ports of flows that keep theirs.
+    The paths stay those of ECMP, but the planner then knows which links the flows share. `fixed` maps a
+    flow to the port that its NIC keeps.
     """
     used: dict[tuple[str, str], set[int]] = defaultdict(set)
     result: dict[str, Assignment] = {}
@@ -267,6 +275,6 @@ def assign_ecmp(
             result[c.name] = Assignment(None, None, False, f"no live path from {c.src} to {c.dst}")
             continue
         used[c.src, c.dst].add(port)
-        drawn = "port drawn at random" if kept is None else f"its NIC keeps port {kept}"
-        result[c.name] = Assignment(path, port, False, f"{drawn}, the path is the hash's")
+        drawn = "source port drawn at random" if kept is None else f"its NIC keeps source port {kept}"
+        result[c.name] = Assignment(path, port, False, f"{drawn}; the hash of the switches gives the path")
     return result

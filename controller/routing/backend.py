@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the hot loops come from: compiled kernels, or the plain reference where Numba is missing."""
+"""Choose the implementation of the hot loops: compiled kernels, or plain Python where Numba is missing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ KERNELS = "controller.routing.kernels"
 
 @cache
 def backend(plain: bool = False) -> ModuleType:
-    """The module of the kernels, imported at the first call; `plain` asks for the reference.
+    """The module with the hot loops, imported at the first call. `plain` asks for the plain Python reference.
 
-    Both have the same functions with the same signatures.
+    Both modules have the same functions with the same signatures.
     """
     return import_module(REFERENCE if plain or not available() else KERNELS)
 
 
 def cold() -> bool:
-    """Whether the first use of the kernels will have to compile them."""
+    """Whether the first use of the kernels must compile them, which takes some seconds."""
     return _cold(Path(__file__).parent / "kernels")

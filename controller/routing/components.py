@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Independent parts of a demand: flows of different parts never meet on a link, whatever their paths.
+"""Split a demand into independent parts: flows of different parts can never share a link.
 
-Routing paper, 3.4.3. Flows meet going up if their source leaves (three tiers: pods) are the same, going
-down if their destinations are. So the parts are the connected components of the bipartite graph whose
-edges are the flows.
+"Routing for Large ML Models", section 3.4.3. Two flows can share an uplink only if they have the same source
+leaf (on three tiers: source pod), and a downlink only if they have the same destination. So the parts
+are the connected components of the bipartite graph whose edges are the flows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controller.routing.three_tier import ThreeTier
 
 
 def components(fabric: Fabric, demand: LeafDemand) -> list[NDArray[np.intp]]:
-    """The flows of each part, in the order of their first flows; one part on a fabric without tiers."""
+    """The indices of the flows of each part, ordered by first flow. A generic fabric is one part."""
     if isinstance(fabric, TwoTier):
         src, dst = demand.src, demand.dst
     elif isinstance(fabric, ThreeTier):
@@ -26,7 +26,7 @@ def components(fabric: Fabric, demand: LeafDemand) -> list[NDArray[np.intp]]:
     else:
         return [np.arange(len(demand))] if len(demand) else []
     size = len(fabric.leaves)
-    # Spread the smallest label along all edges at once, and jump to the label's own, until nothing changes.
+    # Label propagation: each edge takes the smaller label of its two ends, until no label changes.
     label = np.arange(2 * size)
     edges = np.unique(np.stack((src, size + dst.astype(np.int64)), axis=1), axis=0)
     while True:

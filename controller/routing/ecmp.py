@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ECMP's choice: a source port drawn at random, and the path that its hash happens to give."""
+"""The source port that an agent without orders would draw for a flow: plain ECMP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from controller.routing.hash import ROCE_PORTS
 
 
 def draw_port(flow: str, seed: int, used: Collection[int] = ()) -> int:
-    """A source port for a flow, uniform over 0xC000-0xFFFF and not in `used`.
+    """Draw a source port for a flow, uniform over 0xC000-0xFFFF and not in `used`.
 
-    It depends only on the flow's name and the seed, so that other flows' coming and going leaves it.
+    The port depends on the name of the flow and the seed only. So it stays when other flows come and go.
     """
     rng = random.Random(zlib.crc32(flow.encode()) ^ (seed & 0xFFFFFFFF) << 32)
     port = rng.choice(ROCE_PORTS)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fabrics and demands as arrays: what the routing algorithms see.
+"""Fabrics and flows as arrays: the input of the routing algorithms.
 
-A flow goes from leaf to leaf, and a choice is a number that says which of the pair's paths it takes. Each
-kind of fabric has its own meaning for that number and turns it into links and nodes.
+A flow goes from a leaf to a leaf. A choice is a number that says which path between the two leaves the flow
+takes. Each kind of fabric defines what the number means, and turns it into links and nodes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ Cable = tuple[str, str]
 
 
 class UnsuitableError(ValueError):
-    """An algorithm's conditions do not hold; the message says which."""
+    """The algorithm cannot run on this fabric or demand. The message names the condition that fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeafDemand:
-    """Flows from leaf `src` to leaf `dst` (flows,). `weight` in bit/s, or None where all weigh the same."""
+    """Flows from leaf `src` to leaf `dst`, both of shape (flows,), as indices of leaves.
+
+    `weight` (flows,) is in bit/s; None means that all flows have the same weight.
+    """
 
     src: Ints
     dst: Ints
@@ -44,7 +47,7 @@ class LeafDemand:
         return np.ones(len(self)) if self.weight is None else self.weight
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> LeafDemand:
-        """Some of the flows."""
+        """The flows at these indices, or where the mask is true."""
         return LeafDemand(
             self.src[index], self.dst[index], None if self.weight is None else self.weight[index]
         )
@@ -52,8 +55,11 @@ class LeafDemand:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Paths per pair of leaves: pair p has rows first[p]..first[p + 1] of `links` (paths, hops), -1 pads;
-    `choice` (paths,) is the fabric's number for each; `pair` (flows,) says which pair a flow belongs to."""
+    """The candidate paths of every pair of leaves.
+
+    Pair p has the rows first[p] to first[p + 1] - 1 of `links` (paths, hops); -1 pads a row. `choice`
+    (paths,) is the number that the fabric gives to each path. `pair` (flows,) is the pair of each flow.
+    """
 
     pair: Ints
     first: Ints
@@ -62,7 +68,7 @@ class Candidates:
 
 
 class Fabric(Protocol):
-    """What every kind of fabric can do; arrays of links are directed, capacities in bit/s, 0 where dead."""
+    """What every kind of fabric offers. Links are directed; a dead link has a capacity of 0 bit/s."""
 
     @property
     def leaves(self) -> tuple[str, ...]:
@@ -82,7 +88,7 @@ class Fabric(Protocol):
         """The live paths of every pair of leaves in the demand."""
 
     def bound(self, demand: LeafDemand) -> int:
-        """No assignment's largest number of flows on a link is below this."""
+        """A lower bound: every assignment puts at least this number of flows on some link."""
 
 
 def capacities(
@@ -115,7 +121,7 @@ def grouped(demand: LeafDemand, leaves: int) -> tuple[Ints, Ints, Ints]:
 
 
 def ceil_share(counts: NDArray[np.intp], ways: NDArray[np.intp]) -> int:
-    """The largest ceil(count / ways) where there are ways at all."""
+    """The largest ceil(counts[i] / ways[i]) over all i with ways[i] > 0."""
     some = ways > 0
     return int(np.max(-(-counts[some] // ways[some]), initial=0))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan for every single failure, worked out before it happens."""
+"""Prepare the reroute for every single failure of a switch or cable before it happens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ Event = str | Cable
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """What is in force: addresses and leaves of the flows, their choices and source ports."""
+    """The assignment in force: addresses of the flows, their leaves, choices and source ports.
+
+    All arrays have the shape (flows,).
+    """
 
     src: NDArray[np.uint32]
     dst: NDArray[np.uint32]
@@ -38,8 +41,12 @@ class CurrentAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Reroute:
-    """The answer to a failure: flows that change, with their choices on `fabric` and source ports (-1 and
-    -1 for a flow that has no path any more), and the largest relative load of a link then."""
+    """The answer to one failure.
+
+    `flows` are the indices of the flows that change, `choice` their new choices on `fabric`, `ports` their
+    new source ports. Both are -1 for a flow that has no path left. `max_load` is the largest relative link
+    load after the change.
+    """
 
     flows: Ints
     choice: Ints
@@ -49,13 +56,13 @@ class Reroute:
 
 
 def events(topology: Topology) -> Iterator[Event]:
-    """Every switch, then every cable between switches (parallel ones fail together)."""
+    """Every switch, then every pair of switches with a cable. Parallel cables count as one failure."""
     yield from (s.name for s in topology.switches)
     yield from dict.fromkeys(pair(k.a, k.b) for k in topology.links)
 
 
 def degraded(fabric: Fabric, event: Event) -> Fabric:
-    """The fabric without a switch or a cable. Hosts of a lost leaf keep no link."""
+    """The fabric after the loss of one switch or one cable."""
     if isinstance(fabric, GenericFabric):
         links = fabric.down_links | ({event} if isinstance(event, tuple) else set())
         switches = fabric.down_switches | ({event} if isinstance(event, str) else set())
@@ -88,11 +95,12 @@ def degraded(fabric: Fabric, event: Event) -> Fabric:
 
 
 def reroute(topology: Topology, fabric: Fabric, now: CurrentAssignment, event: Event) -> Reroute:
-    """The plan for one failure.
+    """Compute the answer to one failure.
 
-    Flows off the failed part stay on their paths, the others go greedily around it. If colouring everything
-    anew is possible and leaves less load, that is done instead. Losing a way changes where a switch's
-    buckets lead, so flows that stay may need another port.
+    Flows that do not use the failed part keep their paths. The greedy algorithm routes the others around it.
+    If edge colouring is possible and gives a smaller largest load, all flows are coloured again instead.
+    A lost link changes where the ECMP buckets of a switch lead. So a flow that keeps its path may need
+    another source port.
     """
     after = degraded(fabric, event)
     between = now.demand.src != now.demand.dst
@@ -102,7 +110,7 @@ def reroute(topology: Topology, fabric: Fabric, now: CurrentAssignment, event: E
         kept = old
     else:
         links = after.links(now.demand, now.choice)
-        # One more, which -1 finds: where there is no link, none is broken, on a single leaf not one of any.
+        # Choice -1 indexes the extra last element: a flow without links has no broken link.
         broken = np.append(after.capacity == 0, False)[links].any(axis=1)
         kept = np.where(broken, -1, old).astype(np.int32)
     free = now.demand.take(between)
@@ -127,7 +135,7 @@ def reroute(topology: Topology, fabric: Fabric, now: CurrentAssignment, event: E
 
 
 def _stands(before: Fabric, after: GenericFabric, now: CurrentAssignment) -> Ints:
-    """Each flow's old path as a choice on the fabric after the failure, -1 if it is gone."""
+    """The old path of each flow as a choice on the fabric after the failure; -1 if the path is gone."""
     result = np.full(len(now.choice), -1, dtype=np.int32)
     for f, (u, v, c) in enumerate(
         zip(now.demand.src.tolist(), now.demand.dst.tolist(), now.choice.tolist(), strict=True)
@@ -139,7 +147,10 @@ def _stands(before: Fabric, after: GenericFabric, now: CurrentAssignment) -> Int
 
 
 def _ports(topology: Topology, after: Fabric, now: CurrentAssignment, choice: Ints) -> Ints:
-    """The old port where it still leads along the path, else the lowest that no flow of the pair has."""
+    """Source ports (flows,): the old port where it still leads along the path, else the lowest free port.
+
+    A port is free if no other flow of the same pair of hosts uses it.
+    """
     wanted = stages(topology, after, now.demand, choice)
     spec = topology.hash
     good = leads(now.src, now.dst, now.ports, wanted, spec=spec) & (choice >= 0)
@@ -171,11 +182,11 @@ def _ports(topology: Topology, after: Fabric, now: CurrentAssignment, choice: In
 
 
 class Failover:
-    """The plans for all single failures of a topology, kept fresh.
+    """The answers to all single failures of a topology, prepared in the background.
 
-    `refresh` gives what is in force now and drops the plans for what was; `step` works out one more;
-    `start` lets a thread do so. `plan` is a look-up once the plan is there. What is already down is in the
-    fabric, so after a failure the same goes on from the new state.
+    `refresh` sets the assignment in force and drops the answers to the old one. `step` computes one more
+    answer; `start` starts a thread that calls `step`. `plan` looks an answer up. The fabric contains what is
+    already down, so after one failure the answers for the next are prepared in the same way.
     """
 
     def __init__(self, topology: Topology, fabric: Fabric, now: CurrentAssignment) -> None:
@@ -188,18 +199,18 @@ class Failover:
         self._todo = list(events(topology))[::-1]
 
     def refresh(self, fabric: Fabric, now: CurrentAssignment) -> None:
-        """What is in force has changed: begin anew."""
-        # New objects, so that a plan under work for the old state lands in the old dictionary.
+        """Set a new assignment in force and drop all answers."""
+        # New objects: an answer that the thread is still computing goes into the old dictionary.
         self._now, self._plans, self._todo = (fabric, now), {}, list(events(self._topology))[::-1]
         self._wake.set()
 
     @property
     def missing(self) -> int:
-        """How many failures have no plan yet."""
+        """How many failures have no answer yet."""
         return len(self._todo)
 
     def step(self) -> bool:
-        """Work out one more plan; False if all are there."""
+        """Compute one more answer. Returns False if all are computed."""
         (fabric, now), plans, todo = self._now, self._plans, self._todo
         if not todo:
             return False
@@ -210,7 +221,7 @@ class Failover:
         return True
 
     def plan(self, event: Event) -> Reroute:
-        """The plan for a failure: at once where it was worked out, else worked out now.
+        """The answer to a failure. It is computed now if it is not prepared yet.
 
         Raises:
             KeyError: the topology has no such switch or cable.
@@ -225,7 +236,7 @@ class Failover:
         return found
 
     def start(self) -> None:
-        """Work out plans in a thread of its own until `stop`."""
+        """Start a thread that computes answers until `stop`."""
         self._thread = threading.Thread(target=self._work, name="failover", daemon=True)
         self._thread.start()
 

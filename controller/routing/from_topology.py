@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a topology and what has failed to the arrays that the algorithms take."""
+"""Turn a topology and its failures into the arrays that the routing algorithms take."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from topo.graph import Host, Topology
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """What is down: cables as sorted pairs of names (a host's is (host, leaf), sorted), and switches."""
+    """The cables and switches that are down. A cable is a sorted pair of names, also that of a host."""
 
     links: frozenset[Cable] = frozenset()
     switches: frozenset[str] = frozenset()
 
     def cuts_off(self, host: Host) -> bool:
-        """Whether a host has lost its cable or its leaf."""
+        """Whether the cable or the leaf of a host is down."""
         return host.leaf in self.switches or pair(host.name, host.leaf) in self.links
 
 
@@ -49,9 +49,9 @@ def parse_failures(topology: Topology, words: Sequence[str]) -> Failures:
 
 
 def fabric_of(topology: Topology, failures: Failures = Failures(), shortest: int | None = None) -> Fabric:
-    """The topology as arrays: a two- or three-tier Clos where it is one, any fabric otherwise.
+    """The topology as arrays: `TwoTier` or `ThreeTier` where it is such a Clos, else `GenericFabric`.
 
-    `shortest` k asks for the k shortest paths of every pair instead of those of the forwarding.
+    With `shortest` = k the candidate paths are the k shortest ones, not those that the switches forward by.
     """
     down = failures.links, failures.switches
     if shortest is not None:
@@ -62,7 +62,7 @@ def fabric_of(topology: Topology, failures: Failures = Failures(), shortest: int
 def demand_of(
     fabric: Fabric, flows: Collection[tuple[Host, Host]], weight: Floats | None = None
 ) -> LeafDemand:
-    """Flows between hosts as flows between leaves; equal weights count as none."""
+    """Turn flows between hosts into flows between leaves. Equal weights become `weight` None."""
     number = {name: i for i, name in enumerate(fabric.leaves)}
     src = np.fromiter((number[a.leaf] for a, _ in flows), dtype=np.int32, count=len(flows))
     dst = np.fromiter((number[b.leaf] for _, b in flows), dtype=np.int32, count=len(flows))
@@ -72,9 +72,9 @@ def demand_of(
 
 
 def choices_of(fabric: Fabric, demand: LeafDemand, paths: Sequence[tuple[str, ...]]) -> Ints:
-    """The fabric's numbers for paths given as switches from leaf to leaf; -1 for one that it does not have.
+    """The choice for each path, given as switch names from leaf to leaf; -1 for a path that does not exist.
 
-    Of several cables to a spine it is the first, and inside a leaf 0.
+    Where several cables lead to a spine, the choice is the first. Inside a leaf it is 0.
     """
     choice = np.full(len(paths), -1, dtype=np.int32)
     if isinstance(fabric, TwoTier):
@@ -97,7 +97,7 @@ def choices_of(fabric: Fabric, demand: LeafDemand, paths: Sequence[tuple[str, ..
 
 
 def nics_of(topology: Topology, flows: Collection[tuple[Host, Host]]) -> tuple[Ints, Ints, Floats]:
-    """The number of each flow's source and destination NIC, and the bit/s of every NIC."""
+    """Source NIC and destination NIC of each flow as indices, and the rate of every NIC in bit/s."""
     number = {h.name: i for i, h in enumerate(topology.hosts)}
     src = np.fromiter((number[a.name] for a, _ in flows), dtype=np.int32, count=len(flows))
     dst = np.fromiter((number[b.name] for _, b in flows), dtype=np.int32, count=len(flows))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any fabric as arrays: per pair of leaves the paths that its forwarding allows, or its k shortest."""
+"""A fabric of any shape as arrays: the paths of each pair of leaves are listed one by one."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ MAX_PATHS = 1024
 
 @dataclass(frozen=True)
 class GenericFabric:
-    """A fabric without a regular shape. A choice is an index into the pair's list of paths.
+    """A fabric without a regular shape. A choice is an index into the list of paths of the pair of leaves.
 
-    With `shortest` k the paths are the k shortest in hops, which only source routing can follow; without
-    it those of the switches' forwarding, at most MAX_PATHS a pair.
+    With `shortest` = k the paths are the k shortest in hops; only source routing can follow all of them.
+    Otherwise they are the paths that the switches forward by, at most MAX_PATHS for a pair.
     """
 
     topology: Topology
@@ -88,7 +88,7 @@ class GenericFabric:
             stack.extend((*path, node) for node in reversed(nodes))
 
     def paths(self, src: int, dst: int) -> Sequence[tuple[str, ...]]:
-        """The pair's paths as switch names, the list that choices count in."""
+        """The paths of a pair of leaves as switch names. A choice is an index into this list."""
         if (src, dst) not in self._paths:
             a, b = self.leaves[src], self.leaves[dst]
             if a not in self._neighbours or b not in self._neighbours:

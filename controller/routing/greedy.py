@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Greedy max-min routing: each commodity to the path that is least congested so far.
+"""Greedy max-min routing: each commodity takes the path that is least congested so far.
 
-"Routing for Large ML Models", Algorithm 1, on any fabric whose forwarding gives the candidates.
+"Routing for Large ML Models", Algorithm 1, in plain Python, on any fabric. The forwarding of
+the switches gives the candidate paths.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Commodity:
-    """Traffic from one host to another. `weight` is the bit/s it wants, `owner` the job it is part of."""
+    """Traffic from host `src` to host `dst`: `weight` bit/s, which belong to the job `owner`."""
 
     name: str
     src: str
@@ -33,18 +34,21 @@ class Commodity:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Congestion:
-    """How good a set of paths is, the smaller the better: the largest load of a fabric link (demand
-    over capacity), then the sum of the squares of all loads."""
+    """How congested a set of paths is; smaller is better.
+
+    `max_load` is the largest load of a fabric link, as demand over capacity. `squares`, the sum of the
+    squares of all loads, breaks ties.
+    """
 
     max_load: float
     squares: float
 
 
 class Loads:
-    """The load of every directed fabric link, by owner.
+    """The load of every directed fabric link, by job.
 
-    `overlap(a, b)` in [0, 1] says how much b's traffic hurts a's: owners that never talk at the same
-    time may share a link. Without it everything counts fully.
+    `overlap(a, b)` is the part of the traffic of job b, 0 to 1, that meets traffic of job a in time. Jobs
+    that never send at the same time may share a link. Without `overlap` all traffic counts in full.
     """
 
     def __init__(self, topology: Topology, overlap: Overlap | None = None) -> None:
@@ -66,7 +70,7 @@ class Loads:
         return felt
 
     def cost(self, path: Path, commodity: Commodity) -> tuple[float, float]:
-        """The largest load that the commodity would meet on the path, itself included, and their sum."""
+        """(largest load, sum of loads) on the links of the path, with the commodity's own weight included."""
         loads = [
             (self._felt(link, commodity.owner) + commodity.weight) / self._capacity[link]
             for link in fabric_links(path)
@@ -74,7 +78,7 @@ class Loads:
         return max(loads, default=0.0), sum(loads)
 
     def congestion(self) -> Congestion:
-        """The figure of merit of everything added so far."""
+        """The congestion of all commodities added so far."""
         loads = [
             max((self._felt(link, owner) for owner in owners), default=0.0) / self._capacity[link]
             for link, owners in self._load.items()
@@ -88,9 +92,9 @@ def fabric_links(path: Path) -> Iterable[DirectedLink]:
 
 
 def connection_order(topology: Topology, commodities: Iterable[Commodity]) -> tuple[Commodity, ...]:
-    """Commodities by the sizes of their source leaf's and destination leaf's connection sets, descending.
+    """Sort commodities by the number of commodities at their source leaf, then at their destination leaf.
 
-    The order of the authors' published greedy (the paper leaves it open); ties keep the given order.
+    Both descend; ties keep the given order. The paper leaves the order open; its authors' code sorts so.
     """
     given = tuple(commodities)
     ends = [(topology.host[c.src].leaf, topology.host[c.dst].leaf) for c in given]
@@ -112,12 +116,12 @@ def route(
     overlap: Overlap | None = None,
     spread: bool = False,
 ) -> tuple[Mapping[str, Path], Congestion]:
-    """Algorithm 1: the commodities, in the order given, each to the path of the smallest maximum load.
+    """Algorithm 1: each commodity, in the given order, takes the path whose largest load is smallest.
 
-    The candidates are what `forwarding` allows, so failed links and switches are out; loads are
-    relative to capacity. Ties go to the lowest spine, as in the paper; with `spread`, first to the
-    smaller sum of loads. `kept` paths (by commodity name) are taken as they are, before all others.
-    A commodity without any path is left out of the result. Same-leaf traffic loads no fabric link.
+    The candidates are the paths that `forwarding` allows, so no path uses a failed link or switch. Loads are
+    relative to capacity. A tie goes to the lowest spine, as in the paper; with `spread`, first to the smaller
+    sum of loads. Commodities with a path in `kept` keep it and are placed first. A commodity without a path
+    is left out of the result. Traffic inside a leaf loads no fabric link.
     """
     loads = Loads(topology, overlap)
     chosen: dict[str, Path] = {}

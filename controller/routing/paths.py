@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths through the fabric: which exist, which one a source port's hash leads along."""
+"""Paths through the fabric: which paths exist, which one a source port gives, and a port for a path."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def members(forwarding: Forwarding, switch: str, route: Route) -> tuple[int, ...
 
 
 def paths(topology: Topology, forwarding: Forwarding, src: str, dst: str) -> tuple[Path, ...]:
-    """Every path from host to host that the forwarding allows, in the order of the switches' ports.
+    """Every path from host to host that the forwarding allows, in the order of the ports of the switches.
 
-    On a leaf-spine that is the order of the spines' ids, as Algorithm 1 of the routing paper wants it.
-    Parallel cables between two switches are one hop. Empty if there is no way.
+    On a leaf-spine this is the order of the spines, as Algorithm 1 of the routing paper wants it. Parallel
+    cables between two switches are one hop. Empty if there is no path.
     """
     found: list[Path] = []
     stack: list[Path] = [(src, topology.host[src].leaf)]
@@ -53,8 +53,10 @@ def paths(topology: Topology, forwarding: Forwarding, src: str, dst: str) -> tup
 
 
 def path_of(topology: Topology, forwarding: Forwarding, src: str, dst: str, source_port: int) -> Path:
-    """The path that the fabric's hash gives a RoCEv2 flow, host to host; empty if a switch drops it, or if
-    one chooses by a hash that is not known."""
+    """The path, host to host, that the hash of the switches gives to a RoCEv2 flow with this source port.
+
+    Empty if a switch drops the flow, or if a switch on the path chooses by an unknown hash.
+    """
     spec = topology.hash
     value = 0
     if spec.known:
@@ -78,10 +80,10 @@ def path_of(topology: Topology, forwarding: Forwarding, src: str, dst: str, sour
 def port_for_path(
     topology: Topology, forwarding: Forwarding, path: Path, used: Collection[int] = ()
 ) -> int | None:
-    """The lowest UDP source port in 0xC000-0xFFFF whose hash leads along `path`.
+    """The lowest UDP source port in 0xC000-0xFFFF whose hash leads along `path` and that is not in `used`.
 
-    Ports in `used` (the host pair's other flows) are passed over. None if there is no such port, if the
-    forwarding does not allow the path, or if a switch chooses by a hash that is not known.
+    `used` are the ports of the other flows of the same pair of hosts. None if there is no such port, if the
+    forwarding does not allow the path, or if a switch on it chooses by an unknown hash.
     """
     src, dst = path[0], path[-1]
     spec = topology.hash

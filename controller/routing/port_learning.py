@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning which source port leads where by INT probes, for switches whose hash nobody told us."""
+"""Learn by INT probes which source port leads along which path, where the hash of the switches is unknown."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ _CHECKS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """A source port for every path that was found. `probes` is what it took; `linear` says whether the
-    ports come from a linear hash that stood the checks, or were all probed themselves; `seen` has the path of
-    every probed port."""
+class PortLearningResult:
+    """A source port for every path that was found (`ports`: path number -> port).
+
+    `probes` counts the probes sent. `linear` says that the hash is affine and passed the checks; otherwise
+    every port in `ports` was probed itself. `seen` maps every probed port to its path number.
+    """
 
     ports: Mapping[int, int]
     probes: int
@@ -25,10 +27,10 @@ class Learned:
 
 
 Probe = Callable[[int], int]
-Learning = Generator[list[int], Mapping[int, int], Learned]
+Learning = Generator[list[int], Mapping[int, int], PortLearningResult]
 
 
-def learn(probe: Probe, paths: int, *, seed: int = 0, limit: int = len(ROCE_PORTS)) -> Learned:
+def learn(probe: Probe, paths: int, *, seed: int = 0, limit: int = len(ROCE_PORTS)) -> PortLearningResult:
     """Source ports in 0xC000-0xFFFF for all paths of one flow, by `learning`.
 
     `probe(port)` sends an INT probe and returns the number of the path it took, in the order of the ports
@@ -40,18 +42,18 @@ def learn(probe: Probe, paths: int, *, seed: int = 0, limit: int = len(ROCE_PORT
         try:
             asked = steps.send({port: probe(port) for port in asked})
         except StopIteration as end:
-            found: Learned = end.value
+            found: PortLearningResult = end.value
             return found
 
 
 def learning(paths: int, *, seed: int = 0, limit: int = len(ROCE_PORTS), batch: int = 1) -> Learning:
-    """The steps of learning: gives ports to probe, is sent the path that each took, and returns what is
-    known in the end.
+    """A generator: yields the ports to probe, receives the path number of each, returns the result.
 
-    A linear hash over a power of two of paths needs one probe for the constant and as many single-bit
-    changes as it takes to span all paths; _CHECKS further ports then have to go where they should (another
-    hash passes with probability paths ** -_CHECKS). Where they do not, ports are probed `batch` by `batch`
-    until every path was seen, at most `limit` (coupon collecting). Paths never seen are left out.
+    If the number of paths is a power of two, the hash may be affine in the bits of the port. Then one probe
+    gives the constant, and single-bit changes of the port span all paths. _CHECKS more probes test this;
+    a hash that is not affine passes with probability paths ** -_CHECKS. If the test fails, ports are probed
+    in batches of `batch` until every path was seen or `limit` ports were probed. A path never seen is left
+    out of the result.
     """
     seen: dict[int, int] = {}
     rng = random.Random(seed)
@@ -64,7 +66,7 @@ def learning(paths: int, *, seed: int = 0, limit: int = len(ROCE_PORTS), batch: 
             for port in checked:
                 good = good and found.get((yield from _ask(seen, [port]))[port]) == port
             if good:
-                return Learned(found, len(seen), True, seen)
+                return PortLearningResult(found, len(seen), True, seen)
     rest = [port for port in ROCE_PORTS if port not in seen]
     rng.shuffle(rest)
     while rest and len(seen) < limit and len({path for path in seen.values() if path >= 0}) < paths:
@@ -75,13 +77,13 @@ def learning(paths: int, *, seed: int = 0, limit: int = len(ROCE_PORTS), batch: 
     for port, path in seen.items():
         if path >= 0:
             ports.setdefault(path, port)
-    return Learned(ports, len(seen), False, seen)
+    return PortLearningResult(ports, len(seen), False, seen)
 
 
 def _ask(
     seen: dict[int, int], ports: list[int]
 ) -> Generator[list[int], Mapping[int, int], Mapping[int, int]]:
-    """The paths of ports, probing those that are not known yet."""
+    """The path number of each port. Ports that were not probed yet are probed."""
     new = [port for port in ports if port not in seen]
     if new:
         seen.update((yield new))
@@ -91,7 +93,7 @@ def _ask(
 def _linear(
     seen: dict[int, int], paths: int
 ) -> Generator[list[int], Mapping[int, int], dict[int, int] | None]:
-    """Port by path if path numbers are affine in the port's bits, as far as the first probes show."""
+    """A port for each path number, if the first probes show that path numbers are affine in the port bits."""
     start = ROCE_PORTS.start
     constant = (yield from _ask(seen, [start]))[start]
     # Every combination of the useful bits found so far: path offset -> port offset.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source ports for many flows at once: that of a flow's path, or those of all its paths."""
+"""UDP source ports for many flows at once: a port for the path of each flow, or for all its paths."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from topo.graph import OURS, HashSpec, Topology
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The choices that a flow's packets meet: hop h uses table stage[f, h] (-1: no choice), and `want` says
-    what has to come out. tables (stages, 256) map a hash slice to a choice, shifts (stages,) its lowest bit.
+    """The hash decisions that the packets of each flow meet on their path.
+
+    At hop h flow f meets the bucket table stage[f, h]; -1 means that the switch has one choice only. The
+    table must give want[f, h]. `tables` (tables, 256) maps a slice of the hash to a choice; `shifts`
+    (tables,) is the lowest bit of the slice. `stage` and `want` have the shape (flows, hops).
     """
 
     tables: Ints
@@ -34,7 +37,7 @@ class Stages:
 
 
 class _Tables:
-    """Bucket tables by tier and members, numbered as they turn up."""
+    """Bucket tables by tier and members. A table gets its number when it is added first."""
 
     def __init__(self, spec: HashSpec) -> None:
         self._spec = spec
@@ -46,7 +49,7 @@ class _Tables:
         return -1 if len(set(key[1])) < 2 else self._number.setdefault(key, len(self._number))
 
     def stages(self, stage: Ints, want: Ints) -> Stages:
-        """The finished tables with what the flows want of them."""
+        """All tables, together with what each flow needs from them."""
         buckets = np.arange(BUCKETS)
         tables = [np.array(m, dtype=np.int32)[buckets % len(m)] for _, m in self._number]
         shifts = [self._spec.slices[tier] for tier, _ in self._number]
@@ -61,9 +64,9 @@ class _Tables:
 def stages(
     topology: Topology, fabric: Fabric, demand: LeafDemand, choice: Ints, spec: HashSpec | None = None
 ) -> Stages:
-    """What the switches' hashes have to give for every flow's choice. A row of choice -1 wants nothing.
+    """What the hash of each switch must give so that every flow takes its choice.
 
-    `spec` is the switches' hash, by default the topology's.
+    A flow with choice -1 needs nothing. `spec` is the hash of the switches; None means that of the topology.
     """
     tables = _Tables(topology.hash if spec is None else spec)
     if isinstance(fabric, TwoTier):
@@ -76,8 +79,8 @@ def stages(
 
 
 def _two(topology: Topology, fabric: TwoTier, demand: LeafDemand, choice: Ints, tables: _Tables) -> Stages:
-    """A leaf's table depends on the order of its ports and on which spines both leaves reach. Where a spine
-    has several cables to a leaf, it chooses among them in turn."""
+    """Leaf-spine. The table of a leaf depends on the order of its ports and on the spines that both leaves
+    reach. A spine with several cables to the destination leaf makes a second choice among them."""
     columns: dict[str, list[int]] = {}
     for i, name in enumerate(fabric.spines):
         columns.setdefault(name, []).append(i)
@@ -156,7 +159,7 @@ def _three(
 
 
 def _any(fabric: GenericFabric, demand: LeafDemand, choice: Ints, tables: _Tables) -> Stages:
-    """By the switches' forwarding; a path that this does not allow wants what no table gives."""
+    """Any fabric, by its forwarding. A path that it does not allow needs a value that no table gives."""
     table = forwarding(fabric.topology, fabric.down_links, fabric.down_switches)
     names = {s.name: i for i, s in enumerate(fabric.topology.switches)}
     rows: list[list[tuple[int, int]]] = []
@@ -192,7 +195,7 @@ def addresses(ips: Iterable[str]) -> NDArray[np.uint32]:
 
 
 def repeats(*keys: NDArray[np.uint32] | Ints) -> Ints:
-    """How many earlier flows have the same keys: flows of a host pair on one path need different ports."""
+    """How many earlier flows have the same keys. Flows of one host pair on one path need different ports."""
     order = np.lexsort(keys)
     same = np.arange(len(order)) > 0
     for key in keys:
@@ -213,8 +216,11 @@ def ports_for(
     spec: HashSpec = OURS,
     plain: bool = False,
 ) -> Ints:
-    """The lowest source port in 0xC000-0xFFFF that leads each flow along its path, passing over the first
-    `skip` such ports; -1 if there is none. `src` and `dst` are addresses as 32-bit numbers."""
+    """The lowest source port in 0xC000-0xFFFF that leads each flow along its path; -1 if there is none.
+
+    `src` and `dst` (flows,) are IPv4 addresses as 32-bit numbers. The first `skip` (flows,) matching ports
+    are passed over.
+    """
     index = backend(plain).find_ports(
         bases(spec, src, dst),
         contributions(spec.algorithm),
@@ -230,7 +236,7 @@ def ports_for(
 def leads(
     src: NDArray[np.uint32], dst: NDArray[np.uint32], ports: Ints, wanted: Stages, *, spec: HashSpec = OURS
 ) -> NDArray[np.bool_]:
-    """Which flows' ports in 0xC000-0xFFFF make every switch choose what is wanted."""
+    """Whether the port of each flow leads along its path, (flows,)."""
     value = bases(spec, src, dst) ^ contributions(spec.algorithm)[ports - ROCE_PORTS.start]
     good = ports >= ROCE_PORTS.start
     for h in range(wanted.stage.shape[1]):
