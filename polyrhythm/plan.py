@@ -51,7 +51,7 @@ def plan_scenario(scenario: Scenario, policy: Policy, seed: int) -> Plan:
             down_switches=frozenset(),
             previous=None,
             seed=seed,
-            mice_bytes=scenario.elephant_bytes,
+            elephant_bytes=scenario.elephant_bytes,
             queue_pairs={
                 f.name: QueuePair(port_fixed=True)
                 for w in scenario.workloads

@@ -80,9 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulate each policy in turn and print a summary; 2 for bad input."""
     try:
-        cluster, requests, mice_bytes, marking = _inputs(args)
+        cluster, requests, elephant_bytes, marking = _inputs(args)
         check(cluster, requests)
-        settings = _settings(args, mice_bytes, len(requests))
+        settings = _settings(args, elephant_bytes, len(requests))
         failures = _failures(args)
         if cold(*SOURCES):
             print("compiling the simulator's kernels, once for this version ...", file=sys.stderr)
@@ -196,7 +196,7 @@ def _is_scenario(trace: str) -> bool | None:
     return None
 
 
-def _settings(args: argparse.Namespace, mice_bytes: int, jobs: int) -> SimulationSettings:
+def _settings(args: argparse.Namespace, elephant_bytes: int, jobs: int) -> SimulationSettings:
     return SimulationSettings(
         # By count, never by the clock: going on from a checkpoint is the same computation.
         tidy=min(SimulationSettings().tidy, max(TIDY_AT_LEAST, jobs // 10)),
@@ -204,7 +204,7 @@ def _settings(args: argparse.Namespace, mice_bytes: int, jobs: int) -> Simulatio
         replan_delay_ns=round(args.replan_delay_ms * 1e6),
         until_ns=round(args.until_s * 1e9),
         samples_ns=round(args.samples_s * 1e9),
-        mice_bytes=mice_bytes,
+        elephant_bytes=elephant_bytes,
     )
 
 

@@ -60,14 +60,14 @@ class Decider:
     """Asks the planner, remembers its last plan, and answers for every flow and job.
 
     `seed` draws ECMP's source ports by flow name, as the planner does (agents that nobody tells draw others).
-    `mice_bytes`: flows below are left
+    `elephant_bytes`: flows below are left
     to ECMP in the lowest class.
     """
 
-    def __init__(self, policy: Policy, seed: int, mice_bytes: int) -> None:
+    def __init__(self, policy: Policy, seed: int, elephant_bytes: int) -> None:
         self.policy = policy
         self._seed = seed
-        self._mice_bytes = mice_bytes
+        self._elephant_bytes = elephant_bytes
         self._previous: Plan | None = None
         self._ports: dict[str, int] = {}
 
@@ -89,7 +89,7 @@ class Decider:
                 down_switches=fabric.down_switches,
                 previous=None if self.one_by_one else self._previous,
                 seed=self._seed,
-                mice_bytes=self._mice_bytes,
+                elephant_bytes=self._elephant_bytes,
             )
         )
         self._previous = decided

@@ -73,7 +73,7 @@ class Simulation:
             samples=[],
             free=FreeGpus(cluster),
             fabric=FabricState(topology),
-            decider=Decider(policy_named(settings.policy, policies), settings.seed, settings.mice_bytes),
+            decider=Decider(policy_named(settings.policy, policies), settings.seed, settings.elephant_bytes),
             scheduler=scheduler,
             started={},
             preempted={},

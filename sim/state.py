@@ -59,7 +59,7 @@ class SimulationSettings:
     replan_delay_ns: int = 0
     until_ns: int = 0
     samples_ns: int = 0
-    mice_bytes: int = 1024
+    elephant_bytes: int = 1024
     log: bool = True
     tidy: int = 500
 

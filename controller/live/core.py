@@ -164,7 +164,7 @@ class Core:
             down_switches=self.condition.down_switches,
             previous=self._planned,
             seed=self._settings.seed,
-            mice_bytes=self._settings.elephant_bytes,
+            elephant_bytes=self._settings.elephant_bytes,
             learned=self._learner.learned(self.condition) if self._learns else None,
             queue_pairs=self.queue_pairs.of(self.members.jobs),
             mistrusted=frozenset(self.queue_pairs.mistrusted),

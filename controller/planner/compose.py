@@ -82,7 +82,7 @@ def _job_plan(order: PriorityStage, ranked: Ranked) -> JobPlan:
 
 
 def _flow_plan(space: RoutingStage, flow: Flow, job: JobPlan) -> FlowPlan:
-    if flow.bytes_per_iteration < space.demands.inputs.mice_bytes:
+    if flow.bytes_per_iteration < space.demands.inputs.elephant_bytes:
         why = f"{flow.bytes_per_iteration} bytes an iteration: a mouse, left to ECMP"
         return FlowPlan(flow.name, None, None, TRAFFIC_CLASSES.mice, why)
     a = space.assignments.get(flow.name)

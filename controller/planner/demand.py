@@ -62,7 +62,7 @@ class Demands:
             f
             for job in self.inputs.jobs
             for f in job.flows
-            if f.bytes_per_iteration >= self.inputs.mice_bytes and f.src != f.dst
+            if f.bytes_per_iteration >= self.inputs.elephant_bytes and f.src != f.dst
         )
 
     @cached_property

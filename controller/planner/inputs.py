@@ -42,7 +42,7 @@ class PlanInput:
     """All that a plan depends on.
 
     `down_links` are sorted name pairs (a host's cable is (host, leaf), sorted); `epoch_ns` is the
-    fabric time that shifts count from; flows below `mice_bytes` an iteration are left to ECMP in the
+    fabric time that shifts count from; flows below `elephant_bytes` an iteration are left to ECMP in the
     lowest queue; `learned` are source ports found by probes, where nobody knows the switches' hash (None:
     there are no probes); `seed` decides ECMP's draws and the sampled orders of the priority compression.
     `queue_pairs` holds, by flow, what a NIC does not let the plan choose; flows in `mistrusted` went
@@ -58,7 +58,7 @@ class PlanInput:
     down_switches: frozenset[str] = frozenset()
     previous: Plan | None = None
     seed: int = 0
-    mice_bytes: int = 1024
+    elephant_bytes: int = 1024
     learned: Learned | None = None
     queue_pairs: Mapping[str, QueuePair] = field(default_factory=dict)
     mistrusted: frozenset[str] = frozenset()

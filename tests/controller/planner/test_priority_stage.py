@@ -208,7 +208,7 @@ def test_pairs_of_jobs_that_send_nothing_are_no_contention() -> None:
     empty = tuple(
         replace(j, flows=tuple(replace(f, bytes_per_iteration=0) for f in j.flows)) for j in crowd(2)
     )
-    made = plan(replace(narrow(), jobs=empty, mice_bytes=0))
+    made = plan(replace(narrow(), jobs=empty, elephant_bytes=0))
     assert {j.intensity for j in made.jobs.values()} == {None}
 
 
