@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hostagent.declared import ConfigError, read, schema, setting
+from hostagent.declared import read, schema, setting
 from hostagent.job import MOST_BYTES, MOST_GPUS, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
 from hostagent.nic.driver import SENDERS
 from hostagent.nic.roce import ip_bytes
 from hostagent.pcie import check_link_name
+from polyrhythm_files import ConfigError
 
 DRIVERS = ("auto", "verbs", "shim", "udp", "none")
 BUILT_SHIM = Path(__file__).parent / "shim" / "build" / "libpolyrhythm-verbs.so"

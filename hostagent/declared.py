@@ -14,16 +14,14 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from polyrhythm_files import ConfigError
+
 T = TypeVar("T")
 
 _JSON_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 _MOST_BITS = 63
 """Of a whole number: what is read travels in messages that hold no more."""
 _WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be used; one line: the path in it, and what would be legal."""
 
 
 def setting(

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from hostagent.agent import Agent
-from hostagent.declared import ConfigError, is_text, read
+from hostagent.declared import is_text, read
 from hostagent.guest import Guest, Join, Step
 from hostagent.loop import HostLoop
 from hostagent.newflows import Answer, NewFlows
 from hostagent.nic.foreign import ForeignQueuePair
+from polyrhythm_files import ConfigError
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hostagent.config import BUILT_SHIM, Config
-from hostagent.declared import ConfigError
+from polyrhythm_files import ConfigError
 
 DEFAULT_DSCP = 26
 """Of job traffic without a priority of its own, while no agent says otherwise."""

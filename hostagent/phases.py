@@ -13,8 +13,8 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from hostagent.declared import ConfigError
 from hostagent.records import Busy, read_record
+from polyrhythm_files import ConfigError
 
 _LONGEST_RECORD = 4096
 """Bins a record is searched in; longer ones get coarser bins."""

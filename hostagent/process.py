@@ -16,11 +16,11 @@ from pathlib import Path
 
 from controller.wire.slices import short_slices
 from hostagent.config import Config, config_schema, load_config
-from hostagent.declared import ConfigError
 from hostagent.ncclenv import nccl_environment
 from hostagent.nic.udp import NicError
 from hostagent.phases import profile_files
 from hostagent.tls import check_papers
+from polyrhythm_files import ConfigError
 
 DEFAULT_CONFIG = Path("/etc/polyrhythm/agent.toml")
 

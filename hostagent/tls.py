@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hostagent.declared import ConfigError
+from polyrhythm_files import ConfigError
 
 if TYPE_CHECKING:
     import grpc

@@ -13,11 +13,11 @@ from typing import TextIO
 from hostagent.agent import Agent
 from hostagent.config import TrainingJob, TrainingSettings
 from hostagent.copying import Copier, ProcessCopier
-from hostagent.declared import ConfigError
 from hostagent.host import JOIN_LEAD_NS
 from hostagent.job import IterationRecord, JobSpec
 from hostagent.loop import HostLoop
 from hostagent.trainer import Trainer
+from polyrhythm_files import ConfigError
 
 log = logging.getLogger(__name__)
 

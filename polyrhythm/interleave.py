@@ -12,7 +12,8 @@ from typing import Any
 from controller.interleave.solve import Interleaving, TooFineError, interleave
 from polyrhythm.circle_plot import draw
 from polyrhythm.commands import whole
-from polyrhythm.interleave_file import InterleaveFileError, load
+from polyrhythm.interleave_file import load
+from polyrhythm_files import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,14 +28,12 @@ def run(args: argparse.Namespace) -> int:
     """Read, decide, print and draw; 2 for bad input."""
     try:
         if args.plot is not None and args.plot.suffix.lower() != ".svg":
-            raise InterleaveFileError(
-                f"--plot {args.plot}: circles are drawn as SVG, so its name ends in .svg"
-            )
+            raise ConfigError(f"--plot {args.plot}: circles are drawn as SVG, so its name ends in .svg")
         task = load(args.file)
         found = interleave(task.links, task.periods, step_deg=task.step_deg, seed=args.seed)
         if args.plot is not None:
             args.plot.write_text(draw(found), encoding="utf-8")
-    except InterleaveFileError as error:
+    except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
     except TooFineError as error:

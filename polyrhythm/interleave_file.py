@@ -14,15 +14,12 @@ from typing import Any
 from controller.interleave.angles import angle_count
 from controller.interleave.circle import SharedLink
 from controller.model import Phase
+from polyrhythm_files import ConfigError
 
 MAX_FILE_BYTES = 64 << 20
 _LEAST_MS, _MOST_MS = 0.001, 1e9
 _MOST_GBPS = 1e6
 _MOST_PHASES = 100_000
-
-
-class InterleaveFileError(ValueError):
-    """One line for a person: file, path in the file, what is wrong and what is legal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +32,27 @@ class Task:
 
 
 def load(path: Path) -> Task:
-    """Read and check a file. Raises InterleaveFileError."""
+    """Read and check a file. Raises ConfigError."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise InterleaveFileError(
-                f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the most that is read"
-            )
+            raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, the most that is read")
         data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except OSError as error:
-        raise InterleaveFileError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InterleaveFileError(f"{path}: not UTF-8 text (byte {error.start})") from error
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
     except json.JSONDecodeError as error:
-        raise InterleaveFileError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from error
+        raise ConfigError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from error
     except RecursionError as error:
-        raise InterleaveFileError(f"{path}: nested too deeply") from error
+        raise ConfigError(f"{path}: nested too deeply") from error
     except _BadError as error:
-        raise InterleaveFileError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {error}") from error
     except ValueError as error:
-        raise InterleaveFileError(f"{path}: not JSON: {error}") from error
+        raise ConfigError(f"{path}: not JSON: {error}") from error
     try:
         return _task(data)
     except _BadError as error:
-        raise InterleaveFileError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {error}") from error
 
 
 class _BadError(ValueError):

@@ -13,7 +13,8 @@ from controller.model import Plan, Policy, QueuePair
 from controller.planner import POLICIES, PlanInput, explain, plan
 from controller.planner.options import add_policy_options, policy_of
 from polyrhythm.commands import whole
-from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
+from polyrhythm.scenario import Scenario, load_scenario, scenario_path
+from polyrhythm_files import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Plan and print."""
     try:
         scenario = load_scenario(scenario_path(args.scenario))
-    except ScenarioError as error:
+    except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
     decided = plan_scenario(scenario, policy_of(args, args.policy), args.seed)

@@ -19,7 +19,8 @@ from controller.model import TRAFFIC_CLASSES
 from controller.priority.crux import Contender, Ranked, reference_job, rounded
 from controller.priority.fairness import Fair, fair
 from controller.priority.methods import METHODS, LevelAssignment, Setting
-from polyrhythm.priority_file import Contest, PriorityError, load_contest
+from polyrhythm.priority_file import Contest, load_contest
+from polyrhythm_files import ConfigError
 
 _NAMED = 8
 # Fairness plays every assignment that it tries through in time: with more jobs that takes minutes.
@@ -42,15 +43,15 @@ def run(args: argparse.Namespace) -> int:
     """Read, rank, compress and print; 2 for bad input."""
     try:
         if args.seed < 0:
-            raise PriorityError(f"--seed: {args.seed}; legal: a whole number from 0")
+            raise ConfigError(f"--seed: {args.seed}; legal: a whole number from 0")
         levels = _levels(args.levels)
         cap = _cap(args.loss_cap, args.method)
         contest = load_contest(Path(args.file))
         if cap is not None and len(contest.jobs) > _MOST_FAIR:
-            raise PriorityError(
+            raise ConfigError(
                 f"{args.file}: jobs: {len(contest.jobs)}; legal with --loss-cap: at most {_MOST_FAIR}"
             )
-    except PriorityError as error:
+    except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
     setting = Setting(levels=levels, seed=args.seed)
@@ -257,7 +258,7 @@ def _levels(given: str | None) -> int | None:
     if given is None:
         return None
     if not given.isdecimal() or not 1 <= int(given) <= 1_000_000:
-        raise PriorityError(f"--levels: {given!r}; legal: a whole number from 1 to 1000000")
+        raise ConfigError(f"--levels: {given!r}; legal: a whole number from 1 to 1000000")
     return int(given)
 
 
@@ -265,11 +266,11 @@ def _cap(given: str | None, method: str) -> float | None:
     if given is None:
         return None
     if method != "crux":
-        raise PriorityError(f"--loss-cap: not with --method {method}; legal: crux")
+        raise ConfigError(f"--loss-cap: not with --method {method}; legal: crux")
     try:
         cap = float(given)
     except ValueError:
         cap = -1.0
     if not 0 <= cap <= 1:
-        raise PriorityError(f"--loss-cap: {given!r}; legal: a number from 0 to 1")
+        raise ConfigError(f"--loss-cap: {given!r}; legal: a number from 0 to 1")
     return cap

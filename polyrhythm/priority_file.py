@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from controller.priority.jobs import LinkJob
+from polyrhythm_files import ConfigError
 
 _LARGE = 1e30
-
-
-class PriorityError(ValueError):
-    """Input that has no answer: one line for the user with file, path and the legal values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +24,23 @@ class Contest:
 
 
 def load_contest(path: Path) -> Contest:
-    """The jobs and links of a file. Raises PriorityError with file, path and the legal values."""
+    """The jobs and links of a file. Raises ConfigError with file, path and the legal values."""
     try:
         raw = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise PriorityError(f"{path}: {error.strerror or error}; legal: a JSON file") from error
+        raise ConfigError(f"{path}: {error.strerror or error}; legal: a JSON file") from error
     except UnicodeDecodeError as error:
-        raise PriorityError(f"{path}: byte {error.start} is not UTF-8; legal: a JSON file") from error
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; legal: a JSON file") from error
     try:
         given = json.loads(raw, object_pairs_hook=_unique, parse_constant=_no_constant)
         return _contest(given)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise PriorityError(f"{path}: {place}: {error.msg}; legal: JSON") from error
+        raise ConfigError(f"{path}: {place}: {error.msg}; legal: JSON") from error
     except RecursionError as error:
-        raise PriorityError(f'{path}: nested too deeply; legal: {{"links": ..., "jobs": ...}}') from error
+        raise ConfigError(f'{path}: nested too deeply; legal: {{"links": ..., "jobs": ...}}') from error
     except ValueError as error:
-        raise PriorityError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

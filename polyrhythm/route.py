@@ -29,9 +29,9 @@ from controller.routing.from_topology import Failures, demand_of, fabric_of, nic
 from controller.routing.hash import ROCE_PORTS
 from controller.routing.ports import addresses, ports_for, repeats, stages
 from controller.routing.rates import flow_rates
+from polyrhythm_files import ConfigError
 from topo.files import load_topology
 from topo.graph import Host, Topology
-from topo.jsonio import TopologyFormatError
 
 MAX_FLOWS = 1_000_000
 
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         flows = read_flows(args.flows, topology)
         options = Options(seed=args.seed, order=args.order, limit_s=args.limit, plain=len(flows.nics) < SMALL)
         routed = route(topology, flows, args.algorithm, options, failures, args.paths)
-    except (TopologyFormatError, RouteError) as error:
+    except (ConfigError, RouteError) as error:
         print(error, file=sys.stderr)
         return 2
     polarised = polarised_words(topology)

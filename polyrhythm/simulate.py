@@ -20,8 +20,9 @@ from rich.table import Table
 from controller.kernel import cold
 from polyrhythm.commands import whole
 from polyrhythm.progress import Bar
-from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path
+from polyrhythm.scenario import Scenario, load_scenario, scenario_path
 from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
+from polyrhythm_files import ConfigError
 from sim import figures
 from sim.checkpoint import fingerprint, load, save
 from sim.cluster import Cluster, JobRequest, WorkloadError, check, machines
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         }
         documents = [summary(s) for s in simulations.values()]
         files = _write(args, simulations, documents, marking) if args.out else []
-    except (ValueError, ScenarioError) as error:
+    except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     except OSError as error:
@@ -191,7 +192,7 @@ def _is_scenario(trace: str) -> bool | None:
         return True
     if path.exists():
         return None
-    with suppress(ScenarioError):
+    with suppress(ConfigError):
         return scenario_path(trace).exists() or None
     return None
 

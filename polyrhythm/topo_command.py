@@ -12,9 +12,9 @@ from typing import Any
 from controller.routing.affine_hash import FIELDS, polarisation_of, polarised_words
 from controller.routing.forwarding import BUCKETS
 from controller.routing.hash import ROCE_PORT, ROCE_PORTS, UDP
+from polyrhythm_files import ConfigError
 from topo.files import load_topology
 from topo.graph import Topology
-from topo.jsonio import TopologyFormatError
 
 _FIELD_BITS = (32, 32, 8, 16, 16)
 _RULE = (
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the fabric; 2 for a file that describes none."""
     try:
         topology = load_topology(args.file)
-    except TopologyFormatError as error:
+    except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
     if args.json:

@@ -9,9 +9,9 @@ from xml.etree.ElementTree import ParseError
 
 import networkx as nx
 
+from polyrhythm_files import ConfigError
 from topo.generate import explicit
 from topo.graph import Tier, Topology
-from topo.jsonio import TopologyFormatError
 
 
 def to_networkx(topology: Topology) -> nx.MultiGraph:
@@ -87,14 +87,14 @@ def read_graphml(path: Path) -> Topology:
     """A fabric from a GraphML file with the attributes of `to_networkx`, named as the file if it has no name.
 
     Raises:
-        TopologyFormatError: no GraphML, or no fabric; says why.
+        ConfigError: no GraphML, or no fabric; says why.
         OSError: the file cannot be read.
     """
     try:
         graph = nx.read_graphml(path)
         return from_networkx(nx.MultiGraph(graph, name=graph.name or path.stem))
     except (ParseError, nx.NetworkXException, ValueError, KeyError, TypeError) as error:
-        raise TopologyFormatError(f"{path}: no fabric in GraphML: {error}") from None
+        raise ConfigError(f"{path}: no fabric in GraphML: {error}") from None
 
 
 def graphml(topology: Topology) -> str:

@@ -8,13 +8,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from polyrhythm_files import ConfigError
 from topo.graph import HASH_BITS, OURS, UNKNOWN_HASH, HashSpec, Host, Link, Switch, Tier, Topology
 
 _TIERS = tuple(tier.value for tier in Tier)
-
-
-class TopologyFormatError(ValueError):
-    """A JSON document that is no topology; the message names the path and what would be legal."""
 
 
 def topology_to_json(topology: Topology) -> dict[str, Any]:
@@ -51,7 +48,7 @@ def topology_from_json(data: object, where: str = "topology") -> Topology:
     """Read what `topology_to_json` wrote. `where` is the path of `data`, for messages.
 
     Raises:
-        TopologyFormatError: unknown or missing keys, wrong types, dangling names, ports wired twice.
+        ConfigError: unknown or missing keys, wrong types, dangling names, ports wired twice.
     """
     top = _object(data, where, ("name", "hosts", "switches", "links", "prefixes"), ("hash",))
     switches = tuple(
@@ -66,14 +63,14 @@ def topology_from_json(data: object, where: str = "topology") -> Topology:
     )
     prefixes = top["prefixes"]
     if not isinstance(prefixes, Mapping):
-        raise TopologyFormatError(f"{where}.prefixes: an object of leaf name to CIDR prefix is needed")
+        raise ConfigError(f"{where}.prefixes: an object of leaf name to CIDR prefix is needed")
     for leaf, prefix in prefixes.items():
         if leaf not in names:
-            raise TopologyFormatError(f"{where}.prefixes: no switch is named {leaf!r}")
+            raise ConfigError(f"{where}.prefixes: no switch is named {leaf!r}")
         try:
             ipaddress.IPv4Network(prefix)
         except ValueError as error:
-            raise TopologyFormatError(f"{where}.prefixes.{leaf}: {error}") from None
+            raise ConfigError(f"{where}.prefixes.{leaf}: {error}") from None
     _unique([s.name for s in switches] + [h.name for h in hosts], where)
     _wired_once(hosts, links, where)
     spec = hash_from_json(top["hash"], f"{where}.hash") if "hash" in top else OURS
@@ -84,22 +81,22 @@ def hash_from_json(data: object, where: str) -> HashSpec:
     """The switches' hash: "unknown", or an object of `algorithm` and, per tier, `slices`.
 
     Raises:
-        TopologyFormatError: with what would be legal.
+        ConfigError: with what would be legal.
     """
     if data == UNKNOWN_HASH:
         return HashSpec(UNKNOWN_HASH)
     if not isinstance(data, Mapping):
-        raise TopologyFormatError(f'{where}: "{UNKNOWN_HASH}", or an object with algorithm and slices')
+        raise ConfigError(f'{where}: "{UNKNOWN_HASH}", or an object with algorithm and slices')
     item = _object(data, where, ("algorithm", "slices"))
     algorithm, slices = item["algorithm"], item["slices"]
     if not isinstance(algorithm, str) or algorithm not in HASH_BITS:
-        raise TopologyFormatError(f"{where}.algorithm: {algorithm!r} is none of {', '.join(HASH_BITS)}")
+        raise ConfigError(f"{where}.algorithm: {algorithm!r} is none of {', '.join(HASH_BITS)}")
     last = HASH_BITS[algorithm] - 8
     if not isinstance(slices, list) or len(slices) != len(_TIERS):
-        raise TopologyFormatError(f"{where}.slices: a list of {len(_TIERS)} is needed, one for each tier")
+        raise ConfigError(f"{where}.slices: a list of {len(_TIERS)} is needed, one for each tier")
     for i, bit in enumerate(slices):
         if not isinstance(bit, int) or isinstance(bit, bool) or not 0 <= bit <= last:
-            raise TopologyFormatError(f"{where}.slices[{i}]: the lowest of 8 bits is needed, 0 to {last}")
+            raise ConfigError(f"{where}.slices[{i}]: the lowest of 8 bits is needed, 0 to {last}")
     return HashSpec(algorithm, tuple(slices))
 
 
@@ -107,7 +104,7 @@ def _switch(data: object, where: str) -> Switch:
     item = _object(data, where, ("name", "tier", "device_id", "mac"))
     tier = _text(item, "tier", where)
     if tier not in _TIERS:
-        raise TopologyFormatError(f"{where}.tier: {tier!r} is none of {', '.join(_TIERS)}")
+        raise ConfigError(f"{where}.tier: {tier!r} is none of {', '.join(_TIERS)}")
     return Switch(
         _text(item, "name", where), Tier(tier), _number(item, "device_id", where), _text(item, "mac", where)
     )
@@ -118,7 +115,7 @@ def _host(data: object, where: str, switches: set[str]) -> Host:
     try:
         ip = str(ipaddress.IPv4Address(_text(item, "ip", where)))
     except ValueError as error:
-        raise TopologyFormatError(f"{where}.ip: {error}") from None
+        raise ConfigError(f"{where}.ip: {error}") from None
     return Host(
         name=_text(item, "name", where),
         ip=ip,
@@ -143,47 +140,45 @@ def _link(data: object, where: str, switches: set[str]) -> Link:
 
 def _object(data: object, where: str, keys: Sequence[str], optional: Sequence[str] = ()) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
-        raise TopologyFormatError(f"{where}: an object with the keys {', '.join(keys)} is needed")
+        raise ConfigError(f"{where}: an object with the keys {', '.join(keys)} is needed")
     wrong = sorted((set(map(str, data)) - set(optional)) ^ set(keys))
     if wrong:
-        raise TopologyFormatError(
-            f"{where}: unknown or missing: {', '.join(wrong)}; the keys are {', '.join(keys)}"
-        )
+        raise ConfigError(f"{where}: unknown or missing: {', '.join(wrong)}; the keys are {', '.join(keys)}")
     return data
 
 
 def _list(item: Mapping[str, Any], key: str, where: str) -> list[Any]:
     value = item[key]
     if not isinstance(value, list):
-        raise TopologyFormatError(f"{where}.{key}: a list is needed")
+        raise ConfigError(f"{where}.{key}: a list is needed")
     return value
 
 
 def _text(item: Mapping[str, Any], key: str, where: str) -> str:
     value = item[key]
     if not isinstance(value, str) or not value:
-        raise TopologyFormatError(f"{where}.{key}: a non-empty string is needed")
+        raise ConfigError(f"{where}.{key}: a non-empty string is needed")
     return value
 
 
 def _number(item: Mapping[str, Any], key: str, where: str) -> int:
     value = item[key]
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise TopologyFormatError(f"{where}.{key}: a whole number from 1 is needed")
+        raise ConfigError(f"{where}.{key}: a whole number from 1 is needed")
     return value
 
 
 def _known(item: Mapping[str, Any], key: str, where: str, switches: set[str]) -> str:
     name = _text(item, key, where)
     if name not in switches:
-        raise TopologyFormatError(f"{where}.{key}: no switch is named {name!r}")
+        raise ConfigError(f"{where}.{key}: no switch is named {name!r}")
     return name
 
 
 def _unique(names: Sequence[str], where: str) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise TopologyFormatError(f"{where}: several nodes are named {', '.join(twice)}")
+        raise ConfigError(f"{where}: several nodes are named {', '.join(twice)}")
 
 
 def _wired_once(hosts: Sequence[Host], links: Sequence[Link], where: str) -> None:
@@ -192,5 +187,5 @@ def _wired_once(hosts: Sequence[Host], links: Sequence[Link], where: str) -> Non
     ends += [end for link in links for end in ((link.a, link.a_port), (link.b, link.b_port))]
     for end in ends:
         if end in seen:
-            raise TopologyFormatError(f"{where}: port {end[1]} of {end[0]} is wired twice")
+            raise ConfigError(f"{where}: port {end[1]} of {end[0]} is wired twice")
         seen.add(end)

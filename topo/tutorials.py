@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from polyrhythm_files import ConfigError
 from topo.graph import Host, Link, Switch, Tier, Topology
-from topo.jsonio import TopologyFormatError
 
 DEFAULT_BPS = 100_000_000_000
 """The rate of a cable that the file gives no bandwidth."""
@@ -47,14 +47,14 @@ def read_tutorial(
     count `scale` times.
 
     Raises:
-        TopologyFormatError: with the path in the value and what would be legal.
+        ConfigError: with the path in the value and what would be legal.
     """
     hosts, switches = data["hosts"], data["switches"]
     if not 1 <= len(hosts) <= _MOST_NODES or not 1 <= len(switches) <= _MOST_NODES:
-        raise TopologyFormatError(f"{where}: 1 to {_MOST_NODES} hosts and as many switches are needed")
+        raise ConfigError(f"{where}: 1 to {_MOST_NODES} hosts and as many switches are needed")
     clash = next((n for n in hosts if n in switches), None)
     if clash is not None:
-        raise TopologyFormatError(f"{where}.hosts.{clash}: names a switch too")
+        raise ConfigError(f"{where}.hosts.{clash}: names a switch too")
     attached: dict[str, tuple[str, int, int]] = {}
     cables: list[tuple[str, int, str, int, int]] = []
     taken: set[tuple[str, int]] = set()
@@ -62,25 +62,25 @@ def read_tutorial(
         at = f"{where}.links[{i}]"
         names = item[:2] if isinstance(item, list) and 2 <= len(item) <= 4 else []
         if len(names) != 2 or not all(isinstance(name, str) for name in names):
-            raise TopologyFormatError(f"{at}: [end, end, latency, bandwidth] is needed, the last two at will")
+            raise ConfigError(f"{at}: [end, end, latency, bandwidth] is needed, the last two at will")
         rate = round(scale * _rate(item[3], at)) if len(item) == 4 else default_bps
         ends = sorted((_end(e, at, hosts, switches) for e in names), key=lambda end: end[1] != 0)
         for node, port in ends:
             if port and (node, port) in taken:
-                raise TopologyFormatError(f"{at}: port {port} of {node} is taken already")
+                raise ConfigError(f"{at}: port {port} of {node} is taken already")
             taken.add((node, port))
         (a, a_port), (b, b_port) = ends
         if not b_port or a == b:
-            raise TopologyFormatError(f"{at}: a cable joins a host and a switch, or two switches")
+            raise ConfigError(f"{at}: a cable joins a host and a switch, or two switches")
         if a_port:
             cables.append((a, a_port, b, b_port, rate))
         elif a in attached:
-            raise TopologyFormatError(f"{at}: {a} hangs on {attached[a][0]} already")
+            raise ConfigError(f"{at}: {a} hangs on {attached[a][0]} already")
         else:
             attached[a] = b, b_port, rate
     loose = next((h for h in hosts if h not in attached), None)
     if loose is not None:
-        raise TopologyFormatError(f"{where}.hosts.{loose}: no link joins it to a switch")
+        raise ConfigError(f"{where}.hosts.{loose}: no link joins it to a switch")
     return _build(name, hosts, list(switches), attached, cables, where)
 
 
@@ -109,7 +109,7 @@ def _build(
         if mac is None:
             mac = f"02:00:00:{i >> 8:02x}:{i & 255:02x}:{j:02x}"
         elif not isinstance(mac, str) or not _MAC.match(mac):
-            raise TopologyFormatError(f"{where}.hosts.{host}.mac: {mac!r} is no MAC address")
+            raise ConfigError(f"{where}.hosts.{host}.mac: {mac!r} is no MAC address")
         placed.append(Host(host, f"10.{i >> 8}.{i & 255}.{j}", mac.lower(), leaf, port, rate))
     prefixes = {s: f"10.{i >> 8}.{i & 255}.0/24" for s, i in number.items() if s in leaves}
     return Topology(name, tuple(placed), tuple(built), tuple(Link(*cable) for cable in cables), prefixes)
@@ -122,7 +122,7 @@ def _end(text: str, at: str, hosts: Mapping[str, Any], switches: Mapping[str, An
     found = _END.match(text)
     if found and found["node"] in switches and 1 <= int(found["port"]) <= _MOST_PORT:
         return found["node"], int(found["port"])
-    raise TopologyFormatError(
+    raise ConfigError(
         f"{at}: {text!r} is neither a host nor SWITCH-pN with a switch of the file, N from 1 to {_MOST_PORT}"
     )
 
@@ -133,5 +133,5 @@ def _rate(value: object, at: str) -> int:
     except ValueError:
         rate = 0.0
     if not 0 < rate <= 10_000_000:
-        raise TopologyFormatError(f"{at}: bandwidth {value!r}; Mbit/s above 0 and up to 10000000 are needed")
+        raise ConfigError(f"{at}: bandwidth {value!r}; Mbit/s above 0 and up to 10000000 are needed")
     return max(1, round(rate * 1e6))

@@ -14,9 +14,9 @@ from finsy.grpcutil import GRPCCredentialsTLS
 from controller.agents.translate import ANSWER_DEADLINE_NS
 from controller.southbound.desired import FRAME_BYTES, STRAYS, EcnProfile
 from controller.southbound.fleet import Target
+from polyrhythm_files import ConfigError
 from topo.files import read_topology
 from topo.graph import Topology
-from topo.jsonio import TopologyFormatError
 
 _REQUIRED = {"name", "clock", "control_delay_ns", "topology", "switches", "ecn"}
 _DEFAULTS: Mapping[str, Any] = {
@@ -35,10 +35,6 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 CLOCKS = ("embedded", "host")
 PROFILES = ("measured", "declared")
-
-
-class ConfigError(ValueError):
-    """A description that cannot be used; one line: the file, the path in it, what would be legal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +78,7 @@ def load_fabric(path: Path) -> FabricDescription:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     try:
         return _fabric(data, path.parent)
-    except (TopologyFormatError, ConfigError) as error:
+    except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 

@@ -40,7 +40,7 @@ from controller.northbound.web import AddressError, assets_dir, serve
 from controller.planner import POLICIES
 from controller.planner.options import add_policy_options, policy_of, whole
 from controller.process.clock import EmbeddedClock, HostClock
-from controller.process.config import ConfigError, FabricDescription, load_fabric
+from controller.process.config import FabricDescription, load_fabric
 from controller.process.engine import Engine, Options
 from controller.process.offload import Offload
 from controller.process.prompt import QUIET_S, Heap, share_python
@@ -49,6 +49,7 @@ from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.fleet import Fleet
 from controller.store.history import History, HistoryError
 from controller.wire.slices import short_slices
+from polyrhythm_files import ConfigError
 
 log = logging.getLogger(__name__)
 

@@ -27,13 +27,8 @@ from polyrhythm.fabric.description import description
 from polyrhythm.fabric.failures import Failure, FailureError, parse_failure
 from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.fabric.outcome import session_result
-from polyrhythm.scenario import (
-    ALONE_ITERATIONS,
-    ALONE_WARMUP,
-    Scenario,
-    ScenarioError,
-    load_scenario,
-)
+from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, load_scenario
+from polyrhythm_files import ConfigError
 from topo.mininet import MininetError, MininetFabric
 
 POLL_S = 0.1
@@ -63,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         scenario = load_scenario(args.scenario)
         failures = [parse_failure(text, scenario.topology) for text in args.fail]
-    except (ScenarioError, FailureError) as error:
+    except (ConfigError, FailureError) as error:
         print(error, file=sys.stderr)
         return 2
     profiles = json.loads(args.profiles.read_text()) if args.profiles else {}

@@ -22,7 +22,8 @@ from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.fabric.follow import ClockStream
 from polyrhythm.fabric.jobs import JobRunner, StalledError
-from polyrhythm.scenario import ScenarioError, load_scenario
+from polyrhythm.scenario import load_scenario
+from polyrhythm_files import ConfigError
 
 PROGRESS_INTERVAL_S = 0.25
 PACE_INTERVAL_NS = 10_000_000
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         scenario = load_scenario(args.scenario)
         failures = [parse_failure(text, scenario.topology) for text in args.fail]
-    except (ScenarioError, FailureError) as error:
+    except (ConfigError, FailureError) as error:
         print(error, file=sys.stderr)
         return 2
     profiles = json.loads(args.profiles.read_text()) if args.profiles else {}

@@ -27,9 +27,9 @@ from polyrhythm.run.experiment import Comparison, Experiment, Options, Progress,
 from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
-from polyrhythm.scenario import Scenario, ScenarioError, load_scenario, scenario_path, write_on
+from polyrhythm.scenario import Scenario, load_scenario, scenario_path, write_on
+from polyrhythm_files import ConfigError
 from topo.files import load_topology
-from topo.jsonio import TopologyFormatError
 from topo.mininet import MininetError, check_host
 
 LIVE_SCENARIO = "cluster"
@@ -119,7 +119,7 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         if args.cli and (
             args.fabric != "mininet" or len(args.scenario) > 1 or not (args.scenario or args.topology)
         ):
-            raise ScenarioError("--cli: needs --fabric mininet and one scenario, or --topology")
+            raise ConfigError("--cli: needs --fabric mininet and one scenario, or --topology")
         chosen = [scenario_path(name) for name in args.scenario or DEFAULT_SCENARIOS]
         if args.cli and not args.scenario:
             chosen = [_visit(args.topology, temporary)]
@@ -133,7 +133,7 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         _check_fail(args.fail, scenarios)
         if args.json:
             _check_writable(Path(args.json))
-    except ScenarioError as error:
+    except ConfigError as error:
         errors.print(str(error), markup=False)
         return 2
     try:
@@ -158,26 +158,21 @@ def _on_topology(path: Path, topology: Path, folder: Path) -> Path:
     """The scenario of `path` on the fabric of a topology file, as a file of its own."""
     out = folder / f"{path.stem}.json"
     write_on(path, topology, out)
+    load_topology(topology)
     try:
-        load_topology(topology)
         load_scenario(out)
-    except TopologyFormatError as error:
-        raise ScenarioError(str(error)) from None
-    except ScenarioError as error:
+    except ConfigError as error:
         # The file that it names is ours and soon gone.
         words = re.sub(rf"^{re.escape(str(out))}:\d+: ", "", str(error))
-        raise ScenarioError(f"{path} on {topology}: {words}") from None
+        raise ConfigError(f"{path} on {topology}: {words}") from None
     return out
 
 
 def _visit(topology: Path, folder: Path) -> Path:
     """A scenario for a look around: one job on a host of each leaf, at a hundredth of its NIC's rate."""
-    try:
-        hosts = load_topology(topology).hosts
-    except TopologyFormatError as error:
-        raise ScenarioError(str(error)) from None
+    hosts = load_topology(topology).hosts
     if len(hosts) < 2:
-        raise ScenarioError(f"{topology}: a fabric of one host; two are needed to talk")
+        raise ConfigError(f"{topology}: a fabric of one host; two are needed to talk")
     firsts: dict[str, str] = {}
     for host in hosts:
         firsts.setdefault(host.leaf, host.name)
@@ -205,11 +200,11 @@ def _check_writable(path: Path) -> None:
     """Refuse before the measurement what could not be written after it."""
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise ScenarioError(f"{path}: its folder does not exist")
+        raise ConfigError(f"{path}: its folder does not exist")
     if path.is_dir():
-        raise ScenarioError(f"{path}: is a folder; a file is needed")
+        raise ConfigError(f"{path}: is a folder; a file is needed")
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise ScenarioError(f"{path}: cannot be written")
+        raise ConfigError(f"{path}: cannot be written")
 
 
 def _command_line(args: argparse.Namespace, scenario: Scenario, logs: Path, errors: Console) -> int:
@@ -325,7 +320,7 @@ def _check_names(scenarios: list[tuple[Path, Scenario]]) -> None:
     names = [scenario.name for _, scenario in scenarios]
     for (path, scenario), seen in zip(scenarios, range(len(names)), strict=True):
         if scenario.name in names[:seen]:
-            raise ScenarioError(
+            raise ConfigError(
                 f"{path}: a scenario named {scenario.name!r} is there already; names are unique"
             )
 
@@ -336,4 +331,4 @@ def _check_fail(failures: list[str], scenarios: list[tuple[Path, Scenario]]) -> 
             try:
                 parse_failure(text, scenario.topology)
             except FailureError as error:
-                raise ScenarioError(f"--fail {error}") from None
+                raise ConfigError(f"--fail {error}") from None

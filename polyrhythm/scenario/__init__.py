@@ -2,14 +2,13 @@
 """Scenario files: what a person wrote, validated, and turned into the fabric and its jobs."""
 
 from polyrhythm.scenario.domain import ALONE_ITERATIONS, ALONE_WARMUP, ROCE_OVERHEAD_BYTES, Scenario, Workload
-from polyrhythm.scenario.load import ScenarioError, load_scenario, scenario_path, write_on
+from polyrhythm.scenario.load import load_scenario, scenario_path, write_on
 
 __all__ = [
     "ALONE_ITERATIONS",
     "ALONE_WARMUP",
     "ROCE_OVERHEAD_BYTES",
     "Scenario",
-    "ScenarioError",
     "Workload",
     "load_scenario",
     "scenario_path",

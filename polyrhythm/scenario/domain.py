@@ -18,6 +18,7 @@ from polyrhythm.scenario.config import (
     PhaseConfig,
     ScenarioConfig,
 )
+from polyrhythm_files import InvalidValueError
 from topo.generate import explicit, leaf_spine
 from topo.graph import Tier, Topology
 
@@ -37,15 +38,6 @@ CPU_PORT = 255
 
 # Ethernet, IPv4, UDP, BTH and ICRC around a payload.
 ROCE_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
-
-
-class DomainError(ValueError):
-    """A scenario that is well formed but makes no sense; `loc` is the path in the file."""
-
-    def __init__(self, loc: tuple[str | int, ...], message: str) -> None:
-        super().__init__(message)
-        self.loc = loc
-
 
 Steps = tuple[tuple[int, int, int], ...]
 """For each Up phase (bytes per flow, rate cap in bit/s, compute in ns after it)."""
@@ -122,13 +114,13 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
     `fabric` is what the file holds that `config.fabric` names, if it names one; rates nominal.
 
     Raises:
-        DomainError: with the path of the offending value.
+        InvalidValueError: with the path of the offending value.
     """
     topology = _scaled(fabric, config.scale) if fabric is not None else _topology(config)
     names = Counter(job.name for job in config.jobs)
     for i, job in enumerate(config.jobs):
         if names[job.name] > 1:
-            raise DomainError(
+            raise InvalidValueError(
                 ("jobs", i, "name"), f"{job.name!r} names {names[job.name]} jobs; names are unique"
             )
         _check_job(i, job, topology)
@@ -167,7 +159,7 @@ def _limited(config: ScenarioConfig, topology: Topology) -> frozenset[str]:
     """The hosts that `nics` is about."""
     for k, host in enumerate(config.nics.hosts):
         if host not in topology.host:
-            raise DomainError(("nics", "hosts", k), f"{host!r} is no host of the fabric")
+            raise InvalidValueError(("nics", "hosts", k), f"{host!r} is no host of the fabric")
     return frozenset(config.nics.hosts or topology.host)
 
 
@@ -201,14 +193,14 @@ def _scaled(fabric: Topology, scale: float) -> Topology:
 
 def _check_ecn(config: ScenarioConfig) -> None:
     if config.ecn.kmin >= config.ecn.kmax:
-        raise DomainError(("ecn", "kmin"), f"must be below kmax ({config.ecn.kmax})")
+        raise InvalidValueError(("ecn", "kmin"), f"must be below kmax ({config.ecn.kmax})")
 
 
 def _check_pcie(config: ScenarioConfig) -> None:
     rates: dict[str, float] = {}
     for i, job in enumerate(config.jobs):
         if job.pcie is not None and job.pcie.gbps != rates.setdefault(job.pcie.link, job.pcie.gbps):
-            raise DomainError(
+            raise InvalidValueError(
                 ("jobs", i, "pcie", "gbps"), f"link {job.pcie.link!r} has {rates[job.pcie.link]:g} already"
             )
 
@@ -216,7 +208,7 @@ def _check_pcie(config: ScenarioConfig) -> None:
 def _check_ports(topology: Topology) -> None:
     for switch, ports in topology.ports.items():
         if max(ports, default=0) >= CPU_PORT:
-            raise DomainError(
+            raise InvalidValueError(
                 ("fabric",),
                 f"{switch} has a cable on port {max(ports)}; legal: up to {CPU_PORT - 1}, for {CPU_PORT} is "
                 "the CPU's",
@@ -227,11 +219,11 @@ def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
     nodes = Counter(s.name for s in fabric.switches) + Counter(h.name for h in fabric.hosts)
     twice = next((name for name, count in nodes.items() if count > 1), None)
     if twice is not None:
-        raise DomainError(("fabric",), f"{twice!r} names more than one node; names are unique")
+        raise InvalidValueError(("fabric",), f"{twice!r} names more than one node; names are unique")
     leaves = [s.name for s in fabric.switches if s.tier == "leaf"]
     for i, host in enumerate(fabric.hosts):
         if host.leaf not in leaves:
-            raise DomainError(
+            raise InvalidValueError(
                 ("fabric", "hosts", i, "leaf"), f"{host.leaf!r} is no leaf; legal: {', '.join(leaves)}"
             )
     known = [s.name for s in fabric.switches]
@@ -239,11 +231,11 @@ def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
         for end in ("a", "b"):
             name = getattr(cable, end)
             if name not in known:
-                raise DomainError(
+                raise InvalidValueError(
                     ("fabric", "links", i, end), f"{name!r} is no switch; legal: {', '.join(known)}"
                 )
         if cable.a == cable.b:
-            raise DomainError(("fabric", "links", i), "a cable joins two different switches")
+            raise InvalidValueError(("fabric", "links", i), "a cable joins two different switches")
     try:
         return explicit(
             config.name,
@@ -252,7 +244,7 @@ def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
             [(c.a, c.b, _bps(c.gbps, config.scale)) for c in fabric.links],
         )
     except ValueError as error:
-        raise DomainError(("fabric", "hosts"), str(error)) from None
+        raise InvalidValueError(("fabric", "hosts"), str(error)) from None
 
 
 def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
@@ -261,15 +253,17 @@ def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
             shown = ", ".join(h.name for h in topology.hosts[:12]) + (
                 ", ..." if len(topology.hosts) > 12 else ""
             )
-            raise DomainError(("jobs", i, "hosts", k), f"{host!r} is no host of the fabric; legal: {shown}")
+            raise InvalidValueError(
+                ("jobs", i, "hosts", k), f"{host!r} is no host of the fabric; legal: {shown}"
+            )
         if host in job.hosts[:k]:
-            raise DomainError(("jobs", i, "hosts", k), f"{host!r} is listed twice")
+            raise InvalidValueError(("jobs", i, "hosts", k), f"{host!r} is listed twice")
     _check_phases(("jobs", i), job.phases, job.period_ms)
     last = 0
     for k, change in enumerate(job.changes):
         where = ("jobs", i, "changes", k)
         if change.iteration <= last:
-            raise DomainError((*where, "iteration"), f"must be above the change before ({last})")
+            raise InvalidValueError((*where, "iteration"), f"must be above the change before ({last})")
         last = change.iteration
         _check_phases(where, change.phases, change.period_ms)
 
@@ -279,19 +273,23 @@ def _check_phases(at: tuple[str | int, ...], phases: tuple[PhaseConfig, ...], pe
     for k, phase in enumerate(phases):
         where = (*at, "phases", k)
         if round(phase.end_ms * 1e6) <= round(phase.start_ms * 1e6):
-            raise DomainError(
+            raise InvalidValueError(
                 (*where, "end_ms"),
                 f"{phase.end_ms:g} must be above start_ms ({phase.start_ms:g}), by a nanosecond at least",
             )
         if phase.start_ms < end:
-            raise DomainError(
+            raise InvalidValueError(
                 (*where, "start_ms"), f"{phase.start_ms:g} overlaps the phase before; legal: {end:g} or more"
             )
         if k == 0 and phase.start_ms != 0:
-            raise DomainError((*where, "start_ms"), "the period begins with the first Up phase; legal: 0")
+            raise InvalidValueError(
+                (*where, "start_ms"), "the period begins with the first Up phase; legal: 0"
+            )
         end = phase.end_ms
         if end > period_ms:
-            raise DomainError((*where, "end_ms"), f"{end:g} is past the period; legal: up to {period_ms:g}")
+            raise InvalidValueError(
+                (*where, "end_ms"), f"{end:g} is past the period; legal: up to {period_ms:g}"
+            )
 
 
 def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
@@ -299,7 +297,7 @@ def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
         first = topology.host[job.hosts[0]]
         for k, name in enumerate(job.hosts):
             if topology.part[topology.host[name].leaf] != topology.part[first.leaf]:
-                raise DomainError(
+                raise InvalidValueError(
                     ("jobs", i, "hosts", k),
                     f"no path from {first.name} to {name}: the fabric does not connect "
                     f"{first.leaf} and {topology.host[name].leaf}; add a spine or a link",

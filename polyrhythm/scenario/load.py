@@ -12,10 +12,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from polyrhythm.scenario.config import ExplicitConfig, FileConfig, LeafSpineConfig, ScenarioConfig
-from polyrhythm.scenario.domain import DomainError, Scenario, build
+from polyrhythm.scenario.domain import Scenario, build
+from polyrhythm_files import ConfigError, InvalidValueError
 from topo.files import load_topology
 from topo.graph import Topology
-from topo.jsonio import TopologyFormatError
 
 Loc = tuple[str | int, ...]
 
@@ -29,10 +29,6 @@ _KINDS = tuple(
 )
 
 
-class ScenarioError(ValueError):
-    """One line for a person: file, line, path in the file, what is wrong and what is legal."""
-
-
 def scenario_path(name: str) -> Path:
     """The file of a scenario: a path as it is, or the name of one that we ship."""
     path = Path(name)
@@ -42,7 +38,7 @@ def scenario_path(name: str) -> Path:
     candidate = shipped / f"{name}.yaml"
     if not candidate.exists():
         known = ", ".join(sorted(p.stem for p in shipped.glob("*.yaml")))
-        raise ScenarioError(f"{name}: no such scenario file; the ones that come along are: {known}")
+        raise ConfigError(f"{name}: no such scenario file; the ones that come along are: {known}")
     return candidate
 
 
@@ -50,37 +46,37 @@ def load_scenario(path: Path) -> Scenario:
     """Reads, validates and builds a scenario.
 
     Raises:
-        ScenarioError: the file cannot be read or is not a legal scenario.
+        ConfigError: the file cannot be read or is not a legal scenario.
     """
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise ScenarioError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, which no scenario is")
+            raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES >> 20} MiB, which no scenario is")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ScenarioError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}: not UTF-8 text (byte {error.start})") from error
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         lines: dict[Loc, int] = {}
         data = _plain(root, (), lines, path)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ScenarioError(f"{path}:{line}: not YAML: {error.problem}") from error
+        raise ConfigError(f"{path}:{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
-        raise ScenarioError(f"{path}:1: not YAML: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"{path}:1: not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:
-        raise ScenarioError(f"{path}:1: nested too deeply") from error
+        raise ConfigError(f"{path}:1: nested too deeply") from error
     if not isinstance(data, dict):
-        raise ScenarioError(f"{path}:1: a scenario is a mapping of {_keys(ScenarioConfig)}")
+        raise ConfigError(f"{path}:1: a scenario is a mapping of {_keys(ScenarioConfig)}")
     try:
         config = ScenarioConfig.model_validate(data)
         return build(config, _fabric_file(config, path))
     except ValidationError as error:
-        raise ScenarioError(_explain(path, lines, data, error)) from error
-    except DomainError as problem:
-        raise ScenarioError(
-            f"{path}:{_line(lines, problem.loc)}: {_dotted(problem.loc)}: {problem}"
+        raise ConfigError(_explain(path, lines, data, error)) from error
+    except InvalidValueError as problem:
+        raise ConfigError(
+            f"{path}:{_line(lines, problem.loc)}: {_dotted(problem.loc)}: {problem.message}"
         ) from problem
 
 
@@ -90,7 +86,7 @@ def write_on(path: Path, topology: Path, out: Path) -> None:
     Cables to which the file gives no rate get that of the first host of the scenario's own fabric.
 
     Raises:
-        ScenarioError: `path` is no legal scenario.
+        ConfigError: `path` is no legal scenario.
     """
     own = load_scenario(path)
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -108,8 +104,8 @@ def _fabric_file(config: ScenarioConfig, path: Path) -> Topology | None:
         return load_topology(
             path.parent / fabric.path, default_bps=round(fabric.gbps * 1e9), scale=config.scale
         )
-    except TopologyFormatError as error:
-        raise DomainError(("fabric", "path"), str(error)) from None
+    except ConfigError as error:
+        raise InvalidValueError(("fabric", "path"), str(error)) from None
 
 
 def _plain(node: yaml.Node | None, loc: Loc, lines: dict[Loc, int], path: Path) -> Any:
@@ -118,16 +114,16 @@ def _plain(node: yaml.Node | None, loc: Loc, lines: dict[Loc, int], path: Path) 
         return None
     lines[loc] = node.start_mark.line + 1
     if len(lines) > MAX_VALUES:
-        raise ScenarioError(f"{path}:{lines[loc]}: more than {MAX_VALUES:,} values, which no scenario has")
+        raise ConfigError(f"{path}:{lines[loc]}: more than {MAX_VALUES:,} values, which no scenario has")
     if isinstance(node, yaml.MappingNode):
         mapping: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = _plain(key_node, (*loc, "key"), lines, path) if key_node else None
             if not isinstance(key, str):
-                raise ScenarioError(f"{path}:{key_node.start_mark.line + 1}: keys are words, not {key!r}")
+                raise ConfigError(f"{path}:{key_node.start_mark.line + 1}: keys are words, not {key!r}")
             if key in mapping:
                 where = _dotted((*loc, key))
-                raise ScenarioError(f"{path}:{key_node.start_mark.line + 1}: {where}: said twice")
+                raise ConfigError(f"{path}:{key_node.start_mark.line + 1}: {where}: said twice")
             mapping[key] = _plain(value_node, (*loc, key), lines, path)
             lines[(*loc, key)] = key_node.start_mark.line + 1
         return mapping
@@ -139,9 +135,7 @@ def _plain(node: yaml.Node | None, loc: Loc, lines: dict[Loc, int], path: Path) 
     except (ValueError, KeyError, AttributeError):
         # What YAML's own types make of words that look like theirs: the 31st of June, !!int x.
         kind = node.tag.rpartition(":")[2]
-        raise ScenarioError(
-            f"{path}:{lines[loc]}: {_dotted(loc)}: {_shown(node.value)} is no {kind}"
-        ) from None
+        raise ConfigError(f"{path}:{lines[loc]}: {_dotted(loc)}: {_shown(node.value)} is no {kind}") from None
 
 
 def _line(lines: dict[Loc, int], loc: Loc) -> int:

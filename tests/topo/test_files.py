@@ -11,10 +11,11 @@ import pytest
 from controller.routing.fabric import two_tier
 from controller.routing.three_tier import three_tier as arrays_of_three
 from polyrhythm.cli import main
+from polyrhythm_files import ConfigError
 from topo.export import from_networkx, to_networkx
 from topo.files import load_topology, read_topology
 from topo.generate import leaf_spine, rail, three_tier
-from topo.jsonio import TopologyFormatError, topology_from_json, topology_to_json
+from topo.jsonio import topology_from_json, topology_to_json
 
 GOOD = {
     "kind": "leaf_spine",
@@ -40,14 +41,14 @@ GOOD = {
     ],
 )
 def test_what_is_wrong_is_told(change: dict, words: list[str]) -> None:
-    with pytest.raises(TopologyFormatError) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_topology(GOOD | change, "t.json", "t")
     assert all(word in str(caught.value) for word in words), caught.value
 
 
 def test_missing_keys_and_other_values_are_told() -> None:
     for data in ({k: v for k, v in GOOD.items() if k != "spines"}, [], {"leaves": 3}, None):
-        with pytest.raises(TopologyFormatError):
+        with pytest.raises(ConfigError):
             read_topology(data, "t.json", "t")
 
 
@@ -65,7 +66,7 @@ def test_missing_keys_and_other_values_are_told() -> None:
 )
 def test_explicit_fabrics_are_checked(part: str, value: object, words: list[str]) -> None:
     base = {"kind": "explicit", "switches": [{"name": "x", "tier": "leaf"}], "hosts": [], "links": []}
-    with pytest.raises(TopologyFormatError) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_topology(base | {part: value}, "t.json", "t")
     assert all(word in str(caught.value) for word in words), caught.value
 

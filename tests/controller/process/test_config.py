@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.planner import POLICIES, PlanInput, plan
-from controller.process.config import ConfigError, load_fabric
+from controller.process.config import load_fabric
 from controller.store.history import History, HistoryError
+from polyrhythm_files import ConfigError
 from topo.generate import leaf_spine
-from topo.jsonio import TopologyFormatError, topology_from_json, topology_to_json
+from topo.jsonio import topology_from_json, topology_to_json
 
 TOPOLOGY = leaf_spine(2, 1, 2, host_bps=10, fabric_bps=20)
 GOOD = {
@@ -108,7 +109,7 @@ def test_a_bad_description_names_file_and_place(tmp_path, path, value, words):
 
 
 def test_missing_keys_are_named():
-    with pytest.raises(TopologyFormatError, match="links, prefixes"):
+    with pytest.raises(ConfigError, match="links, prefixes"):
         topology_from_json({"name": "x", "hosts": [], "switches": []})
 
 

@@ -21,10 +21,10 @@ from hostagent.messages import job_join
 from polyrhythm.emulation.agents import AgentJob, agent_config
 from polyrhythm.emulation.shaping import htb_commands
 from polyrhythm.run.command import add_arguments
-from polyrhythm.scenario import ScenarioError, load_scenario, scenario_path, write_on
+from polyrhythm.scenario import load_scenario, scenario_path, write_on
+from polyrhythm_files import ConfigError
 from topo.files import load_topology
 from topo.graph import Tier
-from topo.jsonio import TopologyFormatError
 from topo.mininet import MininetError, check_host
 
 
@@ -67,7 +67,7 @@ def test_a_tutorials_topology_is_a_fabric(tmp_path: Path) -> None:
 def test_what_is_wrong_with_a_tutorials_topology_is_told(change: Any, said: str, tmp_path: Path) -> None:
     data = copy.deepcopy(POD)
     change(data)
-    with pytest.raises(TopologyFormatError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_topology(write(tmp_path, data))
     assert said in str(caught.value)
     assert str(tmp_path) in str(caught.value)
@@ -84,7 +84,7 @@ def test_a_scenario_on_a_topology_file(tmp_path: Path) -> None:
     data = json.loads(out.read_text())
     data["fabric"]["path"] = "nowhere.json"
     out.write_text(json.dumps(data))
-    with pytest.raises(ScenarioError, match=r"fabric\.path: .*nowhere\.json: No such file"):
+    with pytest.raises(ConfigError, match=r"fabric\.path: .*nowhere\.json: No such file"):
         load_scenario(out)
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostagent.job import PcieUse
-from polyrhythm.scenario import ScenarioError, load_scenario, scenario_path
+from polyrhythm.scenario import load_scenario, scenario_path
+from polyrhythm_files import ConfigError
 
 SHIPPED = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
 TWO_VGG19 = scenario_path("two_vgg19").read_text()
@@ -18,7 +19,7 @@ TWO_VGG19 = scenario_path("two_vgg19").read_text()
 def refusal(tmp_path: Path, text: str) -> str:
     path = tmp_path / "s.yaml"
     path.write_text(text)
-    with pytest.raises(ScenarioError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_scenario(path)
     message = str(caught.value)
     assert "\n" not in message
@@ -167,7 +168,7 @@ def test_a_damaged_file_is_loaded_or_refused_never_a_traceback(
     message = ""
     try:
         load_scenario(path)
-    except ScenarioError as error:
+    except ConfigError as error:
         message = str(error)
     assert "\n" not in message
 
@@ -198,5 +199,5 @@ def test_an_explicit_fabric_is_wired_as_written(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_scenarios_that_come_along() -> None:
-    with pytest.raises(ScenarioError, match="two_vgg19"):
+    with pytest.raises(ConfigError, match="two_vgg19"):
         scenario_path("no_such_scenario")
