@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.model import TRAFFIC_CLASSES
-from controller.priority.crux import Contender, Ranked, reference_job, rounded
-from controller.priority.fairness import Fair, fair
+from controller.priority.crux import Contender, RankedJob, reference_job, rounded
+from controller.priority.fairness import FairAssignment, fair_assignment
 from controller.priority.methods import METHODS, LevelAssignment, Setting
 from polyrhythm.priority_file import Contest, load_contest
 from polyrhythm_files import ConfigError
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         assigned = METHODS[args.method].assign(contest.jobs, contest.rate_bps, setting)
         report = to_json(contest, assigned, args.method, levels)
     else:
-        fairly = fair(contest.jobs, contest.rate_bps, cap, setting)
+        fairly = fair_assignment(contest.jobs, contest.rate_bps, cap, setting)
         report = to_json(contest, fairly.assignment, args.method, levels, fairly.outcome.weight)
         report["fairness"] = _fairness(fairly, cap)
     print(json.dumps(report, indent=2) if args.json else to_text(report))
@@ -113,7 +113,7 @@ def to_text(report: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"contention {total:.3g} flop/s{part}"])
 
 
-def _fairness(fairly: Fair, cap: float) -> dict[str, Any]:
+def _fairness(fairly: FairAssignment, cap: float) -> dict[str, Any]:
     """What the cap costs: the assignment's worth, and the others that none beats in both."""
     return {
         "cap": cap,
@@ -164,7 +164,7 @@ class _Words:
     def _place(self) -> Mapping[str, int]:
         return {r.name: i for i, r in enumerate(self.assigned.ranked)}
 
-    def why(self, ranked: Ranked, no_queue: bool) -> str:
+    def why(self, ranked: RankedJob, no_queue: bool) -> str:
         """`no_queue`: there is no DSCP for the job's level."""
         name, level = ranked.name, self.assigned.level
         if ranked.intensity is None:
@@ -230,7 +230,7 @@ class _Words:
     def _file(self) -> Mapping[str, int]:
         return {j.name: i for i, j in enumerate(self.contest.jobs)}
 
-    def _order(self, ranked: Ranked) -> str:
+    def _order(self, ranked: RankedJob) -> str:
         """What a job's place in the order comes from."""
         if self.method != "crux":
             return f"{self.method} gives it {ranked.priority:.3g}"

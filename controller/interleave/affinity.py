@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.interleave.circle import SharedLink, score
-from controller.interleave.packed import merge
+from controller.interleave.link_arrays import group_identical_links
 from controller.interleave.rotate import NODES, rotate
 
 LinkName = tuple[str, str]
@@ -114,7 +114,7 @@ def align(
     fits: dict[LinkName, LinkFit] = {}
     loops: list[Loop] = []
     for part in components(links):
-        vertices = merge(part)
+        vertices = group_identical_links(part)
         alone = [
             rotate(alike[:1], periods, slack=slack, seed=seed, nodes=nodes, fast=fast) for alike in vertices
         ]

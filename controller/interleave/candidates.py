@@ -15,7 +15,7 @@ MOST = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedCandidate:
     """A candidate by its place in the list given, and what it would come to.
 
     `compatibility` is the mean score of the links that several jobs share, 1 where there are none; with
@@ -37,7 +37,7 @@ def rank(
     loops: bool = True,
     seed: int = 0,
     fast: bool | None = None,
-) -> list[Ranked]:
+) -> list[RankedCandidate]:
     """The first `most` candidates, each the links that its jobs would share, most compatible first.
 
     Of equals the earlier comes first. The thesis discards candidates whose affinity graph has a loop:
@@ -47,11 +47,11 @@ def rank(
     if most < 1 or workers < 1:
         raise ValueError(f"most and workers are whole numbers from 1, not {most} and {workers}")
 
-    def judge(index: int) -> Ranked:
+    def judge(index: int) -> RankedCandidate:
         result = interleave(candidates[index], periods, seed=seed, fast=fast)
         shared = [c for c in result.circles if len(c.link.demands) > 1]
         score = fmean(c.score for c in shared) if shared else 1.0
-        return Ranked(index, score, fmean(c.loss for c in shared) if shared else 0.0, result)
+        return RankedCandidate(index, score, fmean(c.loss for c in shared) if shared else 0.0, result)
 
     with ThreadPoolExecutor(workers) as pool:
         judged = list(pool.map(judge, range(min(most, len(candidates)))))

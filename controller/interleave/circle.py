@@ -37,7 +37,7 @@ class SharedLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class CircleDemand:
     """Total demand over one perimeter: `rate[i]` in bit/s on [edges[i], edges[i + 1]) ns."""
 
     edges: Ints
@@ -56,7 +56,7 @@ def perimeter(periods: Sequence[int]) -> int:
 
 def overlay(
     jobs: Sequence[tuple[Sequence[Phase], int, int]], length: int, *, edges: Sequence[int] = ()
-) -> Demand:
+) -> CircleDemand:
     """The sum of jobs given as (phases, period, shift), all ns, over a circle of `length` ns.
 
     Every period must divide `length`. `edges` adds break points.
@@ -78,12 +78,12 @@ def overlay(
     cuts = sorted(step)
     rate = accumulate((step[t] for t in cuts), initial=base)
     next(rate)
-    return Demand(np.array([*cuts, length], dtype=np.int64), np.array(list(rate), dtype=np.float64))
+    return CircleDemand(np.array([*cuts, length], dtype=np.int64), np.array(list(rate), dtype=np.float64))
 
 
 def _overlay_long(
     jobs: Sequence[tuple[Sequence[Phase], int, int]], length: int, edges: Sequence[int]
-) -> Demand:
+) -> CircleDemand:
     """What `overlay` returns, by arrays: the shorter way where there are hundreds of edges."""
     at: list[Ints] = [np.array((0, *edges), dtype=np.int64)]
     step: list[Floats] = [np.zeros(len(at[0]))]
@@ -99,7 +99,7 @@ def _overlay_long(
                 step += [np.full(len(laps), float(p.rate_bps)), np.full(len(laps), -float(p.rate_bps))]
     cuts, where = np.unique(np.concatenate(at), return_inverse=True)
     change = np.bincount(where, weights=np.concatenate(step)).astype(np.float64)
-    return Demand(np.append(cuts, length), base + np.cumsum(change))
+    return CircleDemand(np.append(cuts, length), base + np.cumsum(change))
 
 
 def excess_rate(rate: Floats, rate_bps: int, slack: float = 0.0) -> Floats:
@@ -108,7 +108,7 @@ def excess_rate(rate: Floats, rate_bps: int, slack: float = 0.0) -> Floats:
     return excess
 
 
-def demand(link: SharedLink, periods: Mapping[str, int], shifts: Mapping[str, int]) -> Demand:
+def demand(link: SharedLink, periods: Mapping[str, int], shifts: Mapping[str, int]) -> CircleDemand:
     """The total demand on a link's unified circle for given shifts (ns)."""
     jobs = [(phases, periods[job], shifts.get(job, 0)) for job, phases in link.demands.items()]
     return overlay(jobs, perimeter([periods[j] for j in link.demands]))

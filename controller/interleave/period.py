@@ -34,7 +34,7 @@ class Quantised:
 def quantise(
     periods: Sequence[int],
     *,
-    hold: float = 1.0,
+    min_stretch: float = 1.0,
     tolerance: float = 0.02,
     stretch: float = 0.0,
     repeats: int = REPEATS,
@@ -49,7 +49,7 @@ def quantise(
     """
     if not periods or min(periods) <= 0:
         raise ValueError("periods must be positive")
-    low = [math.ceil(t * hold) for t in periods]
+    low = [math.ceil(t * min_stretch) for t in periods]
     high = [math.floor(t * (1 + tolerance)) for t in periods]
     if any(a > b for a, b in zip(low, high, strict=True)):
         raise ValueError("hold must not exceed 1 + tolerance")
@@ -134,7 +134,7 @@ def _divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*low, *(number // d for d in low)}))
 
 
-def stay(groups: Sequence[Sequence[int]]) -> bool:
+def repeat_soon(groups: Sequence[Sequence[int]]) -> bool:
     """Whether periods may stay as they are: on each link, or in all, they repeat together soon enough."""
 
     def soon(periods: Sequence[int]) -> bool:

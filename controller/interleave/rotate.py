@@ -69,5 +69,5 @@ def searcher(fast: bool) -> type[Search]:
     """The compiled search if it is asked for and Numba is installed, else the plain one."""
     if not fast or not available():
         return Search
-    found: type[Search] = import_module("controller.interleave.fast").FastSearch
+    found: type[Search] = import_module("controller.interleave.compiled_search").CompiledSearch
     return found

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.interleave.circle import Floats, Ints, SharedLink, perimeter, score, sweep
-from controller.interleave.packed import merge
-from controller.interleave.slots import best_turn
+from controller.interleave.link_arrays import group_identical_links
+from controller.interleave.pair_fft import best_pair_shift
 
 EPS = 1e-9
 SWEEPS = 30
@@ -38,7 +38,7 @@ class Search:
 
     def __init__(self, links: Sequence[SharedLink], periods: Mapping[str, int], slack: float) -> None:
         # Links that ask the same question are asked once, with a weight.
-        alike = merge(links)
+        alike = group_identical_links(links)
         self._links = tuple(same[0] for same in alike)
         self._weight = {same[0].name: len(same) for same in alike}
         self._periods = periods
@@ -92,7 +92,7 @@ class Search:
         """The best shifts of two jobs in fine slots on one link; None for anything else."""
         if len(self.jobs) != 2 or len(self._links) != 1:
             return None
-        found = best_turn(self._links[0], self._periods, self._slack)
+        found = best_pair_shift(self._links[0], self._periods, self._slack)
         return None if found is None else {self.jobs[0]: 0, self.jobs[1]: found[1]}
 
     def loss(self, shifts: Mapping[str, int]) -> float:

@@ -10,7 +10,7 @@ from statistics import fmean
 from controller.interleave.affinity import Alignment, LinkFit, Loop, align, components
 from controller.interleave.angles import demand_by_angle, rotation_deg
 from controller.interleave.circle import Floats, SharedLink, perimeter, score
-from controller.interleave.period import LONGEST, Quantised, choices, stay
+from controller.interleave.period import LONGEST, Quantised, choices, repeat_soon
 from controller.interleave.rotate import FAST_NODES, rotate
 from controller.interleave.search import EXACT_JOBS, places
 
@@ -150,7 +150,7 @@ def _part(
     If `patient`, what the plain search leaves unproven for few jobs is given to the kernels.
     """
     own = list(periods.values())
-    if stay([[periods[j] for j in link.demands] for link in part]):
+    if repeat_soon([[periods[j] for j in link.demands] for link in part]):
         chosen = Quantised(tuple(own), perimeter(own))
     else:
         chosen = _choose(part, periods, seed, fast)

@@ -15,8 +15,8 @@ from controller.live.messages import BytesCounted, Effect, Iteration, SendMeasur
 from controller.measure.bursts import longest_silence, looks_changed
 from controller.measure.change import ChangeDetector
 from controller.measure.iteration import Sample, from_bytes, from_iterations
+from controller.measure.profiling_queue import ProfilingQueue, with_job_on_top
 from controller.measure.series import KEPT, Series
-from controller.measure.turns import Turns, on_top
 from controller.model.job import Job
 from controller.model.plan import Plan, Policy
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -96,7 +96,7 @@ class Measuring:
 
     def __init__(self, settings: MeasureSettings) -> None:
         self._settings = settings
-        self._turns = Turns(settings.window_ns)
+        self._queue = ProfilingQueue(settings.window_ns)
         self._watches: dict[str, _Watch] = {}
         self._finished: list[Job] = []
         self._wants_plan = False
@@ -104,12 +104,12 @@ class Measuring:
     @property
     def profiled(self) -> str | None:
         """The job that is being measured."""
-        return self._turns.turn.job if self._turns.turn is not None else None
+        return self._queue.window.job if self._queue.window is not None else None
 
     @property
     def next_timer_ns(self) -> int | None:
         """When the window under way is over."""
-        return self._turns.turn.until_ns if self._turns.turn is not None else None
+        return self._queue.window.until_ns if self._queue.window is not None else None
 
     def changes(self, job: str) -> int:
         """How often a job has changed its pattern since it came."""
@@ -118,7 +118,7 @@ class Measuring:
 
     def waits(self, job: str) -> bool:
         """Whether a job is still to be measured, or is being measured."""
-        return self._turns.asks(job)
+        return self._queue.contains(job)
 
     # What happens.
 
@@ -126,12 +126,12 @@ class Measuring:
         """A job is there: it wants a turn, if it sends anything at all."""
         if self._settings.enabled and any(f.src != f.dst for f in job.flows):
             self._watches[job.name] = _Watch(job, Series(self._settings.bin_ns))
-            self._turns.ask(job.name)
+            self._queue.add(job.name)
 
     def left(self, job: str) -> None:
         """A job is gone."""
         if self._watches.pop(job, None) is not None:
-            self._turns.forget(job)
+            self._queue.forget(job)
 
     def agent_up(self, host: str) -> Iterator[Effect]:
         """An agent that has started again counts nothing until it is asked."""
@@ -141,40 +141,40 @@ class Measuring:
 
     def choose(self) -> None:
         """A plan is about to be made: the next job's turn begins with it."""
-        self._turns.choose()
+        self._queue.next_job()
 
     def overlay(self, plan: Plan) -> Plan:
         """The plan with the job whose turn it is on top."""
         job = self.profiled
-        return plan if job is None else on_top(plan, job, TRAFFIC_CLASSES.levels)
+        return plan if job is None else with_job_on_top(plan, job, TRAFFIC_CLASSES.levels)
 
     def adopted(self, now_ns: int) -> Iterator[Effect]:
         """The plan is in force: the window of the job on top opens."""
-        if not self._turns.begin(now_ns) or self.profiled is None:
+        if not self._queue.begin(now_ns) or self.profiled is None:
             return
         watch = self._watches[self.profiled]
         watch.samples.clear()
         watch.flops.clear()
         watch.series = Series(self._settings.bin_ns)
         watch.tried_ns = now_ns
-        log.info("job %s is being measured, %d more wait", watch.job.name, self._turns.waiting)
+        log.info("job %s is being measured, %d more wait", watch.job.name, self._queue.waiting)
         for host in dict.fromkeys(watch.job.hosts):
             yield self._ask(host, watch.job.name)
 
     def iteration(self, now_ns: int, item: Iteration) -> Iterator[Effect]:
         """A worker reports an iteration. One that cannot have been is not counted."""
-        watch, turn = self._watches.get(item.job), self._turns.turn
+        watch, window = self._watches.get(item.job), self._queue.window
         if watch is None or not _possible(item, now_ns):
             return
-        if turn is None or turn.job != item.job:
+        if window is None or window.job != item.job:
             self._compare(watch, item)
-        elif turn.begun_ns is not None and item.start_ns >= turn.begun_ns and item.index > 0:
+        elif window.begun_ns is not None and item.start_ns >= window.begun_ns and item.index > 0:
             watch.samples.append(_sample(item))
             yield from self._conclude(watch)
 
     def counted(self, now_ns: int, item: BytesCounted) -> Iterator[Effect]:
         """An agent's byte counts. Those of the future, or of another grid, are not counted."""
-        watch, turn = self._watches.get(item.job), self._turns.turn
+        watch, window = self._watches.get(item.job), self._queue.window
         if watch is None or item.bin_ns != self._settings.bin_ns or item.host not in watch.job.hosts:
             return
         bins = max((len(sent) for _, sent in item.flows), default=0)
@@ -186,7 +186,7 @@ class Measuring:
             if flow in known:
                 watch.series.add(known[flow], item.start_ns, sent)
         watch.flops.append((item.start_ns, item.start_ns + bins * item.bin_ns, item.flops))
-        if turn is not None and turn.job == item.job:
+        if window is not None and window.job == item.job:
             yield from self._conclude(watch)
         elif watch.job.silent and watch.job.measured is not None:
             self._watch_silent(watch)
@@ -195,9 +195,9 @@ class Measuring:
 
     def due(self, now_ns: int) -> Iterator[Effect]:
         """The window may be over: what was seen has to do."""
-        turn = self._turns.turn
-        if turn is not None and turn.until_ns is not None and now_ns >= turn.until_ns:
-            yield from self._conclude(self._watches[turn.job], last=True)
+        window = self._queue.window
+        if window is not None and window.until_ns is not None and now_ns >= window.until_ns:
+            yield from self._conclude(self._watches[window.job], last=True)
 
     def take_measured(self) -> tuple[Job, ...]:
         """The jobs whose measurement has ended, with what it showed; taken once."""
@@ -219,18 +219,18 @@ class Measuring:
 
     def _conclude(self, watch: _Watch, *, last: bool = False) -> Iterator[Effect]:
         """End the window once enough has been seen, or when it is over."""
-        turn = self._turns.turn
-        if turn is None or turn.begun_ns is None:
+        window = self._queue.window
+        if window is None or window.begun_ns is None:
             return
         enough = self._settings.iterations
         covered = watch.series.covered_until(1)
         result: Job | None = None
         if watch.job.silent:
             until = watch.series.covered_until(len(watch.job.flows) if not last else 1)
-            if last or until - turn.begun_ns > LONGER * (watch.tried_ns - turn.begun_ns):
+            if last or until - window.begun_ns > LONGER * (watch.tried_ns - window.begun_ns):
                 watch.tried_ns = until
-                flops = self._flops(watch, turn.begun_ns, until)
-                result = from_bytes(watch.job, watch.series, turn.begun_ns, until, flops)
+                flops = self._flops(watch, window.begun_ns, until)
+                result = from_bytes(watch.job, watch.series, window.begun_ns, until, flops)
             if result is not None and result.measured is not None and not last:
                 result = result if result.measured.iterations >= SILENT_FACTOR * enough else None
         else:
@@ -242,13 +242,13 @@ class Measuring:
                 result = from_iterations(watch.job, watch.samples, watch.series)
         if result is None and not last:
             return
-        self._turns.end()
+        self._queue.end()
         self._wants_plan = True
         for host in dict.fromkeys(watch.job.hosts):
             yield self._ask(host, watch.job.name, stop=not watch.job.silent)
         if result is None:
             log.warning("job %s could not be measured; it counts as it declares", watch.job.name)
-            watch.watched_ns = turn.until_ns or covered
+            watch.watched_ns = window.until_ns or covered
             watch.series.forget(watch.watched_ns)
             return
         self._remember(watch, result, covered)
@@ -318,7 +318,7 @@ class Measuring:
         self._again(watch)
 
     def _again(self, watch: _Watch) -> None:
-        self._turns.ask(watch.job.name, first=True)
+        self._queue.add(watch.job.name, first=True)
         self._wants_plan = True
 
     def _flops(self, watch: _Watch, begin_ns: int, end_ns: int) -> float:

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.measure.rhythm import iteration_length
+from controller.measure.periodicity import iteration_length
 from controller.model.job import Phase, Profile
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ from controller.planner.rate_caps import rate_caps
 from controller.planner.reasons import order_why, path_why, profile_why, sender_why, time_why
 from controller.planner.routing_stage import RoutingStage
 from controller.planner.time_shifts import TimeShifts
-from controller.priority.crux import Ranked
+from controller.priority.crux import RankedJob
 from controller.priority.methods import Setting
 
 
@@ -57,9 +57,9 @@ def plan(inputs: PlanInput) -> Plan:
     )
 
 
-def _job_plan(order: PriorityStage, ranked: Ranked) -> JobPlan:
+def _job_plan(order: PriorityStage, ranked: RankedJob) -> JobPlan:
     rhythms, level = order.rhythms, order.levels[ranked.name]
-    held = rhythms.holding.held.get(ranked.name)
+    held = rhythms.holding.slots.get(ranked.name)
     return JobPlan(
         job=ranked.name,
         level=level,

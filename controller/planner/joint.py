@@ -10,9 +10,9 @@ from functools import cached_property
 
 from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import score
-from controller.interleave.hold import GOOD_SCORE, Held, Holding, contended
-from controller.interleave.joint.judge import Effort, Judge
-from controller.interleave.joint.values import FREE, Choice, Instance, plain
+from controller.interleave.joint.evaluator import Effort, Judge
+from controller.interleave.joint.instance import FREE, Choice, Instance, plain
+from controller.interleave.slot_schedule import GOOD_SCORE, JobSlot, SlotSchedule, contended
 from controller.model import Phase
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK
@@ -95,7 +95,7 @@ class Joint:
     def _tight(self) -> bool:
         """Whether jobs that take turns on some link leave no gaps: they would meet if their phases grew by
         JITTER of a period either way."""
-        held = self.rhythms.holding.held
+        held = self.rhythms.holding.slots
         for link in self.space.shared:
             periods = {j: held[j].period_ns for j in link.demands if j in held}
             if len(periods) < 2 or not contended(link, SLACK):
@@ -280,13 +280,13 @@ class Joint:
             result[name] = Assignment(path, port, kept, "")
         return {f.name: result[f.name] for f in self._demands.elephants if f.name in result}
 
-    def _holding(self, found: Found, rhythms: TimeShifts) -> Holding:
+    def _holding(self, found: Found, rhythms: TimeShifts) -> SlotSchedule:
         """The loop's rhythms in the planner's terms; those who keep step on a link are one group."""
-        held: dict[str, Held] = {}
+        held: dict[str, JobSlot] = {}
         reasons: dict[str, str] = {}
         for player, rhythm in zip(self.instance.players, found.choice.rhythm, strict=True):
             if rhythm != FREE:
-                held[player.name] = Held(rhythm[0], rhythm[1], 0)
+                held[player.name] = JobSlot(rhythm[0], rhythm[1], 0)
             elif any(player.name in pair for pair in self.rhythms.contending):
                 reasons[player.name] = "taking turns would gain nothing, by the loop's judge"
         fits = []
@@ -298,7 +298,7 @@ class Joint:
             got = score(only(link, jobs), periods, {j: held[j].shift_ns for j in jobs}, slack=SLACK)
             fits.append(LinkFit(link.name, tuple(jobs), got, got))
         meeting = {j for f in fits for j in f.jobs}
-        return Holding({j: h for j, h in held.items() if j in meeting}, reasons, tuple(fits), ())
+        return SlotSchedule({j: h for j, h in held.items() if j in meeting}, reasons, tuple(fits), ())
 
 
 def _longer(phases: Sequence[Phase], by: int, period: int) -> tuple[Phase, ...]:

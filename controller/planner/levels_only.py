@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from controller.interleave.hold import Holding
-from controller.interleave.joint.judge import Effort
-from controller.interleave.joint.values import Choice
+from controller.interleave.joint.evaluator import Effort
+from controller.interleave.joint.instance import Choice
+from controller.interleave.slot_schedule import SlotSchedule
 from controller.kernel import available
 from controller.planner.demand import Demands
 from controller.planner.loop.search import Limits, settle
@@ -87,15 +87,15 @@ def _calm(demands: Demands) -> tuple[RoutingStage, TimeShifts, PriorityStage]:
     rhythms = TimeShifts(demands, space.shared, tuple(r.name for r in ranked))
     holding = rhythms.holding
     meeting = {job for pair in rhythms.contending for job in pair}
-    let_go = {h.group for job, h in holding.held.items() if job in meeting}
+    let_go = {h.group for job, h in holding.slots.items() if job in meeting}
     if let_go:
-        held = {job: h for job, h in holding.held.items() if h.group not in let_go}
+        held = {job: h for job, h in holding.slots.items() if h.group not in let_go}
         reasons = {
             job: "its turns would be upset by jobs outside of them"
-            for job, h in holding.held.items()
+            for job, h in holding.slots.items()
             if h.group in let_go
         }
         fits = tuple(f for f in holding.fits if held.keys() >= set(f.jobs))
-        kept = Holding(held, {**holding.reasons, **reasons}, fits, ())
+        kept = SlotSchedule(held, {**holding.reasons, **reasons}, fits, ())
         rhythms = replace(rhythms, given=kept)
     return space, rhythms, PriorityStage(demands, ranked, rhythms, tuple(link_jobs))

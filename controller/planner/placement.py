@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from controller.interleave.candidates import MOST, rank
-from controller.interleave.hold import contended
+from controller.interleave.slot_schedule import contended
 from controller.model import Job
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK, PlanInput, check

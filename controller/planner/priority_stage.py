@@ -10,8 +10,8 @@ from functools import cached_property
 from controller.model import TRAFFIC_CLASSES, Policy
 from controller.planner.demand import Demands
 from controller.planner.time_shifts import TimeShifts
-from controller.priority.crux import Ranked
-from controller.priority.fairness import Fair, fair
+from controller.priority.crux import RankedJob
+from controller.priority.fairness import FairAssignment, fair_assignment
 from controller.priority.jobs import LinkJob
 from controller.priority.methods import METHODS, Method, Setting
 
@@ -33,7 +33,7 @@ class PriorityStage:
     """
 
     demands: Demands
-    ranked: tuple[Ranked, ...]
+    ranked: tuple[RankedJob, ...]
     rhythms: TimeShifts
     link_jobs: tuple[LinkJob, ...] = ()
     given: Mapping[str, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class PriorityStage:
         return {**(self.fairly.assignment.level if self.fairly is not None else {}), **self.given}
 
     @cached_property
-    def fairly(self) -> Fair | None:
+    def fairly(self) -> FairAssignment | None:
         """Those who contend, with the policy's cap on what each may lose; None without one, where nobody
         contends, and where more do than can be played through in a moment."""
         x = self.demands.inputs
@@ -70,7 +70,7 @@ class PriorityStage:
         jobs = [j for j in self.link_jobs if j.name in contending]
         levels = min(x.policy.levels, len(TRAFFIC_CLASSES.levels))
         setting = Setting(levels=levels, seed=x.seed, previous=self._previous)
-        return fair(jobs, self.demands.rates, x.policy.loss_cap, setting)
+        return fair_assignment(jobs, self.demands.rates, x.policy.loss_cap, setting)
 
     @cached_property
     def reason(self) -> str:

@@ -12,11 +12,11 @@ from controller.planner.loop.search import Found
 from controller.planner.priority_stage import PriorityStage
 from controller.planner.routing_stage import RoutingStage
 from controller.planner.time_shifts import TimeShifts, only
-from controller.priority.crux import Ranked
+from controller.priority.crux import RankedJob
 from controller.routing.assign import Assignment
 
 
-def order_why(order: PriorityStage, ranked: Ranked) -> str:
+def order_why(order: PriorityStage, ranked: RankedJob) -> str:
     """Why a job has its level."""
     if order.demands.inputs.policy.priority == "equal":
         return "same level for all"
@@ -79,7 +79,7 @@ def time_why(rhythms: TimeShifts, name: str) -> str:
     """Why a job talks when it does."""
     if rhythms.demands.inputs.policy.interleave == "none":
         return "runs at its own pace"
-    held = rhythms.holding.held.get(name)
+    held = rhythms.holding.slots.get(name)
     if held is None:
         meets = any(name in p for p in rhythms.contending)
         why = "none it meets can keep its rhythm" if meets else "shares no full link with another job"

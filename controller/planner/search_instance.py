@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from controller.interleave.joint.instance import FREE, Choice, Instance, Member, Player
 from controller.interleave.joint.profile import steps_of
-from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player
 from controller.model import TRAFFIC_CLASSES
 from controller.planner.demand import Demands
 from controller.planner.priority_stage import PriorityStage
@@ -56,7 +56,7 @@ def instance_of(demands: Demands, ways: Mapping[str, Sequence[Path]]) -> Instanc
 
 def composed(instance: Instance, rhythms: TimeShifts, order: PriorityStage) -> Choice:
     """What the stages one after another have come to, with the first way of every flow."""
-    held = rhythms.holding.held
+    held = rhythms.holding.slots
     names = [p.name for p in instance.players]
     return Choice(
         ways=(0,) * len(instance.flows),

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
+from controller.interleave.cassini import shift_once
 from controller.interleave.circle import SharedLink, overlapping, random_score
-from controller.interleave.hold import Holding, contended, hold
-from controller.interleave.published import shift_once
+from controller.interleave.slot_schedule import SlotSchedule, contended, schedule_slots
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK, DirectedLink
 
@@ -30,16 +30,16 @@ class TimeShifts:
     demands: Demands
     shared: tuple[SharedLink, ...]
     order: tuple[str, ...]
-    given: Holding | None = None
+    given: SlotSchedule | None = None
 
     @cached_property
-    def holding(self) -> Holding:
+    def holding(self) -> SlotSchedule:
         """Which jobs are held or shifted to a place in a period, and where that is."""
         if self.given is not None:
             return self.given
         demands, x = self.demands, self.demands.inputs
         if x.policy.interleave == "none":
-            return Holding({}, {}, (), ())
+            return SlotSchedule({}, {}, (), ())
         known = [only(k, [j for j in k.demands if demands.jobs[j].profile.phases]) for k in self.shared]
         previous: dict[str, tuple[int, int]] = {}
         for j in x.previous.jobs.values() if x.previous else ():
@@ -48,7 +48,7 @@ class TimeShifts:
         periods = {name: p.period_ns for name, p in demands.profiles.items()}
         if x.policy.interleave == "cassini":
             return shift_once(known, periods, previous=previous, slack=SLACK, seed=x.seed)
-        return hold(
+        return schedule_slots(
             known,
             periods,
             list(self.order),
@@ -60,15 +60,15 @@ class TimeShifts:
     @cached_property
     def periods(self) -> Mapping[str, int]:
         """The period of every job in ns: held, or its own."""
-        held = self.holding.held
+        held = self.holding.slots
         return {n: held[n].period_ns if n in held else p.period_ns for n, p in self.demands.profiles.items()}
 
     def groups(self, link: SharedLink) -> list[dict[str, int]]:
         """The held jobs on a link, by the group that they keep step with: job -> shift."""
         groups: dict[int, dict[str, int]] = defaultdict(dict)
         for job in link.demands:
-            if job in self.holding.held:
-                held = self.holding.held[job]
+            if job in self.holding.slots:
+                held = self.holding.slots[job]
                 groups[held.group][job] = held.shift_ns
         return list(groups.values())
 

@@ -16,7 +16,7 @@ from controller.priority.graph import Graph, graph_of_edges
 
 ORDERS = 10
 """The paper's m: how many topological orders are tried."""
-STAY = 0.05
+HYSTERESIS = 0.05
 """What a job must gain to leave its previous level, as a part of the contention that it is in."""
 KERNELS = Path(__file__).with_name("kernels.py")
 """The source whose machine code the first call of the kernel compiles or loads."""
@@ -42,7 +42,7 @@ def compress(
     orders: int = ORDERS,
     seed: int = 0,
     previous: Mapping[str, int] | None = None,
-    stay: float = STAY,
+    hysteresis: float = HYSTERESIS,
 ) -> Compression:
     """Algorithm 1: the best K-cut of the contention DAG over a sample of its topological orders.
 
@@ -64,7 +64,7 @@ def compress(
         orders=orders,
         seed=seed,
         previous=None if previous is None else [previous.get(name, -1) for name in order],
-        stay=stay,
+        hysteresis=hysteresis,
     )
     level = dict(zip(order, found.tolist(), strict=True))
     cut = sum(w for (a, b), w in edges.items() if level[a] < level[b])
@@ -78,7 +78,7 @@ def compress_graph(
     orders: int = ORDERS,
     seed: int = 0,
     previous: Sequence[int] | None = None,
-    stay: float = STAY,
+    hysteresis: float = HYSTERESIS,
     plain: bool | None = None,
 ) -> NDArray[np.int64]:
     """`compress` on arrays: the level of each job, shape (jobs,). `previous`: -1 for a new job.
@@ -90,8 +90,8 @@ def compress_graph(
         raise ValueError(f"levels must be at least 1, not {levels}")
     if orders < 1:
         raise ValueError(f"orders must be at least 1, not {orders}")
-    if not 0 <= stay <= 1:
-        raise ValueError(f"stay must be in [0, 1], not {stay}")
+    if not 0 <= hysteresis <= 1:
+        raise ValueError(f"stay must be in [0, 1], not {hysteresis}")
     n = graph.size
     whole = _whole(graph.weight)
     was = np.full(n, -1, dtype=np.int64) if previous is None else np.array(previous, dtype=np.int64)
@@ -100,7 +100,7 @@ def compress_graph(
         around = np.bincount(graph.inferior, weights=whole, minlength=n)
         around += np.bincount(graph.superior, weights=whole, minlength=n)
         # One more than nothing: what costs nothing to keep is kept.
-        bonus = 1 + (stay * around).astype(np.int64)
+        bonus = 1 + (hysteresis * around).astype(np.int64)
     draws = np.random.default_rng(seed).random((orders, n))
     solve = reference.best_levels
     if not (n <= _PLAIN_JOBS if plain is None else plain):

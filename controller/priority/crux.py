@@ -45,7 +45,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedJob:
     """A job with its intensity I_j, correction factor k_j and priority P_j = k_j I_j."""
 
     name: str
@@ -176,14 +176,14 @@ def reference_job(jobs: Sequence[Contender]) -> Contender | None:
     return min(senders, key=lambda j: (-j.total_bytes, j.name), default=None)
 
 
-def rank(jobs: Sequence[Contender]) -> tuple[Ranked, ...]:
+def rank(jobs: Sequence[Contender]) -> tuple[RankedJob, ...]:
     """The jobs by priority, highest first: P_j = k_j I_j against the job with most total bytes.
 
     Ties: the job with less compute left to overlap its communication first, then by name. Jobs
     without traffic come last, with no intensity and priority 0.
     """
     reference = reference_job(jobs)
-    ranked: list[tuple[tuple[bool, float, float, str], Ranked]] = []
+    ranked: list[tuple[tuple[bool, float, float, str], RankedJob]] = []
     for job in jobs:
         intensity = job.intensity
         factor = 1.0
@@ -192,12 +192,12 @@ def rank(jobs: Sequence[Contender]) -> tuple[Ranked, ...]:
         priority = factor * (intensity or 0.0)
         slack = (1 - job.overlap_start) * job.compute_s
         key = (intensity is None, -rounded(priority), slack, job.name)
-        ranked.append((key, Ranked(job.name, intensity, factor, priority)))
+        ranked.append((key, RankedJob(job.name, intensity, factor, priority)))
     return tuple(r for _, r in sorted(ranked, key=lambda item: item[0]))
 
 
 def contention(
-    ranked: Sequence[Ranked], sharing: Iterable[tuple[str, str]]
+    ranked: Sequence[RankedJob], sharing: Iterable[tuple[str, str]]
 ) -> Mapping[tuple[str, str], float]:
     """The edges of the communication contention DAG: (higher, lower) -> the higher job's intensity.
 

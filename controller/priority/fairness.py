@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.priority.compress import compress
-from controller.priority.crux import Ranked, contention
+from controller.priority.crux import RankedJob, contention
 from controller.priority.fluid import fluid_of, progress, usual_horizon
 from controller.priority.jobs import LinkJob, Rates, shared_links
 from controller.priority.methods import METHODS, LevelAssignment, Setting
@@ -36,7 +36,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Fair:
+class FairAssignment:
     """The best assignment under the cap, or the one that comes nearest (`met` says which).
 
     `frontier` holds every assignment tried that no other beats in both utilisation and worst loss, from
@@ -69,7 +69,9 @@ def evaluate(
     return Outcome(used, loss, dict(weight), dict(level))
 
 
-def fair(jobs: Sequence[LinkJob], rate_bps: Rates, cap: float, setting: Setting | None = None) -> Fair:
+def fair_assignment(
+    jobs: Sequence[LinkJob], rate_bps: Rates, cap: float, setting: Setting | None = None
+) -> FairAssignment:
     """CRUX with a cap on any job's throughput loss, in [0, 1], and what it costs.
 
     The weight of a job that loses more than the cap grows with the excess, round by round, and its
@@ -109,7 +111,7 @@ def fair(jobs: Sequence[LinkJob], rate_bps: Rates, cap: float, setting: Setting 
         chosen = max(met, key=lambda item: item[1].utilisation)
     else:
         chosen = min(seen, key=lambda item: (item[1].worst, -item[1].utilisation))
-    return Fair(*chosen, met=bool(met), frontier=pareto([outcome for _, outcome in seen]))
+    return FairAssignment(*chosen, met=bool(met), frontier=pareto([outcome for _, outcome in seen]))
 
 
 def pareto(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
@@ -127,7 +129,7 @@ def _weighted(
     """The assignment by weighted priorities; ties as CRUX has them."""
     place = {r.name: i for i, r in enumerate(crux.ranked)}
     senders = [
-        Ranked(r.name, r.intensity, r.correction, r.priority * weight[r.name])
+        RankedJob(r.name, r.intensity, r.correction, r.priority * weight[r.name])
         for r in crux.ranked
         if r.intensity is not None
     ]
@@ -147,7 +149,7 @@ def _weighted(
             orders=setting.orders,
             seed=setting.seed,
             previous=setting.previous,
-            stay=setting.stay,
+            hysteresis=setting.hysteresis,
         ).level
     cut = sum(w for (a, b), w in edges.items() if level[a] != level[b])
     return LevelAssignment((*senders, *silent), level, edges, cut, sum(edges.values()) - cut)

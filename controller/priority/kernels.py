@@ -188,7 +188,7 @@ def _cut(
     base = np.zeros((last + 1, n + 1), dtype=np.int64)
     value = np.zeros((last + 1, n + 1), dtype=np.int64)
     choice = np.zeros((last + 1, n + 1), dtype=np.int64)
-    stay = np.zeros(last + 1, dtype=np.int64)
+    hysteresis = np.zeros(last + 1, dtype=np.int64)
     for i in range(1, n + 1):
         job = order[i - 1]
         first = i
@@ -203,8 +203,8 @@ def _cut(
             fresh[j] = 0
             into[j] += total
         if known and 0 <= previous[job] <= last:
-            stay[previous[job]] += bonus[job]
-        value[0, i] = stay[0]
+            hysteresis[previous[job]] += bonus[job]
+        value[0, i] = hysteresis[0]
         high = i
         for k in range(last, 0, -1):
             low = choice[k, i - 1]
@@ -218,7 +218,7 @@ def _cut(
             if len(row) > 0:
                 while base[k - 1, where] + column[where] != best:
                     where += 1
-            value[k, i] = best + stay[k]
+            value[k, i] = best + hysteresis[k]
             choice[k, i] = where
             if not known:
                 high = where
@@ -228,7 +228,7 @@ def _cut(
                 value[k, i] = value[k - 1, i]
                 choice[k, i] = i
         for k in range(last):
-            base[k, i] = value[k, i] - stay[k + 1]
+            base[k, i] = value[k, i] - hysteresis[k + 1]
     k = last
     if not known:
         while k > 0 and value[k - 1, n] == value[k, n]:

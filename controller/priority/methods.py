@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.priority import rivals
-from controller.priority.compress import ORDERS, STAY, compress, compress_graph
-from controller.priority.crux import Contender, Ranked, contention, rank
+from controller.priority import baselines
+from controller.priority.compress import HYSTERESIS, ORDERS, compress, compress_graph
+from controller.priority.crux import Contender, RankedJob, contention, rank
 from controller.priority.graph import Edges, Graph, graph_of_links
 from controller.priority.jobs import LinkJob, Rates
 
@@ -21,7 +21,7 @@ class LevelAssignment:
     """`ranked` holds the jobs, highest first; `level` 0 is the highest. `edges` is the contention DAG,
     (higher, lower) -> the higher job's intensity; `cut` of its weight levels keep apart, `lost` not."""
 
-    ranked: tuple[Ranked, ...]
+    ranked: tuple[RankedJob, ...]
     level: Mapping[str, int]
     edges: Mapping[tuple[str, str], float]
     cut: float
@@ -38,11 +38,11 @@ class Setting:
     seed: int = 0
     orders: int = ORDERS
     previous: Mapping[str, int] | None = None
-    stay: float = STAY
+    hysteresis: float = HYSTERESIS
 
 
-Order = Callable[[Sequence[LinkJob], Rates, Setting], Sequence[Ranked]]
-Levels = Callable[[Sequence[Ranked], Mapping[tuple[str, str], float], Setting], Sequence[int]]
+Order = Callable[[Sequence[LinkJob], Rates, Setting], Sequence[RankedJob]]
+Levels = Callable[[Sequence[RankedJob], Mapping[tuple[str, str], float], Setting], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Method:
         level = _all_levels(ranked, senders, levels, setting)
         return LevelAssignment(ranked, level, Edges(graph, names), cut, float(graph.weight.sum()) - cut)
 
-    def rank(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> tuple[Ranked, ...]:
+    def rank(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> tuple[RankedJob, ...]:
         """All jobs, highest first, those that send nothing last and by name. Raises ValueError for two
         jobs of one name."""
         if len({j.name for j in jobs}) < len(jobs):
@@ -87,11 +87,11 @@ class Method:
         silent = sorted({j.name for j in jobs} - {j.name for j in senders})
         return (
             *self.order(senders, rate_bps, setting),
-            *(Ranked(name, None, 1.0, 0.0) for name in silent),
+            *(RankedJob(name, None, 1.0, 0.0) for name in silent),
         )
 
     def place(
-        self, ranked: Sequence[Ranked], sharing: Iterable[tuple[str, str]], setting: Setting
+        self, ranked: Sequence[RankedJob], sharing: Iterable[tuple[str, str]], setting: Setting
     ) -> LevelAssignment:
         """Levels for ranked jobs, of which the pairs in `sharing` contend. Raises ValueError for levels
         below 1."""
@@ -114,7 +114,7 @@ def _check_levels(setting: Setting) -> None:
 
 
 def _all_levels(
-    ranked: Sequence[Ranked], senders: Sequence[Ranked], levels: Sequence[int], setting: Setting
+    ranked: Sequence[RankedJob], senders: Sequence[RankedJob], levels: Sequence[int], setting: Setting
 ) -> dict[str, int]:
     """The senders' levels, and those of the jobs that send nothing."""
     level = {r.name: k for r, k in zip(senders, levels, strict=True)}
@@ -130,48 +130,50 @@ def _seconds(jobs: Sequence[LinkJob], rate_bps: Rates) -> np.ndarray[tuple[int, 
     return np.array([[on.get(link, 0.0) for link in links] for on in times]).reshape(len(jobs), len(links))
 
 
-def _with_places(contenders: Sequence[Contender]) -> list[Ranked]:
+def _with_places(contenders: Sequence[Contender]) -> list[RankedJob]:
     """In the order given, each with its intensity; the priority counts down to 1."""
     count = len(contenders)
-    return [Ranked(c.name, c.intensity, 1.0, float(count - i)) for i, c in enumerate(contenders)]
+    return [RankedJob(c.name, c.intensity, 1.0, float(count - i)) for i, c in enumerate(contenders)]
 
 
-def _crux(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+def _crux(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[RankedJob]:
     del setting
     return rank([j.contender(rate_bps) for j in jobs])
 
 
-def _intensity(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+def _intensity(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[RankedJob]:
     del setting
-    plain = [Ranked(j.name, i, 1.0, i or 0.0) for j in jobs for i in [j.contender(rate_bps).intensity]]
+    plain = [RankedJob(j.name, i, 1.0, i or 0.0) for j in jobs for i in [j.contender(rate_bps).intensity]]
     return sorted(plain, key=lambda r: (-r.priority, r.name))
 
 
-def _sincronia(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+def _sincronia(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[RankedJob]:
     del setting
     jobs = sorted(jobs, key=lambda j: j.name)
-    return _with_places([jobs[i].contender(rate_bps) for i in rivals.bssi(_seconds(jobs, rate_bps))])
+    return _with_places([jobs[i].contender(rate_bps) for i in baselines.bssi(_seconds(jobs, rate_bps))])
 
 
-def _varys(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+def _varys(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[RankedJob]:
     del setting
     jobs = sorted(jobs, key=lambda j: j.name)
-    return _with_places([jobs[i].contender(rate_bps) for i in rivals.sebf(_seconds(jobs, rate_bps))])
+    return _with_places([jobs[i].contender(rate_bps) for i in baselines.sebf(_seconds(jobs, rate_bps))])
 
 
-def _taccl(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+def _taccl(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[RankedJob]:
     del setting
     ordered = sorted(jobs, key=lambda j: (-j.distance, j.name))
-    return [Ranked(j.name, j.contender(rate_bps).intensity, 1.0, float(j.distance)) for j in ordered]
+    return [RankedJob(j.name, j.contender(rate_bps).intensity, 1.0, float(j.distance)) for j in ordered]
 
 
-def _random(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[Ranked]:
+def _random(jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> Sequence[RankedJob]:
     ordered = sorted(jobs, key=lambda j: j.name)
     random.Random(setting.seed).shuffle(ordered)
     return _with_places([j.contender(rate_bps) for j in ordered])
 
 
-def _cut(ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting) -> Sequence[int]:
+def _cut(
+    ranked: Sequence[RankedJob], edges: Mapping[tuple[str, str], float], setting: Setting
+) -> Sequence[int]:
     found = compress(
         [r.name for r in ranked],
         edges,
@@ -179,7 +181,7 @@ def _cut(ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setti
         orders=setting.orders,
         seed=setting.seed,
         previous=setting.previous,
-        stay=setting.stay,
+        hysteresis=setting.hysteresis,
     )
     return [found.level[r.name] for r in ranked]
 
@@ -193,25 +195,27 @@ def _cut_graph(graph: Graph, names: Sequence[str], setting: Setting) -> Sequence
         orders=setting.orders,
         seed=setting.seed,
         previous=None if previous is None else [previous.get(name, -1) for name in names],
-        stay=setting.stay,
+        hysteresis=setting.hysteresis,
     ).tolist()
     return found
 
 
-def _top(ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting) -> Sequence[int]:
+def _top(
+    ranked: Sequence[RankedJob], edges: Mapping[tuple[str, str], float], setting: Setting
+) -> Sequence[int]:
     del edges
-    return rivals.top_levels(len(ranked), setting.levels or 1)
+    return baselines.top_levels(len(ranked), setting.levels or 1)
 
 
 def _balanced(
-    ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting
+    ranked: Sequence[RankedJob], edges: Mapping[tuple[str, str], float], setting: Setting
 ) -> Sequence[int]:
     del edges
-    return rivals.balanced(len(ranked), setting.levels or 1)
+    return baselines.balanced(len(ranked), setting.levels or 1)
 
 
 def _classes(
-    ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting
+    ranked: Sequence[RankedJob], edges: Mapping[tuple[str, str], float], setting: Setting
 ) -> Sequence[int]:
     """One level for each distance, the farthest highest; what is left over shares the lowest."""
     del edges
@@ -220,7 +224,7 @@ def _classes(
 
 
 def _draws(
-    ranked: Sequence[Ranked], edges: Mapping[tuple[str, str], float], setting: Setting
+    ranked: Sequence[RankedJob], edges: Mapping[tuple[str, str], float], setting: Setting
 ) -> Sequence[int]:
     """A random cut into runs: each job draws its level, and the order hands them out ascending."""
     del edges

@@ -118,7 +118,7 @@ def _cut(
     column = [0] * (n + 1)
     value = [[0] * (n + 1) for _ in range(last + 1)]
     choice = [[0] * (n + 1) for _ in range(last + 1)]
-    stay = [[0] * (n + 1) for _ in range(last + 1)]
+    hysteresis = [[0] * (n + 1) for _ in range(last + 1)]
     for i, job in enumerate(order, 1):
         step = [0] * (n + 1)
         for other, weight in above[job]:
@@ -128,12 +128,12 @@ def _cut(
             total += step[j]
             column[j] += total
         for k in range(last + 1):
-            stay[k][i] = stay[k][i - 1] + (worth[job] if was is not None and was[job] == k else 0)
-        value[0][i] = stay[0][i]
+            hysteresis[k][i] = hysteresis[k][i - 1] + (worth[job] if was is not None and was[job] == k else 0)
+        value[0][i] = hysteresis[0][i]
         for k in range(1, last + 1):
             best, at = -1, 0
             for j in range(choice[k][i - 1], i + 1):
-                option = value[k - 1][j] + column[j] + stay[k][i] - stay[k][j]
+                option = value[k - 1][j] + column[j] + hysteresis[k][i] - hysteresis[k][j]
                 if option > best:
                     best, at = option, j
             value[k][i], choice[k][i] = best, at

@@ -11,11 +11,11 @@ from itertools import accumulate, product
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.priority.baselines import balanced, top_levels
 from controller.priority.compress import compress_graph
 from controller.priority.graph import graph_of_links
 from controller.priority.jobs import LinkJob
 from controller.priority.methods import METHODS, Setting
-from controller.priority.rivals import balanced, top_levels
 
 JOBS, LEVELS, AGGREGATIONS = 5, 3, 2
 HOSTS, GPUS_A_HOST = 20, 8

@@ -100,7 +100,7 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
         from polyrhythm.paper.interleave_joint import measure as measure_small
 
         return measure_small(number, seed)
-    from controller.planner.loop.candidates import rivals
+    from controller.planner.loop.initial_plans import rivals
     from controller.planner.loop.search import Limits, solve
     from polyrhythm.paper.interleave_bound import bound_of
     from polyrhythm.paper.interleave_cases import draw_case

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from random import Random
 
-from controller.interleave.joint.circles import shared_links
-from controller.interleave.joint.turns import Turns
-from controller.interleave.joint.values import Instance, Member, Player, Step
-from controller.interleave.published import has_loop
+from controller.interleave.cassini import has_loop
+from controller.interleave.joint.instance import Instance, Member, Player, Step
+from controller.interleave.joint.time_sharing import Turns
+from controller.interleave.joint.timings import shared_links
 from controller.planner.search_instance import SLOWEST
 from controller.routing.assign import optimal_paths
 from controller.routing.ecmp import draw_port

@@ -14,9 +14,9 @@ from itertools import combinations, product
 from random import Random
 from typing import Any
 
-from controller.interleave.joint.judge import Effort, Judge
-from controller.interleave.joint.parts import legal
-from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, Step, plain
+from controller.interleave.joint.evaluator import Effort, Judge
+from controller.interleave.joint.instance import FREE, Choice, Instance, Rhythm, Step, plain
+from controller.interleave.joint.sharing_groups import legal
 from controller.interleave.period import quantise
 from controller.planner.loop.search import solve
 from polyrhythm.paper.interleave_cases import SMALL, Case, JobCase
@@ -55,7 +55,7 @@ def draw_small(number: int, seed: int) -> Case:
 def periods(own: Sequence[int], slowest: float) -> Iterator[tuple[int, ...]]:
     """Periods (ns) that keep step: the quantised ones, then those of longer and longer common rounds in
     which each job comes a whole number of times, none more than `slowest` times its own."""
-    fitted = quantise(own, hold=_HOLD)
+    fitted = quantise(own, min_stretch=_HOLD)
     seen = set()
     if fitted is not None:
         seen.add(fitted.periods)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.interleave.joint.fluid import mean_length, salt_of, start_of
-from controller.interleave.joint.values import FREE, Choice
+from controller.interleave.joint.instance import FREE, Choice
 from polyrhythm.paper.interleave_cases import Case, JobCase, network_of
 from sim.engine import KernelEngine
 from sim.jobrun import FREE as AT_ITS_PACE

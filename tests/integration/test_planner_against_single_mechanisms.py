@@ -9,12 +9,12 @@ from itertools import pairwise
 
 import pytest
 
-from controller.interleave.joint.circles import shared_links
-from controller.interleave.joint.judge import Effort, Judge
+from controller.interleave.cassini import has_loop
+from controller.interleave.joint.evaluator import Effort, Judge
+from controller.interleave.joint.instance import FREE, Choice, Instance, Member, Player
 from controller.interleave.joint.profile import steps_of
-from controller.interleave.joint.turns import Turns
-from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player
-from controller.interleave.published import has_loop
+from controller.interleave.joint.time_sharing import Turns
+from controller.interleave.joint.timings import shared_links
 from controller.model import Flow, Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
 from controller.routing.ecmp import draw_port

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player, Step
+from controller.interleave.joint.instance import FREE, Choice, Instance, Member, Player, Step
 
 MS, G = 1_000_000, 1_000_000_000
 

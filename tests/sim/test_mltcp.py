@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from controller.interleave.fluid import FluidJob, offsets
-from controller.interleave.fluid import run as run_fluid
+from controller.interleave.mltcp_fluid import FluidJob, offsets
+from controller.interleave.mltcp_fluid import run as run_fluid
 from hostagent.nic.mltcp import SHAPES as SENDERS_SHAPES
 from sim.cluster import JobRequest, WorkloadError, machines
 from sim.engine import KernelEngine

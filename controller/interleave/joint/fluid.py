@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.interleave.jitter import PRIME, draw
-from controller.interleave.joint.parts import Part
-from controller.interleave.joint.values import Instance
+from controller.interleave.joint.instance import Instance
+from controller.interleave.joint.sharing_groups import Part
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

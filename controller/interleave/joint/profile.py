@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from controller.interleave.joint.values import Step
+from controller.interleave.joint.instance import Step
 from controller.model import Profile
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from controller.interleave.kernels.compiled import kernel
 from controller.interleave.kernels.sweep import job_loss, sweep, total_loss
-from controller.interleave.packed import Packed
+from controller.interleave.link_arrays import LinkArrays
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -21,7 +21,7 @@ _ODD_TOO = np.int64(-4658895280553007687)
 
 
 @kernel
-def insert(x: Packed, order: Ints, shifts: Ints) -> None:
+def insert(x: LinkArrays, order: Ints, shifts: Ints) -> None:
     """Place the jobs one after another where each hurts least; the first in `order` goes to 0."""
     placed = np.zeros(len(x.period), dtype=np.bool_)
     for i in range(len(order)):
@@ -38,7 +38,7 @@ def insert(x: Packed, order: Ints, shifts: Ints) -> None:
 
 
 @kernel
-def descend(x: Packed, order: Ints, shifts: Ints, bound: float, rounds: int) -> float:
+def descend(x: LinkArrays, order: Ints, shifts: Ints, bound: float, rounds: int) -> float:
     """Move each job but the first to its best place, others fixed, until no move helps; the loss."""
     placed = np.ones(len(x.period), dtype=np.bool_)
     best = total_loss(x, placed, shifts)
@@ -60,7 +60,7 @@ def descend(x: Packed, order: Ints, shifts: Ints, bound: float, rounds: int) -> 
 
 
 @kernel
-def restarts(x: Packed, orders: Ints, start: Ints, shifts: Ints, bound: float, rounds: int) -> float:
+def restarts(x: LinkArrays, orders: Ints, start: Ints, shifts: Ints, bound: float, rounds: int) -> float:
     """Descent from `start` (if not empty) and from an insertion in each of `orders`; the best ends in
     `shifts`."""
     best = np.inf
@@ -103,7 +103,7 @@ def _gcd(a: np.int64, b: np.int64) -> np.int64:
 
 @kernel
 def branch(
-    x: Packed, first: int, shifts: Ints, best: float, bound: float, nodes: int, convex: bool
+    x: LinkArrays, first: int, shifts: Ints, best: float, bound: float, nodes: int, convex: bool
 ) -> tuple[float, bool]:
     """Branch and bound over alignment trees from the incumbent in `shifts` with loss `best`.
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.interleave.kernels.compiled import kernel
-from controller.interleave.packed import Packed
+from controller.interleave.link_arrays import LinkArrays
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ def _sort_slopes(at: Ints, slope: Floats, size: int) -> None:
 
 @kernel
 def _demand(
-    x: Packed, link: int, skip: int, placed: Flags, shifts: Ints, at: Ints, rate: Ints
+    x: LinkArrays, link: int, skip: int, placed: Flags, shifts: Ints, at: Ints, rate: Ints
 ) -> tuple[int, int]:
     """Total demand of the placed jobs but `skip`: edges in `at`, the rate after each in `rate`.
 
@@ -94,7 +94,7 @@ def _demand(
 
 
 @kernel
-def link_loss(x: Packed, link: int, placed: Flags, shifts: Ints) -> float:
+def link_loss(x: LinkArrays, link: int, placed: Flags, shifts: Ints) -> float:
     """Weight times 1 - score of one link for the placed jobs."""
     at = np.empty(x.events[link], dtype=np.int64)
     rate = np.empty(x.events[link], dtype=np.int64)
@@ -114,7 +114,7 @@ def link_loss(x: Packed, link: int, placed: Flags, shifts: Ints) -> float:
 
 
 @kernel
-def job_loss(x: Packed, job: int, placed: Flags, shifts: Ints) -> float:
+def job_loss(x: LinkArrays, job: int, placed: Flags, shifts: Ints) -> float:
     """The sum of `link_loss` over a job's links."""
     total = 0.0
     for m in range(x.mine_first[job], x.mine_first[job + 1]):
@@ -123,7 +123,7 @@ def job_loss(x: Packed, job: int, placed: Flags, shifts: Ints) -> float:
 
 
 @kernel
-def total_loss(x: Packed, placed: Flags, shifts: Ints) -> float:
+def total_loss(x: LinkArrays, placed: Flags, shifts: Ints) -> float:
     """The sum of `link_loss` over all links."""
     total = 0.0
     for link in range(len(x.length)):
@@ -152,7 +152,7 @@ def _rate_after(at: Ints, rate: Ints, count: int, base: int, time: int) -> int:
 
 
 @kernel
-def sweep(x: Packed, job: int, placed: Flags, shifts: Ints) -> tuple[int, Ints, Floats]:
+def sweep(x: LinkArrays, job: int, placed: Flags, shifts: Ints) -> tuple[int, Ints, Floats]:
     """The loss on the job's links at each corner of its shift, the other placed jobs fixed.
 
     As the job turns, the loss changes slope where an edge of one of its phases meets an edge of the

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from controller.interleave.joint.parts import demand_on, full_links
-from controller.interleave.joint.values import FREE, Instance, Rhythm
+from controller.interleave.joint.instance import FREE, Instance, Rhythm
+from controller.interleave.joint.sharing_groups import demand_on, full_links
 from controller.priority.compress import compress
-from controller.priority.crux import Contender, Ranked, contention, rank
+from controller.priority.crux import Contender, RankedJob, contention, rank
 
 
 def traffic_seconds(instance: Instance, ways: Sequence[int]) -> list[float]:
@@ -24,7 +24,7 @@ def traffic_seconds(instance: Instance, ways: Sequence[int]) -> list[float]:
     return slowest
 
 
-def ranked(instance: Instance, ways: Sequence[int]) -> tuple[Ranked, ...]:
+def ranked(instance: Instance, ways: Sequence[int]) -> tuple[RankedJob, ...]:
     """The jobs by CRUX's priority, highest first. W_j is the GPUs' compute time: they are all alike."""
     seconds = traffic_seconds(instance, ways)
     return rank(

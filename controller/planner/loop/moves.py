@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from controller.interleave.hold import Rhythms
-from controller.interleave.joint.circles import held
-from controller.interleave.joint.parts import Part, legal
-from controller.interleave.joint.turns import Turns
-from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, weighing
-from controller.planner.loop.candidates import GAPS, by_rank
+from controller.interleave.joint.instance import FREE, Choice, Instance, Rhythm, weighing
+from controller.interleave.joint.sharing_groups import Part, legal
+from controller.interleave.joint.time_sharing import Turns
+from controller.interleave.joint.timings import scheduled_timings
+from controller.interleave.slot_schedule import RotationCache
+from controller.planner.loop.initial_plans import GAPS, by_rank
 from controller.planner.loop.levels import levels_for, meeting
 
 STRETCHES = (1.003, 1.01, 1.02)
@@ -36,7 +36,7 @@ def moves(
     choice: Choice,
     part: Part,
     turns: Turns,
-    known: Rhythms,
+    known: RotationCache,
     *,
     mltcp: bool,
     rng: random.Random,
@@ -75,7 +75,9 @@ def _put(rhythm: Sequence[Rhythm], new: dict[int, Rhythm]) -> tuple[Rhythm, ...]
     return tuple(new.get(j, r) for j, r in enumerate(rhythm))
 
 
-def _rhythms(instance: Instance, choice: Choice, part: Part, turns: Turns, known: Rhythms) -> Iterator[Move]:
+def _rhythms(
+    instance: Instance, choice: Choice, part: Part, turns: Turns, known: RotationCache
+) -> Iterator[Move]:
     """Hold all who gain, hold one pair, let one go, go a little slower together."""
     names, gaps = [p.name for p in instance.players], GAPS * instance.jitter
     order = [j for j in by_rank(instance, choice.ways) if j in part.jobs]
@@ -87,14 +89,16 @@ def _rhythms(instance: Instance, choice: Choice, part: Part, turns: Turns, known
             (order, 0.0, " without gaps"),
             (order[::-1], gaps, ", the least intense first"),
         ):
-            found = held(instance, choice.ways, ranking, jobs=part.jobs, known=known, guard=guard)
+            found = scheduled_timings(
+                instance, choice.ways, ranking, jobs=part.jobs, known=known, guard=guard
+            )
             mine = {j: found[j] for j in part.jobs}
             if any(mine[j] != choice.rhythm[j] for j in part.jobs):
                 yield Move(replace(choice, rhythm=_put(choice.rhythm, mine)), f"turns anew{words}")
     pairs = sorted(p for p in meeting(instance, choice.ways, choice.rhythm) if set(p) <= set(free))
     fitting = [p for p in pairs if turns.can(*p)]
     for a, b in fitting[:_PAIRS]:
-        found = held(instance, choice.ways, order, jobs=(a, b), known=known, guard=gaps)
+        found = scheduled_timings(instance, choice.ways, order, jobs=(a, b), known=known, guard=gaps)
         if found[a] != FREE and found[b] != FREE:
             new = {a: found[a], b: found[b]}
             yield Move(
@@ -169,7 +173,9 @@ def _senders(instance: Instance, choice: Choice, part: Part) -> Iterator[Move]:
         yield Move(replace(choice, mltcp=one), f"MLTCP {'off' if choice.mltcp[j] else 'on'} for {names[j]}")
 
 
-def _routes(instance: Instance, choice: Choice, part: Part, turns: Turns, known: Rhythms) -> Iterator[Move]:
+def _routes(
+    instance: Instance, choice: Choice, part: Part, turns: Turns, known: RotationCache
+) -> Iterator[Move]:
     """Other ways, alone or in exchange, those first that cost least by `Board`; as is, and held anew."""
     flows, gaps = instance.flows, GAPS * instance.jitter
     for _, move in turns.scored(choice.ways, part.jobs, _WAYS)[:_ROUTED]:
@@ -182,7 +188,7 @@ def _routes(instance: Instance, choice: Choice, part: Part, turns: Turns, known:
         yield Move(moved, words)
         ranking = by_rank(instance, moved.ways)
         for guard in (gaps, 0.0):
-            found = held(instance, moved.ways, ranking, jobs=jobs, known=known, guard=guard)
+            found = scheduled_timings(instance, moved.ways, ranking, jobs=jobs, known=known, guard=guard)
             rhythm = _put(choice.rhythm, {j: found[j] for j in jobs})
             if rhythm == choice.rhythm:
                 continue

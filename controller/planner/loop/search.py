@@ -11,14 +11,14 @@ from itertools import islice
 
 import numpy as np
 
-from controller.interleave.hold import Rhythms
-from controller.interleave.joint.circles import rhythms_of
+from controller.interleave.joint.evaluator import Effort, Judge, better
 from controller.interleave.joint.fluid import Floats
-from controller.interleave.joint.judge import Effort, Judge, better
-from controller.interleave.joint.parts import Part, legal
-from controller.interleave.joint.turns import Turns, arranged
-from controller.interleave.joint.values import Choice, Instance
-from controller.planner.loop.candidates import Ways, rivals, together
+from controller.interleave.joint.instance import Choice, Instance
+from controller.interleave.joint.sharing_groups import Part, legal
+from controller.interleave.joint.time_sharing import Turns, arranged
+from controller.interleave.joint.timings import rotation_cache_of
+from controller.interleave.slot_schedule import RotationCache
+from controller.planner.loop.initial_plans import Ways, rivals, together
 from controller.planner.loop.moves import Move, level_moves, moves
 
 Offer = Callable[[Choice, Part, random.Random], Iterator[Move]]
@@ -95,7 +95,7 @@ def solve(
     """
     judge = Judge(instance, plain)
     turns = Turns(instance)
-    known = rhythms_of(instance, fast=not plain, seed=seed)
+    known = rotation_cache_of(instance, fast=not plain, seed=seed)
     preferred = dict(given or {})
 
     def offer(choice: Choice, part: Part, rng: random.Random) -> Iterator[Move]:
@@ -189,7 +189,7 @@ def _starts(
     judge: Judge,
     paths: Mapping[str, Ways],
     turns: Turns,
-    known: Rhythms,
+    known: RotationCache,
     mltcp: bool,
     limits: Limits,
     seed: int,
@@ -251,7 +251,7 @@ def _climb(judge: Judge, line: _Line, offer: Offer, limits: Limits, budget: int,
     return spent
 
 
-def _polish(judge: Judge, line: _Line, known: Rhythms, mltcp: bool, limits: Limits, seed: int) -> int:
+def _polish(judge: Judge, line: _Line, known: RotationCache, mltcp: bool, limits: Limits, seed: int) -> int:
     """Take what fits a line's paths as a whole, if that is better; returns how many plans were judged."""
     value, judged = float(judge.utilisation(line.choice, limits.quick).mean()), 0
     for words, choice in together(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from controller.interleave.affinity import align, traverse
 from controller.interleave.circle import SharedLink, score
-from controller.interleave.hold import HOLD, TOLERANCE, hold
 from controller.interleave.period import quantise
+from controller.interleave.slot_schedule import MIN_STRETCH, TOLERANCE, schedule_slots
 from controller.model import Phase
 
 MS = 1_000_000
@@ -94,12 +94,12 @@ def test_loop_that_fits_loses_nothing() -> None:
 
 def test_quantise_measured_periods() -> None:
     measured = [337_600_000, 337_600_000, 169_300_000]
-    found = quantise(measured, hold=HOLD)
+    found = quantise(measured, min_stretch=MIN_STRETCH)
     assert found is not None
     p, q, half = found.periods
     assert p == q == 2 * half == found.perimeter
     for t, longer in zip(measured, found.periods, strict=True):
-        assert HOLD * t <= longer <= (1 + TOLERANCE) * t
+        assert MIN_STRETCH * t <= longer <= (1 + TOLERANCE) * t
 
 
 def test_quantise_leaves_small_multiples_alone() -> None:
@@ -116,12 +116,14 @@ def test_quantise_gives_up_on_what_never_repeats(periods: list[int]) -> None:
 
 
 @given(
-    st.lists(st.integers(10**6, 10**9), min_size=1, max_size=5), st.sampled_from([1.0, HOLD]), st.floats(0, 1)
+    st.lists(st.integers(10**6, 10**9), min_size=1, max_size=5),
+    st.sampled_from([1.0, MIN_STRETCH]),
+    st.floats(0, 1),
 )
 def test_quantised_periods_divide_the_perimeter_within_bounds(
     periods: list[int], least: float, stretch: float
 ) -> None:
-    found = quantise(periods, hold=least, stretch=stretch)
+    found = quantise(periods, min_stretch=least, stretch=stretch)
     if found is not None:
         for t, longer in zip(periods, found.periods, strict=True):
             assert found.perimeter % longer == 0
@@ -133,14 +135,14 @@ def test_quantise_refuses_nonsense() -> None:
     with pytest.raises(ValueError, match="positive"):
         quantise([0, 5])
     with pytest.raises(ValueError, match="must not exceed"):
-        quantise([100], hold=1.1)
+        quantise([100], min_stretch=1.1)
 
 
 def test_compatible_jobs_are_held_with_room_on_both_sides() -> None:
     links = [link("l1", {"a": 138, "b": 148})]
-    found = hold(links, {"a": 301_600_000, "b": 301_900_000}, ["a", "b"])
-    a, b = found.held["a"], found.held["b"]
-    assert a.period_ns == b.period_ns == math.ceil(301_900_000 * HOLD)
+    found = schedule_slots(links, {"a": 301_600_000, "b": 301_900_000}, ["a", "b"])
+    a, b = found.slots["a"], found.slots["b"]
+    assert a.period_ns == b.period_ns == math.ceil(301_900_000 * MIN_STRETCH)
     assert a.group == b.group
     spare = a.period_ns - 286 * MS
     assert (b.shift_ns - a.shift_ns - 138 * MS) == pytest.approx(spare / 2, abs=2)
@@ -148,41 +150,43 @@ def test_compatible_jobs_are_held_with_room_on_both_sides() -> None:
 
 
 def test_a_little_more_time_may_make_it_fit() -> None:
-    found = hold([link("l1", {"a": 131, "b": 132})], {"a": 260 * MS, "b": 260 * MS}, ["a", "b"])
+    found = schedule_slots([link("l1", {"a": 131, "b": 132})], {"a": 260 * MS, "b": 260 * MS}, ["a", "b"])
     assert found.fits[0].score == 1.0
-    assert 263 * MS <= found.held["a"].period_ns <= 265_200_000
+    assert 263 * MS <= found.slots["a"].period_ns <= 265_200_000
 
 
 def test_the_last_in_rank_is_let_go_where_not_all_fit() -> None:
-    found = hold(
+    found = schedule_slots(
         [link("l1", {"a": 120, "b": 120, "c": 120})], dict.fromkeys("abc", 260 * MS), ["c", "a", "b"]
     )
-    assert set(found.held) == {"a", "c"}
+    assert set(found.slots) == {"a", "c"}
     assert "cannot take turns with a, c on l1->y" in found.reasons["b"]
 
 
 def test_incompatible_periods_run_free() -> None:
-    found = hold([link("l1", {"a": 50, "b": 50})], {"a": 100 * MS + 1, "b": 137 * MS}, ["a", "b"])
-    assert found.held == {}
+    found = schedule_slots([link("l1", {"a": 50, "b": 50})], {"a": 100 * MS + 1, "b": 137 * MS}, ["a", "b"])
+    assert found.slots == {}
     assert set(found.reasons) == {"b"}
 
 
 def test_what_hardly_meets_is_not_held() -> None:
-    found = hold([link("l1", {"a": 5, "b": 5})], dict.fromkeys("ab", 260 * MS), ["a", "b"])
-    assert found.held == {}
+    found = schedule_slots([link("l1", {"a": 5, "b": 5})], dict.fromkeys("ab", 260 * MS), ["a", "b"])
+    assert found.slots == {}
     assert found.reasons == {}
 
 
 def test_a_link_without_gain_does_not_bind_the_jobs_of_another() -> None:
     links = [link("l1", {"a": 100, "b": 100}), link("l2", {"b": 100, "c": 5})]
-    found = hold(links, {"a": 260 * MS, "b": 260 * MS, "c": 187 * MS}, ["a", "b", "c"])
-    assert set(found.held) == {"a", "b"}
+    found = schedule_slots(links, {"a": 260 * MS, "b": 260 * MS, "c": 187 * MS}, ["a", "b", "c"])
+    assert set(found.slots) == {"a", "b"}
     assert [f.link for f in found.fits] == [("l1", "y")]
 
 
 def test_a_link_that_carries_both_needs_no_turns() -> None:
-    found = hold([link("l1", {"a": 200, "b": 200}, rate=2 * C)], dict.fromkeys("ab", 260 * MS), ["a", "b"])
-    assert found.held == {}
+    found = schedule_slots(
+        [link("l1", {"a": 200, "b": 200}, rate=2 * C)], dict.fromkeys("ab", 260 * MS), ["a", "b"]
+    )
+    assert found.slots == {}
     assert found.reasons == {}
 
 
@@ -190,11 +194,11 @@ def test_previous_rhythm_stays_while_it_fits() -> None:
     links = [link("l1", {"a": 120, "b": 120})]
     before = {"a": (262 * MS, 40 * MS), "b": (262 * MS, 165 * MS)}
     measured = {"a": 261 * MS, "b": 261_200_000}
-    found = hold(links, measured, ["a", "b"], previous=before)
-    assert {j: (h.period_ns, h.shift_ns) for j, h in found.held.items()} == before
+    found = schedule_slots(links, measured, ["a", "b"], previous=before)
+    assert {j: (h.period_ns, h.shift_ns) for j, h in found.slots.items()} == before
     overlapping_before = {"a": (262 * MS, 40 * MS), "b": (262 * MS, 60 * MS)}
-    moved = hold(links, measured, ["a", "b"], previous=overlapping_before)
-    assert moved.held["a"].shift_ns == 40 * MS
+    moved = schedule_slots(links, measured, ["a", "b"], previous=overlapping_before)
+    assert moved.slots["a"].shift_ns == 40 * MS
     assert moved.fits[0].score == 1.0
 
 
@@ -203,12 +207,12 @@ def test_previous_rhythm_stays_while_it_fits() -> None:
 def test_who_is_held_fits_however_little_was_searched(seed: int) -> None:
     links, periods = tree(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("controller.interleave.hold._MOST_PLACES", 0)
-        found = hold(links, periods, list(periods), slack=0.0, seed=seed)
-    assert found.held.keys() | found.reasons.keys() <= periods.keys()
+        patch.setattr("controller.interleave.slot_schedule._MOST_PLACES", 0)
+        found = schedule_slots(links, periods, list(periods), slack=0.0, seed=seed)
+    assert found.slots.keys() | found.reasons.keys() <= periods.keys()
     for k in links:
-        own = {j: d for j, d in k.demands.items() if j in found.held}
-        at = {j: found.held[j] for j in own}
+        own = {j: d for j, d in k.demands.items() if j in found.slots}
+        at = {j: found.slots[j] for j in own}
         kept = SharedLink(k.name, k.rate_bps, own)
         now, when = ({j: h.period_ns for j, h in at.items()}, {j: h.shift_ns for j, h in at.items()})
         if len(own) > 1 and len({h.group for h in at.values()}) == 1:

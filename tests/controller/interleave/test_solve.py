@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.interleave.circle import SharedLink, score, sweep
-from controller.interleave.period import choices, quantise, smooth, stay
+from controller.interleave.period import choices, quantise, repeat_soon, smooth
 from controller.interleave.search import Search
 from controller.interleave.solve import TooFineError, interleave
 from controller.model import Phase
@@ -122,11 +122,11 @@ def test_any_periods_can_be_quantised_with_a_bounded_error(periods: list[int]) -
 
 
 def test_periods_that_repeat_soon_stay() -> None:
-    assert stay([[40, 60]])
-    assert stay([[97, 89, 8633]])
-    assert not stay([[97, 89]])
+    assert repeat_soon([[40, 60]])
+    assert repeat_soon([[97, 89, 8633]])
+    assert not repeat_soon([[97, 89]])
     # Each link repeats soon, all together do not.
-    assert stay([[40, 60], [60, 60 * 19], [60 * 19, 19 * 17 * 60]])
+    assert repeat_soon([[40, 60], [60, 60 * 19], [60 * 19, 19 * 17 * 60]])
 
 
 def test_co_prime_periods_are_drawn_together_as_little_as_it_takes() -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from controller.measure.change import ChangeDetector
-from controller.measure.turns import Turns, on_top
+from controller.measure.profiling_queue import ProfilingQueue, with_job_on_top
 from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, Policy
 
 MS = 1_000_000
@@ -26,20 +26,20 @@ def planned(levels: dict[str, int], links: list[tuple[str, ...]]) -> Plan:
 
 
 def test_one_job_at_a_time_in_the_order_of_their_coming() -> None:
-    turns = Turns(30)
+    queue = ProfilingQueue(30)
     for job in "abca":
-        turns.ask(job)
-    assert turns.choose() == "a"
-    turns.ask("d", first=True)
-    assert turns.choose() == "a"
-    assert turns.begin(100)
-    assert not turns.begin(110)
-    assert turns.turn is not None
-    assert turns.turn.until_ns == 130
-    turns.ask("a")
-    turns.end()
-    turns.forget("b")
-    assert [turns.choose(), turns.end(), turns.choose(), turns.end(), turns.choose()] == [
+        queue.add(job)
+    assert queue.next_job() == "a"
+    queue.add("d", first=True)
+    assert queue.next_job() == "a"
+    assert queue.begin(100)
+    assert not queue.begin(110)
+    assert queue.window is not None
+    assert queue.window.until_ns == 130
+    queue.add("a")
+    queue.end()
+    queue.forget("b")
+    assert [queue.next_job(), queue.end(), queue.next_job(), queue.end(), queue.next_job()] == [
         "d",
         None,
         "c",
@@ -50,7 +50,7 @@ def test_one_job_at_a_time_in_the_order_of_their_coming() -> None:
 
 def test_the_measured_job_is_alone_on_top_and_runs_free() -> None:
     plan = planned({"new": 2, "top": 0, "other": 0, "low": 2}, [("new", "top"), ("other", "low")])
-    shown = on_top(plan, "new", DSCPS)
+    shown = with_job_on_top(plan, "new", DSCPS)
     assert {j: p.level for j, p in shown.jobs.items()} == {"new": 0, "top": 1, "other": 0, "low": 2}
     assert shown.jobs["new"].period_ns is None
     assert "measured" in shown.jobs["new"].why
@@ -58,7 +58,7 @@ def test_the_measured_job_is_alone_on_top_and_runs_free() -> None:
         "new/a>b": 30, "top/a>b": 26, "other/a>b": 30, "low/a>b": 22,
     }  # fmt: skip
     assert shown.flows["new/a>b"].path == plan.flows["new/a>b"].path
-    assert on_top(plan, "unknown", DSCPS) == plan
+    assert with_job_on_top(plan, "unknown", DSCPS) == plan
 
 
 def test_three_alike_in_a_row_are_a_change() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loop_rig import RATE, job, joint
 
-from controller.interleave.joint.judge import Effort, Judge
-from controller.interleave.joint.parts import legal
+from controller.interleave.joint.evaluator import Effort, Judge
+from controller.interleave.joint.sharing_groups import legal
 from controller.model import Job
 from controller.planner import POLICIES, PlanInput, diff, explain, plan
 from controller.planner.joint import SENDERS_WORTH

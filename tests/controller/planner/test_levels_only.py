@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from instance_rig import random_choice, random_instance
 
-from controller.interleave.joint.judge import Effort, Judge
-from controller.interleave.joint.values import FREE, Choice, Instance
+from controller.interleave.joint.evaluator import Effort, Judge
+from controller.interleave.joint.instance import FREE, Choice, Instance
 from controller.model import Flow, Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
 from controller.planner.loop.search import Limits, settle

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from controller.priority.crux import preempt
-from controller.priority.fairness import Outcome, evaluate, fair, pareto
+from controller.priority.fairness import Outcome, evaluate, fair_assignment, pareto
 from controller.priority.fluid import Fluid, fluid_of, progress, usual_horizon
 from controller.priority.jobs import LinkJob
 from controller.priority.methods import Setting
@@ -91,10 +91,10 @@ UNFAIR = [
 
 
 def test_the_cap_is_kept_where_it_can_be_and_costs_utilisation() -> None:
-    free = fair(UNFAIR, RATE, 1.0, Setting(levels=3))
+    free = fair_assignment(UNFAIR, RATE, 1.0, Setting(levels=3))
     assert free.met
     assert free.outcome.worst > 0.6
-    capped = fair(UNFAIR, RATE, 0.6, Setting(levels=3))
+    capped = fair_assignment(UNFAIR, RATE, 0.6, Setting(levels=3))
     assert capped.met
     assert capped.outcome.worst <= 0.6
     assert max(capped.outcome.weight.values()) > 1 or set(capped.outcome.level.values()) == {0}
@@ -103,13 +103,13 @@ def test_the_cap_is_kept_where_it_can_be_and_costs_utilisation() -> None:
 
 
 def test_a_cap_that_nothing_keeps_gets_the_nearest_and_says_so() -> None:
-    got = fair(UNFAIR, RATE, 0.0, Setting(levels=2))
+    got = fair_assignment(UNFAIR, RATE, 0.0, Setting(levels=2))
     assert not got.met
     assert got.outcome.worst == min(o.worst for o in got.frontier)
 
 
 def test_the_frontier_has_nothing_that_another_beats() -> None:
-    frontier = fair(UNFAIR, RATE, 0.5).frontier
+    frontier = fair_assignment(UNFAIR, RATE, 0.5).frontier
     assert len(frontier) >= 2
     worst, used = [o.worst for o in frontier], [o.utilisation for o in frontier]
     assert worst == sorted(worst)
@@ -120,9 +120,9 @@ def test_the_frontier_has_nothing_that_another_beats() -> None:
 
 
 def test_nothing_to_be_unfair_about() -> None:
-    alone = fair(UNFAIR[:1], RATE, 0.0)
+    alone = fair_assignment(UNFAIR[:1], RATE, 0.0)
     assert alone.met
     assert alone.outcome.worst == 0.0
-    assert fair([], RATE, 0.0).frontier[0].utilisation == 0.0
+    assert fair_assignment([], RATE, 0.0).frontier[0].utilisation == 0.0
     with pytest.raises(ValueError, match="must be in"):
-        fair(UNFAIR, RATE, 1.5)
+        fair_assignment(UNFAIR, RATE, 1.5)

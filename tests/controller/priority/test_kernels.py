@@ -144,7 +144,7 @@ def test_what_changes_nothing_moves_nobody_and_a_lone_job_stays() -> None:
 def test_a_move_that_gains_enough_is_made() -> None:
     held = compress(["a", "b"], {("a", "b"): 1.0}, 2, previous={"a": 0, "b": 0})
     assert held.level == {"a": 0, "b": 1}
-    assert compress(["a", "b"], {("a", "b"): 1.0}, 2, previous={"a": 1, "b": 1}, stay=1.0).lost == 1.0
+    assert compress(["a", "b"], {("a", "b"): 1.0}, 2, previous={"a": 1, "b": 1}, hysteresis=1.0).lost == 1.0
 
 
 def test_levels_that_are_gone_hold_nobody() -> None:
@@ -162,7 +162,7 @@ def test_levels_that_are_gone_hold_nobody() -> None:
 def test_bad_settings_are_refused(change: dict[str, float], says: str) -> None:
     options = {"levels": 2, "orders": 10, "stay": 0.1} | change
     with pytest.raises(ValueError, match=says):
-        compress(["a"], {}, int(options["levels"]), orders=int(options["orders"]), stay=options["stay"])
+        compress(["a"], {}, int(options["levels"]), orders=int(options["orders"]), hysteresis=options["stay"])
 
 
 def test_a_weight_that_is_no_weight_is_refused() -> None:

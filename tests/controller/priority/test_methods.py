@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.priority.baselines import balanced, bssi, madd, sebf, top_levels
 from controller.priority.crux import Contender, correction, preempt
 from controller.priority.jobs import LinkJob, shared_links
 from controller.priority.methods import METHODS, Setting
-from controller.priority.rivals import balanced, bssi, madd, sebf, top_levels
 
 RATES = {"l1": 8.0, "l2": 16.0, "l3": 8.0}
 JOBS = [

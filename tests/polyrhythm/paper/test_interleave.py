@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.interleave.joint.judge import Effort, Judge
-from controller.interleave.joint.values import Step, plain
-from controller.planner.loop.candidates import rivals
+from controller.interleave.joint.evaluator import Effort, Judge
+from controller.interleave.joint.instance import Step, plain
+from controller.planner.loop.initial_plans import rivals
 from controller.planner.loop.search import Limits, solve
 from polyrhythm.cli import main
 from polyrhythm.paper import interleave, interleave_joint

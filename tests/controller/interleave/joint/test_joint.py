@@ -11,14 +11,14 @@ import pytest
 from instance_rig import MS, G, random_choice, random_instance
 
 from controller.interleave.circle import SharedLink, score
-from controller.interleave.joint.circles import SLACK, shared_links
+from controller.interleave.joint.evaluator import Effort, Judge
 from controller.interleave.joint.fluid import lay, plain_lengths, start_of
-from controller.interleave.joint.judge import Effort, Judge
-from controller.interleave.joint.parts import parts_of
-from controller.interleave.joint.stretch import stretched
-from controller.interleave.joint.turns import Board, Turns, arranged
-from controller.interleave.joint.values import FREE, Choice, Instance, Member, Player, Step, plain
-from controller.planner.loop.candidates import rivals
+from controller.interleave.joint.instance import FREE, Choice, Instance, Member, Player, Step, plain
+from controller.interleave.joint.longer_periods import stretched
+from controller.interleave.joint.sharing_groups import parts_of
+from controller.interleave.joint.time_sharing import Board, Turns, arranged
+from controller.interleave.joint.timings import SLACK, shared_links
+from controller.planner.loop.initial_plans import rivals
 from controller.planner.loop.search import Found, Limits, solve
 
 QUICK = Limits(judged=60, quick=Effort((1,), 12), sure=Effort((2, 3), 30), arranged=1, work=200)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from controller.interleave.angles import angle_count, demand_by_angle, enumerate_angles, rotation_deg
 from controller.interleave.circle import SharedLink, score, sweep
-from controller.interleave.fast import FastSearch
+from controller.interleave.compiled_search import CompiledSearch
+from controller.interleave.pair_fft import best_pair_shift, excess_by_shift
 from controller.interleave.rotate import FAST_NODES, rotate, searcher
 from controller.interleave.search import Search
-from controller.interleave.slots import best_turn, excess_by_turn
 
 seeds = st.integers(0, 10**6)
 
@@ -28,7 +28,7 @@ def test_compiled_sweep_is_the_plain_one(seed: int, n: int, slack: float) -> Non
     rng = random.Random(seed)
     link, periods = instance(rng, n)
     shifts = {j: rng.randrange(t) for j, t in periods.items()}
-    fast = FastSearch([link], periods, slack)
+    fast = CompiledSearch([link], periods, slack)
     assert fast.loss(shifts) == pytest.approx(1 - score(link, periods, shifts, slack=slack))
     corners, loss = fast._sweep("j0", shifts)
     at, plain = sweep(link, "j0", periods, shifts, slack=slack)
@@ -82,7 +82,7 @@ def test_ten_jobs_fit_by_descent() -> None:
 
 def test_kernels_only_where_asked_for() -> None:
     assert searcher(False) is Search
-    assert searcher(True) is FastSearch
+    assert searcher(True) is CompiledSearch
 
 
 def test_plain_enumeration_is_the_thesis_table() -> None:
@@ -125,7 +125,7 @@ def test_fft_is_the_plain_sum_over_slots(seed: int, n: int, first: int, second: 
     still, turned = rng.integers(0, first, n) * 100, rng.integers(0, second, n) * 90
     sums = [still + np.roll(turned, k) for k in range(n)]
     plain = [np.where(s > limit, s - 250, 0).mean() for s in sums]
-    assert excess_by_turn(still, turned, limit, 250) == pytest.approx(plain, abs=1e-6)
+    assert excess_by_shift(still, turned, limit, 250) == pytest.approx(plain, abs=1e-6)
 
 
 def test_two_jobs_in_fine_slots_go_by_fft() -> None:
@@ -137,14 +137,14 @@ def test_two_jobs_in_fine_slots_go_by_fft() -> None:
 
     link = SharedLink(("x", "y"), C, {"a": slots(200), "b": slots(300)})
     periods = {"a": 200 * MS, "b": 300 * MS}
-    turned = best_turn(link, periods, 0.0)
+    turned = best_pair_shift(link, periods, 0.0)
     assert turned is not None
     best = max(plain_score(link, periods, {"a": 0, "b": k * MS}) for k in range(300))
     assert 1 - turned[0] == pytest.approx(best)
     assert score(link, periods, {"a": 0, "b": turned[1]}) == pytest.approx(best)
     assert 1 - rotate([link], periods, widen=False).loss == pytest.approx(best)
     few = SharedLink(("x", "y"), C, {"a": (up(0, 10),), "b": (up(0, 10),)})
-    assert best_turn(few, periods, 0.0) is None
+    assert best_pair_shift(few, periods, 0.0) is None
 
 
 @settings(max_examples=25, deadline=None)

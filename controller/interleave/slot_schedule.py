@@ -9,13 +9,13 @@ from functools import partial
 
 from controller.interleave.affinity import LinkFit, LinkName, Loop, align, components
 from controller.interleave.circle import SharedLink, random_score
-from controller.interleave.keep import TOLERANCE, Found, keep
-from controller.interleave.packed import merge
+from controller.interleave.link_arrays import group_identical_links
 from controller.interleave.period import quantise
+from controller.interleave.previous_slots import TOLERANCE, GroupTiming, keep_previous
 from controller.interleave.rotate import rotate
 from controller.interleave.search import places
 
-HOLD = 1.002
+MIN_STRETCH = 1.002
 # A held job that still meets others is lengthened past its slot now and then, and loses a whole
 # period to re-align: more than turn-taking gives. So only what fits is held.
 GOOD_SCORE = 0.999
@@ -30,7 +30,7 @@ thousand; those of half a second beside some of a minute, hundreds of millions."
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class JobSlot:
     """A job's place in its group's rhythm, both in ns; `group` numbers those that keep step. `once`: it is
     shifted there once, and again when it has drifted by more than `realign` of the period (None: the agents'
     threshold); otherwise every iteration begins there."""
@@ -43,10 +43,10 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class SlotSchedule:
     """`held` by job; the others run free, `reasons` says why; `fits` are the links among held jobs."""
 
-    held: Mapping[str, Held]
+    slots: Mapping[str, JobSlot]
     reasons: Mapping[str, str]
     fits: tuple[LinkFit, ...]
     loops: tuple[Loop, ...]
@@ -58,7 +58,7 @@ def contended(link: SharedLink, slack: float) -> bool:
     return len(link.demands) > 1 and peak > link.rate_bps * (1 + slack)
 
 
-def hold(
+def schedule_slots(
     links: Sequence[SharedLink],
     periods: Mapping[str, int],
     ranking: Sequence[str],
@@ -66,8 +66,8 @@ def hold(
     previous: Mapping[str, tuple[int, int]] | None = None,
     slack: float = 0.02,
     seed: int = 0,
-    known: Rhythms | None = None,
-) -> Holding:
+    known: RotationCache | None = None,
+) -> SlotSchedule:
     """Decide who takes turns on the shared `links`, at which period and shift (ns).
 
     `periods` are measured, alone; held ones are between HOLD and 1 + TOLERANCE times as long. A group
@@ -78,9 +78,9 @@ def hold(
     shift) stay where they are as good. `known` remembers what was found out for the same periods before.
     """
     place = {job: i for i, job in enumerate(ranking)}
-    judge = known or Rhythms(periods, slack, seed)
+    judge = known or RotationCache(periods, slack, seed)
     free: dict[str, str] = {}
-    held: dict[str, Held] = {}
+    slots: dict[str, JobSlot] = {}
     fits: list[LinkFit] = []
     loops: list[Loop] = []
     todo = components(judge.worthwhile(links))
@@ -90,10 +90,10 @@ def hold(
         rhythm, misfit = judge.judge(part)
         idle = judge.idle(part, rhythm) if rhythm is not None and misfit is None else ()
         if rhythm is not None and misfit is None and not idle:
-            rhythm = keep(part, rhythm, periods, previous or {}, slack)
-            group = len(held)
+            rhythm = keep_previous(part, rhythm, periods, previous or {}, slack)
+            group = len(slots)
             for j in jobs:
-                held[j] = Held(rhythm.periods[j], rhythm.alignment.shifts[j], group)
+                slots[j] = JobSlot(rhythm.periods[j], rhythm.alignment.shifts[j], group)
             fits += rhythm.alignment.links
             loops += rhythm.alignment.loops
             continue
@@ -113,10 +113,10 @@ def hold(
             SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j != leaving}) for k in part
         ]
         todo += components(judge.worthwhile(rest))
-    return Holding(held, free, tuple(fits), tuple(loops))
+    return SlotSchedule(slots, free, tuple(fits), tuple(loops))
 
 
-class Rhythms:
+class RotationCache:
     """Finds rhythms for parts of the affinity graph, and what in them is not worth holding.
 
     `periods` (ns) are the jobs' own; `fast` takes the kernels. It remembers what it was asked.
@@ -127,16 +127,16 @@ class Rhythms:
         self._slack = slack
         self._seed = seed
         self._fast = fast
-        self._found: dict[tuple[object, ...], Found | None] = {}
+        self._found: dict[tuple[object, ...], GroupTiming | None] = {}
         self._turned: dict[tuple[object, ...], Mapping[str, int] | None] = {}
-        self._alone: dict[tuple[object, ...], Found | None] = {}
+        self._alone: dict[tuple[object, ...], GroupTiming | None] = {}
         self._chance: dict[tuple[object, ...], float] = {}
         self._spent = 0
 
     def _nodes(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> int:
         """How hard to search for the part's shifts: when circles with many laps have taken their share, one
         descent has to do."""
-        self._spent += sum(places(alike[0], periods) for alike in merge(part))
+        self._spent += sum(places(alike[0], periods) for alike in group_identical_links(part))
         return _NODES if self._spent <= _MOST_PLACES else 0
 
     def turned(self, links: Sequence[SharedLink], periods: Mapping[str, int]) -> Mapping[str, int] | None:
@@ -168,7 +168,7 @@ class Rhythms:
             kept.append(link)
         return kept
 
-    def idle(self, part: Sequence[SharedLink], rhythm: Found) -> tuple[str, ...]:
+    def idle(self, part: Sequence[SharedLink], rhythm: GroupTiming) -> tuple[str, ...]:
         """Jobs that gain less than LEAST_GAIN on every link of theirs."""
         gains = {f.link: f.score - self.chance(part, f.link) for f in rhythm.alignment.links}
         return tuple(
@@ -177,7 +177,7 @@ class Rhythms:
             if max(gains[link.name] for link in part if job in link.demands) < LEAST_GAIN
         )
 
-    def judge(self, part: Sequence[SharedLink]) -> tuple[Found | None, LinkFit | None]:
+    def judge(self, part: Sequence[SharedLink]) -> tuple[GroupTiming | None, LinkFit | None]:
         """The rhythm of a part, None if its periods keep no step; and its worst unfit link, if any.
 
         What cannot be held on a link alone cannot be held with others: that is asked first.
@@ -210,31 +210,33 @@ class Rhythms:
             self._chance[key] = random_score(link, self.periods, slack=self._slack)
         return self._chance[key]
 
-    def _rhythm_alone(self, link: SharedLink) -> Found | None:
+    def _rhythm_alone(self, link: SharedLink) -> GroupTiming | None:
         key = (link.rate_bps, *link.demands.items())
         if key not in self._alone:
             own = {j: self.periods[j] for j in link.demands}
             self._alone[key] = self._rhythm([link], own)
         return self._alone[key]
 
-    def _together(self, part: Sequence[SharedLink], jobs: Sequence[str]) -> Found | None:
+    def _together(self, part: Sequence[SharedLink], jobs: Sequence[str]) -> GroupTiming | None:
         key = tuple((k.name, k.rate_bps, *k.demands.items()) for k in part)
         if key not in self._found:
             own = {j: self.periods[j] for j in jobs}
             self._found[key] = self._rhythm(part, own)
         return self._found[key]
 
-    def _rhythm(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> Found | None:
+    def _rhythm(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> GroupTiming | None:
         """Quantised periods and shifts; the periods go up to the tolerance only if all then fits."""
 
-        def attempt(stretch: float) -> Found | None:
-            fitted = quantise(list(periods.values()), hold=HOLD, tolerance=TOLERANCE, stretch=stretch)
+        def attempt(stretch: float) -> GroupTiming | None:
+            fitted = quantise(
+                list(periods.values()), min_stretch=MIN_STRETCH, tolerance=TOLERANCE, stretch=stretch
+            )
             if fitted is None:
                 return None
             longer = dict(zip(periods, fitted.periods, strict=True))
             nodes = self._nodes(part, longer)
             found = align(part, longer, slack=self._slack, seed=self._seed, nodes=nodes, fast=self._fast)
-            return Found(longer, found)
+            return GroupTiming(longer, found)
 
         first, longest = attempt(0.0), None
         if first is not None and _HOPEFUL <= min(f.score for f in first.alignment.links) < _FULL:
@@ -244,7 +246,7 @@ class Rhythms:
         between = (attempt(stretch) for stretch in (0.25, 0.5, 0.75))
         return next((r for r in between if r is not None and _fits(r)), longest)
 
-    def _passes(self, fit: LinkFit, link: SharedLink, rhythm: Found) -> bool:
+    def _passes(self, fit: LinkFit, link: SharedLink, rhythm: GroupTiming) -> bool:
         sent = sum(
             p.rate_bps * (p.end_ns - p.start_ns) / rhythm.periods[j]
             for j, phases in link.demands.items()
@@ -255,5 +257,5 @@ class Rhythms:
         return fit.score >= GOOD_SCORE
 
 
-def _fits(rhythm: Found) -> bool:
+def _fits(rhythm: GroupTiming) -> bool:
     return all(f.score >= _FULL for f in rhythm.alignment.links)

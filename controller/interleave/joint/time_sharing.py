@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.interleave.circle import SharedLink
-from controller.interleave.joint.circles import phases_of
-from controller.interleave.joint.values import Instance
+from controller.interleave.joint.instance import Instance
+from controller.interleave.joint.timings import phases_of
 from controller.interleave.period import quantise
 from controller.interleave.rotate import rotate
 

@@ -11,7 +11,7 @@ import numpy as np
 from controller.interleave.circle import Floats, Ints, SharedLink
 from controller.interleave.kernels import search as kernels
 from controller.interleave.kernels.sweep import sweep, total_loss
-from controller.interleave.packed import Packed, pack
+from controller.interleave.link_arrays import LinkArrays, pack
 from controller.interleave.search import EPS, EXACT_JOBS, SWEEPS, Search
 
 _NOWHERE = np.zeros(0, dtype=np.int64)
@@ -20,7 +20,7 @@ _BRANCHED = 6
 _WORK = 10_000_000
 
 
-class FastSearch(Search):
+class CompiledSearch(Search):
     """`Search` with its steps compiled; a circle has fewer than 2^62 ns.
 
     How long it takes is bounded by counting the edges that it will sort, not by a clock: where circles
@@ -30,10 +30,10 @@ class FastSearch(Search):
     def __init__(self, links: Sequence[SharedLink], periods: Mapping[str, int], slack: float) -> None:
         super().__init__(links, periods, slack)
         self._weights = [self._weight[link.name] for link in self._links]
-        self._packed = pack(self._links, self._weights, self.jobs, periods, slack)
-        self._tight: Packed | None = None
+        self._arrays = pack(self._links, self._weights, self.jobs, periods, slack)
+        self._tight: LinkArrays | None = None
         self._everyone = np.ones(len(self.jobs), dtype=np.bool_)
-        edges = 2 * np.diff(self._packed.phase) * self._packed.events[self._packed.link]
+        edges = 2 * np.diff(self._arrays.phase) * self._arrays.events[self._arrays.link]
         self._round = 1 + int(edges.sum())
 
     def solve(
@@ -52,19 +52,19 @@ class FastSearch(Search):
         first = _NOWHERE if start is None else self._array(start)
         shifts = np.zeros(len(self.jobs), dtype=np.int64)
         rounds = max(1, min(SWEEPS, _WORK // self._round))
-        best = kernels.restarts(self._packed, np.array(orders), first, shifts, self.bound, rounds)
+        best = kernels.restarts(self._arrays, np.array(orders), first, shifts, self.bound, rounds)
         exact = bool(best <= self.bound + EPS)
         if not exact and nodes and len(self.jobs) <= _BRANCHED:
             budget = max(1, min(nodes, 4 * _WORK * len(self.jobs) // self._round))
             if len(self.jobs) > EXACT_JOBS:
                 budget //= 4 * _BRANCHED
             convex = self._slack == 0.0
-            best, exact = kernels.branch(self._packed, 0, shifts, best, self.bound, budget, convex)
+            best, exact = kernels.branch(self._arrays, 0, shifts, best, self.bound, budget, convex)
         return float(best), self._named(shifts), exact
 
     def loss(self, shifts: Mapping[str, int]) -> float:
         """Sum over the links of 1 - score."""
-        return float(total_loss(self._packed, self._everyone, self._array(shifts)))
+        return float(total_loss(self._arrays, self._everyone, self._array(shifts)))
 
     def centre(self, shifts: Mapping[str, int]) -> dict[str, int]:
         """See `Search.centre`; left out where the circle has too many edges for it."""
@@ -74,17 +74,17 @@ class FastSearch(Search):
 
     def _sweep(self, job: str, shifts: Mapping[str, int], tight: bool = False) -> tuple[Ints, Floats]:
         placed = np.array([j in shifts for j in self.jobs])
-        packed = self._peaks() if tight else self._packed
+        packed = self._peaks() if tight else self._arrays
         count, at, loss = sweep(packed, self.jobs.index(job), placed, self._array(shifts))
         return at[:count], loss[:count]
 
-    def _peaks(self) -> Packed:
+    def _peaks(self) -> LinkArrays:
         """The links with the highest single demand for their capacity."""
         if self._tight is None:
             peaks = [max((p.rate_bps for d in k.demands.values() for p in d), default=1) for k in self._links]
             at = np.array(peaks, dtype=np.int64)
-            weight = self._packed.weight * at / self._packed.capacity
-            self._tight = self._packed._replace(capacity=at, limit=at, weight=weight)
+            weight = self._arrays.weight * at / self._arrays.capacity
+            self._tight = self._arrays._replace(capacity=at, limit=at, weight=weight)
         return self._tight
 
     def _array(self, shifts: Mapping[str, int]) -> Ints:

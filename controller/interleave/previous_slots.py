@@ -15,20 +15,20 @@ _KEEP = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GroupTiming:
     """Periods (ns) by job, and the shifts and scores at them."""
 
     periods: Mapping[str, int]
     alignment: Alignment
 
 
-def keep(
+def keep_previous(
     part: Sequence[SharedLink],
-    found: Found,
+    found: GroupTiming,
     measured: Mapping[str, int],
     previous: Mapping[str, tuple[int, int]],
     slack: float,
-) -> Found:
+) -> GroupTiming:
     """The previous rhythm (period and shift in ns by job) if it still fits as well, else the found one turned
     as a whole so that the first job that had a rhythm before keeps its phase.
 
@@ -48,13 +48,13 @@ def keep(
                     LinkFit(f.link, f.jobs, scores[f.link], max(f.best_score, scores[f.link]))
                     for f in found.alignment.links
                 )
-                return Found(periods, Alignment(shifts, fits, found.alignment.loops))
+                return GroupTiming(periods, Alignment(shifts, fits, found.alignment.loops))
     anchor = next((j for j in jobs if j in previous), None)
     if anchor is None:
         return found
     turn = previous[anchor][1] - found.alignment.shifts[anchor]
     turned = {j: (t + turn) % found.periods[j] for j, t in found.alignment.shifts.items()}
-    return Found(found.periods, Alignment(turned, found.alignment.links, found.alignment.loops))
+    return GroupTiming(found.periods, Alignment(turned, found.alignment.links, found.alignment.loops))
 
 
 def _still_holds(period: int, measured: int) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.measure.rhythm import intensity, iteration_length, rhythm
+from controller.measure.periodicity import intensity, iteration_length, rhythm
 
 STEP = 0.01
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from controller.interleave.cassini import DiscardedError, unique_shifts
 from controller.interleave.circle import SharedLink
-from controller.interleave.hold import Rhythms, hold
-from controller.interleave.joint.parts import demand_on, full_links
-from controller.interleave.joint.values import FREE, Instance, Player, Rhythm
-from controller.interleave.published import DiscardedError, unique_shifts
+from controller.interleave.joint.instance import FREE, Instance, Player, Rhythm
+from controller.interleave.joint.sharing_groups import demand_on, full_links
+from controller.interleave.slot_schedule import RotationCache, schedule_slots
 from controller.model import Phase
 
 SLACK = 0.02
 
 
-def rhythms_of(instance: Instance, *, fast: bool = False, seed: int = 0) -> Rhythms:
+def rotation_cache_of(instance: Instance, *, fast: bool = False, seed: int = 0) -> RotationCache:
     """What remembers the rhythms of an instance's jobs; `fast` takes the kernels."""
     periods = {p.name: p.alone_ns for p in instance.players if p.steps}
-    return Rhythms(periods, SLACK, seed, fast=fast)
+    return RotationCache(periods, SLACK, seed, fast=fast)
 
 
 def shared_links(
@@ -57,7 +57,7 @@ def phases_of(player: Player, flows: float, capacity: int, guard: float = 0.0) -
     return tuple(phases)
 
 
-def published(instance: Instance, ways: Sequence[int], *, seed: int = 0) -> tuple[Rhythm, ...] | None:
+def cassini_timings(instance: Instance, ways: Sequence[int], *, seed: int = 0) -> tuple[Rhythm, ...] | None:
     """CASSINI's rhythms (thesis, 4.3 and 4.4): every job of a full link in its quantised period at its
     unique shift, whatever the score. None where a loop makes it discard the placement."""
     links = shared_links(instance, ways)
@@ -73,13 +73,13 @@ def published(instance: Instance, ways: Sequence[int], *, seed: int = 0) -> tupl
     )
 
 
-def held(
+def scheduled_timings(
     instance: Instance,
     ways: Sequence[int],
     ranking: Sequence[int],
     *,
     jobs: Sequence[int] | None = None,
-    known: Rhythms | None = None,
+    known: RotationCache | None = None,
     guard: float = 0.0,
 ) -> tuple[Rhythm, ...]:
     """Rhythms for those of the `jobs` who gain by taking turns, the others free; see `hold.hold`.
@@ -89,9 +89,9 @@ def held(
     links = shared_links(instance, ways, jobs, guard=guard)
     if not links:
         return (FREE,) * len(instance.players)
-    known = known or rhythms_of(instance)
+    known = known or rotation_cache_of(instance)
     names = [instance.players[j].name for j in ranking]
-    found = hold(links, known.periods, names, slack=SLACK, known=known).held
+    found = schedule_slots(links, known.periods, names, slack=SLACK, known=known).slots
     return tuple(
         (found[p.name].period_ns, found[p.name].shift_ns) if p.name in found else FREE
         for p in instance.players

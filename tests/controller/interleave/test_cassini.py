@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.interleave.cassini import has_loop, shift_once
 from controller.interleave.circle import SharedLink, score
-from controller.interleave.hold import contended
-from controller.interleave.published import has_loop, shift_once
+from controller.interleave.slot_schedule import contended
 from controller.model import Flow, Job, Phase, Profile
 from controller.planner import POLICIES, PlanInput, diff, explain, plan
 from sim.cluster import JobRequest, machines
@@ -109,11 +109,11 @@ def test_on_random_links_it_is_all_or_nobody_at_algorithm_1s_shifts(
     ]
     found = shift_once(links, periods)
     everyone = {j for k in links if contended(k, 0.02) for j in k.demands}
-    assert set(found.held) == (set() if found.reasons else everyone)
+    assert set(found.slots) == (set() if found.reasons else everyone)
     assert set(found.reasons) in (set(), everyone)
     if has_loop(links):
-        assert not found.held
-    for job_name, held in found.held.items():
+        assert not found.slots
+    for job_name, held in found.slots.items():
         assert held.once
         assert 0 <= held.shift_ns < held.period_ns
         assert periods[job_name] <= held.period_ns <= 1.14 * periods[job_name]
@@ -121,8 +121,8 @@ def test_on_random_links_it_is_all_or_nobody_at_algorithm_1s_shifts(
         link = next(k for k in links if k.name == fit.link)
         got = score(
             link,
-            {j: found.held[j].period_ns for j in fit.jobs},
-            {j: found.held[j].shift_ns for j in fit.jobs},
+            {j: found.slots[j].period_ns for j in fit.jobs},
+            {j: found.slots[j].shift_ns for j in fit.jobs},
             slack=0.02,
         )
         assert got == pytest.approx(fit.score)

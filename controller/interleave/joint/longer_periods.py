@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from controller.interleave.affinity import components
 from controller.interleave.circle import SharedLink
-from controller.interleave.hold import HOLD, Rhythms
-from controller.interleave.joint.circles import rhythms_of, shared_links
-from controller.interleave.joint.values import FREE, Instance, Player, Rhythm
+from controller.interleave.joint.instance import FREE, Instance, Player, Rhythm
+from controller.interleave.joint.timings import rotation_cache_of, shared_links
+from controller.interleave.slot_schedule import MIN_STRETCH, RotationCache
 
 _LAPS = 3
 _MOST_LAPS = 24
@@ -30,7 +30,7 @@ def stretched(
     ways: Sequence[int],
     ranking: Sequence[int],
     *,
-    known: Rhythms | None = None,
+    known: RotationCache | None = None,
     guard: float = 0.0,
 ) -> Iterator[tuple[Rhythm, ...]]:
     """Rhythms under which jobs of full links take turns, none longer than `instance.slowest` allows.
@@ -39,7 +39,7 @@ def stretched(
     (highest first), and so on; the first yield has the first of every part, the next the second. With
     `guard` as in `shared_links` they leave gaps.
     """
-    known = known or rhythms_of(instance)
+    known = known or rotation_cache_of(instance)
     order = [instance.players[j].name for j in ranking]
     found: list[list[dict[str, Rhythm]]] = []
     for part in components(shared_links(instance, ways, guard=guard)):
@@ -67,7 +67,7 @@ def _without(part: Sequence[SharedLink], ranking: Sequence[str], drop: int) -> l
     return [link for link in rest if len(link.demands) > 1]
 
 
-def _best(instance: Instance, links: Sequence[SharedLink], known: Rhythms) -> dict[str, Rhythm] | None:
+def _best(instance: Instance, links: Sequence[SharedLink], known: RotationCache) -> dict[str, Rhythm] | None:
     """The rhythm of the jobs of these links that keeps most GPUs busy, if there is one."""
     players = {p.name: p for p in instance.players}
     names = list(dict.fromkeys(j for link in links for j in link.demands))
@@ -110,7 +110,7 @@ def _periods(
         )
         whole = max(whole, needs / link.rate_bps)
     laps = math.lcm(*repeats.values())
-    unit = math.ceil(whole * HOLD * wider / laps)
+    unit = math.ceil(whole * MIN_STRETCH * wider / laps)
     return {n: unit * laps // r for n, r in repeats.items()}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from controller.interleave.affinity import Alignment, LinkFit, components
 from controller.interleave.circle import SharedLink, score
-from controller.interleave.hold import GOOD_SCORE, Held, Holding, contended
-from controller.interleave.keep import Found, keep
-from controller.interleave.packed import merge
+from controller.interleave.link_arrays import group_identical_links
+from controller.interleave.previous_slots import GroupTiming, keep_previous
+from controller.interleave.slot_schedule import GOOD_SCORE, JobSlot, SlotSchedule, contended
 from controller.interleave.solve import Interleaving, TooFineError, interleave
 
 _DRIFTS = 1.0
@@ -22,7 +22,7 @@ class DiscardedError(ValueError):
 def has_loop(links: Sequence[SharedLink]) -> bool:
     """Whether the affinity graph of these links has a loop; links with equal jobs and demands are one."""
     for part in components(links):
-        vertices = merge(part)
+        vertices = group_identical_links(part)
         jobs = {j for link in part for j in link.demands}
         if sum(len(alike[0].demands) for alike in vertices) >= len(jobs) + len(vertices):
             return True
@@ -51,7 +51,7 @@ def shift_once(
     previous: Mapping[str, tuple[int, int]] | None = None,
     slack: float = 0.02,
     seed: int = 0,
-) -> Holding:
+) -> SlotSchedule:
     """The published policy: the jobs of contended `links` begin at their shift once, then run at their own
     pace, and are aligned again when they have drifted (4.4.2, step 3).
 
@@ -63,12 +63,12 @@ def shift_once(
     full = [link for link in links if contended(link, slack)]
     jobs = tuple(dict.fromkeys(j for link in full for j in link.demands))
     if not full:
-        return Holding({}, {}, (), ())
+        return SlotSchedule({}, {}, (), ())
     try:
         found = unique_shifts(full, periods, seed=seed)
     except DiscardedError as error:
-        return Holding({}, dict.fromkeys(jobs, str(error)), (), ())
-    held: dict[str, Held] = {}
+        return SlotSchedule({}, dict.fromkeys(jobs, str(error)), (), ())
+    slots: dict[str, JobSlot] = {}
     fits: list[LinkFit] = []
     best = {c.link.name: c.best_score for c in found.circles}
     for group, part in enumerate(components(full)):
@@ -80,10 +80,12 @@ def shift_once(
             LinkFit(k.name, tuple(k.demands), got, max(got, best[k.name]))
             for k, got in zip(part, scores, strict=True)
         )
-        kept = keep(part, Found(own_periods, Alignment(own_shifts, new, ())), periods, previous or {}, slack)
+        kept = keep_previous(
+            part, GroupTiming(own_periods, Alignment(own_shifts, new, ())), periods, previous or {}, slack
+        )
         fitting = min(f.score for f in kept.alignment.links) >= GOOD_SCORE
         for j in own:
-            held[j] = Held(
+            slots[j] = JobSlot(
                 kept.periods[j],
                 kept.alignment.shifts[j],
                 group,
@@ -91,4 +93,4 @@ def shift_once(
                 realign=None if fitting else _DRIFTS,
             )
         fits += kept.alignment.links
-    return Holding(held, {}, tuple(fits), ())
+    return SlotSchedule(slots, {}, tuple(fits), ())

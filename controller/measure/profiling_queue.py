@@ -9,7 +9,7 @@ from controller.model.plan import JobPlan, Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ProfilingWindow:
     """A job's window, in ns of fabric time. `begun_ns` is None until its priority is in force."""
 
     job: str
@@ -17,17 +17,17 @@ class Turn:
     until_ns: int | None = None
 
 
-class Turns:
+class ProfilingQueue:
     """The jobs that wait to be measured, and the one that is. A window lasts `window_ns` at most."""
 
     def __init__(self, window_ns: int) -> None:
         self._window_ns = window_ns
         self._waiting: list[str] = []
-        self.turn: Turn | None = None
+        self.window: ProfilingWindow | None = None
 
-    def ask(self, job: str, *, first: bool = False) -> None:
+    def add(self, job: str, *, first: bool = False) -> None:
         """A job wants a turn: after the others, or before them."""
-        if job in self._waiting or (self.turn is not None and self.turn.job == job):
+        if job in self._waiting or (self.window is not None and self.window.job == job):
             return
         self._waiting.insert(0 if first else len(self._waiting), job)
 
@@ -35,29 +35,29 @@ class Turns:
         """A job wants none any more."""
         if job in self._waiting:
             self._waiting.remove(job)
-        if self.turn is not None and self.turn.job == job:
-            self.turn = None
+        if self.window is not None and self.window.job == job:
+            self.window = None
 
-    def choose(self) -> str | None:
+    def next_job(self) -> str | None:
         """The job whose turn it is in the next plan."""
-        if self.turn is None and self._waiting:
-            self.turn = Turn(self._waiting.pop(0))
-        return self.turn.job if self.turn is not None else None
+        if self.window is None and self._waiting:
+            self.window = ProfilingWindow(self._waiting.pop(0))
+        return self.window.job if self.window is not None else None
 
     def begin(self, now_ns: int) -> bool:
         """The plan with the chosen job on top is in force. True if its window opens with it."""
-        if self.turn is None or self.turn.begun_ns is not None:
+        if self.window is None or self.window.begun_ns is not None:
             return False
-        self.turn = replace(self.turn, begun_ns=now_ns, until_ns=now_ns + self._window_ns)
+        self.window = replace(self.window, begun_ns=now_ns, until_ns=now_ns + self._window_ns)
         return True
 
     def end(self) -> None:
         """The window is over."""
-        self.turn = None
+        self.window = None
 
-    def asks(self, job: str) -> bool:
+    def contains(self, job: str) -> bool:
         """Whether a job waits, or has its turn."""
-        return job in self._waiting or (self.turn is not None and self.turn.job == job)
+        return job in self._waiting or (self.window is not None and self.window.job == job)
 
     @property
     def waiting(self) -> int:
@@ -65,7 +65,7 @@ class Turns:
         return len(self._waiting)
 
 
-def on_top(plan: Plan, job: str, dscps: tuple[int, ...]) -> Plan:
+def with_job_on_top(plan: Plan, job: str, dscps: tuple[int, ...]) -> Plan:
     """The plan while `job` is measured: it runs free on the highest level, and those that would share that
     level with it on some link step down one. `dscps` are those of the levels, the highest first."""
     if job not in plan.jobs:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.interleave.joint.values import FREE, Choice, Instance, Links, Rhythm
+from controller.interleave.joint.instance import FREE, Choice, Instance, Links, Rhythm
 
 _EPS = 1e-9
 

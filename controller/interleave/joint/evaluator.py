@@ -9,8 +9,8 @@ from functools import cache
 import numpy as np
 
 from controller.interleave.joint.fluid import Floats, lay, plain_lengths, salt_of, start_of
-from controller.interleave.joint.parts import Part, Sharing, parts_of, sharing_of
-from controller.interleave.joint.values import Choice, Instance
+from controller.interleave.joint.instance import Choice, Instance
+from controller.interleave.joint.sharing_groups import Part, Sharing, parts_of, sharing_of
 from controller.kernel import KernelsUnavailableError, available
 
 _MOST_BEGUN = 20_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.interleave.fluid import FluidJob, offsets, run
+from controller.interleave.mltcp_fluid import FluidJob, offsets, run
 from hostagent.nic.mltcp import (
     SHAPES,
     cubic_increase,

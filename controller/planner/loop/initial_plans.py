@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from controller.interleave.hold import Rhythms
-from controller.interleave.joint.circles import held, published
-from controller.interleave.joint.stretch import stretched
-from controller.interleave.joint.values import FREE, Choice, Instance, Rhythm, plain, weighing
+from controller.interleave.joint.instance import FREE, Choice, Instance, Rhythm, plain, weighing
+from controller.interleave.joint.longer_periods import stretched
+from controller.interleave.joint.timings import cassini_timings, scheduled_timings
+from controller.interleave.slot_schedule import RotationCache
 from controller.planner.loop.levels import levels_for, ranked
 
 Ways = tuple[int, ...]
@@ -30,7 +30,7 @@ def rivals(
     paths: Mapping[str, Ways],
     *,
     mltcp: bool,
-    known: Rhythms | None = None,
+    known: RotationCache | None = None,
     seed: int = 0,
 ) -> Iterator[tuple[str, Choice]]:
     """Each mechanism alone. `paths` names sets of paths, ECMP's first: what knows no paths goes by it.
@@ -42,9 +42,12 @@ def rivals(
     for name, ways in paths.items():
         yield f"paths:{name}", plain(instance, ways)
     base = plain(instance, ecmp)
-    theirs = published(instance, ecmp, seed=seed)
+    theirs = cassini_timings(instance, ecmp, seed=seed)
     yield "cassini", base if theirs is None else replace(base, rhythm=theirs)
-    yield "circles", replace(base, rhythm=held(instance, ecmp, by_rank(instance, ecmp), known=known))
+    yield (
+        "circles",
+        replace(base, rhythm=scheduled_timings(instance, ecmp, by_rank(instance, ecmp), known=known)),
+    )
     yield "crux", replace(base, level=levels_for(instance, ecmp, base.rhythm, seed=seed))
     if mltcp:
         yield "mltcp", replace(base, mltcp=weighing(instance))
@@ -56,7 +59,7 @@ def together(
     ways: Ways,
     *,
     mltcp: bool,
-    known: Rhythms | None = None,
+    known: RotationCache | None = None,
     seed: int = 0,
 ) -> Iterator[tuple[str, Choice]]:
     """Mechanisms together on one set of paths: levels, MLTCP, turns, and turns with either for the rest."""
@@ -74,7 +77,7 @@ def together(
         ("turns, the others first", order[::-1], gaps),
         ("turns without gaps", order, 0.0),
     ):
-        rhythm = held(instance, ways, ranking, known=known, guard=guard)
+        rhythm = scheduled_timings(instance, ways, ranking, known=known, guard=guard)
         if rhythm in seen:
             continue
         seen.add(rhythm)

@@ -21,7 +21,7 @@ _FEW = 2_000
 _ROUNDING = 1e-9
 
 
-def excess_by_turn(still: Ints, turned: Ints, limit: int, capacity: int) -> Floats:
+def excess_by_shift(still: Ints, turned: Ints, limit: int, capacity: int) -> Floats:
     """The mean excess for each turn k of `turned`: of still[t] + turned[t - k] over t, in bit/s.
 
     Demands in bit/s by slot, of equal number; what is at most `limit` counts as no excess. O(n log n)
@@ -31,7 +31,7 @@ def excess_by_turn(still: Ints, turned: Ints, limit: int, capacity: int) -> Floa
     levels, others = np.unique(still), np.unique(turned)
     if len(others) < len(levels):
         # Turning one by k is turning the other by -k.
-        back = excess_by_turn(turned, still, limit, capacity)
+        back = excess_by_shift(turned, still, limit, capacity)
         return np.roll(back[::-1], 1)
     total: NDArray[np.complex128] = np.zeros(count // 2 + 1, dtype=np.complex128)
     for level in levels:
@@ -43,7 +43,7 @@ def excess_by_turn(still: Ints, turned: Ints, limit: int, capacity: int) -> Floa
     return found
 
 
-def best_turn(link: SharedLink, periods: Mapping[str, int], slack: float) -> tuple[float, int] | None:
+def best_pair_shift(link: SharedLink, periods: Mapping[str, int], slack: float) -> tuple[float, int] | None:
     """The least loss of a link of two jobs and the second's shift in ns, by FFT.
 
     None where it would not pay: phases so few that trying all their edges is cheaper, or edges on no
@@ -63,7 +63,7 @@ def best_turn(link: SharedLink, periods: Mapping[str, int], slack: float) -> tup
         demand = overlay([(phases, periods[job], 0)], around)
         slots.append(np.repeat(demand.rate.astype(np.int64), demand.widths // slot))
     limit = math.floor(link.rate_bps * (1 + slack))
-    mean = excess_by_turn(slots[0], slots[1], limit, link.rate_bps)[: periods[second] // slot]
+    mean = excess_by_shift(slots[0], slots[1], limit, link.rate_bps)[: periods[second] // slot]
     # Of turns that are equal but for rounding, the first.
     turn = int(np.argmax(mean <= mean.min() + _ROUNDING * link.rate_bps))
     return max(0.0, float(mean[turn])) / link.rate_bps, turn * slot

@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-class Packed(NamedTuple):
+class LinkArrays(NamedTuple):
     """Times in ns, rates in bit/s.
 
     By job: `period`; `mine[mine_first[j]:mine_first[j + 1]]` are its entries. By link: `length` of the
@@ -42,7 +42,7 @@ class Packed(NamedTuple):
     rate: Ints
 
 
-def merge(links: Sequence[SharedLink]) -> list[list[SharedLink]]:
+def group_identical_links(links: Sequence[SharedLink]) -> list[list[SharedLink]]:
     """Links that ask the same question (capacity, jobs and their demands), together."""
     alike: dict[tuple[object, ...], list[SharedLink]] = {}
     for link in links:
@@ -56,7 +56,7 @@ def pack(
     jobs: Sequence[str],
     periods: Mapping[str, int],
     slack: float,
-) -> Packed:
+) -> LinkArrays:
     """The arrays for `links`, each counted `weights` times; jobs are numbered in the order given."""
     number = {name: i for i, name in enumerate(jobs)}
     first, phase = [0], [0]
@@ -89,7 +89,7 @@ def pack(
     for entries in mine:
         bounds.append(bounds[-1] + len(entries))
     capacity = [link.rate_bps for link in links]
-    return Packed(
+    return LinkArrays(
         period=np.array([periods[name] for name in jobs], dtype=np.int64),
         mine_first=np.array(bounds, dtype=np.int64),
         mine=np.array([e for entries in mine for e in entries], dtype=np.int64),
