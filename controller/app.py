@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Ryu application: the controller as other Ryu applications meet it, on os-ken's native hub.
 
-`Frame` is the launcher. A pump thread hands events to os-ken, for `send_event_to_observers` blocks
+`RyuApplications` is the launcher. A pump thread hands events to os-ken, for `send_event_to_observers` blocks
 when an application's 128 slots are full; the controller's loop only ever puts into a queue.
 """
 
@@ -41,27 +41,27 @@ class Polyrhythm(OSKenApp):  # type: ignore[misc]
     _EVENTS: ClassVar = list(EVENTS)
 
 
-class FrameError(RuntimeError):
+class RyuError(RuntimeError):
     """A Ryu application that cannot be loaded; the message says which and why."""
 
 
-class Frame:
+class RyuApplications:
     """os-ken's application manager with our application, and others beside it."""
 
     def __init__(self, applications: Sequence[str]) -> None:
         """`applications`: module names or file paths of further Ryu applications.
 
         Raises:
-            FrameError: one of them cannot be imported.
+            RyuError: one of them cannot be imported.
         """
         self._manager = AppManager()
         for name in (__name__, *applications):
             try:
                 self._manager.load_apps([name])
             except (ImportError, OSError, SyntaxError) as error:
-                raise FrameError(f"Ryu application {name!r} cannot be loaded: {error}") from None
+                raise RyuError(f"Ryu application {name!r} cannot be loaded: {error}") from None
         if len(self._manager.applications_cls) <= len(set(applications)):
-            raise FrameError(f"no Ryu application in one of: {', '.join(applications)}")
+            raise RyuError(f"no Ryu application in one of: {', '.join(applications)}")
         self._backlog: queue.Queue[Notice | None] = queue.Queue(BACKLOG)
         self._dropped = 0
         self._send: FrameSender = _nowhere

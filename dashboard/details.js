@@ -63,7 +63,7 @@ function flow(view, id, actions) {
       ["path", one.path ? format.path(one.path) : "left to ECMP"],
       ["UDP source port", one.source_port ?? "the host's own"],
       ["DSCP", one.sent_dscp === null ? one.dscp : `${one.sent_dscp}, rewritten to ${one.dscp} by its leaf`],
-      ...(one.fallen === null ? [] : [["for now", `by ECMP, as its agent decided: ${one.fallen}`]]),
+      ...(one.fallback_reason === null ? [] : [["for now", `by ECMP, as its agent decided: ${one.fallback_reason}`]]),
       ["pinned in", one.pinned_in.join(", ") || "no switch: its port leads there"],
     ]),
     h("p", {}, "Of job ", h("button", { type: "button", class: "link", on: { click: () => actions.choose({ kind: "job", id: one.job }) } }, one.job)),

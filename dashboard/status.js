@@ -27,7 +27,7 @@ export function facts(view) {
     fact("Policy", plan ? plan.policy.name : "–", plan && `${plan.policy.routing} · ${plan.policy.priority} · ${plan.policy.interleave}`),
     fact("Plan", plan ? `version ${plan.version}` : "none yet"),
     fact("Verified paths", paths === 0 ? "–" : `${fabric.verified_paths} of ${paths}`, paths > 0 && "by INT probes", fabric.unverified_paths > 0),
-    ...(view.fallen.length === 0 ? [] : [fact("Back on ECMP", `${view.fallen.length} flows`, format.names(view.fallen.map((f) => `${f.flow}: ${f.why}`)), true)]),
+    ...(view.fallback_flows.length === 0 ? [] : [fact("Back on ECMP", `${view.fallback_flows.length} flows`, format.names(view.fallback_flows.map((f) => `${f.flow}: ${f.why}`)), true)]),
     fact("Switches", `${ready} of ${fabric.switches.length} ready`, null, ready < fabric.switches.length),
     fact("Links", down.length === 0 ? "all up" : `${down.length} down`, format.names(down), down.length > 0),
   ];

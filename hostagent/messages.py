@@ -38,7 +38,7 @@ def flow_opened(nic: NicDriver, qp: QueuePair, source_port: int) -> pb.AgentMess
 
 def flow_fallback(flow: str, source_port: int, why: str) -> pb.AgentMessage:
     """A flow goes by ECMP instead of by its pin, and why; without a reason: by its pin again."""
-    said = pb.FlowFallback(flow=flow, fallen=bool(why), source_port=source_port, why=why)
+    said = pb.FlowFallback(flow=flow, on_ecmp=bool(why), source_port=source_port, why=why)
     return pb.AgentMessage(flow_fallback=said)
 
 

@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from controller.wire.slices import short_slices
+from controller.wire.time_slices import short_time_slices
 from hostagent.config import Config, config_schema, load_config
 from hostagent.ncclenv import nccl_environment
 from hostagent.nic.udp import NicError
@@ -92,7 +92,7 @@ def _serve(path: Path) -> int:
 
     if config.nic.driver != "udp":
         # New flows wait for the agent too. One that sends by itself is no such light process.
-        short_slices()
+        short_time_slices()
     try:
         service = Service(config)
     except (NicError, ConfigError) as error:

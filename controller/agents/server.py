@@ -13,8 +13,9 @@ from typing import Protocol
 import grpc
 from google.protobuf.message import DecodeError
 
+from controller.agents.channels import ChannelCounts
 from controller.agents.tls import AgentTls, certified_names
-from controller.agents.translate import DSCPS, MessageError, Terms, check_hello, from_agent, to_agent
+from controller.agents.translate import DSCPS, MessageError, WelcomeTerms, check_hello, from_agent, to_agent
 from controller.live.messages import AgentDown, AgentEffect, AgentUp, Input
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
@@ -43,19 +44,6 @@ class Inbox(Protocol):
         """Hand an input over; `node` and `channel` order it among others of its time."""
 
 
-class Channels(Protocol):
-    """Counts what has come in on each channel."""
-
-    def arrived(self, channel: str, count: int | None = None) -> None:
-        """A message came in; `count` is its own number."""
-
-    def opened(self, channel: str) -> None:
-        """A session that carries the channel is there."""
-
-    def lost(self, channel: str) -> None:
-        """The session that carried the channel is gone."""
-
-
 class TickHandler(Protocol):
     """Takes the embedded fabric's ticks."""
 
@@ -82,10 +70,10 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
     def __init__(
         self,
         addresses: Mapping[str, str],
-        terms: Terms,
+        terms: WelcomeTerms,
         *,
         inbox: Inbox,
-        channels: Channels,
+        channels: ChannelCounts,
         ticks: TickHandler | None,
         delay_s: float,
         tls: AgentTls | None = None,

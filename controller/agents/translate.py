@@ -12,9 +12,9 @@ from controller.live.messages import (
     BytesCounted,
     ClockAsked,
     FlowAsked,
-    FlowFell,
+    FlowFallback,
     FlowOpened,
-    Iteration,
+    IterationReport,
     ProbeAsked,
     SendAssignment,
     SendClock,
@@ -47,8 +47,8 @@ AgentInput = (
     | WorkerLeft
     | FlowAsked
     | FlowOpened
-    | FlowFell
-    | Iteration
+    | FlowFallback
+    | IterationReport
     | ProbeAsked
     | BytesCounted
     | ClockAsked
@@ -63,7 +63,7 @@ class MessageError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class WelcomeTerms:
     """What every agent is told on arrival. Below `elephant_bytes` an iteration, a flow goes by ECMP; a phase
     later than `realign` of its period waits for its next slot. `profiles`: new jobs are measured."""
 
@@ -120,7 +120,7 @@ def _body(host: str, message: wire.AgentMessage) -> AgentInput:
         fell = message.flow_fallback
         if fell.source_port >= 1 << 16:
             raise MessageError(f"flow {fell.flow}: source port {fell.source_port} is out of range")
-        return FlowFell(host, fell.flow, fell.fallen, fell.source_port, fell.why[:LONGEST_WHY])
+        return FlowFallback(host, fell.flow, fell.on_ecmp, fell.source_port, fell.why[:LONGEST_WHY])
     if kind == "probe_request":
         return ProbeAsked(host, message.probe_request.flow)
     if kind == "job_leave":
@@ -147,7 +147,7 @@ def _body(host: str, message: wire.AgentMessage) -> AgentInput:
     raise MessageError(f"a message of kind {kind or 'none'} is not expected in a session")
 
 
-def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
+def to_agent(effect: AgentEffect, terms: WelcomeTerms) -> wire.ControllerMessage:
     """What the controller says to an agent, without its sequence number."""
     message = wire.ControllerMessage()
     match effect:
@@ -193,8 +193,8 @@ def to_agent(effect: AgentEffect, terms: Terms) -> wire.ControllerMessage:
     return message
 
 
-def _iteration(host: str, report: wire.IterationReport) -> Iteration:
-    return Iteration(
+def _iteration(host: str, report: wire.IterationReport) -> IterationReport:
+    return IterationReport(
         host=host,
         job=report.job,
         rank=report.rank,

@@ -11,12 +11,21 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from controller.live.ahead import Ahead, moved_flows
-from controller.live.failover import Failovers
-from controller.live.learning import Learner, pairs_of
-from controller.live.linkstate import GRACE_NS, LinkState, PortMove
-from controller.live.measuring import AS_DECLARED, MeasureSettings, Measuring, along, measures
-from controller.live.members import JoinError, Members
+from controller.live.assignments import Assignments
+from controller.live.counters import FabricCounters
+from controller.live.failover import PreparedFailovers
+from controller.live.hash_learning import HashLearner, pairs_of
+from controller.live.iterations import IterationReports
+from controller.live.job_registry import JobRegistry, JoinError
+from controller.live.linkstate import GRACE_NS, LinkState, PortTransition
+from controller.live.lookahead import Lookahead, moved_flows
+from controller.live.measuring import (
+    AS_DECLARED,
+    JobMeasurement,
+    MeasureSettings,
+    depends_on_profiles,
+    with_paths_of,
+)
 from controller.live.messages import (
     AgentDown,
     AgentUp,
@@ -24,12 +33,12 @@ from controller.live.messages import (
     ClockAsked,
     Effect,
     FlowAsked,
-    FlowFell,
+    FlowFallback,
     FlowOpened,
     FrameAsked,
     Input,
-    Iteration,
     IterationDone,
+    IterationReport,
     JobArrived,
     JobLeft,
     Notice,
@@ -52,16 +61,13 @@ from controller.live.messages import (
 )
 from controller.live.pinned import PinnedPaths
 from controller.live.queuepairs import QueuePairs
-from controller.live.reports import Reports
-from controller.live.telemetry import Counters
-from controller.live.told import Told
 from controller.live.verify import TIMEOUT_NS
 from controller.model.plan import Plan, Policy
 from controller.planner import PIN_CAPACITY, PlanInput
 from controller.planner.emergency import Emergency
 from controller.planner.pinned_flows import remarks
 from controller.planner.plan_text import summary
-from controller.southbound.worker import Condition, Wanted
+from controller.southbound.table_writes import DesiredState, FabricCondition
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -74,7 +80,7 @@ REASON_LINK_PROBE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CoreSettings:
     """What the core is told at start."""
 
     topology: Topology
@@ -91,29 +97,31 @@ class Settings:
 class Core:
     """The state of the controller. Not thread-safe: it belongs to one loop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CoreSettings) -> None:
         self._settings = settings
         self.topology = settings.topology
         self.now_ns = 0
-        self.members = Members(settings.topology)
+        self.registry = JobRegistry(settings.topology)
         self.links = LinkState(settings.topology, settings.grace_ns)
-        self.counters = Counters(settings.topology)
-        self.reports = Reports()
+        self.counters = FabricCounters(settings.topology)
+        self.reports = IterationReports()
         self.plan: Plan | None = None
         self._planned: Plan | None = None
-        self.measuring = Measuring(settings.measure if measures(settings.policy) else AS_DECLARED)
-        self.condition = Condition()
+        self.measuring = JobMeasurement(
+            settings.measure if depends_on_profiles(settings.policy) else AS_DECLARED
+        )
+        self.condition = FabricCondition()
         self.wants_plan = False
-        self.failovers = Failovers()
+        self.failovers = PreparedFailovers()
         self.paths = PinnedPaths(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
-        self._learner = Learner(settings.topology, settings.probe_timeout_ns, settings.seed)
+        self._learner = HashLearner(settings.topology, settings.probe_timeout_ns, settings.seed)
         paths = settings.policy.routing != "ecmp"
         # Source ports are found by probes where nobody knows the hash, and the plan wants paths.
         self._learns = paths and settings.verify and not settings.topology.hash.known
-        self._ahead = Ahead() if paths and settings.policy.lookahead else None
-        self.epoch: frozenset[str] | None = None
+        self._lookahead = Lookahead() if paths and settings.policy.lookahead else None
+        self.lookahead_jobs: frozenset[str] | None = None
         self.queue_pairs = QueuePairs()
-        self.told = Told()
+        self.assignments = Assignments()
         self._announced: Plan | None = None
         self._shown: tuple[Plan, str | None, Plan] | None = None
         self._effects: list[Effect] = []
@@ -127,7 +135,7 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` has something to do; None if never."""
-        timed = (self.links, self.paths, self._learner, self.measuring, self._ahead)
+        timed = (self.links, self.paths, self._learner, self.measuring, self._lookahead)
         times = (t.next_timer_ns for t in timed if t is not None)
         return min((t for t in times if t is not None), default=None)
 
@@ -141,11 +149,11 @@ class Core:
         notices, self._notices = tuple(self._notices), []
         return notices
 
-    def take_condition(self) -> Condition:
+    def take_condition(self) -> FabricCondition:
         """The condition that tables are to be written for now. A plan is made for it too."""
         self.condition = self.links.condition
         self.queue_pairs.mistrusted.clear()
-        self.wants_plan = self.wants_plan or bool(self.members.jobs)
+        self.wants_plan = self.wants_plan or bool(self.registry.jobs)
         return self.condition
 
     def plan_input(self) -> PlanInput:
@@ -157,7 +165,7 @@ class Core:
     def _input(self) -> PlanInput:
         return PlanInput(
             topology=self.topology,
-            jobs=self.members.jobs,
+            jobs=self.registry.jobs,
             policy=self._settings.policy,
             epoch_ns=self.now_ns + LEAD_NS,
             down_links=self.condition.down_links,
@@ -166,7 +174,7 @@ class Core:
             seed=self._settings.seed,
             elephant_bytes=self._settings.elephant_bytes,
             learned=self._learner.learned(self.condition) if self._learns else None,
-            queue_pairs=self.queue_pairs.of(self.members.jobs),
+            queue_pairs=self.queue_pairs.of(self.registry.jobs),
             mistrusted=frozenset(self.queue_pairs.mistrusted),
             pin_capacity=self._settings.pin_capacity,
             mltcp_hosts=self.queue_pairs.mltcp_hosts,
@@ -186,21 +194,21 @@ class Core:
         return self._shown[2]
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> DesiredState:
         """What the switches should hold."""
-        return Wanted.of(self.condition, self.plan)
+        return DesiredState.of(self.condition, self.plan)
 
     def handle(self, item: Input) -> None:
         """Take one input in."""
         match item:
             case FlowOpened():
-                news = self.queue_pairs.opened(item, self.members.flows, self.plan)
+                news = self.queue_pairs.opened(item, self.registry.flows, self.plan)
                 self.wants_plan = self.wants_plan or news
-            case FlowFell():
-                self._effects.extend(self.told.fell(self.now_ns, item, self.members))
+            case FlowFallback():
+                self._effects.extend(self.assignments.fell(self.now_ns, item, self.registry))
             case FlowAsked(host, flow):
-                self._effects.extend(self.told.flow_asked(host, flow, self.members))
-            case Iteration():
+                self._effects.extend(self.assignments.flow_asked(host, flow, self.registry))
+            case IterationReport():
                 self._iteration(item)
             case BytesCounted():
                 self._measured(self.measuring.counted(self.now_ns, item))
@@ -216,7 +224,7 @@ class Core:
                 self._effects.extend(self.paths.asked(self.now_ns, item))
             case AgentUp():
                 self._effects.append(SendWelcome(item.host))
-                self.told.agent_up(item.host)
+                self.assignments.agent_up(item.host)
                 self.queue_pairs.agent_up(item)
                 self._effects.extend(self.measuring.agent_up(item.host))
             case AgentDown(host):
@@ -244,8 +252,8 @@ class Core:
         if self._learner.busy:
             self._effects.extend(self._learner.expire(self.now_ns))
             self.wants_plan = self.wants_plan or not self._learner.busy
-        if self._ahead is not None and self.plan is not None:
-            self.epoch = self._ahead.due(self.now_ns, self.members.jobs) or self.epoch
+        if self._lookahead is not None and self.plan is not None:
+            self.lookahead_jobs = self._lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
         self._measured(self.measuring.due(self.now_ns))
         self._conclude_plan()
 
@@ -257,20 +265,20 @@ class Core:
         return len(emergency.flows)
 
     @property
-    def foreseen(self) -> frozenset[str] | None:
+    def next_senders(self) -> frozenset[str] | None:
         """The jobs that send after the next foreseen change; None if none is, or nobody looks ahead."""
-        return self._ahead.foreseen if self._ahead is not None and self.plan is not None else None
+        return self._lookahead.next_senders if self._lookahead is not None and self.plan is not None else None
 
-    def epoch_input(self, active: frozenset[str]) -> PlanInput:
+    def lookahead_input(self, active: frozenset[str]) -> PlanInput:
         """What the planner is asked to find paths for some of the jobs, from the plan in force.
 
         It is the same whether asked ahead of time or then, as long as that plan is.
         """
-        jobs = tuple(j for j in self.members.jobs if j.name in active)
+        jobs = tuple(j for j in self.registry.jobs if j.name in active)
         epoch_ns = self.plan.epoch_ns if self.plan is not None else self.now_ns
         return replace(self._input(), jobs=jobs, epoch_ns=epoch_ns)
 
-    def adopt_epoch(self, found: Plan) -> int:
+    def adopt_lookahead(self, found: Plan) -> int:
         """Take the paths of `found` for its flows, all else stays; how many flows that moves."""
         if self.plan is None:
             return 0
@@ -278,7 +286,7 @@ class Core:
         if news:
             self._patch(replace(self.plan, flows={**self.plan.flows, **news}))
             self._effects.extend(self.paths.moved(self.now_ns, self.plan, news))
-            self.failovers = Failovers.after(replace(self._input(), previous=None), self.plan)
+            self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), self.plan)
         return len(news)
 
     def _patch(self, plan: Plan) -> None:
@@ -288,24 +296,24 @@ class Core:
             self._announced = plan
         self.plan = plan
         if self._planned is not None:
-            self._planned = along(self._planned, plan)
-        self._effects.extend(self.told.adopt(plan, self.members))
+            self._planned = with_paths_of(self._planned, plan)
+        self._effects.extend(self.assignments.adopt(plan, self.registry))
 
     def adopt(self, plan: Plan) -> None:
         """Publish a plan: tell agents what it changes for them, and begin to verify its pinned paths."""
         # What the next plan goes on from is this one without the job that is on top to be measured.
         self._planned = plan
         self.plan = plan = self.shown(plan)
-        self.failovers = Failovers.after(replace(self._input(), previous=None), plan)
-        self._effects.extend(self.told.adopt(plan, self.members))
+        self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), plan)
+        self._effects.extend(self.assignments.adopt(plan, self.registry))
         self._effects.extend(self.measuring.adopted(self.now_ns))
         self._announced = None
         self._effects.extend(self.paths.adopt(self.now_ns, plan))
-        self.epoch = None
-        if self._ahead is not None:
-            self._ahead.planned(self.now_ns, self.members.jobs)
+        self.lookahead_jobs = None
+        if self._lookahead is not None:
+            self._lookahead.plan_adopted(self.now_ns, self.registry.jobs)
         if self._learns:
-            pairs = pairs_of(self.members.jobs, self._settings.elephant_bytes)
+            pairs = pairs_of(self.registry.jobs, self._settings.elephant_bytes)
             self._effects.extend(self._learner.want(self.now_ns, pairs, self.condition))
         self._conclude_plan()
         log.info("plan %d: %s", plan.version, summary(plan))
@@ -314,7 +322,7 @@ class Core:
 
     def _joined(self, item: WorkerJoined) -> None:
         try:
-            arrived = self.members.join(item.host, item.rank, item.job)
+            arrived = self.registry.join(item.host, item.rank, item.job)
         except JoinError as error:
             log.warning("%s: refused: %s", item.host, error)
             self._effects.append(SendRefusal(item.host, str(error)))
@@ -327,38 +335,38 @@ class Core:
             self.wants_plan = True
             log.info("job %s has arrived: %s on %s", job.name, job.model, ", ".join(job.hosts))
         else:
-            self._effects.extend(self.told.worker_joined(item.host, item.job.name))
+            self._effects.extend(self.assignments.worker_joined(item.host, item.job.name))
 
     def _left(self, item: WorkerLeft) -> None:
-        job = self.members.leave(item.job, item.rank)
+        job = self.registry.leave(item.job, item.rank)
         if job is None:
             return
-        self.told.job_left(job)
+        self.assignments.job_left(job)
         self.paths.forget(f.name for f in job.flows)
         self.queue_pairs.left(job)
         self.reports.left(job.name)
-        if self._ahead is not None:
-            self._ahead.forget(job.name)
+        if self._lookahead is not None:
+            self._lookahead.forget(job.name)
         self.measuring.left(job.name)
         self._notices.append(JobLeft(self.now_ns, job))
         self.wants_plan = True
         log.info("job %s has left", job.name)
 
-    def _iteration(self, item: Iteration) -> None:
+    def _iteration(self, item: IterationReport) -> None:
         if not self.reports.add(item):
             return
-        if self._ahead is not None:
-            self._ahead.heard(item)
-            self._ahead.look(self.now_ns, self.members.jobs)
+        if self._lookahead is not None:
+            self._lookahead.iteration_reported(item)
+            self._lookahead.update(self.now_ns, self.registry.jobs)
         self._measured(self.measuring.iteration(self.now_ns, item))
-        self.wants_plan = self.reports.new_period(item, self.members, self.plan) or self.wants_plan
+        self.wants_plan = self.reports.new_period(item, self.registry, self.plan) or self.wants_plan
         self._notices.append(IterationDone(self.now_ns, item))
 
     def _measured(self, effects: Iterable[Effect]) -> None:
         """Plan with what has been measured, as soon as it has been."""
         self._effects.extend(effects)
         for job in self.measuring.take_measured():
-            self.members.take_measured(job)
+            self.registry.take_measured(job)
             self.reports.measured(job.name)
         self.wants_plan = self.measuring.take_wish() or self.wants_plan
 
@@ -392,7 +400,7 @@ class Core:
         self._notices.append(PlanApplied(self.now_ns, plan, verified, unverified))
         log.info("plan %d: %d paths verified, %d not", plan.version, len(verified), len(unverified))
 
-    def _moved(self, moves: Iterable[PortMove]) -> None:
+    def _moved(self, moves: Iterable[PortTransition]) -> None:
         for move in moves:
             self._notices.append(PortChanged(self.now_ns, move.switch, move.port, move.peer, move.up))
             level, state = (logging.INFO, "up") if move.up else (logging.WARNING, "down")

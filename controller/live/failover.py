@@ -17,7 +17,7 @@ from controller.planner import PlanInput
 from controller.planner.emergency import Emergency, emergencies
 from controller.routing.failover import Event, events
 from controller.routing.forwarding import pair
-from controller.southbound.worker import Condition, Wanted, Writes, changes
+from controller.southbound.table_writes import DesiredState, FabricCondition, SwitchWrites, changes
 from topo.graph import Topology
 
 # How many bytes of table writes are held ready; the rest is worked out when it is needed.
@@ -25,49 +25,49 @@ MOST_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FailoverAnswer:
     """An emergency, the condition of the fabric it is for, and the writes that bring switches from the
     present one there (None: not prepared)."""
 
     emergency: Emergency
-    condition: Condition
-    writes: Mapping[str, Writes] | None
+    condition: FabricCondition
+    writes: Mapping[str, SwitchWrites] | None
 
 
 def prepare(
-    inputs: PlanInput, plan: Plan, condition: Condition, chosen: tuple[Event, ...], with_writes: bool
-) -> tuple[Answer, ...]:
+    inputs: PlanInput, plan: Plan, condition: FabricCondition, chosen: tuple[Event, ...], with_writes: bool
+) -> tuple[FailoverAnswer, ...]:
     """Answers to the chosen events; runs in the worker process."""
     answers = []
     for emergency in emergencies(inputs, plan, chosen):
         after = _after(inputs.topology, condition, emergency.event)
-        before = Wanted(condition, plan.pins, plan.remarks)
+        before = DesiredState(condition, plan.pins, plan.remarks)
         moves = {s.name: before for s in inputs.topology.switches}
         writes = None
         if with_writes:
             found = changes(moves, replace(before, condition=after))
             writes = {name: w for name, w in found.items() if w.updates}
-        answers.append(Answer(emergency, after, writes))
+        answers.append(FailoverAnswer(emergency, after, writes))
     return tuple(answers)
 
 
-def pack(inputs: PlanInput, plan: Plan, condition: Condition) -> bytes:
+def pack(inputs: PlanInput, plan: Plan, condition: FabricCondition) -> bytes:
     """What `prepare_packed` is to know of the state of things: serialised once for all its calls."""
     return pickle.dumps((inputs, plan, condition), pickle.HIGHEST_PROTOCOL)
 
 
-def prepare_packed(state: bytes, chosen: tuple[Event, ...], with_writes: bool) -> tuple[Answer, ...]:
+def prepare_packed(state: bytes, chosen: tuple[Event, ...], with_writes: bool) -> tuple[FailoverAnswer, ...]:
     """Like `prepare`, with what `pack` gave. Runs in the worker process, which keeps the last one read."""
     return prepare(*_unpacked(state), chosen, with_writes)
 
 
 @lru_cache(maxsize=1)
-def _unpacked(state: bytes) -> tuple[PlanInput, Plan, Condition]:
-    read: tuple[PlanInput, Plan, Condition] = pickle.loads(state)
+def _unpacked(state: bytes) -> tuple[PlanInput, Plan, FabricCondition]:
+    read: tuple[PlanInput, Plan, FabricCondition] = pickle.loads(state)
     return read
 
 
-def _after(topology: Topology, condition: Condition, event: Event) -> Condition:
+def _after(topology: Topology, condition: FabricCondition, event: Event) -> FabricCondition:
     return replace(condition, down_links=condition.down_links | _cables(topology, event))
 
 
@@ -79,34 +79,34 @@ def _cables(topology: Topology, event: Event) -> frozenset[tuple[str, str]]:
 
 
 @dataclass(slots=True)
-class Failovers:
+class PreparedFailovers:
     """The answers for one plan and condition. `inputs` and `plan` None: nothing is planned yet."""
 
     inputs: PlanInput | None = None
     plan: Plan | None = None
-    condition: Condition = field(default_factory=Condition)
+    condition: FabricCondition = field(default_factory=FabricCondition)
     missing: list[Event] = field(default_factory=list)
-    _answers: dict[Event, Answer] = field(default_factory=dict)
+    _answers: dict[Event, FailoverAnswer] = field(default_factory=dict)
     _bytes: int = 0
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> DesiredState:
         """What switches hold for the plan and the condition it was made for."""
-        return Wanted.of(self.condition, self.plan)
+        return DesiredState.of(self.condition, self.plan)
 
     @staticmethod
-    def after(inputs: PlanInput, plan: Plan) -> Failovers:
+    def after(inputs: PlanInput, plan: Plan) -> PreparedFailovers:
         """Nothing prepared yet for a new plan; those switches and cables that are down already are left
         out."""
-        condition = Condition(inputs.down_links, inputs.down_switches)
+        condition = FabricCondition(inputs.down_links, inputs.down_switches)
         todo = [
             e
             for e in events(inputs.topology)
             if not _cables(inputs.topology, e) <= condition.down_links and e not in condition.down_switches
         ]
-        return Failovers(inputs, plan, condition, todo)
+        return PreparedFailovers(inputs, plan, condition, todo)
 
-    def put(self, answers: tuple[Answer, ...]) -> None:
+    def put(self, answers: tuple[FailoverAnswer, ...]) -> None:
         """Keep what the worker has worked out."""
         for answer in answers:
             writes = answer.writes or {}
@@ -115,7 +115,7 @@ class Failovers:
             self._bytes += size if room else 0
             self._answers[answer.emergency.event] = answer if room else replace(answer, writes=None)
 
-    def event_of(self, now: Condition) -> Event | None:
+    def event_of(self, now: FabricCondition) -> Event | None:
         """The single failure that leads from the condition planned for to `now`; None if it takes more."""
         if self.inputs is None or not self.inputs.jobs:
             return None
@@ -133,11 +133,11 @@ class Failovers:
                 return name
         return None
 
-    def answer(self, event: Event) -> Answer | None:
+    def answer(self, event: Event) -> FailoverAnswer | None:
         """The answer to a failure, if it is ready."""
         return self._answers.get(event)
 
-    def writes(self, now: Condition) -> Mapping[str, Writes] | None:
+    def writes(self, now: FabricCondition) -> Mapping[str, SwitchWrites] | None:
         """The writes from the condition planned for to `now`, if they are ready."""
         event = self.event_of(now)
         answer = self._answers.get(event) if event is not None else None

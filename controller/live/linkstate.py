@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from controller.live.messages import SendFrame
 from controller.routing.forwarding import pair
-from controller.southbound.worker import Condition
+from controller.southbound.table_writes import FabricCondition
 from topo.graph import Topology
 
 ETHERTYPE = 0x88B5
@@ -45,7 +45,7 @@ def parse_link_probe(frame: bytes) -> tuple[int, int, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PortMove:
+class PortTransition:
     """A port whose state has changed."""
 
     switch: str
@@ -74,7 +74,7 @@ class LinkState:
         self._next_probe_ns: int | None = None
 
     @property
-    def condition(self) -> Condition:
+    def condition(self) -> FabricCondition:
         """Links and switches that are down. A link is down if either of its ends is; of parallel
         cables between two switches, all count as down with the first, for they are one pair."""
         cables = [(pair(h.name, h.leaf), (h.leaf, h.leaf_port)) for h in self._topology.hosts]
@@ -82,7 +82,7 @@ class LinkState:
             name = pair(link.a, link.b)
             cables += [(name, (link.a, link.a_port)), (name, (link.b, link.b_port))]
         down = {name for name, end in cables if end in self._down}
-        return Condition(frozenset(down), frozenset(self._lost))
+        return FabricCondition(frozenset(down), frozenset(self._lost))
 
     @property
     def next_timer_ns(self) -> int | None:
@@ -96,7 +96,7 @@ class LinkState:
 
     def switch_ready(
         self, now_ns: int, switch: str, ports: Mapping[int, bool] | None
-    ) -> tuple[PortMove, ...]:
+    ) -> tuple[PortTransition, ...]:
         """A switch is in service; the ports whose state is news."""
         self._lost.discard(switch)
         self._absent.pop(switch, None)
@@ -126,12 +126,12 @@ class LinkState:
                 "%s is lost: no session for %g s; the rest goes on without it", switch, self._grace_ns / 1e9
             )
 
-    def ports_seen(self, switch: str, ports: Mapping[int, bool]) -> tuple[PortMove, ...]:
+    def ports_seen(self, switch: str, ports: Mapping[int, bool]) -> tuple[PortTransition, ...]:
         """Port states from the switch itself; those that are news."""
         moves = (self._set((switch, port), up) for port, up in sorted(ports.items()))
         return tuple(move for move in moves if move is not None)
 
-    def probe_seen(self, switch: str, frame: bytes) -> tuple[PortMove, ...]:
+    def probe_seen(self, switch: str, frame: bytes) -> tuple[PortTransition, ...]:
         """A link probe came out at `switch`: the link it came over is up."""
         probe = parse_link_probe(frame)
         if probe is None:
@@ -143,7 +143,7 @@ class LinkState:
         move = self._set(end, True)
         return (move,) if move is not None else ()
 
-    def due(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[PortMove, ...]]:
+    def due(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[PortTransition, ...]]:
         """The round of link probes that is due at `now_ns`, and the links that missed too many."""
         self._give_up(now_ns)
         if self._next_probe_ns is None or now_ns < self._next_probe_ns:
@@ -151,7 +151,7 @@ class LinkState:
         self._next_probe_ns = now_ns + INTERVAL_NS
         self._sequence += 1
         frames: list[SendFrame] = []
-        moves: list[PortMove] = []
+        moves: list[PortTransition] = []
         for end in self._watched():
             missed = self._missed.get(end, 0)
             if missed >= MISSES:
@@ -172,9 +172,9 @@ class LinkState:
                 ends += [(link.a, link.a_port), (link.b, link.b_port)]
         return sorted(ends)
 
-    def _set(self, end: End, up: bool) -> PortMove | None:
+    def _set(self, end: End, up: bool) -> PortTransition | None:
         if up == (end not in self._down):
             return None
         (self._down.discard if up else self._down.add)(end)
         peer = self._topology.ports[end[0]].get(end[1])
-        return PortMove(end[0], end[1], peer.node if peer is not None else "", up)
+        return PortTransition(end[0], end[1], peer.node if peer is not None else "", up)

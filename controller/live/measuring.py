@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from controller.live.messages import BytesCounted, Effect, Iteration, SendMeasure
+from controller.live.messages import BytesCounted, Effect, IterationReport, SendMeasure
 from controller.measure.bursts import longest_silence, looks_changed
 from controller.measure.change import ChangeDetector
 from controller.measure.iteration import Sample, from_bytes, from_iterations
@@ -59,12 +59,12 @@ AS_DECLARED = MeasureSettings(enabled=False)
 """Jobs are what they declare."""
 
 
-def measures(policy: Policy) -> bool:
+def depends_on_profiles(policy: Policy) -> bool:
     """Whether anything that a policy decides depends on what jobs do."""
     return policy.priority != "equal" or policy.interleave != "none"
 
 
-def along(plan: Plan, shown: Plan) -> Plan:
+def with_paths_of(plan: Plan, shown: Plan) -> Plan:
     """A plan with its flows on the paths of another, and all else as it is."""
     flows = {
         name: replace(flow, path=at.path, source_port=at.source_port, why=at.why)
@@ -91,7 +91,7 @@ class _Watch:
     changes: int = 0
 
 
-class Measuring:
+class JobMeasurement:
     """The jobs' measurements. `measured` takes what `take_measured` gives, and the core plans anew."""
 
     def __init__(self, settings: MeasureSettings) -> None:
@@ -161,7 +161,7 @@ class Measuring:
         for host in dict.fromkeys(watch.job.hosts):
             yield self._ask(host, watch.job.name)
 
-    def iteration(self, now_ns: int, item: Iteration) -> Iterator[Effect]:
+    def iteration(self, now_ns: int, item: IterationReport) -> Iterator[Effect]:
         """A worker reports an iteration. One that cannot have been is not counted."""
         watch, window = self._watches.get(item.job), self._queue.window
         if watch is None or not _possible(item, now_ns):
@@ -276,7 +276,7 @@ class Measuring:
             measured.communication_ns / 1e6,
         )
 
-    def _compare(self, watch: _Watch, item: Iteration) -> None:
+    def _compare(self, watch: _Watch, item: IterationReport) -> None:
         """Look whether the job's first worker still does what was measured."""
         own = _sample(item)
         if item.rank != 0:
@@ -339,14 +339,14 @@ def _alike(before: Job, after: Job) -> bool:
     return all(abs(new - old) <= ALIKE * old for old, new in zip(*figures, strict=True))
 
 
-def _possible(item: Iteration, now_ns: int) -> bool:
+def _possible(item: IterationReport, now_ns: int) -> bool:
     """Whether a report can be true: its times are in order, and not of the future."""
     length = item.end_ns - item.start_ns
     in_order = length - item.held_ns > 0 and max(item.communication_ns, item.compute_ns) <= length
     return in_order and item.end_ns <= now_ns + CLOCKS_OFF_NS
 
 
-def _sample(item: Iteration) -> Sample:
+def _sample(item: IterationReport) -> Sample:
     return Sample(
         rank=item.rank,
         index=item.index,

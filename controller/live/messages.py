@@ -71,13 +71,13 @@ class FlowOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowFell:
-    """A pinned flow that went bad goes by ECMP by its agent's own decision, or (`fallen` False) by its pin
+class FlowFallback:
+    """A pinned flow that went bad goes by ECMP by its agent's own decision, or (`on_ecmp` False) by its pin
     again, which is `source_port`."""
 
     host: str
     flow: str
-    fallen: bool
+    on_ecmp: bool
     source_port: int
     why: str
 
@@ -91,7 +91,7 @@ class ProbeAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class IterationReport:
     """One iteration of one worker. Times in ns, sizes in bytes, marks and retransmits in packets."""
 
     host: str
@@ -189,9 +189,9 @@ Input = (
     | WorkerLeft
     | FlowAsked
     | FlowOpened
-    | FlowFell
+    | FlowFallback
     | ProbeAsked
-    | Iteration
+    | IterationReport
     | BytesCounted
     | ClockAsked
     | SwitchReady
@@ -373,7 +373,7 @@ class IterationDone:
     """A worker has reported an iteration."""
 
     time_ns: int
-    iteration: Iteration
+    iteration: IterationReport
 
 
 Notice = (

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from controller.live.messages import Effect, ProbeAsked, SendProbeResult
-from controller.live.verify import Outcome, Verifier
+from controller.live.verify import ProbeOutcome, Verifier
 from controller.model.plan import Plan
 from topo.graph import Topology
 
@@ -99,7 +99,7 @@ class PinnedPaths:
             for flows_known in (self.verified, self.unverified, self.strayed):
                 flows_known.discard(flow)
 
-    def _concluded(self, outcomes: Iterable[Outcome]) -> tuple[Effect, ...]:
+    def _concluded(self, outcomes: Iterable[ProbeOutcome]) -> tuple[Effect, ...]:
         answers = []
         for outcome in outcomes:
             for flows in (self.verified, self.unverified, self.strayed):

@@ -38,7 +38,7 @@ _MD_WORDS = _MD.size // 4
 
 
 @dataclass(frozen=True, slots=True)
-class Tuple5:
+class FiveTuple:
     """A RoCEv2 flow's addresses and source port; protocol and destination port are fixed."""
 
     src_ip: str
@@ -59,16 +59,16 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class ReturnedProbe:
     """A probe that came back: its flow, the sender's token, and the hops in the order of the way."""
 
-    flow: Tuple5
+    flow: FiveTuple
     token: int
     hops: tuple[Hop, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProbeOutcome:
     """What became of a flow's probe. `seen` is the path it took, host to host; empty: none came back."""
 
     flow: str
@@ -77,7 +77,7 @@ class Outcome:
     seen: tuple[str, ...]
 
 
-def build_probe(flow: Tuple5, src_mac: str, dst_mac: str, token: int) -> bytes:
+def build_probe(flow: FiveTuple, src_mac: str, dst_mac: str, token: int) -> bytes:
     """An INT-MD probe of `flow` as an Ethernet frame, its stack still empty.
 
     `token` (32 bits) follows the stack and comes back unchanged.
@@ -106,7 +106,7 @@ def build_probe(flow: Tuple5, src_mac: str, dst_mac: str, token: int) -> bytes:
     return ethernet + ip + udp + body
 
 
-def parse_probe(frame: bytes) -> Probe | None:
+def parse_probe(frame: bytes) -> ReturnedProbe | None:
     """A probe that a sink handed over; None if the frame is no INT-MD probe of ours."""
     if len(frame) < _HEAD + _SHIM.size + _MD.size + _TOKEN.size:
         return None
@@ -132,8 +132,8 @@ def parse_probe(frame: bytes) -> Probe | None:
     # The newest hop stands first.
     hops = tuple(_hop(frame, at) for at in range(start + stack_bytes - HOP_BYTES, start - 1, -HOP_BYTES))
     (token,) = _TOKEN.unpack_from(frame, start + stack_bytes)
-    flow = Tuple5(str(IPv4Address(ip[8])), str(IPv4Address(ip[9])), source_port)
-    return Probe(flow, token, hops)
+    flow = FiveTuple(str(IPv4Address(ip[8])), str(IPv4Address(ip[9])), source_port)
+    return ReturnedProbe(flow, token, hops)
 
 
 @dataclass(slots=True)
@@ -152,7 +152,7 @@ class Verifier:
 
     topology: Topology
     timeout_ns: int = TIMEOUT_NS
-    _open: dict[Tuple5, _Open] = field(default_factory=dict)
+    _open: dict[FiveTuple, _Open] = field(default_factory=dict)
     _tokens: int = 0
     _names: Mapping[int, str] = field(init=False)
 
@@ -175,10 +175,10 @@ class Verifier:
         A flow already under way starts afresh. Flows with one 5-tuple share a probe.
         """
         frames = []
-        fresh: dict[Tuple5, dict[str, tuple[str, ...]]] = {}
+        fresh: dict[FiveTuple, dict[str, tuple[str, ...]]] = {}
         for name, path, source_port in flows:
             self.forget(name)
-            key = Tuple5(self.topology.host[path[0]].ip, self.topology.host[path[-1]].ip, source_port)
+            key = FiveTuple(self.topology.host[path[0]].ip, self.topology.host[path[-1]].ip, source_port)
             fresh.setdefault(key, {})[name] = path
         for key, members in fresh.items():
             others = self._open[key].flows if key in self._open else {}
@@ -192,7 +192,7 @@ class Verifier:
             if entry.flows.pop(flow, None) is not None and not entry.flows:
                 del self._open[key]
 
-    def received(self, frame: bytes) -> tuple[Outcome, ...] | None:
+    def received(self, frame: bytes) -> tuple[ProbeOutcome, ...] | None:
         """The outcomes a returned probe settles; None if the frame is not one of our probes."""
         probe = parse_probe(frame)
         if probe is None:
@@ -203,14 +203,14 @@ class Verifier:
         del self._open[probe.flow]
         way = tuple(self._names.get(hop.node_id, f"#{hop.node_id}") for hop in probe.hops)
         return tuple(
-            Outcome(flow, (path[0], *way, path[-1]) == path, path, (path[0], *way, path[-1]))
+            ProbeOutcome(flow, (path[0], *way, path[-1]) == path, path, (path[0], *way, path[-1]))
             for flow, path in entry.flows.items()
         )
 
-    def expire(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[Outcome, ...]]:
+    def expire(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[ProbeOutcome, ...]]:
         """Probes to send again, and the outcomes of those that were tried often enough."""
         frames: list[SendFrame] = []
-        outcomes: list[Outcome] = []
+        outcomes: list[ProbeOutcome] = []
         for key, entry in list(self._open.items()):
             if entry.deadline_ns > now_ns:
                 continue
@@ -218,10 +218,10 @@ class Verifier:
                 frames.append(self._send(now_ns, key))
             else:
                 del self._open[key]
-                outcomes += [Outcome(flow, False, path, ()) for flow, path in entry.flows.items()]
+                outcomes += [ProbeOutcome(flow, False, path, ()) for flow, path in entry.flows.items()]
         return tuple(frames), tuple(outcomes)
 
-    def _send(self, now_ns: int, key: Tuple5) -> SendFrame:
+    def _send(self, now_ns: int, key: FiveTuple) -> SendFrame:
         entry = self._open[key]
         self._tokens = (self._tokens + 1) & 0xFFFFFFFF
         entry.token = self._tokens

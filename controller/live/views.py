@@ -6,10 +6,10 @@ from __future__ import annotations
 from controller.live.core import Core
 from controller.model.job import Job
 from controller.model.view import JobView, SwitchView, View
-from controller.southbound.fleet import Fleet
+from controller.southbound.fleet import SwitchFleet
 
 
-def build_view(core: Core, fleet: Fleet, scenario: str) -> View:
+def build_view(core: Core, fleet: SwitchFleet, scenario: str) -> View:
     """The present state. Only the loop that owns the core may call this."""
     topology = core.topology
     up = {(s, p): core.links.port_up(s, p) for s, ports in topology.ports.items() for p in ports}
@@ -32,18 +32,18 @@ def build_view(core: Core, fleet: Fleet, scenario: str) -> View:
             for name, client in fleet.clients.items()
         ),
         links=core.counters.links(up),
-        jobs=tuple(_job(core, job) for job in core.members.jobs),
+        jobs=tuple(_job(core, job) for job in core.registry.jobs),
         plan=core.plan,
         counters=core.counters.queues,
         verified_paths=len(core.paths.verified & pinned),
         unverified_paths=len(pinned - core.paths.verified),
-        fallen=core.told.fallen,
+        fallback_flows=core.assignments.fallback_flows,
     )
 
 
 def _job(core: Core, job: Job) -> JobView:
     stats = core.reports.stats[job.name]
-    declared = core.members.declared(job.name)
+    declared = core.registry.declared(job.name)
     planned = core.plan.jobs.get(job.name) if core.plan is not None else None
     return JobView(
         name=job.name,

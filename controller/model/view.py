@@ -79,7 +79,7 @@ class SwitchView:
 
 
 @dataclass(frozen=True, slots=True)
-class FallenFlow:
+class FallbackFlow:
     """A pinned flow that the agent of `host` lets go by ECMP since `since_ns`, and why. It keeps
     `source_port`, its pin, until the agent tries that again."""
 
@@ -104,4 +104,4 @@ class View:
     counters: tuple[QueueCounter, ...]
     verified_paths: int
     unverified_paths: int
-    fallen: tuple[FallenFlow, ...] = ()
+    fallback_flows: tuple[FallbackFlow, ...] = ()

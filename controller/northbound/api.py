@@ -17,9 +17,9 @@ from fastapi_offline import FastAPIOffline
 
 from controller.model.view import View
 from controller.northbound import render, schema
-from controller.northbound.headers import Headers
+from controller.northbound.headers import ResponseHeaders
 from controller.northbound.source import ViewSource
-from controller.northbound.stream import OneSlot, view_events
+from controller.northbound.stream import ViewEncoder, view_events
 
 PREFIX = "/api/v1"
 # Host time: a request for counters or loads waits so long at most for its own reading of the counters.
@@ -74,7 +74,7 @@ def create_app(source: ViewSource, assets: Path | None, reading_s: float = READI
         swagger_ui_parameters={"validatorUrl": None, "defaultModelsExpandDepth": 0},
     )
     app.state.closing = asyncio.Event()
-    app.add_middleware(Headers, docs_path=_DOCS, api_path=PREFIX)
+    app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX)
     app.add_exception_handler(405, _only_get)
     app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
     if assets is not None:
@@ -89,7 +89,7 @@ async def _only_get(request: Request, _: Exception) -> JSONResponse:
 
 def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> APIRouter:
     router = APIRouter()
-    encode = OneSlot(lambda view: render.view(view).model_dump_json().encode())
+    encode = ViewEncoder(lambda view: render.view(view).model_dump_json().encode())
 
     def current() -> View:
         view = source.snapshot()
@@ -123,7 +123,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         view = current()
         for job in view.jobs:
             if job.name == name:
-                return render.job_detail(job, view.plan, view.fallen)
+                return render.job_detail(job, view.plan, view.fallback_flows)
         raise HTTPException(404, f"no job {name!r}; there are: {_names(j.name for j in view.jobs)}")
 
     @router.get(
@@ -136,7 +136,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         view = current()
         if view.plan is None:
             raise HTTPException(404, "no plan yet: none is made before the first job")
-        return render.plan(view.plan, view.fallen)
+        return render.plan(view.plan, view.fallback_flows)
 
     @router.get("/fabric", summary="Nodes, cables and their load", tags=["fabric"], responses=_NO_VIEW)
     async def get_fabric() -> schema.FabricOut:

@@ -11,7 +11,7 @@ _POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"
 _DOCS_POLICY = _POLICY + "; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'"
 
 
-class Headers:
+class ResponseHeaders:
     """ASGI middleware. It wraps `send` only, so an event stream is never buffered."""
 
     def __init__(self, app: ASGIApp, docs_path: str, api_path: str) -> None:

@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 from controller.model.job import Measurement, Profile
 from controller.model.plan import FlowPlan, Plan
-from controller.model.view import FallenFlow, JobView, View
+from controller.model.view import FallbackFlow, JobView, View
 from controller.northbound import schema
 
 _NS_PER_MS = 1e6
@@ -50,9 +50,11 @@ def job(value: JobView, plan: Plan | None) -> schema.JobOut:
     )
 
 
-def job_detail(value: JobView, plan: Plan | None, fallen: Iterable[FallenFlow] = ()) -> schema.JobDetailOut:
+def job_detail(
+    value: JobView, plan: Plan | None, fallback_flows: Iterable[FallbackFlow] = ()
+) -> schema.JobDetailOut:
     """A job and its flows."""
-    flows = tuple(f for f in _flows(plan, fallen) if f.job == value.name) if plan else ()
+    flows = tuple(f for f in _flows(plan, fallback_flows) if f.job == value.name) if plan else ()
     return schema.JobDetailOut(**dict(job(value, plan)), flows=flows)
 
 
@@ -61,8 +63,8 @@ def jobs(view: View) -> schema.JobsOut:
     return schema.JobsOut(time_ns=view.time_ns, jobs=tuple(job(j, view.plan) for j in view.jobs))
 
 
-def plan(value: Plan, fallen: Iterable[FallenFlow] = ()) -> schema.PlanOut:
-    """A plan with its reasons; `fallen` are the flows that do not go by it for now."""
+def plan(value: Plan, fallback_flows: Iterable[FallbackFlow] = ()) -> schema.PlanOut:
+    """A plan with its reasons; `fallback_flows` are the flows that do not go by it for now."""
     policy = value.policy
     return schema.PlanOut(
         version=value.version,
@@ -89,7 +91,7 @@ def plan(value: Plan, fallen: Iterable[FallenFlow] = ()) -> schema.PlanOut:
             )
             for j in value.jobs.values()
         ),
-        flows=_flows(value, fallen),
+        flows=_flows(value, fallback_flows),
         links=tuple(
             schema.SharedLinkOut(src=link.src, dst=link.dst, jobs=link.jobs, score=link.score)
             for link in value.links
@@ -158,12 +160,12 @@ def view(value: View) -> schema.ViewOut:
         scenario=value.scenario,
         fabric=fabric(value),
         jobs=tuple(job(j, value.plan) for j in value.jobs),
-        plan=None if value.plan is None else plan(value.plan, value.fallen),
-        fallen=tuple(
-            schema.FallenOut(
+        plan=None if value.plan is None else plan(value.plan, value.fallback_flows),
+        fallback_flows=tuple(
+            schema.FallbackFlowOut(
                 flow=f.flow, host=f.host, source_port=f.source_port, since_ns=f.since_ns, why=f.why
             )
-            for f in value.fallen
+            for f in value.fallback_flows
         ),
     )
 
@@ -190,12 +192,12 @@ def _profile(value: Profile) -> schema.ProfileOut:
     )
 
 
-def _flows(plan: Plan, fallen: Iterable[FallenFlow]) -> tuple[schema.FlowOut, ...]:
+def _flows(plan: Plan, fallback_flows: Iterable[FallbackFlow]) -> tuple[schema.FlowOut, ...]:
     pinned: dict[str, list[str]] = defaultdict(list)
     for pin in plan.pins:
         pinned[pin.flow].append(pin.switch)
     sent = {remark.flow: remark.sent_dscp for remark in plan.remarks}
-    why = {fell.flow: fell.why for fell in fallen}
+    why = {f.flow: f.why for f in fallback_flows}
     return tuple(
         _flow(f, tuple(pinned.get(f.flow, ())), sent.get(f.flow), why.get(f.flow))
         for f in plan.flows.values()
@@ -203,7 +205,7 @@ def _flows(plan: Plan, fallen: Iterable[FallenFlow]) -> tuple[schema.FlowOut, ..
 
 
 def _flow(
-    value: FlowPlan, pinned_in: tuple[str, ...], sent_dscp: int | None, fallen: str | None
+    value: FlowPlan, pinned_in: tuple[str, ...], sent_dscp: int | None, fallback_reason: str | None
 ) -> schema.FlowOut:
     return schema.FlowOut(
         flow=value.flow,
@@ -213,7 +215,7 @@ def _flow(
         dscp=value.dscp,
         pinned_in=pinned_in,
         sent_dscp=sent_dscp,
-        fallen=fallen,
+        fallback_reason=fallback_reason,
         why=value.why,
     )
 

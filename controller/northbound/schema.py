@@ -101,7 +101,7 @@ class FlowOut(Out):
     sent_dscp: int | None = Field(
         description="DSCP that its queue pair keeps, where its leaf rewrites that; null: it sends `dscp`."
     )
-    fallen: str | None = Field(
+    fallback_reason: str | None = Field(
         description="Why its agent lets it go by ECMP for now, whatever the plan; null: it goes as planned."
     )
     why: str
@@ -237,7 +237,7 @@ class CountersOut(Out):
     counters: tuple[QueueOut, ...]
 
 
-class FallenOut(Out):
+class FallbackFlowOut(Out):
     """A pinned flow that its host's agent lets go by ECMP, for its latency or loss went bad."""
 
     flow: str
@@ -255,4 +255,6 @@ class ViewOut(Out):
     fabric: FabricOut
     jobs: tuple[JobOut, ...]
     plan: PlanOut | None
-    fallen: tuple[FallenOut, ...] = Field(description="Flows back on ECMP by their agents' decision.")
+    fallback_flows: tuple[FallbackFlowOut, ...] = Field(
+        description="Flows back on ECMP by their agents' decision."
+    )

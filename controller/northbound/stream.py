@@ -16,7 +16,7 @@ HEARTBEAT_S = 10.0
 _HEARTBEAT = b": heartbeat\n\n"
 
 
-class OneSlot:
+class ViewEncoder:
     """Encodes each view once, however many clients read it."""
 
     def __init__(self, encode: Callable[[View], bytes]) -> None:

@@ -7,18 +7,8 @@ the channels: how many messages the fabric says have left on each, and how many 
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Mapping
-from typing import Protocol
-
-
-class Clock(Protocol):
-    """Tells the time in nanoseconds."""
-
-    @property
-    def now_ns(self) -> int:
-        """The present time."""
+from dataclasses import dataclass
 
 
 class HostClock:
@@ -46,52 +36,22 @@ class EmbeddedClock:
         self._now_ns = max(self._now_ns, time_ns)
 
 
-class Channels:
-    """How many messages have come in on each channel, against how many were announced.
+@dataclass(slots=True)
+class PeriodicTimer:
+    """A repeated deadline. `immediate`: the first time it is asked for is a time to do it."""
 
-    A channel whose session is lost counts as complete: its messages will not come any more.
-    """
+    interval_ns: int
+    immediate: bool = False
+    next_ns: int | None = None
 
-    def __init__(self) -> None:
-        self._came: dict[str, int] = {}
-        self._lost: set[str] = set()
-        self._news = asyncio.Event()
+    def due(self, now_ns: int) -> bool:
+        """Whether it is time; if so, the next time is the next multiple of the interval."""
+        first = self.next_ns is None
+        due = self.immediate if first else now_ns >= (self.next_ns or 0)
+        if due or first:
+            self.next_ns = (now_ns // self.interval_ns + 1) * self.interval_ns
+        return due
 
-    def arrived(self, channel: str, count: int | None = None) -> None:
-        """A message came in; `count` is its own number where messages are numbered."""
-        came = self._came.get(channel, 0)
-        self._came[channel] = came + 1 if count is None else max(came, count)
-        self._news.set()
-
-    def opened(self, channel: str) -> None:
-        """A session that carries the channel is there."""
-        self._lost.discard(channel)
-
-    def lost(self, channel: str) -> None:
-        """The session that carried the channel is gone."""
-        self._lost.add(channel)
-        self._news.set()
-
-    async def wait(self, announced: Mapping[str, int], timeout_s: float) -> tuple[str, ...]:
-        """Wait until all that was announced is here; the channels given up after `timeout_s` of host time.
-
-        What was given up, or lost with its session, is not waited for again.
-        """
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._missing(announced):
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            pass
-        late = self._missing(announced)
-        for channel, count in announced.items():
-            self._came[channel] = max(count, self._came.get(channel, 0))
-        return late
-
-    def _missing(self, announced: Mapping[str, int]) -> tuple[str, ...]:
-        return tuple(
-            channel
-            for channel, count in announced.items()
-            if self._came.get(channel, 0) < count and channel not in self._lost
-        )
+    def stop(self) -> None:
+        """Not until it is asked for again."""
+        self.next_ns = None

@@ -12,7 +12,7 @@ from typing import Any
 from finsy.grpcutil import GRPCCredentialsTLS
 
 from controller.agents.translate import ANSWER_DEADLINE_NS
-from controller.southbound.desired import FRAME_BYTES, STRAYS, EcnProfile
+from controller.southbound.desired import FRAME_BYTES, STRAY_ACTIONS, EcnProfile
 from controller.southbound.fleet import Target
 from polyrhythm_files import ConfigError
 from topo.files import read_topology
@@ -24,7 +24,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "scenario": "",
     "poll_ms": 100,
     "elephant_bytes": 10_000,
-    "strays": STRAYS[0],
+    "strays": STRAY_ACTIONS[0],
     "read_back_ms": 60_000,
     "grace_ms": 1_000,
     "tls": None,
@@ -40,7 +40,7 @@ PROFILES = ("measured", "declared")
 @dataclass(frozen=True, slots=True)
 class FabricDescription:
     """A fabric as the controller is told of it. A flow below `elephant_bytes` an iteration goes by ECMP;
-    `strays` (one of STRAYS) is what becomes of what hosts may not say. Switches are read back every
+    `strays` (one of STRAY_ACTIONS) is what becomes of what hosts may not say. Switches are read back every
     `read_back_ns`, and count as lost when their session is gone for `grace_ns`. `measured`: jobs are
     profiled, each for `profile_window_ns` at most; otherwise they are what they declare. A phase later
     than `realign` of its period waits for its next slot. A flow whose agent has no answer within
@@ -55,7 +55,7 @@ class FabricDescription:
     scenario: str
     poll_ns: int
     elephant_bytes: int
-    strays: str = STRAYS[0]
+    strays: str = STRAY_ACTIONS[0]
     read_back_ns: int = 60_000_000_000
     grace_ns: int = 1_000_000_000
     measured: bool = True
@@ -95,8 +95,8 @@ def _fabric(data: object, folder: Path) -> FabricDescription:
     data = {**_DEFAULTS, **data}
     if data["clock"] not in CLOCKS:
         raise ConfigError(f"clock: {data['clock']!r} is none of {', '.join(CLOCKS)}")
-    if data["strays"] not in STRAYS:
-        raise ConfigError(f"strays: {data['strays']!r} is none of {', '.join(STRAYS)}")
+    if data["strays"] not in STRAY_ACTIONS:
+        raise ConfigError(f"strays: {data['strays']!r} is none of {', '.join(STRAY_ACTIONS)}")
     if data["profile"] not in PROFILES:
         raise ConfigError(f"profile: {data['profile']!r} is none of {', '.join(PROFILES)}")
     if not isinstance(data["verify"], bool):

@@ -27,10 +27,10 @@ from typing import Any
 
 from controller.agents.server import AgentServer
 from controller.agents.tls import AgentTls, TlsError, agent_tls
-from controller.agents.translate import Terms
-from controller.app import Frame, FrameError
-from controller.live.core import Core, Settings
-from controller.live.measuring import MeasureSettings, measures
+from controller.agents.translate import WelcomeTerms
+from controller.app import RyuApplications, RyuError
+from controller.live.core import Core, CoreSettings
+from controller.live.measuring import MeasureSettings, depends_on_profiles
 from controller.live.messages import FrameAsked
 from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
 from controller.model.plan import Policy
@@ -41,14 +41,14 @@ from controller.planner import POLICIES
 from controller.planner.options import add_policy_options, policy_of, whole
 from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.config import FabricDescription, load_fabric
-from controller.process.engine import Engine, Options
-from controller.process.offload import Offload
-from controller.process.prompt import QUIET_S, Heap, share_python
+from controller.process.control_loop import ControlLoop, LoopOptions
+from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
+from controller.process.worker_process import WorkerProcess
 from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
-from controller.southbound.fleet import Fleet
+from controller.southbound.fleet import SwitchFleet
 from controller.store.history import History, HistoryError
-from controller.wire.slices import short_slices
+from controller.wire.time_slices import short_time_slices
 from polyrhythm_files import ConfigError
 
 log = logging.getLogger(__name__)
@@ -130,8 +130,8 @@ def run(args: argparse.Namespace) -> int:
         start = _start(args)
         # Read again where they are used; here for an error before anything is begun.
         Codec(load_artefacts(start.artefacts))
-        frame = Frame(args.app)
-    except (ConfigError, TlsError, ArtefactError, PipelineError, FrameError) as error:
+        frame = RyuApplications(args.app)
+    except (ConfigError, TlsError, ArtefactError, PipelineError, RyuError) as error:
         print(f"polyrhythm controller: {error}", file=sys.stderr)
         return 2
     _allow_connections()
@@ -197,7 +197,7 @@ def _start(args: argparse.Namespace) -> _Start:
 class _Service:
     """The asyncio loop's thread: everything but the Ryu applications."""
 
-    def __init__(self, start: _Start, frame: Frame, stop: threading.Event) -> None:
+    def __init__(self, start: _Start, frame: RyuApplications, stop: threading.Event) -> None:
         self.code = 0
         self.thread = threading.Thread(target=self._thread, name="controller", daemon=True)
         self._start = start
@@ -218,8 +218,8 @@ class _Service:
 
     def _thread(self) -> None:
         if self._start.fabric.clock == "host":
-            short_slices()
-            share_python()
+            short_time_slices()
+            switch_threads_often()
         asyncio.set_event_loop(self._loop)
         self._main = self._loop.create_task(self._serve())
         try:
@@ -238,10 +238,12 @@ class _Service:
         start, fabric = self._start, self._start.fabric
         history = History(start.state) if start.state is not None else None
         embedded = fabric.clock == "embedded"
-        offload = Offload(fabric.topology, fabric.ecn, start.artefacts, fabric.strays, yields=not embedded)
-        warm = asyncio.create_task(offload.warm_up())
+        worker = WorkerProcess(
+            fabric.topology, fabric.ecn, start.artefacts, fabric.strays, yields=not embedded
+        )
+        warm = asyncio.create_task(worker.warm_up())
         artefacts = load_artefacts(start.artefacts)
-        settings = Settings(
+        settings = CoreSettings(
             topology=fabric.topology,
             policy=start.policy,
             seed=start.seed,
@@ -253,59 +255,59 @@ class _Service:
             pin_capacity=Codec(artefacts).table_size("pinned_flow"),
         )
         clock = EmbeddedClock() if embedded else HostClock()
-        engine = Engine(
+        control_loop = ControlLoop(
             Core(settings),
             clock,
-            offload=offload,
-            options=Options(fabric.scenario, fabric.poll_ns, start.poll, fabric.read_back_ns),
+            worker=worker,
+            options=LoopOptions(fabric.scenario, fabric.poll_ns, start.poll, fabric.read_back_ns),
             publish=self._frame.publish,
             history=history,
         )
-        fleet = Fleet(fabric.topology, fabric.targets, artefacts, offload, engine)
+        fleet = SwitchFleet(fabric.topology, fabric.targets, artefacts, worker, control_loop)
         agents = AgentServer(
             {h.name: h.ip for h in fabric.topology.hosts},
-            Terms(
+            WelcomeTerms(
                 start.policy.name,
                 TRAFFIC_CLASSES,
                 fabric.elephant_bytes,
                 answer_deadline_ns=fabric.answer_deadline_ns,
                 realign=fabric.realign,
-                profiles=fabric.measured and measures(start.policy),
+                profiles=fabric.measured and depends_on_profiles(start.policy),
             ),
-            inbox=engine,
-            channels=engine.channels,
-            ticks=engine if embedded else None,
+            inbox=control_loop,
+            channels=control_loop.channels,
+            ticks=control_loop if embedded else None,
             delay_s=start.rpc_delay_s,
             tls=start.agents_tls,
         )
-        engine.connect(fleet, agents)
+        control_loop.connect(fleet, agents)
         close_web: Callable[[], Coroutine[Any, Any, None]] = _nothing
         try:
             address = await _listen(agents, start)
             fleet.start()
-            self._frame.start(self._sender(engine))
-            url, close_web = await _serve_web(engine, start.web_port)
+            self._frame.start(self._sender(control_loop))
+            url, close_web = await _serve_web(control_loop, start.web_port)
             _say_ready(address, url)
             await warm
-            heap = Heap()
+            heap = GarbageCollection()
             tidying = asyncio.create_task(_tidy(heap, agents))
             try:
-                await engine.run()
+                await control_loop.run()
             finally:
                 tidying.cancel()
                 heap.close()
         finally:
             await asyncio.gather(close_web(), agents.stop(), fleet.stop(), return_exceptions=True)
-            engine.close()
-            offload.close()
+            control_loop.close()
+            worker.close()
             if history is not None:
                 history.close()
 
-    def _sender(self, engine: Engine) -> Callable[[str, bytes, int, bool], None]:
+    def _sender(self, control_loop: ControlLoop) -> Callable[[str, bytes, int, bool], None]:
         def send(switch: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> None:
             frame = FrameAsked(switch, payload, egress_port, submit_to_ingress)
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(engine.put, switch, "application", frame)
+                self._loop.call_soon_threadsafe(control_loop.put, switch, "application", frame)
 
         return send
 
@@ -317,7 +319,9 @@ async def _listen(agents: AgentServer, start: _Start) -> str:
         raise AddressError(f"--agents-address: {error}") from None
 
 
-async def _serve_web(engine: Engine, port: int) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
+async def _serve_web(
+    control_loop: ControlLoop, port: int
+) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Start the API and the page; their address, and the way to end them."""
     try:
         assets = assets_dir()
@@ -325,7 +329,7 @@ async def _serve_web(engine: Engine, port: int) -> tuple[str, Callable[[], Corou
         log.warning("no page, only the API: %s", error)
         assets = None
     try:
-        server = await serve(create_app(engine.board, assets), port=port)
+        server = await serve(create_app(control_loop.board, assets), port=port)
     except AddressError as error:
         raise AddressError(f"--web-port: {error}") from None
     if port and server.port != port:
@@ -333,7 +337,7 @@ async def _serve_web(engine: Engine, port: int) -> tuple[str, Callable[[], Corou
     return server.url.rstrip("/"), server.close
 
 
-async def _tidy(heap: Heap, agents: AgentServer) -> None:
+async def _tidy(heap: GarbageCollection, agents: AgentServer) -> None:
     """Give the heap a chance to be tidied every so often."""
     while True:
         await asyncio.sleep(QUIET_S)

@@ -39,7 +39,7 @@ class SessionError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class EntryError:
+class RefusedUpdate:
     """One update that a switch refused."""
 
     switch: str
@@ -113,12 +113,12 @@ class SwitchClient:
             failures += 1
             self.state = "connecting"
 
-    async def write(self, stages: Sequence[Sequence[bytes]]) -> tuple[EntryError, ...]:
+    async def write(self, stages: Sequence[Sequence[bytes]]) -> tuple[RefusedUpdate, ...]:
         """Write serialised requests: stage after stage, the requests of a stage side by side.
 
         Returns one error per refused update. A lost session raises SessionError.
         """
-        errors: list[EntryError] = []
+        errors: list[RefusedUpdate] = []
         async with self._write_lock:
             for stage in stages:
                 for result in await asyncio.gather(*(self._write_chunk(data) for data in stage)):
@@ -241,7 +241,7 @@ class SwitchClient:
         )
         return True
 
-    async def _write_chunk(self, data: bytes) -> tuple[EntryError, ...]:
+    async def _write_chunk(self, data: bytes) -> tuple[RefusedUpdate, ...]:
         request = p4r.WriteRequest.FromString(data)
         async with self._in_flight:
             try:
@@ -252,15 +252,15 @@ class SwitchClient:
                 return self._refused(request, error)
         return ()
 
-    def _refused(self, request: p4r.WriteRequest, error: P4ClientError) -> tuple[EntryError, ...]:
+    def _refused(self, request: p4r.WriteRequest, error: P4ClientError) -> tuple[RefusedUpdate, ...]:
         details = error.details
         if not details:
             return tuple(
-                EntryError(self.name, self._codec.describe(update), f"{error.code.name}: {error.message}")
+                RefusedUpdate(self.name, self._codec.describe(update), f"{error.code.name}: {error.message}")
                 for update in request.updates
             )
         return tuple(
-            EntryError(
+            RefusedUpdate(
                 self.name,
                 self._codec.describe(request.updates[i]),
                 f"{detail.canonical_code.name}: {detail.message}",

@@ -16,16 +16,20 @@ from google.protobuf import text_format
 
 from controller.southbound.artefacts import Artefacts
 from controller.southbound.desired import Entry, Match
-from controller.southbound.diff import Change, Operation
+from controller.southbound.diff import EntryUpdate, UpdateType
 
 # The errors of a failed batch travel in gRPC's trailers, whose default limit (8 KiB) holds some 300.
 WRITE_CHUNK = 250
 QUEUES = 8
+# Counters of the P4 program that the controller reads.
+EGRESS_COUNTER = "egress_packets"
+ECN_MARK_COUNTER = "ecn_marks"
+STRAY_COUNTER = "stray_packets"
 
-_OPERATIONS = {
-    Operation.INSERT: p4r.Update.INSERT,
-    Operation.MODIFY: p4r.Update.MODIFY,
-    Operation.DELETE: p4r.Update.DELETE,
+_UPDATE_TYPES = {
+    UpdateType.INSERT: p4r.Update.INSERT,
+    UpdateType.MODIFY: p4r.Update.MODIFY,
+    UpdateType.DELETE: p4r.Update.DELETE,
 }
 
 
@@ -124,10 +128,10 @@ class Codec:
             raise PipelineError(f"the P4 program has no table {name!r}")
         return self._tables[name].size
 
-    def update(self, change: Change) -> p4r.Update:
+    def update(self, change: EntryUpdate) -> p4r.Update:
         """A change as a P4Runtime update."""
         return p4r.Update(
-            type=_OPERATIONS[change.operation],
+            type=_UPDATE_TYPES[change.operation],
             entity=p4r.Entity(table_entry=self.encode(change.entry)),
         )
 
@@ -176,7 +180,7 @@ class Codec:
         return Entry(name, match, action, params, message.priority)
 
     def write_requests(
-        self, device_id: int, stages: Iterable[Sequence[Change]], chunk: int = WRITE_CHUNK
+        self, device_id: int, stages: Iterable[Sequence[EntryUpdate]], chunk: int = WRITE_CHUNK
     ) -> tuple[tuple[bytes, ...], ...]:
         """Serialised WriteRequests without election id, per stage; at most `chunk` updates in each."""
         return tuple(

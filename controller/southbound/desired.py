@@ -26,7 +26,7 @@ STAGES: tuple[frozenset[str], ...] = (
 )
 
 # What becomes of strays at the ports that face hosts.
-STRAYS = ("remark", "stop")
+STRAY_ACTIONS = ("remark", "stop")
 
 # A RoCEv2 frame with 1,024 bytes of payload.
 FRAME_BYTES = 1082
@@ -117,11 +117,11 @@ def desired_entries(
     ecn: EcnProfile,
     *,
     down_ports: Collection[int] = (),
-    strays: str = STRAYS[0],
+    strays: str = STRAY_ACTIONS[0],
 ) -> tuple[Entry, ...]:
     """Everything that `switch` should hold whatever the plan, each key once.
 
-    `down_ports` are the ports that lead nowhere now; `strays` is one of STRAYS.
+    `down_ports` are the ports that lead nowhere now; `strays` is one of STRAY_ACTIONS.
     """
     return (
         *(Entry("port_state", (("port", port),), "set_port_down") for port in sorted(down_ports)),

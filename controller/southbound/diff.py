@@ -10,7 +10,7 @@ from enum import StrEnum
 from controller.southbound.desired import OWN_TABLES, STAGES, Entry
 
 
-class Operation(StrEnum):
+class UpdateType(StrEnum):
     """P4Runtime's update types."""
 
     INSERT = "insert"
@@ -19,14 +19,14 @@ class Operation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EntryUpdate:
     """One update of one entry."""
 
-    operation: Operation
+    operation: UpdateType
     entry: Entry
 
 
-def difference(held: Iterable[Entry], wanted: Iterable[Entry]) -> tuple[tuple[Change, ...], ...]:
+def difference(held: Iterable[Entry], wanted: Iterable[Entry]) -> tuple[tuple[EntryUpdate, ...], ...]:
     """The changes that turn `held` into `wanted`, in stages.
 
     P4Runtime promises no order within a batch, so changes that depend on one another stand in
@@ -36,20 +36,20 @@ def difference(held: Iterable[Entry], wanted: Iterable[Entry]) -> tuple[tuple[Ch
     """
     before = {entry.key: entry for entry in held if entry.table in OWN_TABLES}
     after = {entry.key: entry for entry in wanted}
-    writes: list[list[Change]] = [[] for _ in STAGES]
-    deletes: list[list[Change]] = [[] for _ in STAGES]
+    writes: list[list[EntryUpdate]] = [[] for _ in STAGES]
+    deletes: list[list[EntryUpdate]] = [[] for _ in STAGES]
     for key, entry in after.items():
         old = before.get(key)
         if old == entry:
             continue
         if entry.is_default or old is not None:
-            change = Change(Operation.MODIFY, entry)
+            change = EntryUpdate(UpdateType.MODIFY, entry)
         else:
-            change = Change(Operation.INSERT, entry)
+            change = EntryUpdate(UpdateType.INSERT, entry)
         writes[_stage(entry)].append(change)
     for key, entry in before.items():
         if key not in after and not entry.is_default:
-            deletes[_stage(entry)].append(Change(Operation.DELETE, entry))
+            deletes[_stage(entry)].append(EntryUpdate(UpdateType.DELETE, entry))
     return tuple(tuple(stage) for stage in (*writes, *reversed(deletes)) if stage)
 
 

@@ -12,9 +12,16 @@ from typing import ParamSpec, Protocol, TypeVar
 from finsy.grpcutil import GRPCCredentialsTLS
 
 from controller.southbound.artefacts import Artefacts
-from controller.southbound.client import EntryError, SessionError, SwitchClient
-from controller.southbound.codec import Codec, CounterValue, PacketIn
-from controller.southbound.worker import Wanted, Writes, changes, reconcile
+from controller.southbound.client import RefusedUpdate, SessionError, SwitchClient
+from controller.southbound.codec import (
+    ECN_MARK_COUNTER,
+    EGRESS_COUNTER,
+    STRAY_COUNTER,
+    Codec,
+    CounterValue,
+    PacketIn,
+)
+from controller.southbound.table_writes import DesiredState, SwitchWrites, changes, reconcile
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -22,13 +29,11 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-COUNTERS = ("egress_packets", "ecn_marks")
-STRAYS = "stray_packets"
 # How often a switch that refuses entries is read back and written again before it is left at that.
 RETRIES = 2
 
 
-class Runner(Protocol):
+class FunctionRunner(Protocol):
     """Runs a pure function elsewhere."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -61,23 +66,23 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedWrites:
     """Writes from `wanted` to another state; a switch that is not named needs none."""
 
-    wanted: Wanted
-    writes: Mapping[str, Writes]
+    wanted: DesiredState
+    writes: Mapping[str, SwitchWrites]
 
 
 @dataclass(slots=True)
 class _Held:
     """What a switch is known to hold: what `wanted` asks for; `sure` False means read it back."""
 
-    wanted: Wanted | None = None
+    wanted: DesiredState | None = None
     sure: bool = False
     tables: Mapping[str, int] = field(default_factory=dict)
 
 
-class Fleet:
+class SwitchFleet:
     """The controller's side of every switch. Everything runs on one asyncio loop."""
 
     def __init__(
@@ -85,13 +90,13 @@ class Fleet:
         topology: Topology,
         targets: Mapping[str, Target],
         artefacts: Artefacts,
-        runner: Runner,
+        runner: FunctionRunner,
         observer: Observer,
     ) -> None:
         self._topology = topology
         self._runner = runner
         self._observer = observer
-        self._wanted = Wanted()
+        self._wanted = DesiredState()
         self._held = {name: _Held() for name in targets}
         self._locks = {name: asyncio.Lock() for name in targets}
         self._tasks: list[asyncio.Task[None]] = []
@@ -130,7 +135,9 @@ class Fleet:
         """How many entries each table of the switch holds by our reckoning."""
         return self._held[name].tables
 
-    async def want(self, wanted: Wanted, ready: Prepared | None = None) -> tuple[EntryError, ...]:
+    async def want(
+        self, wanted: DesiredState, ready: PreparedWrites | None = None
+    ) -> tuple[RefusedUpdate, ...]:
         """Have every switch that is in service hold what `wanted` asks for; the errors that remain.
 
         `ready` may hold writes that were worked out before.
@@ -138,10 +145,10 @@ class Fleet:
         self._wanted = wanted
         there = [name for name, client in self.clients.items() if client.state == "ready"]
         sure = {name: self._held[name].wanted for name in there if self._held[name].sure}
-        writes: dict[str, Writes] = {}
+        writes: dict[str, SwitchWrites] = {}
         if ready is not None:
             for name in [n for n, held in sure.items() if held == ready.wanted]:
-                writes[name] = ready.writes.get(name) or Writes((), 0, self._held[name].tables)
+                writes[name] = ready.writes.get(name) or SwitchWrites((), 0, self._held[name].tables)
                 del sure[name]
         if sure:
             writes |= await self._runner.run(changes, sure, wanted)
@@ -215,10 +222,12 @@ class Fleet:
         for error in await self._bring(name, self._wanted, None):
             log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
 
-    async def _bring(self, name: str, wanted: Wanted, writes: Writes | None) -> tuple[EntryError, ...]:
+    async def _bring(
+        self, name: str, wanted: DesiredState, writes: SwitchWrites | None
+    ) -> tuple[RefusedUpdate, ...]:
         """Write to one switch; without `writes`, or after a refusal, by what it says it holds."""
         held = self._held[name]
-        errors: tuple[EntryError, ...] = ()
+        errors: tuple[RefusedUpdate, ...] = ()
         async with self._locks[name]:
             for _ in range(RETRIES + 1):
                 try:
@@ -245,7 +254,7 @@ class Fleet:
             ports = self._topology.ports[name]
             edge = tuple(port for port, peer in ports.items() if peer.node in self._topology.host)
             return await self.clients[name].read_counters(
-                dict.fromkeys(COUNTERS, tuple(ports)) | {STRAYS: edge}
+                dict.fromkeys((EGRESS_COUNTER, ECN_MARK_COUNTER), tuple(ports)) | {STRAY_COUNTER: edge}
             )
         except SessionError as error:
             log.warning("%s: counters not read: %s", name, error)

@@ -173,16 +173,16 @@ class FlowOpened(_message.Message):
     def __init__(self, flow: _Optional[str] = ..., source_port: _Optional[int] = ..., dscp: _Optional[int] = ...) -> None: ...
 
 class FlowFallback(_message.Message):
-    __slots__ = ("flow", "fallen", "source_port", "why")
+    __slots__ = ("flow", "on_ecmp", "source_port", "why")
     FLOW_FIELD_NUMBER: _ClassVar[int]
-    FALLEN_FIELD_NUMBER: _ClassVar[int]
+    ON_ECMP_FIELD_NUMBER: _ClassVar[int]
     SOURCE_PORT_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
     flow: str
-    fallen: bool
+    on_ecmp: bool
     source_port: int
     why: str
-    def __init__(self, flow: _Optional[str] = ..., fallen: _Optional[bool] = ..., source_port: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+    def __init__(self, flow: _Optional[str] = ..., on_ecmp: _Optional[bool] = ..., source_port: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class FlowAssignment(_message.Message):
     __slots__ = ("flow", "source_port", "dscp", "rate_cap_bps")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from control_rig import eventually, job
 
-from controller.app import BACKLOG, Frame, FrameError
+from controller.app import BACKLOG, RyuApplications, RyuError
 from controller.live.messages import JobArrived, PacketArrived, PlanApplied, SwitchUp
 from controller.model.plan import Plan
 from controller.planner import POLICIES
@@ -55,7 +55,7 @@ def load(tmp_path, monkeypatch):
     def start(name, source, send=lambda *frame: None):
         (tmp_path / f"{name}.py").write_text(source)
         monkeypatch.syspath_prepend(tmp_path)
-        frame = Frame([name])
+        frame = RyuApplications([name])
         frames.append(frame)
         frame.start(send)
         return frame, __import__(name)
@@ -90,12 +90,12 @@ def test_a_slow_application_never_blocks_the_controller(load, caplog):
 
 
 def test_an_application_that_cannot_be_loaded_is_named(tmp_path, monkeypatch):
-    with pytest.raises(FrameError, match="no_such_application"):
-        Frame(["no_such_application"])
+    with pytest.raises(RyuError, match="no_such_application"):
+        RyuApplications(["no_such_application"])
     (tmp_path / "empty_app.py").write_text("X = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(FrameError, match="empty_app"):
-        Frame(["empty_app"])
+    with pytest.raises(RyuError, match="empty_app"):
+        RyuApplications(["empty_app"])
 
 
 def test_the_example_of_the_docs_works(load, caplog):

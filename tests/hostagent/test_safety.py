@@ -145,7 +145,7 @@ def test_a_flow_into_a_dead_path_falls_back_and_is_tried_again(
     # The controller has heard of both, with the pin that went bad.
     made, _ = hub
     told = eventually(lambda: made.bodies("flow_fallback")[1:] and made.bodies("flow_fallback")[:2], "both")
-    assert [(f.flow, f.fallen, f.source_port) for f in told] == [
+    assert [(f.flow, f.on_ecmp, f.source_port) for f in told] == [
         ("a/h2>h3", True, 0xC777),
         ("a/h2>h3", False, 0xC777),
     ]
@@ -177,7 +177,7 @@ def test_a_new_session_hears_of_open_and_fallen_flows(
         kinds = [m.WhichOneof("body") for m in second.kept]
         order = [kinds.index(k) for k in ("hello", "job_join", "flow_fallback", "flow_request")]
         assert order == sorted(order)
-        assert [f.fallen for f in second.bodies("flow_fallback")] == [True]
+        assert [f.on_ecmp for f in second.bodies("flow_fallback")] == [True]
         # The same pin again is no news: the flow stays where it is.
         eventually(lambda: status(path)["connected"], "the session")
         assert status(path)["flows"]["a/h2>h3"]["fallen"]
@@ -189,7 +189,7 @@ def test_a_new_session_hears_of_open_and_fallen_flows(
         )
         server, _ = serve_hub(third, where)
         eventually(lambda: status(path)["flows"]["a/h2>h3"]["source_port"] == 0xD123, "the new path")
-        assert [f.fallen for f in eventually(lambda: third.bodies("flow_fallback")[1:], "the news")] == [
+        assert [f.on_ecmp for f in eventually(lambda: third.bodies("flow_fallback")[1:], "the news")] == [
             False
         ]
     finally:

@@ -7,11 +7,11 @@ import pytest
 from control_rig import RATE_BPS, eventually, job, join_message
 
 from controller.agents.translate import MessageError, from_agent
-from controller.live.core import Core, Settings
+from controller.live.core import Core, CoreSettings
 from controller.live.messages import (
     AgentUp,
     FlowAsked,
-    FlowFell,
+    FlowFallback,
     FlowOpened,
     SendAssignment,
     WorkerJoined,
@@ -27,7 +27,7 @@ FLOW = "a/h1>h3"
 
 def planned_core(*, dscp="qp"):
     """A core with job a in force, whose flow h1 has asked for."""
-    core = Core(Settings(TOPOLOGY, POLICIES["polyrhythm"], 1, False, 10_000))
+    core = Core(CoreSettings(TOPOLOGY, POLICIES["polyrhythm"], 1, False, 10_000))
     for host in TOPOLOGY.host:
         core.handle(AgentUp(host, "udp", dscp))
     join(core, job("a", "h1", "h3"))
@@ -57,8 +57,8 @@ def test_a_fallen_flow_keeps_its_pin_until_it_is_back():
     core = planned_core()
     port, dscp = core.plan.flows[FLOW].source_port, core.plan.flows[FLOW].dscp
     core.now_ns = 70
-    core.handle(FlowFell("h1", FLOW, True, port, "9 % of packets sent again"))
-    (fell,) = core.told.fallen
+    core.handle(FlowFallback("h1", FLOW, True, port, "9 % of packets sent again"))
+    (fell,) = core.assignments.fallback_flows
     assert (fell.flow, fell.host, fell.source_port, fell.since_ns) == (FLOW, "h1", port, 70)
     # A plan that moves it says nothing of the port; its priority is another matter.
     core.adopt(moved(core, port + 1, dscp))
@@ -67,9 +67,9 @@ def test_a_fallen_flow_keeps_its_pin_until_it_is_back():
     assert told(core) == [(port, dscp + 2)]
     core.handle(FlowAsked("h1", FLOW))
     assert told(core) == [(port, dscp + 2)]
-    core.handle(FlowFell("h1", FLOW, False, port, ""))
+    core.handle(FlowFallback("h1", FLOW, False, port, ""))
     assert told(core) == [(port + 2, dscp + 2)]
-    assert core.told.fallen == ()
+    assert core.assignments.fallback_flows == ()
     core.adopt(moved(core, port + 3, dscp))
     assert told(core) == [(port + 3, dscp)]
 
@@ -77,37 +77,37 @@ def test_a_fallen_flow_keeps_its_pin_until_it_is_back():
 def test_a_fall_that_nothing_came_of_changes_nothing():
     core = planned_core()
     port = core.plan.flows[FLOW].source_port
-    core.handle(FlowFell("h1", FLOW, True, port, "loss"))
-    core.handle(FlowFell("h1", FLOW, False, port, ""))
-    core.handle(FlowFell("h1", FLOW, False, port, ""))
+    core.handle(FlowFallback("h1", FLOW, True, port, "loss"))
+    core.handle(FlowFallback("h1", FLOW, False, port, ""))
+    core.handle(FlowFallback("h1", FLOW, False, port, ""))
     assert told(core) == []
 
 
 @pytest.mark.parametrize(("host", "flow"), [("h2", FLOW), ("h3", FLOW), ("h1", "a/h1>h9"), ("h1", "")])
 def test_the_flow_of_another_host_or_of_no_job_does_not_fall(host, flow, caplog):
     core = planned_core()
-    core.handle(FlowFell(host, flow, True, 50_000, "loss"))
-    assert core.told.fallen == ()
+    core.handle(FlowFallback(host, flow, True, 50_000, "loss"))
+    assert core.assignments.fallback_flows == ()
     assert "no flow of a job there" in caplog.text
 
 
 def test_a_fall_is_forgotten_with_the_job_and_with_the_agent():
     core = planned_core()
-    core.handle(FlowFell("h1", FLOW, True, 50_000, "loss"))
+    core.handle(FlowFallback("h1", FLOW, True, 50_000, "loss"))
     core.handle(AgentUp("h2", "udp"))
-    assert len(core.told.fallen) == 1
+    assert len(core.assignments.fallback_flows) == 1
     core.handle(AgentUp("h1", "udp"))
-    assert core.told.fallen == ()
-    core.handle(FlowFell("h1", FLOW, True, 50_000, "loss"))
+    assert core.assignments.fallback_flows == ()
+    core.handle(FlowFallback("h1", FLOW, True, 50_000, "loss"))
     for rank, host in enumerate(("h1", "h3")):
         core.handle(WorkerLeft(host, rank, "a"))
-    assert core.told.fallen == ()
+    assert core.assignments.fallback_flows == ()
 
 
 def test_the_message_as_it_comes():
-    said = wire.FlowFallback(flow=FLOW, fallen=True, source_port=50_000, why="x" * 900)
+    said = wire.FlowFallback(flow=FLOW, on_ecmp=True, source_port=50_000, why="x" * 900)
     (item,) = from_agent("h1", wire.AgentMessage(flow_fallback=said))
-    assert item == FlowFell("h1", FLOW, True, 50_000, "x" * 200)
+    assert item == FlowFallback("h1", FLOW, True, 50_000, "x" * 200)
     said.source_port = 1 << 16
     with pytest.raises(MessageError, match="out of range"):
         list(from_agent("h1", wire.AgentMessage(flow_fallback=said)))
@@ -123,15 +123,18 @@ def test_a_live_controller_shows_a_fall_and_its_end(fabric, start_controller, co
     agents[0].send(wire.AgentMessage(flow_request=wire.FlowRequest(flow=FLOW)))
     port = agents[0].next("flow").source_port
     why = "9.0 % of packets sent again"
-    fell = wire.FlowFallback(flow=FLOW, fallen=True, source_port=port, why=why)
+    fell = wire.FlowFallback(flow=FLOW, on_ecmp=True, source_port=port, why=why)
     agents[0].send(wire.AgentMessage(flow_fallback=fell))
-    (shown,) = eventually(lambda: (controller.api("view") or {}).get("fallen"), "the fall is shown")
+    (shown,) = eventually(lambda: (controller.api("view") or {}).get("fallback_flows"), "the fall is shown")
     assert (shown["flow"], shown["host"], shown["source_port"], shown["why"]) == (FLOW, "h1", port, why)
-    assert {f["flow"]: f["fallen"] for f in controller.api("plan")["flows"]} == {FLOW: why, "a/h3>h1": None}
+    assert {f["flow"]: f["fallback_reason"] for f in controller.api("plan")["flows"]} == {
+        FLOW: why,
+        "a/h3>h1": None,
+    }
     assert controller.says(f"h1: {FLOW} goes back to ECMP: {why}")
     back = wire.FlowFallback(flow=FLOW, source_port=port)
     agents[0].send(wire.AgentMessage(flow_fallback=back))
-    eventually(lambda: controller.api("view")["fallen"] == [], "it is back")
+    eventually(lambda: controller.api("view")["fallback_flows"] == [], "it is back")
 
 
 def test_a_job_that_comes_while_a_plan_is_made_waits_for_the_next():

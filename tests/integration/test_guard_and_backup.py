@@ -11,8 +11,8 @@ from rocev2 import at_host, from_host, roce
 
 from bmv2 import EmbeddedSwitch, PortTable
 from bmv2.server import serve
-from controller.live.verify import Tuple5, build_probe, parse_probe
-from controller.southbound.worker import Condition, Wanted
+from controller.live.verify import FiveTuple, build_probe, parse_probe
+from controller.southbound.table_writes import DesiredState, FabricCondition
 
 CNP, ACK_OPCODE, CNP_OPCODE = 48, 0x11, 0x81
 PROBES, CNPS = 0, 1
@@ -29,7 +29,7 @@ def strays(fabric, host):
 def test_strays_of_a_host_are_counted_and_remarked_or_stopped(fabric, artefacts, rule):
     topology = fabric.topology
     probe = build_probe(
-        Tuple5(topology.host["h1"].ip, topology.host["h3"].ip, 0xC123),
+        FiveTuple(topology.host["h1"].ip, topology.host["h3"].ip, 0xC123),
         topology.host["h1"].mac,
         topology.switch["leaf1"].mac,
         7,
@@ -98,11 +98,11 @@ def test_a_dead_port_is_left_before_the_controller_says_anything(watchful, artef
         after = await asyncio.to_thread(uplinks, watchful)
         assert (after[0] - before[0], after[1] - before[1]) == (0, len(PORTS))
         # The controller finds out and writes the same; then the port is up again.
-        down = Condition(frozenset({("leaf1", "spine1")}))
-        assert await fleet.want(Wanted(down)) == ()
+        down = FabricCondition(frozenset({("leaf1", "spine1")}))
+        assert await fleet.want(DesiredState(down)) == ()
         await send_all(watchful, PORTS)
         await asyncio.to_thread(watchful.on_data_plane, lambda: leaf.set_port_up(3, True))
-        assert await fleet.want(Wanted(Condition())) == ()
+        assert await fleet.want(DesiredState(FabricCondition())) == ()
         await send_all(watchful, PORTS)
         last = await asyncio.to_thread(uplinks, watchful)
         assert last[0] - after[0] == before[0]
@@ -115,10 +115,10 @@ def test_where_a_switch_enters_no_port_states_the_controller_does(fabric, artefa
         return fabric.on_data_plane(lambda: fabric.switches["leaf1"].table("port_state").entries())
 
     async def scenario(fleet, witness):
-        assert await fleet.want(Wanted(Condition(frozenset({("leaf1", "spine1")})))) == ()
+        assert await fleet.want(DesiredState(FabricCondition(frozenset({("leaf1", "spine1")})))) == ()
         held = await asyncio.to_thread(entered)
         assert [entry.match[0].value for entry in held] == [3]
-        assert await fleet.want(Wanted(Condition())) == ()
+        assert await fleet.want(DesiredState(FabricCondition())) == ()
         assert await asyncio.to_thread(entered) == []
 
     in_service(fabric, artefacts, scenario)

@@ -15,7 +15,7 @@ from controller.model.job import Phase, Profile
 from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, Policy
 from controller.model.view import JobView, LinkLoad, QueueCounter, SwitchView, View
 from controller.northbound import assets_dir, create_app, serve
-from controller.process.showing import WatchedBoard
+from controller.process.view_publisher import WatchedBoard
 from topo.generate import leaf_spine
 
 MS = 1_000_000

@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 from control_rig import PATIENCE_S, HostFabric, on_loop
 
-from controller.southbound import worker
+from controller.southbound import table_writes
 from controller.southbound.artefacts import artefacts_dir
 from controller.southbound.desired import EcnProfile
-from controller.southbound.fleet import Fleet, Target
+from controller.southbound.fleet import SwitchFleet, Target
 
 
 class Here:
     """Runs the worker's functions in this process."""
 
     def __init__(self, topology, **options):
-        worker.prepare(topology, EcnProfile(5, 50, 0.1), artefacts_dir(), **options)
+        table_writes.prepare(topology, EcnProfile(5, 50, 0.1), artefacts_dir(), **options)
 
     async def run(self, function, *args, **kwargs):
         return function(*args, **kwargs)
@@ -56,7 +56,7 @@ async def fleet_of(fabric: HostFabric, artefacts, **options):
         for name, server in fabric.servers.items()
     }
     witness = Witness()
-    fleet = Fleet(fabric.topology, targets, artefacts, Here(fabric.topology, **options), witness)
+    fleet = SwitchFleet(fabric.topology, targets, artefacts, Here(fabric.topology, **options), witness)
     fleet.start()
     try:
         await until(lambda: len(witness.ready) == len(targets))
@@ -78,5 +78,5 @@ def in_service(fabric, artefacts, scenario, **options):
 async def held(fleet, name):
     """What a switch says it holds."""
     read = await fleet.clients[name].read_entries()
-    writes = worker.reconcile(name, read, fleet._wanted)
+    writes = table_writes.reconcile(name, read, fleet._wanted)
     return len(read), writes.updates

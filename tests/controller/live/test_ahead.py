@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.live.ahead import EARLY_NS, Ahead
-from controller.live.core import Core, Settings
-from controller.live.messages import FlowAsked, Iteration, SendAssignment, WorkerJoined, WorkerLeft
+from controller.live.core import Core, CoreSettings
+from controller.live.lookahead import LEAD_TIME_NS, Lookahead
+from controller.live.messages import FlowAsked, IterationReport, SendAssignment, WorkerJoined, WorkerLeft
 from controller.model.job import Job, Phase, Profile
 from controller.planner import POLICIES, plan
 from topo.generate import leaf_spine
@@ -24,37 +24,37 @@ def member(name: str, *hosts: str, period_ms: int = 100, up_ms: int = 30) -> Job
     return replace(job(name, *hosts), profile=profile)
 
 
-def began(name: str, at_ms: float) -> Iteration:
+def began(name: str, at_ms: float) -> IterationReport:
     at = round(at_ms * MS)
-    return Iteration("h1", name, 0, 1, at - 100 * MS, at, 0, 0, 0, 0, 0)
+    return IterationReport("h1", name, 0, 1, at - 100 * MS, at, 0, 0, 0, 0, 0)
 
 
 def test_ends_and_starts_are_foreseen_one_after_another() -> None:
     jobs = [member("a", "h1", "h4"), member("b", "h2", "h5"), member("c", "h3", "h6", period_ms=50, up_ms=10)]
-    ahead = Ahead()
-    ahead.look(0, jobs)
+    ahead = Lookahead()
+    ahead.update(0, jobs)
     assert ahead.next_timer_ns is None
-    ahead.heard(began("a", 0))
-    ahead.heard(began("b", 50))
-    ahead.heard(began("c", 0))
-    ahead.planned(1 * MS, jobs)
+    ahead.iteration_reported(began("a", 0))
+    ahead.iteration_reported(began("b", 50))
+    ahead.iteration_reported(began("c", 0))
+    ahead.plan_adopted(1 * MS, jobs)
     seen = []
     while len(seen) < 6:
         now = ahead.next_timer_ns
         assert now is not None
         active = ahead.due(now, jobs)
-        seen.append((now + EARLY_NS, "".join(sorted(active or ()))))
+        seen.append((now + LEAD_TIME_NS, "".join(sorted(active or ()))))
     assert [(round(t / MS, 3), a) for t, a in seen] == [
         (10, "a"), (30, ""), (50, "bc"), (60, "b"), (80, ""), (100, "ac")
     ]  # fmt: skip
     ahead.forget("a")
     assert ahead.due(200 * MS, jobs) is not None
     # Of a job that has told nothing yet all is possible.
-    assert "a" in (ahead.foreseen or ())
+    assert "a" in (ahead.next_senders or ())
 
 
 def lookahead_core(lookahead: bool = True) -> Core:
-    core = Core(Settings(FABRIC, replace(POLICIES["routing"], lookahead=lookahead), 1, False, 1))
+    core = Core(CoreSettings(FABRIC, replace(POLICIES["routing"], lookahead=lookahead), 1, False, 1))
     for name, *hosts in (("a", "h1", "h4"), ("b", "h2", "h5"), ("c", "h3", "h6")):
         each = member(name, *hosts)
         for rank, host in enumerate(each.hosts):
@@ -82,12 +82,12 @@ def test_those_that_send_together_get_ways_apart() -> None:
     while len(moved_at) < 4:
         core.now_ns = core.next_timer_ns
         core.run_timers()
-        if core.epoch is None:
+        if core.lookahead_jobs is None:
             continue
-        active, core.epoch = core.epoch, None
-        early = core.epoch_input(active)
-        assert core.epoch_input(active) == early
-        core.adopt_epoch(plan(early))
+        active, core.lookahead_jobs = core.lookahead_jobs, None
+        early = core.lookahead_input(active)
+        assert core.lookahead_input(active) == early
+        core.adopt_lookahead(plan(early))
         told = [e.flow for e in core.take_effects() if isinstance(e, SendAssignment)]
         moved_at.append((round(core.now_ns / MS) % 100, active, told))
         if crowded <= active:
@@ -104,6 +104,6 @@ def test_those_that_send_together_get_ways_apart() -> None:
 
 @pytest.mark.parametrize("policy", ["ecmp", "crux"])
 def test_nobody_looks_ahead_where_the_hash_decides(policy: str) -> None:
-    core = Core(Settings(FABRIC, replace(POLICIES[policy], lookahead=True), 1, False, 1))
-    assert core.foreseen is None
+    core = Core(CoreSettings(FABRIC, replace(POLICIES[policy], lookahead=True), 1, False, 1))
+    assert core.next_senders is None
     assert lookahead_core(lookahead=False).next_timer_ns is None

@@ -9,8 +9,12 @@ from control_rig import RATE_BPS, job, on_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.agents.translate import Terms, to_agent
-from controller.live.core import LEAD_NS, Core, Settings
+from controller.agents.channels import ChannelCounts
+from controller.agents.translate import WelcomeTerms, to_agent
+from controller.live.core import LEAD_NS, Core, CoreSettings
+from controller.live.counters import FabricCounters
+from controller.live.iterations import IterationStats
+from controller.live.job_registry import JobRegistry, JoinError
 from controller.live.linkstate import (
     GRACE_NS,
     INTERVAL_NS,
@@ -19,11 +23,10 @@ from controller.live.linkstate import (
     build_link_probe,
     parse_link_probe,
 )
-from controller.live.members import JoinError, Members
 from controller.live.messages import (
     AgentUp,
     FlowAsked,
-    Iteration,
+    IterationReport,
     JobArrived,
     JobLeft,
     PacketSeen,
@@ -37,12 +40,10 @@ from controller.live.messages import (
     WorkerJoined,
     WorkerLeft,
 )
-from controller.live.telemetry import Counters, IterationStats
 from controller.model.job import Phase, Profile
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.planner import POLICIES, plan
-from controller.process.clock import Channels
-from controller.process.every import Every
+from controller.process.clock import PeriodicTimer
 from controller.southbound.codec import CounterValue
 from topo.generate import leaf_spine
 
@@ -50,7 +51,7 @@ TOPOLOGY = leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
 
 
 def new_core(policy="polyrhythm", verify=False):
-    core = Core(Settings(TOPOLOGY, POLICIES[policy], 1, verify, 10_000))
+    core = Core(CoreSettings(TOPOLOGY, POLICIES[policy], 1, verify, 10_000))
     for host in TOPOLOGY.host:
         core.handle(AgentUp(host, "udp"))
     core.take_effects()
@@ -114,7 +115,7 @@ def test_a_new_plan_tells_agents_only_what_has_changed():
 def test_arrivals_and_departures_push_only_what_moves():
     """Six jobs fill three spines evenly; when two of one spine leave, one flow each way moves, no more."""
     fabric = leaf_spine(2, 3, 8, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
-    core = Core(Settings(fabric, POLICIES["routing"], 1, False, 1))
+    core = Core(CoreSettings(fabric, POLICIES["routing"], 1, False, 1))
     jobs = [job(f"j{i}", f"h{i}", f"h{i + 8}") for i in range(1, 7)]
     for member in jobs:
         join(core, member)
@@ -141,13 +142,13 @@ def test_arrivals_and_departures_push_only_what_moves():
 
 
 def test_rate_caps_reach_the_agents():
-    core = Core(Settings(TOPOLOGY, replace(POLICIES["routing"], cap_epsilon=0.25), 1, False, 1))
+    core = Core(CoreSettings(TOPOLOGY, replace(POLICIES["routing"], cap_epsilon=0.25), 1, False, 1))
     member = job("a", "h1", "h3")
     join(core, member)
     core.handle(FlowAsked("h1", "a/h1>h3"))
     (told,) = [e for e in replan(core) if isinstance(e, SendAssignment)]
     assert told.rate_cap_bps == RATE_BPS * 1.25
-    assert to_agent(told, Terms("routing", TRAFFIC_CLASSES, 1)).flow.rate_cap_bps == told.rate_cap_bps
+    assert to_agent(told, WelcomeTerms("routing", TRAFFIC_CLASSES, 1)).flow.rate_cap_bps == told.rate_cap_bps
 
 
 def test_a_job_leaves_with_its_last_worker():
@@ -228,7 +229,7 @@ def test_without_grace_a_lost_session_is_a_lost_switch():
 
 @given(st.integers(1, 50), st.booleans(), st.lists(st.integers(0, 30), max_size=30))
 def test_what_is_done_every_so_often_is_done_once_an_interval(interval, at_once, steps):
-    every, now, done = Every(interval, at_once), 0, []
+    every, now, done = PeriodicTimer(interval, at_once), 0, []
     for i, step in enumerate(steps):
         now += step
         if every.due(now):
@@ -299,11 +300,11 @@ def test_a_job_that_makes_no_sense_is_refused(change):
     (refusal,) = core.take_effects()
     assert isinstance(refusal, SendRefusal)
     assert "job a" in refusal.what
-    assert core.members.jobs == ()
+    assert core.registry.jobs == ()
 
 
 def test_hosts_may_call_their_pcie_links_differently():
-    members = Members(TOPOLOGY)
+    members = JobRegistry(TOPOLOGY)
     a = replace(job("a", "h1", "h3"), pcie_link="17:00.0", pcie_bps=10**9)
     members.join("h1", 0, a)
     members.join("h3", 1, replace(a, pcie_link="18:00.0"))
@@ -311,7 +312,7 @@ def test_hosts_may_call_their_pcie_links_differently():
 
 
 def test_workers_must_agree_on_their_job_and_flows_belong_to_one():
-    members = Members(TOPOLOGY)
+    members = JobRegistry(TOPOLOGY)
     a = job("a", "h1", "h3")
     members.join("h1", 0, a)
     with pytest.raises(JoinError, match="otherwise"):
@@ -382,7 +383,7 @@ def test_link_probes_go_only_where_a_target_is_silent():
 
 
 def report(index, rank, ms):
-    return Iteration("h1", "a", rank, index, 0, round(ms * 1e6), 0, 0, 0, 0, 0)
+    return IterationReport("h1", "a", rank, index, 0, round(ms * 1e6), 0, 0, 0, 0, 0)
 
 
 def test_an_iteration_takes_as_long_as_its_slowest_worker():
@@ -400,13 +401,13 @@ def test_an_iteration_takes_as_long_as_its_slowest_worker():
 def iteration(name, index, own_ms, *, held_ms=0.0, marks=0):
     start = index * 1_000_000_000
     end = start + round((own_ms + held_ms) * 1e6)
-    return Iteration("h1", name, 0, index, start, end, 0, 0, marks, 0, round(held_ms * 1e6))
+    return IterationReport("h1", name, 0, index, start, end, 0, 0, marks, 0, round(held_ms * 1e6))
 
 
 def two_that_take_turns():
     """A core with two jobs on one link whose plan holds both to a period."""
     fabric = leaf_spine(2, 1, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
-    core = Core(Settings(fabric, POLICIES["polyrhythm"], 1, False, 1))
+    core = Core(CoreSettings(fabric, POLICIES["polyrhythm"], 1, False, 1))
     join(core, job("a", "h1", "h3"))
     join(core, job("b", "h2", "h4"))
     replan(core)
@@ -425,7 +426,7 @@ def test_a_profile_that_is_off_is_corrected_by_what_the_job_takes(own_ms, marks,
         held = max(0.0, planned / 1e6 - own_ms)
         core.handle(iteration("a", index, own_ms, held_ms=held, marks=marks))
     assert core.wants_plan is corrected
-    period = core.members.get("a").profile.period_ns
+    period = core.registry.get("a").profile.period_ns
     assert period == (round(own_ms * 1e6) if corrected else 260_000_000)
     if own_ms > 260 and corrected:
         replan(core)
@@ -451,7 +452,7 @@ def test_the_p99_is_by_nearest_rank(times):
 
 
 def test_loads_come_from_differences_of_totals():
-    counters = Counters(TOPOLOGY)
+    counters = FabricCounters(TOPOLOGY)
     up = {(s, p): True for s, ports in TOPOLOGY.ports.items() for p in ports}
 
     def poll(now_ns, total_bytes, marks):
@@ -477,7 +478,7 @@ def test_loads_come_from_differences_of_totals():
 
 def test_what_is_announced_is_waited_for_and_a_lost_session_is_not():
     async def scenario():
-        channels = Channels()
+        channels = ChannelCounts()
         waiting = asyncio.create_task(channels.wait({"agent:h1": 2, "packet_in:s": 1}, 10))
         channels.arrived("agent:h1", 2)
         await asyncio.sleep(0)

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.live.core import Core, Settings
-from controller.live.failover import Failovers, prepare
+from controller.live.core import Core, CoreSettings
+from controller.live.failover import PreparedFailovers, prepare
 from controller.live.linkstate import GRACE_NS
 from controller.live.messages import (
     FlowAsked,
@@ -28,10 +28,10 @@ from controller.planner.emergency import emergencies
 from controller.routing.failover import events
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import path_of
-from controller.southbound import worker
+from controller.southbound import table_writes
 from controller.southbound.artefacts import artefacts_dir
 from controller.southbound.desired import EcnProfile
-from controller.southbound.worker import Condition, Wanted
+from controller.southbound.table_writes import DesiredState, FabricCondition
 from topo.generate import leaf_spine, three_tier
 from topo.graph import UNKNOWN_HASH, HashSpec, Topology
 
@@ -54,7 +54,7 @@ def jobs_on(topology: Topology, count: int, seed: int) -> tuple[Job, ...]:
 def test_every_single_failure_has_its_answer(topology: Topology, before: frozenset) -> None:
     inputs = PlanInput(topology, jobs_on(topology, 8, 4), POLICIES["routing"], 0, before)
     made = plan(inputs)
-    failovers = Failovers.after(inputs, made)
+    failovers = PreparedFailovers.after(inputs, made)
     todo = tuple(failovers.missing)
     assert set(todo) == {e for e in events(topology) if e not in before}
     failovers.put(prepare(inputs, made, failovers.condition, todo, False))
@@ -79,35 +79,35 @@ def test_every_single_failure_has_its_answer(topology: Topology, before: frozens
 
 def test_a_failure_is_told_from_what_the_switches_say_of_it() -> None:
     inputs = PlanInput(SMALL, jobs_on(SMALL, 2, 1), POLICIES["routing"], 0)
-    failovers = Failovers.after(inputs, plan(inputs))
+    failovers = PreparedFailovers.after(inputs, plan(inputs))
     around = frozenset(pair("spine2", f"leaf{i}") for i in (1, 2, 3))
-    assert failovers.event_of(Condition(around)) == "spine2"
-    assert failovers.event_of(Condition(around, frozenset({"spine2"}))) == "spine2"
-    assert failovers.event_of(Condition(frozenset(), frozenset({"spine2"}))) == "spine2"
-    assert failovers.event_of(Condition(frozenset({("leaf1", "spine2")}))) == ("leaf1", "spine2")
-    assert failovers.event_of(Condition(frozenset({("h1", "leaf1")}))) is None
-    assert failovers.event_of(Condition(frozenset({("leaf1", "spine2"), ("leaf2", "spine1")}))) is None
-    assert failovers.event_of(Condition(frozenset(), frozenset({"spine1", "spine2"}))) is None
-    assert failovers.event_of(Condition()) is None
+    assert failovers.event_of(FabricCondition(around)) == "spine2"
+    assert failovers.event_of(FabricCondition(around, frozenset({"spine2"}))) == "spine2"
+    assert failovers.event_of(FabricCondition(frozenset(), frozenset({"spine2"}))) == "spine2"
+    assert failovers.event_of(FabricCondition(frozenset({("leaf1", "spine2")}))) == ("leaf1", "spine2")
+    assert failovers.event_of(FabricCondition(frozenset({("h1", "leaf1")}))) is None
+    assert failovers.event_of(FabricCondition(frozenset({("leaf1", "spine2"), ("leaf2", "spine1")}))) is None
+    assert failovers.event_of(FabricCondition(frozenset(), frozenset({"spine1", "spine2"}))) is None
+    assert failovers.event_of(FabricCondition()) is None
 
 
 @pytest.mark.parametrize("pinned", [False, True])
 def test_prepared_writes_are_those_that_would_be_worked_out(pinned: bool) -> None:
-    worker.prepare(SMALL, EcnProfile(20, 60, 0.2), artefacts_dir())
+    table_writes.prepare(SMALL, EcnProfile(20, 60, 0.2), artefacts_dir())
     fabric = replace(SMALL, hash=HashSpec(UNKNOWN_HASH)) if pinned else SMALL
     inputs = PlanInput(fabric, jobs_on(SMALL, 2, 1), POLICIES["routing"], 0)
     made = plan(inputs)
     assert bool(made.pins) is pinned
-    failovers = Failovers.after(inputs, made)
+    failovers = PreparedFailovers.after(inputs, made)
     failovers.put(prepare(inputs, made, failovers.condition, (("leaf1", "spine2"), "spine1"), True))
-    wanted = Condition(frozenset({("leaf1", "spine2")}))
+    wanted = FabricCondition(frozenset({("leaf1", "spine2")}))
     ready = failovers.writes(wanted)
-    before = Wanted(Condition(), made.pins)
+    before = DesiredState(FabricCondition(), made.pins)
     assert failovers.wanted == before
-    anew = worker.changes({s.name: before for s in SMALL.switches}, replace(before, condition=wanted))
+    anew = table_writes.changes({s.name: before for s in SMALL.switches}, replace(before, condition=wanted))
     assert ready == {name: w for name, w in anew.items() if w.updates}
     assert ready
-    assert failovers.writes(Condition(frozenset({("leaf2", "spine3")}))) is None
+    assert failovers.writes(FabricCondition(frozenset({("leaf2", "spine3")}))) is None
 
 
 def test_flows_that_switches_pin_or_nics_place_are_left_to_the_backups() -> None:
@@ -139,7 +139,7 @@ def test_a_remark_follows_its_flow_to_another_port() -> None:
 
 
 def test_agents_hear_of_the_way_around_before_the_full_plan() -> None:
-    core = Core(Settings(SMALL, POLICIES["routing"], 1, False, 1))
+    core = Core(CoreSettings(SMALL, POLICIES["routing"], 1, False, 1))
     for name in SMALL.switch:
         core.handle(SwitchReady(name, dict.fromkeys(SMALL.ports[name], True)))
     members = [job("a", "h1", "h5"), job("b", "h2", "h6"), job("c", "h9", "h7")]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.live.core import REASON_INT, Core, Settings
+from controller.live.core import REASON_INT, Core, CoreSettings
 from controller.live.messages import FlowAsked, PacketSeen, PortsSeen, SendFrame, SwitchReady, WorkerJoined
 from controller.model.job import Flow
 from controller.planner import POLICIES, plan
@@ -39,7 +39,7 @@ class Fabric:
 
     def __init__(self, spines: int, chooses: Callable[[bytes], int], *, loses: bool = False) -> None:
         self.topology = replace(leaf_spine(2, spines, 4, host_bps=RATE_BPS, fabric_bps=RATE_BPS), hash=SECRET)
-        self.core = Core(Settings(self.topology, POLICIES["routing"], 1, True, 1))
+        self.core = Core(CoreSettings(self.topology, POLICIES["routing"], 1, True, 1))
         self.chooses, self.loses, self.probes = chooses, loses, 0
         self.dead: set[str] = set()
         for name in self.topology.switch:
@@ -132,7 +132,7 @@ def test_a_failure_has_them_learned_anew() -> None:
 def test_without_probes_switches_pin_what_has_a_choice() -> None:
     topology: Topology = replace(leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS), hash=SECRET)
     for policy in ("routing", "crux", "polyrhythm"):
-        core = Core(Settings(topology, POLICIES[policy], 1, False, 1))
+        core = Core(CoreSettings(topology, POLICIES[policy], 1, False, 1))
         member = job("a", "h1", "h3")
         near = Flow("a/h1>h2", "a", "h1", "h2", 1_500_000)
         member = replace(member, hosts=("h1", "h3"), flows=(*member.flows, near))

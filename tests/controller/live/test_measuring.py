@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.agents.translate import MessageError, from_agent
-from controller.live.core import Core, Settings
+from controller.live.core import Core, CoreSettings
 from controller.live.measuring import MeasureSettings
 from controller.live.messages import (
     AgentUp,
     BytesCounted,
     ClockAsked,
     FlowAsked,
-    Iteration,
+    IterationReport,
     SendAssignment,
     SendClock,
     SendMeasure,
@@ -42,7 +42,7 @@ class Fabric:
 
     def __init__(self, policy: str = "polyrhythm", **settings: int) -> None:
         measure = MeasureSettings(**{"window_ns": 5_000 * MS, **settings})
-        self.core = Core(Settings(TOPOLOGY, POLICIES[policy], 1, False, 10_000, measure=measure))
+        self.core = Core(CoreSettings(TOPOLOGY, POLICIES[policy], 1, False, 10_000, measure=measure))
         for host in TOPOLOGY.host:
             self.core.handle(AgentUp(host, "udp"))
         self.does: dict[str, tuple[float, float, float]] = {}
@@ -94,7 +94,7 @@ class Fabric:
                 if not member.silent:
                     payload = round(up * MS * RATE_BPS / 8e9)
                     self.core.handle(
-                        Iteration(
+                        IterationReport(
                             host,
                             name,
                             rank,
@@ -134,7 +134,7 @@ def test_a_new_job_is_measured_alone_on_top_and_the_plan_goes_by_it() -> None:
     asked = [e for e in fabric.effects if isinstance(e, SendMeasure)]
     assert [(e.host, e.bin_ns, e.profiling) for e in asked] == [("h1", 5 * MS, True), ("h3", 5 * MS, True)]
     fabric.iterate("a", 9)
-    measured = core.members.get("a")
+    measured = core.registry.get("a")
     assert measured.profile.period_ns == 260 * MS
     assert measured.profile.up_ns == pytest.approx(120 * MS, abs=2 * MS)
     assert measured.flops_per_iteration == 2e15
@@ -151,7 +151,7 @@ def test_jobs_are_measured_one_at_a_time() -> None:
     assert fabric.core.measuring.profiled == "a"
     assert (fabric.told("a"), fabric.told("b")) == (TOP, LOWER)
     fabric.iterate("b", 9)
-    assert fabric.core.members.get("b").measured is None
+    assert fabric.core.registry.get("b").measured is None
     fabric.iterate("a", 9)
     assert fabric.core.measuring.profiled == "b"
     assert (fabric.told("a"), fabric.told("b")) == (LOWER, TOP)
@@ -171,8 +171,8 @@ def test_priorities_follow_measured_intensity_in_mid_job() -> None:
     # Another batch size: ten thousand times the work over as many bytes and a half.
     fabric.does["a"] = (410, 165, 9e17)
     fabric.iterate("a", 60)
-    assert fabric.core.members.get("a").measured is not None
-    assert fabric.core.members.get("a").profile.period_ns == 410 * MS
+    assert fabric.core.registry.get("a").measured is not None
+    assert fabric.core.registry.get("a").profile.period_ns == 410 * MS
     assert fabric.told("a") > fabric.told("b")
 
 
@@ -186,7 +186,7 @@ def test_a_change_is_noticed_within_three_iterations_and_planned_for_within_ten(
     fabric.iterate("a", 1)
     assert fabric.core.measuring.profiled == "a"
     fabric.iterate("a", 7)
-    assert fabric.core.members.get("a").profile.period_ns == 420 * MS
+    assert fabric.core.registry.get("a").profile.period_ns == 420 * MS
     assert fabric.core.measuring.changes("a") == 1
 
 
@@ -200,7 +200,9 @@ def test_congestion_is_no_change() -> None:
         core.now_ns += 400 * MS
         payload = round(120 * MS * RATE_BPS / 8e9)
         core.handle(
-            Iteration("h1", "a", 0, index, start, core.now_ns, 260 * MS, payload, 90, 0, 0, 140 * MS, 5e14)
+            IterationReport(
+                "h1", "a", 0, index, start, core.now_ns, 260 * MS, payload, 90, 0, 0, 140 * MS, 5e14
+            )
         )
     assert core.measuring.profiled is None
 
@@ -209,7 +211,7 @@ def test_a_silent_job_is_known_by_its_bytes_and_so_is_its_change() -> None:
     fabric = Fabric(window_ns=30_000 * MS)
     fabric.join(unknown("a", "h1", "h3", silent=True), 260, 120, 1e15)
     fabric.iterate("a", 20)
-    measured = fabric.core.members.get("a")
+    measured = fabric.core.registry.get("a")
     assert measured.measured.source == "bytes"
     assert measured.profile.period_ns == pytest.approx(260 * MS, rel=2e-3)
     assert measured.profile.up_ns == pytest.approx(120 * MS, abs=2 * MS)
@@ -219,7 +221,7 @@ def test_a_silent_job_is_known_by_its_bytes_and_so_is_its_change() -> None:
     fabric.does["a"] = (350, 150, 1e15)
     fabric.iterate("a", 70)
     assert fabric.core.measuring.changes("a") == 1
-    assert fabric.core.members.get("a").profile.period_ns == pytest.approx(350 * MS, rel=2e-3)
+    assert fabric.core.registry.get("a").profile.period_ns == pytest.approx(350 * MS, rel=2e-3)
 
 
 def test_a_window_ends_and_what_was_not_seen_counts_as_declared() -> None:
@@ -231,7 +233,7 @@ def test_a_window_ends_and_what_was_not_seen_counts_as_declared() -> None:
     core.run_timers()
     fabric.collect()
     assert core.measuring.profiled is None
-    assert core.members.get("a").measured is None
+    assert core.registry.get("a").measured is None
     assert core.plan.jobs["a"].why.endswith("as it declares")
 
 
@@ -245,7 +247,7 @@ def test_a_job_that_begins_late_gets_another_turn() -> None:
     assert core.measuring.profiled is None
     # It was compiling; now it runs.
     fabric.iterate("a", 9)
-    assert core.members.get("a").measured is not None
+    assert core.registry.get("a").measured is not None
 
 
 def test_a_job_that_leaves_in_its_window_makes_room() -> None:
@@ -269,7 +271,7 @@ def test_a_rescheduled_job_is_a_new_one() -> None:
     fabric.join(job("a", "h1", "h4"), 200, 90, 1e15)
     assert fabric.core.measuring.profiled == "a"
     fabric.iterate("a", 9)
-    assert fabric.core.members.get("a").profile.period_ns == 200 * MS
+    assert fabric.core.registry.get("a").profile.period_ns == 200 * MS
     assert fabric.core.plan.flows["a/h1>h4"].path is not None
 
 
@@ -300,7 +302,7 @@ def test_counts_of_strangers_change_nothing() -> None:
     ):
         fabric.core.handle(counted)
     fabric.iterate("a", 9)
-    assert fabric.core.members.get("a").profile.period_ns == 260 * MS
+    assert fabric.core.registry.get("a").profile.period_ns == 260 * MS
 
 
 @settings(max_examples=30, deadline=None)
@@ -321,7 +323,7 @@ def test_no_report_however_odd_keeps_a_plan_from_being_made(data: st.DataObject)
         if end > start and data.draw(st.booleans()):
             figures[1], figures[5] = figures[1] % (end - start), figures[5] % (end - start)
         flops = data.draw(st.floats(0, 1e300))
-        core.handle(Iteration(host, "a", rank, *figures[:1], start, end, *figures[1:], 0, flops))
+        core.handle(IterationReport(host, "a", rank, *figures[:1], start, end, *figures[1:], 0, flops))
         counts = tuple(data.draw(st.lists(number, max_size=5)))
         core.handle(BytesCounted(host, "a", rank, start, 5 * MS, (("a/h1>h3", counts),), flops))
         core.run_timers()
@@ -343,7 +345,7 @@ def test_the_clock_is_told_and_nonsense_refused() -> None:
             list(from_agent("h1", said))
     odd = wire.IterationReport(job="a", flops=float("nan"))
     (heard,) = from_agent("h1", wire.AgentMessage(iteration=odd))
-    assert isinstance(heard, Iteration)
+    assert isinstance(heard, IterationReport)
     assert heard.flops == 0.0
 
 
@@ -351,7 +353,7 @@ def test_iterations_that_travelled_together_count_before_what_they_came_with() -
     reports = [wire.IterationReport(job="a", index=index) for index in range(3)]
     message = wire.AgentMessage(earlier=reports[:2], iteration=reports[2])
     heard = list(from_agent("h1", message))
-    assert [item.index for item in heard if isinstance(item, Iteration)] == [0, 1, 2]
+    assert [item.index for item in heard if isinstance(item, IterationReport)] == [0, 1, 2]
     leaving = wire.AgentMessage(earlier=reports, job_leave=wire.JobLeave(job="a", rank=0))
     assert isinstance(list(from_agent("h1", leaving))[-1], WorkerLeft)
     heard = []

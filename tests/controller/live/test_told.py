@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.agents.translate import Terms, to_agent
-from controller.live.core import Core, Settings
+from controller.agents.translate import WelcomeTerms, to_agent
+from controller.live.core import Core, CoreSettings
 from controller.live.messages import AgentUp, SendSchedule, WorkerJoined, WorkerLeft
 from controller.model import TRAFFIC_CLASSES, Phase, Profile
 from controller.planner import POLICIES, plan
@@ -18,12 +18,12 @@ from topo.generate import leaf_spine
 
 MS = 1_000_000
 TOPOLOGY = leaf_spine(2, 1, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
-TERMS = Terms("x", TRAFFIC_CLASSES, 10_000, realign=0.07)
+TERMS = WelcomeTerms("x", TRAFFIC_CLASSES, 10_000, realign=0.07)
 
 
 def two_jobs(policy: str, ups: tuple[int, int], *, mltcp: bool = False) -> Core:
     """A controller's core with two jobs of 287 ms on one link, not planned for yet."""
-    core = Core(Settings(TOPOLOGY, POLICIES[policy], 1, False, 10_000))
+    core = Core(CoreSettings(TOPOLOGY, POLICIES[policy], 1, False, 10_000))
     for host in TOPOLOGY.host:
         core.handle(AgentUp(host, "udp", mltcp=mltcp))
     for (name, hosts), up in zip((("a", ("h1", "h3")), ("b", ("h2", "h4"))), ups, strict=True):

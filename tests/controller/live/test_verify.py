@@ -6,12 +6,12 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.live.verify import TIMEOUT_NS, TRIES, Tuple5, Verifier, build_probe, parse_probe
+from controller.live.verify import TIMEOUT_NS, TRIES, FiveTuple, Verifier, build_probe, parse_probe
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=1, fabric_bps=1)
 PATH = ("h1", "leaf1", "spine1", "leaf2", "h3")
-FLOW = Tuple5("10.0.1.1", "10.0.2.1", 50000)
+FLOW = FiveTuple("10.0.1.1", "10.0.2.1", 50000)
 
 
 def push(frame, node):
@@ -33,7 +33,7 @@ def travel(frame, *names):
     st.integers(0xC000, 0xFFFF), st.integers(0, 2**32 - 1), st.lists(st.integers(1, 2**32 - 1), max_size=8)
 )
 def test_a_probe_comes_back_with_its_hops_in_order(port, token, nodes):
-    flow = Tuple5("10.1.2.3", "10.4.5.6", port)
+    flow = FiveTuple("10.1.2.3", "10.4.5.6", port)
     frame = build_probe(flow, "02:00:00:00:00:01", "02:00:00:00:00:02", token)
     for node in nodes:
         frame = push(frame, node)

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.model.job import Measurement, Phase, Profile
-from controller.model.view import FallenFlow, JobView, LinkLoad
+from controller.model.view import FallbackFlow, JobView, LinkLoad
 from controller.northbound import render
 
 DOC = Path(__file__).parents[3] / "docs" / "api.md"
@@ -59,17 +59,17 @@ def test_jobs_carry_times_levels_and_reasons(api: httpx.Client) -> None:
 
 def test_flows_that_fell_back_are_told_with_their_reason() -> None:
     flow = next(iter(view(5).plan.flows))
-    fell = FallenFlow(flow, "h1", 50_000, 7, "9 % of packets sent again")
-    shown = replace(view(5), fallen=(fell,))
+    fell = FallbackFlow(flow, "h1", 50_000, 7, "9 % of packets sent again")
+    shown = replace(view(5), fallback_flows=(fell,))
     out = render.view(shown).model_dump()
-    assert out["fallen"] == (
+    assert out["fallback_flows"] == (
         {"flow": flow, "host": "h1", "source_port": 50_000, "since_ns": 7, "why": fell.why},
     )
-    assert [f["flow"] for f in out["plan"]["flows"] if f["fallen"] == fell.why] == [flow]
-    assert sum(f["fallen"] is None for f in out["plan"]["flows"]) == len(shown.plan.flows) - 1
+    assert [f["flow"] for f in out["plan"]["flows"] if f["fallback_reason"] == fell.why] == [flow]
+    assert sum(f["fallback_reason"] is None for f in out["plan"]["flows"]) == len(shown.plan.flows) - 1
     owner = next(j for j in shown.jobs if j.name == flow.split("/")[0])
-    detail = render.job_detail(owner, shown.plan, shown.fallen)
-    assert [f.fallen for f in detail.flows if f.flow == flow] == [fell.why]
+    detail = render.job_detail(owner, shown.plan, shown.fallback_flows)
+    assert [f.fallback_reason for f in detail.flows if f.flow == flow] == [fell.why]
 
 
 def test_a_job_tells_what_it_declares_from_what_was_measured() -> None:

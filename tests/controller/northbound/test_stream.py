@@ -12,7 +12,7 @@ from fake_source import running, view
 
 from controller.model.view import View
 from controller.northbound.source import ViewBoard
-from controller.northbound.stream import OneSlot, view_events
+from controller.northbound.stream import ViewEncoder, view_events
 
 
 def encode(value: View) -> bytes:
@@ -128,7 +128,7 @@ def test_a_view_is_encoded_once_for_all_clients() -> None:
         calls.append(value)
         return b"x"
 
-    slot = OneSlot(count)
+    slot = ViewEncoder(count)
     first, second = view(1), view(2)
     assert [slot(first), slot(first), slot(second), slot(second)] == [b"x"] * 4
     assert calls == [first, second]

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from control_rig import RATE_BPS
 
-from controller.live.core import Core, Settings
+from controller.live.core import Core, CoreSettings
 from controller.planner import POLICIES
 from controller.process.clock import HostClock
-from controller.process.prompt import FULL_AT_LATEST_S, FULL_EVERY_S, QUIET_S, Heap
-from controller.process.showing import Showing
+from controller.process.latency import FULL_AT_LATEST_S, FULL_EVERY_S, QUIET_S, GarbageCollection
+from controller.process.view_publisher import ViewPublisher
 from topo.generate import leaf_spine
 
 ROOT = Path(__file__).parents[3]
@@ -31,7 +31,7 @@ class Ring:
 
 @pytest.fixture
 def heap():
-    kept = Heap()
+    kept = GarbageCollection()
     yield kept
     kept.close()
     gc.collect()
@@ -59,7 +59,7 @@ def test_young_cycles_are_found_and_old_ones_when_it_is_time(heap):
     assert heap.tidy(soon, soon - QUIET_S)
     assert old() is None
     assert not heap.tidy(soon + 1, 0.0)
-    late = soon + FULL_AT_LATEST_S
+    late = soon + FULL_AT_LATEST_S + 1
     assert heap.tidy(late, late)
 
 
@@ -72,16 +72,16 @@ def test_the_old_generation_stays_empty(heap):
 
 SCRIPT = """
 import os, sys
-from controller.process.prompt import behind
-from controller.wire.slices import short_slices
+from controller.process.latency import lower_priority
+from controller.wire.time_slices import short_time_slices
 def slice_ns():
     for line in open("/proc/thread-self/sched"):
         if line.startswith("se.slice"):
             return int(line.split(":")[1])
 before = slice_ns()
-taken = short_slices()
+taken = short_time_slices()
 if len(sys.argv) > 1:
-    behind()
+    lower_priority()
 print(taken, before, slice_ns(), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0))
 """
 
@@ -113,13 +113,15 @@ class Switches:
 
 def test_views_are_made_for_those_who_look():
     core = Core(
-        Settings(
+        CoreSettings(
             leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS), POLICIES["ecmp"], 1, False, 10_000
         )
     )
 
     async def look():
-        shown = Showing(core, HostClock(), lambda notice: None, scenario="s", poll_ns=1, poll_always=False)
+        shown = ViewPublisher(
+            core, HostClock(), lambda notice: None, scenario="s", poll_ns=1, poll_always=False
+        )
         shown.connect(Switches())
         assert shown.board.snapshot() is None
         core.now_ns = 5

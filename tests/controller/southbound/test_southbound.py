@@ -22,7 +22,7 @@ from controller.southbound.desired import (
     backups,
     desired_entries,
 )
-from controller.southbound.diff import Operation, difference
+from controller.southbound.diff import UpdateType, difference
 from topo.generate import leaf_spine
 
 CODEC = Codec(load_artefacts())
@@ -109,10 +109,10 @@ def play(held, stages):
     for stage in stages:
         for change in stage:
             key = change.entry.key
-            if change.operation == Operation.INSERT:
+            if change.operation == UpdateType.INSERT:
                 assert key not in state
                 state[key] = change.entry
-            elif change.operation == Operation.MODIFY:
+            elif change.operation == UpdateType.MODIFY:
                 assert key in state or change.entry.is_default
                 state[key] = change.entry
             else:
@@ -155,7 +155,7 @@ def test_a_dead_port_is_entered_first_and_taken_out_last():
     first = difference(alive, dead)[0]
     assert [str(c.entry) for c in first] == ["port_state[port=3] -> set_port_down()"]
     last = difference(dead, alive)[-1]
-    assert [(c.operation, c.entry.table) for c in last] == [(Operation.DELETE, "port_state")]
+    assert [(c.operation, c.entry.table) for c in last] == [(UpdateType.DELETE, "port_state")]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from fleet_rig import held, in_service, until
 from bmv2.server import serve
 from controller.southbound.codec import Codec
 from controller.southbound.desired import Entry
-from controller.southbound.diff import Change, Operation
-from controller.southbound.worker import Condition, Wanted
+from controller.southbound.diff import EntryUpdate, UpdateType
+from controller.southbound.table_writes import DesiredState, FabricCondition
 
 
 def test_every_switch_gets_its_pipeline_and_tables(fabric, artefacts):
@@ -46,17 +46,17 @@ def test_a_lost_session_is_reported_and_tables_are_put_right_on_return(fabric, a
         codec = Codec(artefacts)
         spine = fabric.topology.switch["spine1"]
         spoiled = [
-            Change(Operation.DELETE, Entry("queue", (("dscp", 30),), "set_queue", (6,))),
-            Change(Operation.MODIFY, Entry("queue", (("dscp", 26),), "set_queue", (0,))),
-            Change(Operation.INSERT, Entry("queue", (("dscp", 63),), "set_queue", (3,))),
+            EntryUpdate(UpdateType.DELETE, Entry("queue", (("dscp", 30),), "set_queue", (6,))),
+            EntryUpdate(UpdateType.MODIFY, Entry("queue", (("dscp", 26),), "set_queue", (0,))),
+            EntryUpdate(UpdateType.INSERT, Entry("queue", (("dscp", 63),), "set_queue", (3,))),
         ]
         assert await fleet.clients["spine1"].write(codec.write_requests(spine.device_id, [spoiled])) == ()
         assert (await held(fleet, "spine1"))[1] == 3
         await asyncio.to_thread(fabric.servers["spine1"].stop)
         await until(lambda: witness.lost == ["spine1"])
         # What is wanted changes while the switch is away.
-        assert await fleet.want(Wanted(Condition(down_switches=frozenset({"spine1"})))) == ()
-        assert await fleet.want(Wanted(Condition())) == ()
+        assert await fleet.want(DesiredState(FabricCondition(down_switches=frozenset({"spine1"})))) == ()
+        assert await fleet.want(DesiredState(FabricCondition())) == ()
         address = fabric.servers["spine1"].address
         fabric.servers["spine1"] = await asyncio.to_thread(
             partial(serve, fabric.switches["spine1"], fabric.loop, device_id=spine.device_id, address=address)
@@ -71,10 +71,10 @@ def test_a_lost_session_is_reported_and_tables_are_put_right_on_return(fabric, a
 def test_a_new_condition_writes_only_what_it_changes(fabric, artefacts):
     async def scenario(fleet, witness):
         before = {name: fleet.entries(name) for name in fabric.switches}
-        assert await fleet.want(Wanted(Condition(frozenset({("leaf1", "spine1")})))) == ()
+        assert await fleet.want(DesiredState(FabricCondition(frozenset({("leaf1", "spine1")})))) == ()
         assert fleet.entries("leaf1") < before["leaf1"]
         assert [(await held(fleet, name))[1] for name in fabric.switches] == [0] * len(fabric.switches)
-        assert await fleet.want(Wanted(Condition())) == ()
+        assert await fleet.want(DesiredState(FabricCondition())) == ()
         assert {name: fleet.entries(name) for name in fabric.switches} == before
 
     in_service(fabric, artefacts, scenario)
@@ -85,12 +85,12 @@ def test_what_somebody_else_changed_is_put_right_when_it_is_read_back(fabric, ar
         codec = Codec(artefacts)
         device = fabric.topology.switch["leaf1"].device_id
         spoiled = [
-            Change(Operation.DELETE, Entry("queue", (("dscp", 30),), "set_queue", (6,))),
-            Change(Operation.INSERT, Entry("port_state", (("port", 3),), "set_port_down")),
+            EntryUpdate(UpdateType.DELETE, Entry("queue", (("dscp", 30),), "set_queue", (6,))),
+            EntryUpdate(UpdateType.INSERT, Entry("port_state", (("port", 3),), "set_port_down")),
         ]
         assert await fleet.clients["leaf1"].write(codec.write_requests(device, [spoiled])) == ()
         # What is wanted is what is known to be there, so nothing is looked at.
-        assert await fleet.want(Wanted()) == ()
+        assert await fleet.want(DesiredState()) == ()
         assert (await held(fleet, "leaf1"))[1] == 2
         await fleet.read_back()
         assert (await held(fleet, "leaf1"))[1] == 0
@@ -107,9 +107,9 @@ def test_each_refused_entry_is_named(fabric, artefacts):
         codec = Codec(artefacts)
         device = fabric.topology.switch["leaf1"].device_id
         changes = [
-            Change(Operation.INSERT, Entry("queue", (("dscp", 30),), "set_queue", (1,))),
-            Change(Operation.INSERT, Entry("queue", (("dscp", 62),), "set_queue", (1,))),
-            Change(Operation.DELETE, Entry("queue", (("dscp", 61),), "set_queue", (1,))),
+            EntryUpdate(UpdateType.INSERT, Entry("queue", (("dscp", 30),), "set_queue", (1,))),
+            EntryUpdate(UpdateType.INSERT, Entry("queue", (("dscp", 62),), "set_queue", (1,))),
+            EntryUpdate(UpdateType.DELETE, Entry("queue", (("dscp", 61),), "set_queue", (1,))),
         ]
         errors = await fleet.clients["leaf1"].write(codec.write_requests(device, [changes]))
         assert [e.what for e in errors] == [

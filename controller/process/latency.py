@@ -15,7 +15,7 @@ import os
 import sys
 import time
 
-from controller.wire.slices import usual_slices
+from controller.wire.time_slices import default_time_slices
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ NICENESS = 10
 _TURN_S = 0.0005
 
 
-class Heap:
+class GarbageCollection:
     """Takes full collections out of the way of answers.
 
     What has survived a collection of the young is frozen, so the old generation stays empty, and what Python
@@ -65,15 +65,15 @@ def _freeze(phase: str, info: dict[str, int]) -> None:
         gc.freeze()
 
 
-def share_python() -> None:
+def switch_threads_often() -> None:
     """Have threads of this process take turns often: what is handed to the worker process is serialised in a
     thread beside the loop, which with Python's own 5 ms a turn would hold the loop up to the end of it."""
     sys.setswitchinterval(_TURN_S)
 
 
-def behind() -> None:
+def lower_priority() -> None:
     """Have this process, which is a child of one that answers, take the processor time that others leave."""
     os.nice(NICENESS)
-    usual_slices()
+    default_time_slices()
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -13,9 +13,9 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from controller.process.prompt import behind
-from controller.southbound import worker
-from controller.southbound.desired import STRAYS, EcnProfile
+from controller.process.latency import lower_priority
+from controller.southbound import table_writes
+from controller.southbound.desired import STRAY_ACTIONS, EcnProfile
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Offload:
+class WorkerProcess:
     """Runs pure functions in the worker process, one at a time, in the order they are asked for.
 
     `yields`: where cores are few, a plan delays no answer. The embedded fabric stands still for a plan.
@@ -35,7 +35,7 @@ class Offload:
         topology: Topology,
         ecn: EcnProfile,
         artefacts: Path,
-        strays: str = STRAYS[0],
+        strays: str = STRAY_ACTIONS[0],
         *,
         yields: bool = True,
     ) -> None:
@@ -50,7 +50,7 @@ class Offload:
             PipelineError: the program lacks something that the controller writes.
         """
         first = {s.name: None for s in self._start[1].switches[:1]}
-        await self.run(worker.changes, first, worker.Wanted())
+        await self.run(table_writes.changes, first, table_writes.DesiredState())
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `function(*args)`; a worker that died is replaced, and the call made again once."""
@@ -85,7 +85,7 @@ class Offload:
 
 def _start_worker(yields: bool, *arguments: Any) -> None:
     if yields:
-        behind()
-    worker.start(*arguments)
+        lower_priority()
+    table_writes.start(*arguments)
     # Its imports stay: there is no use in looking at them in every full collection.
     gc.freeze()

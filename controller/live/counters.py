@@ -1,65 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures out of iteration reports and switch counters."""
+"""Queue totals and link loads, from the counters of switches."""
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from controller.live.messages import Iteration
 from controller.model.view import LinkLoad, QueueCounter
-from controller.southbound.codec import CounterValue
+from controller.southbound.codec import ECN_MARK_COUNTER, STRAY_COUNTER, CounterValue
 from topo.graph import Topology
-
-STRAYS = "stray_packets"
-RECENT = 120
-# Iteration times kept for the p99: the last so many.
-KEPT = 10_000
-
-
-@dataclass(slots=True)
-class IterationStats:
-    """The iteration times of one job. An iteration is over when its slowest worker is. `realigned` counts
-    how often a worker had drifted past the threshold and waited for its next slot."""
-
-    ranks: int
-    count: int = 0
-    realigned: int = 0
-    _open: dict[int, dict[int, float]] = field(default_factory=dict)
-    _times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
-
-    def add(self, report: Iteration) -> None:
-        """Take in one worker's report; a second one of the same worker and index changes nothing."""
-        self.realigned += report.realigned
-        times = self._open.setdefault(report.index, {})
-        times.setdefault(report.rank, (report.end_ns - report.start_ns) / 1e6)
-        if len(times) < self.ranks:
-            return
-        # What an earlier iteration still misses will not come any more: reports of a worker are in order.
-        for index in [i for i in self._open if i <= report.index]:
-            done = self._open.pop(index)
-            self._times_ms.append(max(done.values()))
-            self.count += 1
-
-    @property
-    def recent_ms(self) -> tuple[float, ...]:
-        """The last iteration times, oldest first."""
-        return tuple(self._times_ms)[-RECENT:]
-
-    @property
-    def mean_ms(self) -> float | None:
-        """The mean; None before the first iteration."""
-        return sum(self._times_ms) / len(self._times_ms) if self._times_ms else None
-
-    @property
-    def p99_ms(self) -> float | None:
-        """The 99th percentile (nearest rank); None before the first iteration."""
-        if not self._times_ms:
-            return None
-        ordered = sorted(self._times_ms)
-        return ordered[math.ceil(0.99 * len(ordered)) - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +18,7 @@ class _PortTotal:
     marks: int
 
 
-class Counters:
+class FabricCounters:
     """Queue totals, and link loads as their differences between polls."""
 
     def __init__(self, topology: Topology) -> None:
@@ -86,12 +35,12 @@ class Counters:
         for switch, cells in values.items():
             totals: dict[tuple[int, int], list[int]] = {}
             if cells:
-                self.strays[switch] = sum(c.packets for c in cells if c.counter == STRAYS)
+                self.strays[switch] = sum(c.packets for c in cells if c.counter == STRAY_COUNTER)
             for cell in cells:
-                if cell.counter == STRAYS:
+                if cell.counter == STRAY_COUNTER:
                     continue
                 total = totals.setdefault((cell.port, cell.qid), [0, 0, 0])
-                if cell.counter == "ecn_marks":
+                if cell.counter == ECN_MARK_COUNTER:
                     total[2] += cell.packets
                 else:
                     total[0] += cell.packets

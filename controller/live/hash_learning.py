@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.live.messages import SendFrame
-from controller.live.verify import Outcome, Verifier
+from controller.live.verify import ProbeOutcome, Verifier
 from controller.model.job import Job
 from controller.routing.assign import Learned
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import Path, paths
 from controller.routing.port_learning import Learning, learning
-from controller.southbound.worker import Condition
+from controller.southbound.table_writes import FabricCondition
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ _FIRST_TOKEN = 1 << 31
 
 
 @dataclass(slots=True)
-class _Pupil:
+class _PairState:
     """A pair under way: its paths by number, and what was asked and answered in this step."""
 
     paths: tuple[Path, ...]
@@ -45,20 +45,20 @@ class _Pupil:
     answers: dict[int, int] = field(default_factory=dict)
 
 
-class Learner:
+class HashLearner:
     """What is known of each pair of hosts under the present condition of the fabric."""
 
     def __init__(self, topology: Topology, timeout_ns: int, seed: int) -> None:
         self._topology = topology
         self._seed = seed
         self._verifier = Verifier(topology, timeout_ns, _tokens=_FIRST_TOKEN)
-        self._condition = Condition()
+        self._condition = FabricCondition()
         self._waiting: dict[Pair, None] = {}
-        self._pupils: dict[Pair, _Pupil] = {}
+        self._pupils: dict[Pair, _PairState] = {}
         self._learned: dict[Pair, Mapping[Path, tuple[int, ...]]] = {}
         self.probes = 0
 
-    def learned(self, condition: Condition) -> Learned:
+    def learned(self, condition: FabricCondition) -> Learned:
         """Ports by pair and path; nothing for another condition than they were learned under."""
         return dict(self._learned) if condition == self._condition else {}
 
@@ -72,7 +72,7 @@ class Learner:
         """When the first probe is overdue; None if none is under way."""
         return self._verifier.next_timer_ns
 
-    def want(self, now_ns: int, pairs: Iterable[Pair], condition: Condition) -> tuple[SendFrame, ...]:
+    def want(self, now_ns: int, pairs: Iterable[Pair], condition: FabricCondition) -> tuple[SendFrame, ...]:
         """Learn the ports of these pairs, if they are not known or being learned; the first probes.
 
         What was learned under another condition is forgotten: what is down changes where buckets lead.
@@ -112,15 +112,15 @@ class Learner:
                 # Nothing to choose, so nothing to learn.
                 continue
             steps = learning(len(ways), seed=self._seed, limit=MOST, batch=BATCH)
-            pupil = self._pupils[pair] = _Pupil(ways, steps, next(steps))
+            pupil = self._pupils[pair] = _PairState(ways, steps, next(steps))
             frames += self._probe(now_ns, pair, pupil)
         return tuple(frames)
 
-    def _probe(self, now_ns: int, pair: Pair, pupil: _Pupil) -> tuple[SendFrame, ...]:
+    def _probe(self, now_ns: int, pair: Pair, pupil: _PairState) -> tuple[SendFrame, ...]:
         self.probes += len(pupil.asked)
         return self._verifier.begin(now_ns, [(_name(pair, port), pair, port) for port in pupil.asked])
 
-    def _heard(self, now_ns: int, outcomes: Iterable[Outcome]) -> tuple[SendFrame, ...]:
+    def _heard(self, now_ns: int, outcomes: Iterable[ProbeOutcome]) -> tuple[SendFrame, ...]:
         frames: list[SendFrame] = []
         for outcome in outcomes:
             src, dst, port = outcome.flow.split(" ")
@@ -133,7 +133,7 @@ class Learner:
                 frames += self._step(now_ns, (src, dst), pupil)
         return tuple(frames)
 
-    def _step(self, now_ns: int, pair: Pair, pupil: _Pupil) -> tuple[SendFrame, ...]:
+    def _step(self, now_ns: int, pair: Pair, pupil: _PairState) -> tuple[SendFrame, ...]:
         answers, pupil.answers = pupil.answers, {}
         try:
             pupil.asked = pupil.steps.send(answers)

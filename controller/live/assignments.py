@@ -6,17 +6,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from controller.live.members import Members
-from controller.live.messages import Effect, FlowFell, SendAssignment, SendSchedule
+from controller.live.job_registry import JobRegistry
+from controller.live.messages import Effect, FlowFallback, SendAssignment, SendSchedule
 from controller.model.job import Job
 from controller.model.plan import JobPlan, Plan
 from controller.model.traffic import TRAFFIC_CLASSES
-from controller.model.view import FallenFlow
+from controller.model.view import FallbackFlow
 
 log = logging.getLogger(__name__)
 
 
-class Told:
+class Assignments:
     """Who asked for which flow, and what each agent heard last. Every method gives what is to be sent."""
 
     def __init__(self) -> None:
@@ -25,16 +25,16 @@ class Told:
         self._waiting: dict[str, str] = {}
         self._assigned: dict[str, tuple[int, int, int]] = {}
         self._scheduled: dict[tuple[str, str], tuple[int, int, str, bool, float | None]] = {}
-        self._fallen: dict[str, FallenFlow] = {}
+        self._fallen: dict[str, FallbackFlow] = {}
         # Who has asked for a flow of no job: said once for each session, for there may be thousands a second.
         self._strangers: set[str] = set()
 
     @property
-    def fallen(self) -> tuple[FallenFlow, ...]:
+    def fallback_flows(self) -> tuple[FallbackFlow, ...]:
         """The flows that go by ECMP by their agents' decision, by name."""
         return tuple(fell for _, fell in sorted(self._fallen.items()))
 
-    def adopt(self, plan: Plan, members: Members) -> Iterator[Effect]:
+    def adopt(self, plan: Plan, registry: JobRegistry) -> Iterator[Effect]:
         """A plan is in force: what it changes for agents, and answers to those who wait."""
         self._plan = plan
         for flow, host in self._asked.items():
@@ -45,19 +45,19 @@ class Told:
                 self._asked[flow] = host
                 yield from self._assign(host, flow, again=True)
         for name, job_plan in sorted(plan.jobs.items()):
-            job = members.get(name)
+            job = registry.get(name)
             for host in dict.fromkeys(job.hosts if job is not None else ()):
                 yield from self._schedule(host, job_plan)
 
-    def fell(self, now_ns: int, item: FlowFell, members: Members) -> Iterator[Effect]:
+    def fell(self, now_ns: int, item: FlowFallback, registry: JobRegistry) -> Iterator[Effect]:
         """An agent lets a pinned flow go by ECMP, and gets no other pin for it; or it goes by its pin again,
         and hears what the plan has for it by now."""
-        job = members.flows.get(item.flow)
+        job = registry.flows.get(item.flow)
         if job is None or all(f.name != item.flow or f.src != item.host for f in job.flows):
             log.warning("%s tells of %s, which is no flow of a job there", item.host, item.flow)
-        elif item.fallen:
+        elif item.on_ecmp:
             log.warning("%s: %s goes back to ECMP: %s", item.host, item.flow, item.why)
-            self._fallen[item.flow] = FallenFlow(item.flow, item.host, item.source_port, now_ns, item.why)
+            self._fallen[item.flow] = FallbackFlow(item.flow, item.host, item.source_port, now_ns, item.why)
         elif self._fallen.pop(item.flow, None) is not None:
             log.info("%s: %s goes by its pin again", item.host, item.flow)
             if item.flow in self._asked:
@@ -86,12 +86,12 @@ class Told:
         for key in [k for k in self._scheduled if k[1] == job.name]:
             del self._scheduled[key]
 
-    def flow_asked(self, host: str, flow: str, members: Members) -> Iterator[Effect]:
+    def flow_asked(self, host: str, flow: str, registry: JobRegistry) -> Iterator[Effect]:
         """An agent asks for a flow: the plan answers at once, or the next one will."""
         if self._plan is not None and flow in self._plan.flows:
             self._asked[flow] = host
             yield from self._assign(host, flow, again=True)
-        elif flow in members.flows:
+        elif flow in registry.flows:
             # Its job is arriving: the plan that knows it will answer; until then the agent's own
             # deadline keeps it from waiting.
             self._waiting[flow] = host

@@ -12,9 +12,8 @@ from controller.live.messages import CountersRead, Notice
 from controller.live.views import build_view
 from controller.model.view import View
 from controller.northbound.source import ViewBoard
-from controller.process.clock import EmbeddedClock, HostClock
-from controller.process.every import Every
-from controller.southbound.fleet import Fleet
+from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
+from controller.southbound.fleet import SwitchFleet
 
 # Views are made at most so often, in host time; a new plan is shown at once.
 VIEW_INTERVAL_S = 0.05
@@ -53,7 +52,7 @@ class WatchedBoard(ViewBoard):
             self.watchers -= 1
 
 
-class Showing:
+class ViewPublisher:
     """The board, and when something goes onto it. `poll_always`: read counters also when nobody watches."""
 
     def __init__(
@@ -72,11 +71,11 @@ class Showing:
         self._publish = publish
         self._scenario = scenario
         self._poll_always = poll_always
-        self._polls = Every(poll_ns, at_once=True)
+        self._polls = PeriodicTimer(poll_ns, immediate=True)
         self._due: asyncio.TimerHandle | None = None
-        self._fleet: Fleet | None = None
+        self._fleet: SwitchFleet | None = None
 
-    def connect(self, fleet: Fleet) -> None:
+    def connect(self, fleet: SwitchFleet) -> None:
         """Whose counters are read."""
         self._fleet = fleet
 

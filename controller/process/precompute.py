@@ -9,10 +9,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from controller.live.core import Core
-from controller.live.failover import Answer, Failovers, pack, prepare, prepare_packed
+from controller.live.failover import FailoverAnswer, PreparedFailovers, pack, prepare, prepare_packed
 from controller.model.plan import Plan
 from controller.planner import PlanInput, plan
-from controller.process.offload import Offload
+from controller.process.worker_process import WorkerProcess
 from controller.routing.failover import Event
 
 # Failures without table writes that are worked out in one go: a plan waits behind no more than that.
@@ -21,20 +21,20 @@ STEP = 8
 Watched = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
-class Foresight:
+class Precomputation:
     """`with_writes`: prepare table writes too, where host time counts."""
 
-    def __init__(self, offload: Offload, *, with_writes: bool) -> None:
-        self._offload = offload
+    def __init__(self, worker: WorkerProcess, *, with_writes: bool) -> None:
+        self._worker = worker
         self._with_writes = with_writes
         self._task: asyncio.Task[None] | None = None
-        self._foreseen: tuple[PlanInput, Plan] | None = None
+        self._lookahead_plan: tuple[PlanInput, Plan] | None = None
 
     def begin(self, core: Core, watched: Watched) -> None:
         """Work things out for the state that the core is in now; what was under way is dropped."""
         self.cancel()
-        failovers, active = core.failovers, core.foreseen
-        inputs = core.epoch_input(active) if active is not None else None
+        failovers, active = core.failovers, core.next_senders
+        inputs = core.lookahead_input(active) if active is not None else None
         self._task = watched(self._work(failovers, inputs))
 
     def cancel(self) -> None:
@@ -42,29 +42,29 @@ class Foresight:
         if self._task is not None:
             self._task.cancel()
 
-    async def answer(self, failovers: Failovers, event: Event) -> tuple[Answer | None, bool]:
+    async def answer(self, failovers: PreparedFailovers, event: Event) -> tuple[FailoverAnswer | None, bool]:
         """The answer to a failure, and whether it was ready; None if nothing is planned."""
         ready = failovers.answer(event)
         if ready is not None or failovers.inputs is None or failovers.plan is None:
             return ready, True
         work = (failovers.inputs, failovers.plan, failovers.condition, (event,), False)
-        (answer,) = await self._offload.run(prepare, *work)
+        (answer,) = await self._worker.run(prepare, *work)
         return answer, False
 
     async def paths(self, inputs: PlanInput) -> tuple[Plan, bool]:
         """The plan for these inputs, and whether it was ready."""
-        if self._foreseen is not None and self._foreseen[0] == inputs:
-            return self._foreseen[1], True
-        return await self._offload.run(plan, inputs), False
+        if self._lookahead_plan is not None and self._lookahead_plan[0] == inputs:
+            return self._lookahead_plan[1], True
+        return await self._worker.run(plan, inputs), False
 
-    async def _work(self, failovers: Failovers, foreseen: PlanInput | None) -> None:
-        if foreseen is not None and foreseen.jobs:
-            self._foreseen = foreseen, await self._offload.run(plan, foreseen)
+    async def _work(self, failovers: PreparedFailovers, lookahead: PlanInput | None) -> None:
+        if lookahead is not None and lookahead.jobs:
+            self._lookahead_plan = lookahead, await self._worker.run(plan, lookahead)
         if failovers.inputs is None or failovers.plan is None:
             return
         step = 1 if self._with_writes else STEP
-        state = await self._offload.aside(pack, failovers.inputs, failovers.plan, failovers.condition)
+        state = await self._worker.aside(pack, failovers.inputs, failovers.plan, failovers.condition)
         while failovers.missing:
             chosen = tuple(failovers.missing[:step])
-            failovers.put(await self._offload.run(prepare_packed, state, chosen, self._with_writes))
+            failovers.put(await self._worker.run(prepare_packed, state, chosen, self._with_writes))
             del failovers.missing[:step]

@@ -25,7 +25,7 @@ class _Member:
     arrived: bool = False
 
 
-class Members:
+class JobRegistry:
     """The jobs whose workers have joined, whole or in part."""
 
     def __init__(self, topology: Topology) -> None:

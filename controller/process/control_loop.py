@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from controller.agents.channels import ChannelCounts
 from controller.agents.server import AgentServer
 from controller.live.core import Core
 from controller.live.messages import (
@@ -30,14 +31,13 @@ from controller.live.messages import (
     SwitchReady,
 )
 from controller.planner import plan
-from controller.process.clock import Channels, EmbeddedClock, HostClock
-from controller.process.every import Every
-from controller.process.foresight import Foresight
-from controller.process.offload import Offload
-from controller.process.showing import Showing
+from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
+from controller.process.precompute import Precomputation
+from controller.process.view_publisher import ViewPublisher
+from controller.process.worker_process import WorkerProcess
 from controller.southbound.codec import PacketIn
-from controller.southbound.fleet import Fleet, Prepared
-from controller.southbound.worker import Wanted
+from controller.southbound.fleet import PreparedWrites, SwitchFleet
+from controller.southbound.table_writes import DesiredState
 from controller.store.history import History
 from controller.wire import agent_pb2 as wire
 
@@ -53,7 +53,7 @@ BREATH_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LoopOptions:
     """How the engine runs. `poll_always`: read counters also when nobody watches. `read_back_ns`: how often
     switches are read back."""
 
@@ -71,7 +71,7 @@ class _Arrival:
     item: Input
 
 
-class Engine:
+class ControlLoop:
     """Inbox, clock, and the one place where the core's wishes become deeds."""
 
     def __init__(
@@ -79,19 +79,19 @@ class Engine:
         core: Core,
         clock: EmbeddedClock | HostClock,
         *,
-        offload: Offload,
-        options: Options,
+        worker: WorkerProcess,
+        options: LoopOptions,
         publish: Callable[[Notice], None],
         history: History | None,
     ) -> None:
-        self.channels = Channels()
+        self.channels = ChannelCounts()
         self._core = core
         self._clock = clock
-        self._offload = offload
+        self._worker = worker
         self._options = options
         self._publish = publish
         self._history = history
-        self._fleet: Fleet | None = None
+        self._fleet: SwitchFleet | None = None
         self._agents: AgentServer | None = None
         self._inbox: list[_Arrival] = []
         self._order = 0
@@ -101,9 +101,9 @@ class Engine:
         self._frames_sent: dict[str, int] = {}
         self._announced: dict[str, int] = {}
         self._applying: asyncio.Task[None] | None = None
-        self._foresight = Foresight(offload, with_writes=isinstance(clock, HostClock))
-        self._read_backs = Every(options.read_back_ns)
-        self._showing = Showing(
+        self._precomputation = Precomputation(worker, with_writes=isinstance(clock, HostClock))
+        self._read_backs = PeriodicTimer(options.read_back_ns)
+        self._showing = ViewPublisher(
             core,
             clock,
             publish,
@@ -114,14 +114,14 @@ class Engine:
         self.board = self._showing.board
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def connect(self, fleet: Fleet, agents: AgentServer) -> None:
+    def connect(self, fleet: SwitchFleet, agents: AgentServer) -> None:
         """Introduce the two sides the engine speaks to."""
         self._fleet, self._agents = fleet, agents
         self._showing.connect(fleet)
 
     def close(self) -> None:
         """End what goes on in the background."""
-        self._foresight.cancel()
+        self._precomputation.cancel()
 
     # What comes in.
 
@@ -217,7 +217,7 @@ class Engine:
             core.handle(arrival.item)
         core.run_timers()
         await self._carry_out()
-        if core.wants_tables or core.wants_plan or core.epoch is not None:
+        if core.wants_tables or core.wants_plan or core.lookahead_jobs is not None:
             self._applying = self._applying or self._watched(self._apply())
         if self._applying is not None and isinstance(self._clock, EmbeddedClock):
             await self._applying
@@ -247,18 +247,18 @@ class Engine:
             # Agents may be there before the switches are: they are told of no path that is not there yet.
             if not self._all_ready.is_set():
                 await self._wait_for_switches()
-            while core.wants_tables or core.wants_plan or core.epoch is not None:
+            while core.wants_tables or core.wants_plan or core.lookahead_jobs is not None:
                 if core.wants_tables and self._fleet is not None:
                     await self._new_condition()
                 if core.wants_plan:
                     core.now_ns = self._clock.now_ns
                     try:
-                        made = await self._offload.run(plan, core.plan_input())
+                        made = await self._worker.run(plan, core.plan_input())
                     except (ValueError, LookupError, ArithmeticError) as error:
                         log.error("no plan could be made, the last one stays in force: %s", error)
                     else:
                         # No agent is told of a way that is not there yet.
-                        wanted = Wanted.of(core.condition, core.shown(made))
+                        wanted = DesiredState.of(core.condition, core.shown(made))
                         await self._breathe()
                         if wanted != core.wanted:
                             await self._write(wanted)
@@ -266,11 +266,11 @@ class Engine:
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
                         await self._breathe()
-                active, core.epoch = core.epoch, None
+                active, core.lookahead_jobs = core.lookahead_jobs, None
                 if active is not None:
-                    await self._new_epoch(active)
+                    await self._assign_lookahead_paths(active)
                 await self._carry_out()
-            self._foresight.begin(core, self._watched)
+            self._precomputation.begin(core, self._watched)
             await self._breathe()
             self._showing.now()
         finally:
@@ -284,7 +284,7 @@ class Engine:
         if isinstance(self._clock, HostClock):
             await asyncio.sleep(BREATH_S)
 
-    async def _write(self, wanted: Wanted, ready: Prepared | None = None) -> None:
+    async def _write(self, wanted: DesiredState, ready: PreparedWrites | None = None) -> None:
         for error in await self._fleet.want(wanted, ready) if self._fleet is not None else ():
             log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
 
@@ -292,15 +292,15 @@ class Engine:
         """Write the tables for what is down now; after a single failure also send flows their way around it
         at once, by the answer that was prepared, or else by the same answer worked out now."""
         core, failovers = self._core, self._core.failovers
-        self._foresight.cancel()
+        self._precomputation.cancel()
         condition = core.take_condition()
         writes = failovers.writes(condition)
         wanted = core.wanted
-        await self._write(wanted, Prepared(failovers.wanted, writes) if writes is not None else None)
+        await self._write(wanted, PreparedWrites(failovers.wanted, writes) if writes is not None else None)
         event = failovers.event_of(condition)
         if event is None:
             return
-        answer, there = await self._foresight.answer(failovers, event)
+        answer, there = await self._precomputation.answer(failovers, event)
         if answer is None:
             return
         flows = core.fail_over(answer.emergency)
@@ -311,16 +311,16 @@ class Engine:
         how = "as prepared" if there else "not prepared yet"
         log.info("failure of %s: %d flows go around it, %s", name, flows, how)
 
-    async def _new_epoch(self, active: frozenset[str]) -> None:
+    async def _assign_lookahead_paths(self, active: frozenset[str]) -> None:
         """Give the jobs that are about to send the paths that suit just them."""
         core = self._core
         try:
-            made, ready = await self._foresight.paths(core.epoch_input(active))
+            made, ready = await self._precomputation.paths(core.lookahead_input(active))
         except (ValueError, LookupError, ArithmeticError) as error:
             log.error("no paths for %s, the plan stays as it is: %s", ", ".join(sorted(active)), error)
             return
         core.now_ns = self._clock.now_ns
-        moved = core.adopt_epoch(made)
+        moved = core.adopt_lookahead(made)
         how = "as prepared" if ready else "not prepared"
         log.info("%s are going to send: %d flows moved, %s", ", ".join(sorted(active)), moved, how)
 

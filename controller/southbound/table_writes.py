@@ -26,14 +26,14 @@ from controller.model.traffic import TRAFFIC_CLASSES
 from controller.routing.forwarding import SwitchForwarding, forwarding, pair
 from controller.southbound.artefacts import load_artefacts
 from controller.southbound.codec import Codec
-from controller.southbound.desired import STRAYS, EcnProfile, Entry, desired_entries
+from controller.southbound.desired import STRAY_ACTIONS, EcnProfile, Entry, desired_entries
 from controller.southbound.diff import difference
-from controller.southbound.singles import pin_entries, remark_entries
+from controller.southbound.pinned_flows import pin_entries, remark_entries
 from topo.graph import Topology
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class FabricCondition:
     """What is broken: links as planned with, and switches by name."""
 
     down_links: frozenset[tuple[str, str]] = frozenset()
@@ -41,21 +41,21 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DesiredState:
     """What all switches together should hold: forwarding for a condition, and a plan's single flows."""
 
-    condition: Condition = Condition()
+    condition: FabricCondition = FabricCondition()
     pins: tuple[FlowPin, ...] = ()
     remarks: tuple[FlowRemark, ...] = ()
 
     @staticmethod
-    def of(condition: Condition, plan: Plan | None) -> Wanted:
+    def of(condition: FabricCondition, plan: Plan | None) -> DesiredState:
         """For a condition and a plan, if there is one."""
-        return Wanted(condition) if plan is None else Wanted(condition, plan.pins, plan.remarks)
+        return DesiredState(condition) if plan is None else DesiredState(condition, plan.pins, plan.remarks)
 
 
 @dataclass(frozen=True, slots=True)
-class Writes:
+class SwitchWrites:
     """Serialised WriteRequests in stages, and how many entries each table holds after them (default
     actions left out)."""
 
@@ -75,7 +75,7 @@ class _Fabric:
 _fabric: _Fabric | None = None
 
 
-def start(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAYS[0]) -> None:
+def start(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAY_ACTIONS[0]) -> None:
     """Called once in the worker process: keep what every later call needs.
 
     The worker lives and dies with its parent, and leaves Ctrl-C to it.
@@ -87,7 +87,7 @@ def start(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = ST
     prepare(topology, ecn, artefacts, strays)
 
 
-def prepare(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAYS[0]) -> None:
+def prepare(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAY_ACTIONS[0]) -> None:
     """Keep the fabric that later calls are about."""
     global _fabric  # noqa: PLW0603 - a pool's worker has no other place for what lasts between calls
     codec = Codec(load_artefacts(artefacts))
@@ -97,7 +97,7 @@ def prepare(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = 
     _lasting_tables.cache_clear()
 
 
-def changes(moves: Mapping[str, Wanted | None], wanted: Wanted) -> Mapping[str, Writes]:
+def changes(moves: Mapping[str, DesiredState | None], wanted: DesiredState) -> Mapping[str, SwitchWrites]:
     """Per switch, the writes that lead from what it was last written for to `wanted`.
 
     None: the switch is known to hold nothing, its pipeline having just been pushed.
@@ -114,7 +114,7 @@ def changes(moves: Mapping[str, Wanted | None], wanted: Wanted) -> Mapping[str, 
     return result
 
 
-def reconcile(name: str, read: Iterable[bytes], wanted: Wanted) -> Writes:
+def reconcile(name: str, read: Iterable[bytes], wanted: DesiredState) -> SwitchWrites:
     """The writes that lead from what the switch says it holds (serialised entities) to `wanted`."""
     codec = _known().codec
     held = []
@@ -130,23 +130,23 @@ def _writes(
     held: Iterable[Entry],
     wanted: tuple[Entry, ...],
     besides: Mapping[str, int] = MappingProxyType({}),
-) -> Writes:
+) -> SwitchWrites:
     """The difference in requests; `besides` counts, by table, entries that are there and stay."""
     fabric = _known()
     stages = difference(held, wanted)
     device = fabric.topology.switch[name].device_id
-    return Writes(
+    return SwitchWrites(
         fabric.codec.write_requests(device, stages),
         sum(len(stage) for stage in stages),
         dict(sorted((Counter(besides) + _by_table(wanted)).items())),
     )
 
 
-def _entries(name: str, wanted: Wanted) -> tuple[Entry, ...]:
+def _entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
     return (*_lasting(name, wanted.condition), *_singles(name, wanted))
 
 
-def _lasting(name: str, condition: Condition) -> tuple[Entry, ...]:
+def _lasting(name: str, condition: FabricCondition) -> tuple[Entry, ...]:
     """What a switch holds whatever the plan."""
     fabric = _known()
     switch = _forwarding(condition).get(name)
@@ -163,7 +163,7 @@ def _lasting(name: str, condition: Condition) -> tuple[Entry, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _lasting_tables(name: str, condition: Condition) -> Mapping[str, int]:
+def _lasting_tables(name: str, condition: FabricCondition) -> Mapping[str, int]:
     return MappingProxyType(_by_table(_lasting(name, condition)))
 
 
@@ -171,7 +171,7 @@ def _by_table(entries: Iterable[Entry]) -> Counter[str]:
     return Counter(entry.table for entry in entries if not entry.is_default)
 
 
-def _singles(name: str, wanted: Wanted) -> tuple[Entry, ...]:
+def _singles(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
     """What a switch holds for the single flows of a plan."""
     if not wanted.pins and not wanted.remarks:
         return ()
@@ -184,7 +184,7 @@ def _singles(name: str, wanted: Wanted) -> tuple[Entry, ...]:
     )
 
 
-def _down_ports(name: str, condition: Condition) -> frozenset[int]:
+def _down_ports(name: str, condition: FabricCondition) -> frozenset[int]:
     """The ports of a switch whose cable to another switch is down, or that switch itself."""
     topology = _known().topology
     return frozenset(
@@ -196,7 +196,7 @@ def _down_ports(name: str, condition: Condition) -> frozenset[int]:
 
 
 @lru_cache(maxsize=4)
-def _forwarding(condition: Condition) -> Mapping[str, SwitchForwarding]:
+def _forwarding(condition: FabricCondition) -> Mapping[str, SwitchForwarding]:
     return forwarding(_known().topology, condition.down_links, condition.down_switches)
 
 

@@ -28,7 +28,7 @@ class _Attributes(ctypes.Structure):
     )
 
 
-def short_slices() -> bool:
+def short_time_slices() -> bool:
     """Ask Linux for short time slices for this thread and those it makes from now on; whether it was taken.
 
     They then do not wait for the end of another's slice (Linux 6.12 and newer; no effect before). No right is
@@ -37,7 +37,7 @@ def short_slices() -> bool:
     return _normal(_SLICE_NS)
 
 
-def usual_slices() -> bool:
+def default_time_slices() -> bool:
     """Have the slices of this thread be Linux's own again; whether that was taken."""
     return _normal(0)
 

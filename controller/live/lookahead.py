@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from controller.live.messages import Iteration
+from controller.live.messages import IterationReport
 from controller.model.job import Job
 from controller.model.plan import FlowPlan, Plan
 from controller.routing.lookahead import ActiveFlow, ForeseenChange, PeriodicFlows, next_change
 
 # Agents are told so long before a change: the word takes 1 ms in the embedded fabric, and a job may be early.
-EARLY_NS = 3_000_000
+LEAD_TIME_NS = 3_000_000
 
 
-class Ahead:
+class Lookahead:
     """The rhythms of the jobs, and the set of those for which paths were assigned last.
 
     A job that has not reported yet is taken to send all the time.
@@ -33,14 +33,14 @@ class Ahead:
     @property
     def next_timer_ns(self) -> int | None:
         """When paths are to be assigned for the next change; None if none is foreseen."""
-        return self._change.time_ns - EARLY_NS if self._change is not None else None
+        return self._change.time_ns - LEAD_TIME_NS if self._change is not None else None
 
     @property
-    def foreseen(self) -> frozenset[str] | None:
+    def next_senders(self) -> frozenset[str] | None:
         """The jobs that send after the next change, None if none is foreseen."""
         return self._change.active if self._change is not None else None
 
-    def heard(self, report: Iteration) -> None:
+    def iteration_reported(self, report: IterationReport) -> None:
         """An iteration is over, and the next one begins."""
         if report.rank == 0:
             self._began[report.job] = report.end_ns
@@ -49,14 +49,14 @@ class Ahead:
         """A job is gone."""
         self._began.pop(job, None)
 
-    def planned(self, now_ns: int, jobs: Sequence[Job]) -> None:
+    def plan_adopted(self, now_ns: int, jobs: Sequence[Job]) -> None:
         """A plan for all jobs is in force: the next change starts from there."""
         self._for = None
-        self.look(now_ns, jobs)
+        self.update(now_ns, jobs)
 
-    def look(self, now_ns: int, jobs: Sequence[Job]) -> None:
+    def update(self, now_ns: int, jobs: Sequence[Job]) -> None:
         """Find the next change that leaves time to tell agents."""
-        after = now_ns + EARLY_NS
+        after = now_ns + LEAD_TIME_NS
         known = [j for j in jobs if j.name in self._began and j.profile.phases]
         sending = [s for j in known if (s := self._sending(j, after)) is not None]
         rhythms = [PeriodicFlows(frozenset({j.name}), j.profile, self._began[j.name]) for j in known]
@@ -71,9 +71,9 @@ class Ahead:
     def due(self, now_ns: int, jobs: Sequence[Job]) -> frozenset[str] | None:
         """The jobs to assign paths for now; None if it is not time, or these were the last ones too."""
         change = self._change
-        if change is None or now_ns < change.time_ns - EARLY_NS:
+        if change is None or now_ns < change.time_ns - LEAD_TIME_NS:
             return None
-        self.look(now_ns + 1, jobs)
+        self.update(now_ns + 1, jobs)
         if change.active == self._for or not change.active:
             return None
         self._for = change.active
