@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line."""
+"""The command line: `polyrhythm COMMAND`."""
 
 from __future__ import annotations
 
@@ -9,39 +9,60 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from polyrhythm.commands import add_commands, run_command
+from polyrhythm.subcommands import add_commands, run_command
 
 COMMANDS = {
     "run": (
         "polyrhythm.run.command",
-        "measure scenarios under ECMP and under Polyrhythm, and show them live",
+        "measure scenarios under plain ECMP and under a policy, then show the fabric live",
     ),
-    "plan": ("polyrhythm.plan", "print the plan for a scenario, and why"),
-    "route": ("polyrhythm.route", "paths, source ports and rates for a list of flows"),
-    "topo": ("polyrhythm.topo_command", "what a topology file holds, with the switches' hashes"),
-    "priority": ("polyrhythm.priority", "who goes first among jobs that share links, on which level"),
-    "sim": ("polyrhythm.simulate", "a workload on a cluster under one or several policies, flow by flow"),
-    "interleave": ("polyrhythm.interleave", "when each job talks, for links and jobs in a file"),
-    "bench": ("polyrhythm.bench", "how fast the parts are, on this machine"),
-    "paper": ("polyrhythm.paper", "the papers' experiments"),
-    "switch": ("bmv2.standalone", "the embedded switch as a process, with simple_switch_grpc's command line"),
-    "controller": ("controller.process.server", "the controller of one fabric"),
-    "agent": ("hostagent.process", "the agent of one host: pins flows, paces jobs, falls back by itself"),
-    "fabric": ("polyrhythm.fabric.process", "the embedded fabric: switches, NICs and agents in one process"),
+    "plan": ("polyrhythm.commands.plan", "compute the plan of a scenario and explain each decision"),
+    "route": ("polyrhythm.commands.route", "compute paths, source ports and rates for a list of flows"),
+    "topo": ("polyrhythm.commands.topo", "show a topology file with the hash functions of its switches"),
+    "priority": (
+        "polyrhythm.commands.priority",
+        "compute the priority level of each job, for jobs that share links",
+    ),
+    "sim": (
+        "polyrhythm.commands.sim",
+        "simulate a workload on a cluster, flow by flow, under one or more policies",
+    ),
+    "interleave": (
+        "polyrhythm.commands.interleave",
+        "compute the time-shift of each job, for jobs and links listed in a file",
+    ),
+    "bench": ("polyrhythm.bench", "measure the speed of the parts of Polyrhythm on this machine"),
+    "paper": ("polyrhythm.paper", "reproduce the experiments of the papers"),
+    "switch": (
+        "bmv2.standalone",
+        "start the embedded switch as a process, with the command line of simple_switch_grpc",
+    ),
+    "controller": ("controller.process.server", "start the controller of one fabric"),
+    "agent": (
+        "hostagent.process",
+        "start the agent of one host: it pins flows to source ports and paces jobs",
+    ),
+    "fabric": (
+        "polyrhythm.fabric.process",
+        "start the embedded fabric: switches, NICs and agents in one process",
+    ),
     "emulation": (
         "polyrhythm.emulation.process",
-        "the Mininet fabric: switches, agents and sockets in network namespaces (root)",
+        "start the Mininet fabric: switches, agents and sockets in network namespaces (needs root)",
     ),
-    "pipeline": ("polyrhythm.pipeline", "what a target is given besides P4Info: device config, queueing"),
-    "stf": ("polyrhythm.stf", "run p4c's packet tests (STF) against the embedded switch"),
-    "shell": ("polyrhythm.shell", "p4runtime-shell on a switch of the running fabric"),
+    "pipeline": (
+        "polyrhythm.commands.pipeline",
+        "write the files that a switch needs besides P4Info: device configuration and queue settings",
+    ),
+    "stf": ("polyrhythm.commands.stf", "run packet tests of p4c (STF) against the embedded switch"),
+    "shell": ("polyrhythm.commands.shell", "open p4runtime-shell on a switch of the running fabric"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
     _open_standard_streams()
-    _leave_web_proxies()
+    _ignore_web_proxies()
     parser = argparse.ArgumentParser(
         prog="polyrhythm",
         description="The SDN controller for GPU training clusters.",
@@ -50,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"polyrhythm {metadata.version('polyrhythm')}")
     add_commands(parser, COMMANDS, "command")
     try:
-        # A command's module is imported here, which takes a while.
+        # Importing the command's module happens here and takes time, so Ctrl-C must work here too.
         args = parser.parse_args(arguments)
     except KeyboardInterrupt:
         return 130
@@ -60,33 +81,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever reads us has seen enough (`| head`).
-        _write_no_more()
+        # The reader of standard output closed it (`| head`).
+        _discard_output()
         return 1
     except OSError as error:
-        # A full disk, a folder that is not ours: what no command expects, and no fault of the program.
+        # For example a full disk or a folder without write permission: no command handles these itself.
         where = f"{error.filename}: " if error.filename else ""
         print(f"polyrhythm {args.command}: {where}{error.strerror or error}", file=sys.stderr)
-        _write_no_more()
+        _discard_output()
         return 1
     return code
 
 
-def _write_no_more() -> None:
-    """Nothing more goes to standard output, not at the exit either."""
+def _discard_output() -> None:
+    """Send the rest of standard output to /dev/null, so that the flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _leave_web_proxies() -> None:
-    """Switches, agents and our own processes are spoken to directly. gRPC and urllib would go through the
-    machine's proxy for the web, to 127.0.0.1 too; one that is meant (`grpc_proxy`) stays."""
+def _ignore_web_proxies() -> None:
+    """Remove the web proxy settings from the environment of this process and its children.
+
+    Polyrhythm connects to switches, agents and its own processes directly. gRPC and urllib would use the
+    machine's web proxy, even for 127.0.0.1. A proxy set for gRPC on purpose (`grpc_proxy`) stays.
+    """
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         os.environ.pop(name, None)
         os.environ.pop(name.upper(), None)
 
 
 def _open_standard_streams() -> None:
-    """Where the caller closed them (`>&-`) Python has None for a stream: what is written is then lost."""
+    """Open /dev/null where the caller closed a stream (`>&-`); Python has None for it otherwise."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:

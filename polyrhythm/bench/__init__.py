@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from polyrhythm.commands import add_commands, run_command
+from polyrhythm.subcommands import add_commands, run_command
 
 BENCHES = {
     "agent": ("polyrhythm.bench.agent", "the agent's memory, processor time and answers to new flows"),

@@ -17,7 +17,7 @@ from controller.kernel import available, cold, version
 from controller.priority.compress import KERNELS, ORDERS, compress_graph
 from controller.priority.graph import Graph, graph_of_links
 from polyrhythm.bench.report import show
-from polyrhythm.commands import whole
+from polyrhythm.subcommands import integer
 
 LEVELS = 8
 _LINKS = 250
@@ -28,7 +28,7 @@ _REPEATS = {30: 51, 500: 21, 5000: 5}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm bench compress`."""
     parser.add_argument(
-        "--seed", type=whole(0), default=1, help="of the jobs and the sampled orders (default 1)"
+        "--seed", type=integer(0), default=1, help="of the jobs and the sampled orders (default 1)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -16,7 +16,7 @@ from controller.interleave.rotate import FAST_NODES, Rotation, rotate
 from controller.kernel import available, version
 from controller.model import Phase
 from polyrhythm.bench.report import show
-from polyrhythm.commands import whole
+from polyrhythm.subcommands import integer
 
 LINKS = 1_000
 STEP_DEG = 5
@@ -31,7 +31,7 @@ Instance = tuple[SharedLink, dict[str, int]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm bench interleave`."""
-    parser.add_argument("--seed", type=whole(0), default=1, help="of the links and their jobs (default 1)")
+    parser.add_argument("--seed", type=integer(0), default=1, help="of the links and their jobs (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -34,7 +34,7 @@ from controller.routing.ports import addresses, ports_for, ports_of_all_paths, r
 from controller.routing.rates import CLASSES, maxmin
 from controller.routing.three_tier import three_tier as three_tier_arrays
 from polyrhythm.bench.report import show
-from polyrhythm.commands import whole
+from polyrhythm.subcommands import integer
 from topo.generate import leaf_spine, three_tier
 from topo.graph import OURS
 
@@ -44,7 +44,7 @@ _RATE = 100_000_000_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm bench routing`."""
-    parser.add_argument("--seed", type=whole(0), default=1, help="of the instances (default 1)")
+    parser.add_argument("--seed", type=integer(0), default=1, help="of the instances (default 1)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 

@@ -22,8 +22,8 @@ from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
 from polyrhythm.bench.report import show
-from polyrhythm.commands import whole
 from polyrhythm.progress import Bar
+from polyrhythm.subcommands import integer
 from sim.cluster import machines
 from sim.engine import FlowEngine, KernelEngine
 from sim.generators import paper_fabric, paper_jobs, poisson
@@ -48,7 +48,7 @@ WEEKS_GPUS, WEEKS_JOBS, WEEKS_S = 2_000, 5_000, 14 * 86_400.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm bench sim`."""
     parser.add_argument("--full", action="store_true", help="also two weeks of 2,000 GPUs and 5,000 jobs")
-    parser.add_argument("--seed", type=whole(0), default=1)
+    parser.add_argument("--seed", type=integer(0), default=1)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

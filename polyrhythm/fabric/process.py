@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.commands import whole
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.fabric.follow import ClockStream
 from polyrhythm.fabric.jobs import JobRunner, StalledError
 from polyrhythm.scenario import load_scenario
+from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
 PROGRESS_INTERVAL_S = 0.25
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", type=Path)
     parser.add_argument("--mode", choices=("together", "alone"), default="together")
     parser.add_argument("--profiles", type=Path, help="measured profiles, from the result of --mode alone")
-    parser.add_argument("--seed", type=whole(0), default=1)
+    parser.add_argument("--seed", type=integer(0), default=1)
     parser.add_argument("--profile", choices=("measured", "declared"), default="", help="not the scenario's")
     parser.add_argument("--random-offsets", action="store_true", help="start the jobs at random offsets")
     parser.add_argument(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 
-from polyrhythm.commands import add_commands, run_command
+from polyrhythm.subcommands import add_commands, run_command
 
 EXPERIMENTS = {
     "routing": (

@@ -20,7 +20,6 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 
 from controller.planner.options import add_policy_options, policy_arguments
-from polyrhythm.commands import whole
 from polyrhythm.emulation.interactive import serve_command_line
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.run.experiment import Comparison, Experiment, Options, Progress, to_json
@@ -28,6 +27,7 @@ from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path, write_on
+from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 from topo.files import load_topology
 from topo.mininet import MininetError, check_host
@@ -75,10 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", choices=POLICIES, default="polyrhythm", help="compared with ECMP")
     add_policy_options(parser)
     parser.add_argument(
-        "--seed", type=whole(0), default=1, help="of jitter, ECMP ports and marking (default 1)"
+        "--seed", type=integer(0), default=1, help="of jitter, ECMP ports and marking (default 1)"
     )
     parser.add_argument(
-        "--offsets", type=whole(0), default=0, metavar="N", help="also the mean over N random start offsets"
+        "--offsets", type=integer(0), default=0, metavar="N", help="also the mean over N random start offsets"
     )
     parser.add_argument(
         "--profile",
@@ -86,7 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="whether the controller measures jobs or believes them (default: the scenario's word)",
     )
-    parser.add_argument("--lanes", type=whole(1), default=2, metavar="N", help="sessions at once (default 2)")
+    parser.add_argument(
+        "--lanes", type=integer(1), default=2, metavar="N", help="sessions at once (default 2)"
+    )
     parser.add_argument(
         "--fail",
         action="append",
@@ -96,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "another time (leaf1:spine2@3000, leaf1:spine2@3000-3500); repeatable",
     )
     parser.add_argument(
-        "--port", type=whole(0, 65_535), default=8080, help="of the live page (default 8080, or the next)"
+        "--port", type=integer(0, 65_535), default=8080, help="of the live page (default 8080, or the next)"
     )
     parser.add_argument(
         "--live-scenario",

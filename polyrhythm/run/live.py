@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.commands.shell import fabric_file
 from polyrhythm.run.session import Session, SessionSpec
 from polyrhythm.scenario import load_scenario
-from polyrhythm.shell import fabric_file
 
 
 class Live:

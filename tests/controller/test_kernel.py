@@ -102,6 +102,6 @@ def test_without_numba_the_reference_runs(tmp_path: Path) -> None:
 
 
 def test_no_command_that_needs_no_kernel_imports_numba() -> None:
-    code = "import sys, polyrhythm.priority, controller.planner; print('numba' in sys.modules)"
+    code = "import sys, polyrhythm.commands.priority, controller.planner; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

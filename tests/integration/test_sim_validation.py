@@ -12,10 +12,10 @@ import pytest
 from controller.model import TRAFFIC_CLASSES
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
+from polyrhythm.commands.sim import requests_of
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path
 from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
-from polyrhythm.simulate import requests_of
 from sim.jobrun import FREE, IterationSchedule, JobRun
 from sim.network import Network
 from sim.output import MARKED

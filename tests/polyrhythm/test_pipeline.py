@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 
 from polyrhythm import p4tool
 from polyrhythm.cli import main
-from polyrhythm.pipeline import Profile, TofinoProgram, bf_pipeline_config
+from polyrhythm.commands.pipeline import Profile, TofinoProgram, bf_pipeline_config
 from polyrhythm.traffic_manager import QUEUES, SettingsError, parse_ports
 
 Field = descriptor_pb2.FieldDescriptorProto

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4r
 
-from polyrhythm.shell import (
+from polyrhythm.commands.shell import (
     SwitchAddress,
     add_arguments,
     fabric_file,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.cli import main
-from polyrhythm.stf_language import (
+from polyrhythm.stf.language import (
     Add,
     Check,
     Command,

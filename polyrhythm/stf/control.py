@@ -14,7 +14,7 @@ from bmv2 import EmbeddedSwitch, P4Program
 from bmv2.entries import Exact, Lpm, MatchValue, MeterConfig, Range, TableEntry, Ternary
 from bmv2.ir import Action, KeyField, Table
 
-from .stf_language import ActionCall, Add, Check, Command, Place, Remove, SetDefault, is_number, number
+from .language import ActionCall, Add, Check, Command, Place, Remove, SetDefault, is_number, number
 
 T = TypeVar("T")
 _DIGIT_BITS = {"x": 4, "b": 1, "o": 3}

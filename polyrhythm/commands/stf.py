@@ -19,9 +19,8 @@ from typing import Any
 
 from bmv2 import EmbeddedSwitch, P4Program, P4ProgramError, load_program
 from bmv2.entries import TableEntryError
-
-from .stf_control import Control
-from .stf_language import (
+from polyrhythm.stf.control import Control
+from polyrhythm.stf.language import (
     Add,
     Check,
     Command,

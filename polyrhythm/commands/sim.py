@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.kernel import cold
-from polyrhythm.commands import whole
 from polyrhythm.progress import Bar
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path
 from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
+from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 from sim import figures
 from sim.checkpoint import fingerprint, load, save
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--topology", type=Path, metavar="FILE", help="JSON, or Lingjun's topo.csv; a scenario has its own")
     add("--policy", default="ecmp", metavar="NAME,NAME", help=f"of: {', '.join(sorted(SIM_POLICIES))}")
     add("--scheduler", default="fifo", choices=SCHEDULERS)
-    add("--seed", type=whole(0), default=1)
+    add("--seed", type=integer(0), default=1)
     add("--gpus-per-server", type=int, default=8, metavar="N")
     add("--pcie-gbps", type=float, default=0.0, metavar="G", help="between GPUs and NIC; 0: no limit")
     add("--nvlink-gbps", type=float, default=0.0, metavar="G", help="between a host's GPUs; 0: no limit")

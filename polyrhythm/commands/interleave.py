@@ -11,8 +11,8 @@ from typing import Any
 
 from controller.interleave.solve import Interleaving, TooFineError, interleave
 from polyrhythm.circle_plot import draw
-from polyrhythm.commands import whole
 from polyrhythm.interleave_file import load
+from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.json", type=Path, help="links, jobs and their Up phases")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--plot", metavar="FILE.svg", type=Path, help="draw the circles")
-    parser.add_argument("--seed", type=whole(0), default=0, help="of the search's restarts (default 0)")
+    parser.add_argument("--seed", type=integer(0), default=0, help="of the search's restarts (default 0)")
 
 
 def run(args: argparse.Namespace) -> int:

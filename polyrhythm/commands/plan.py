@@ -12,8 +12,8 @@ from typing import Any
 from controller.model import Plan, Policy, QueuePair
 from controller.planner import POLICIES, PlanInput, explain, plan
 from controller.planner.options import add_policy_options, policy_of
-from polyrhythm.commands import whole
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path
+from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", choices=sorted(POLICIES), default="polyrhythm")
     add_policy_options(parser)
     parser.add_argument(
-        "--seed", type=whole(0), default=1, help="of the planner's random choices (default 1)"
+        "--seed", type=integer(0), default=1, help="of the planner's random choices (default 1)"
     )
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
