@@ -23,7 +23,7 @@ from polyrhythm.commands.shell import (
     shell_command,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FABRIC = {
     "switches": {
         "leaf1": {"address": "127.0.0.1:4", "device_id": 1},
@@ -132,7 +132,7 @@ def test_the_shell_reads_and_does_not_take_the_switch(rig, controller, shell_pyt
     controller.write(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(counter_entry=cell)))
 
     command = shell_command(shell_python, SwitchAddress(rig.server.address, 1))
-    command[1:3] = [str(Path(__file__).parents[1] / "rigs" / "shell_session.py")]
+    command[1:3] = [str(Path(__file__).parents[2] / "rigs" / "shell_session.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout.splitlines()[-1])

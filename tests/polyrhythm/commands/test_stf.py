@@ -17,9 +17,9 @@ from polyrhythm.stf.language import (
     read_statements,
 )
 
-PROGRAMS = Path(__file__).parents[1] / "data" / "stf"
+PROGRAMS = Path(__file__).parents[2] / "data" / "stf"
 COPIES = str(PROGRAMS / "copies.json")
-OURS = Path(__file__).parents[2] / "p4" / "build" / "polyrhythm.v1model.json"
+OURS = Path(__file__).parents[3] / "p4" / "build" / "polyrhythm.v1model.json"
 
 
 def stf(tmp_path: Path, text: str, program: str = COPIES) -> int:

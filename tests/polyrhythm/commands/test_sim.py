@@ -154,7 +154,7 @@ def test_a_door_names_what_is_behind_it(door: ModuleType, capsys: pytest.Capture
 
 
 def test_the_researchers_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "policies.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "policies.md").read_text()
     code = text.split("```python\n")[1].split("```")[0]
     assert len(code.splitlines()) <= 30
     exec(compile(code, "docs/policies.md", "exec"), {})
