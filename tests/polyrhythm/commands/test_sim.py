@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from polyrhythm import bench, paper, simulate
+from polyrhythm import bench, paper
+from polyrhythm.commands import sim as sim_command
 from polyrhythm.scenario import load_scenario, scenario_path
 from sim import figures, simulation
 from sim.output import parquet_available
@@ -41,7 +42,7 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_a_scenario_under_two_policies(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(simulate, "--trace", "two_vgg19", "--policy", "ecmp,polyrhythm", "--json") == 0
+    assert command(sim_command, "--trace", "two_vgg19", "--policy", "ecmp,polyrhythm", "--json") == 0
     fair, ours = printed(capsys)["policies"]
     assert (fair["policy"], ours["policy"]) == ("ecmp", "polyrhythm")
     assert fair["finished"] == ours["finished"] == 2
@@ -54,17 +55,17 @@ def test_a_scenario_under_two_policies(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_scenario_may_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "two.json"
     path.write_text(json.dumps(yaml.safe_load(scenario_path("two_vgg19").read_text())))
-    assert command(simulate, "--trace", str(path), "--json") == 0
+    assert command(sim_command, "--trace", str(path), "--json") == 0
     assert printed(capsys)["policies"][0]["finished"] == 2
     path.write_text("[]")
-    assert command(simulate, "--trace", str(path)) == 2
+    assert command(sim_command, "--trace", str(path)) == 2
     assert "--topology is needed" in capsys.readouterr().err
 
 
 def test_a_trace_makes_tables(fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--trace", "poisson:30", "--topology", fabric, "--hours", "2", "--samples-s", "600", "--json")
     for name in ("a", "b"):
-        assert command(simulate, *words, "--out", str(tmp_path / name)) == 0
+        assert command(sim_command, *words, "--out", str(tmp_path / name)) == 0
     capsys.readouterr()
     for table in ("jobs", "flows", "links", "samples"):
         first, second = ((tmp_path / name / "ecmp" / f"{table}.csv").read_bytes() for name in ("a", "b"))
@@ -98,7 +99,7 @@ def test_a_trace_makes_tables(fabric: str, tmp_path: Path, capsys: pytest.Captur
     ],
 )
 def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(simulate, *words) == 2
+    assert command(sim_command, *words) == 2
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
@@ -120,7 +121,7 @@ def test_a_bad_trace_is_told_by_row_and_column(
 ) -> None:
     header = "job_id,num_gpu,submit_time,iterations,model_name,iteration_time"
     (tmp_path / "trace.csv").write_text(text.format(h=header))
-    assert command(simulate, "--trace", str(tmp_path / "trace.csv"), "--topology", fabric) == 2
+    assert command(sim_command, "--trace", str(tmp_path / "trace.csv"), "--topology", fabric) == 2
     said = capsys.readouterr().err
     assert f"trace.csv: {message}" in said
     assert said.count("\n") == 1
@@ -131,7 +132,7 @@ def test_too_many_samples_are_refused(fabric: str, capsys: pytest.CaptureFixture
     before = simulation._SAMPLES_BYTES
     simulation._SAMPLES_BYTES = 1 << 20
     try:
-        assert command(simulate, *words) == 2
+        assert command(sim_command, *words) == 2
     finally:
         simulation._SAMPLES_BYTES = before
     assert "take fewer" in capsys.readouterr().err
@@ -139,7 +140,7 @@ def test_too_many_samples_are_refused(fabric: str, capsys: pytest.CaptureFixture
 
 def test_a_scenario_keeps_its_bytes_on_the_wire() -> None:
     scenario = load_scenario(scenario_path("two_vgg19"))
-    for request, workload in zip(simulate.requests_of(scenario), scenario.workloads, strict=True):
+    for request, workload in zip(sim_command.requests_of(scenario), scenario.workloads, strict=True):
         built = program(request.shape, request.name, request.ranks or ())
         frames = workload.job.flows[0].bytes_per_iteration / scenario.packet_bytes
         assert built.channel_bits == pytest.approx([frames * (scenario.packet_bytes + 58) * 8] * 2)
@@ -166,7 +167,7 @@ def test_figures_and_parquet_where_their_extras_are(
     fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--trace", "snapshot:8", "--topology", fabric, "--samples-s", "10", "--policy", "ecmp,routing")
-    assert command(simulate, *words, "--out", str(tmp_path)) == 0
+    assert command(sim_command, *words, "--out", str(tmp_path)) == 0
     said = capsys.readouterr().err
     for there, pattern, word in (
         (figures.available(), "*.png", "matplotlib is not installed"),
