@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster simulator's room: flow level, event driven, with the controller's own planner."""
+"""The cluster simulator. It works at flow level, is event driven, and calls the planner of the controller."""

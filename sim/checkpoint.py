@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulation's memory in a file, to go on from after a kill.
+"""Save the state of a simulation in a file, and continue from it after a kill.
 
-A checkpoint is taken only where the simulation makes its engines anew anyway (every `tidy` events, by
-count and not by the clock on the wall): going on from it is the very same computation.
+A checkpoint is written only where the simulation creates its engines anew: every `tidy` events. This depends
+on the count of events, not on the time of day. So a continued run computes exactly the same as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _OTHERS = {
 
 
 class CheckpointError(ValueError):
-    """A file that is no checkpoint of this simulation; the message says why."""
+    """The file is not a checkpoint of this simulation. The message says why."""
 
 
 class _Reader(pickle.Unpickler):
-    """Reads only values of ours, so that a file from elsewhere cannot call anything."""
+    """Unpickles classes of this project only, so that a file from elsewhere cannot execute code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _OTHERS:
@@ -48,12 +49,12 @@ class _Reader(pickle.Unpickler):
 
 
 def fingerprint(*parts: object) -> bytes:
-    """Tells whether a checkpoint belongs to these inputs."""
+    """A digest of the inputs. It tells whether a checkpoint belongs to them."""
     return hashlib.sha256("\n".join(map(repr, parts)).encode()).digest()
 
 
 def save(memory: SimulationState, path: Path, mark: bytes) -> None:
-    """Write a checkpoint, whole or not at all."""
+    """Write a checkpoint. The file is replaced as a whole or not at all."""
     body = pickle.dumps(memory, protocol=5)
     replace_file(path, _MAGIC + mark + hashlib.sha256(body).digest() + body)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU servers on a fabric, the jobs that are asked for, and where a job lands."""
+"""GPU servers on a fabric, the requested jobs, and the placement of a job on servers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Placement = tuple[tuple[str, int], ...]
 
 
 class WorkloadError(ValueError):
-    """A workload that this cluster cannot run; the message says which job and what would be legal."""
+    """The cluster cannot run this workload. The message names the job and what would be legal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A machine: its GPUs, the hosts of the topology that are its NICs, and its leaf."""
+    """A server: its number of GPUs, the hosts of the topology that are its NICs, and its leaf."""
 
     name: str
     gpus: int
@@ -49,7 +49,7 @@ class Cluster:
 
 
 def machines(network: Network, gpus_per_server: int) -> Cluster:
-    """Each machine of the topology is a server with so many GPUs."""
+    """Turn each machine of the topology into a server with this number of GPUs."""
     return Cluster(
         network,
         tuple(
@@ -82,7 +82,7 @@ class JobRequest:
 
 
 def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
-    """Refuse what the cluster can never run.
+    """Refuse jobs that the cluster can never run.
 
     Raises:
         WorkloadError: names the job.
@@ -114,10 +114,10 @@ def check(cluster: Cluster, requests: Sequence[JobRequest]) -> None:
 
 
 def ranks_of(cluster: Cluster, request: JobRequest, placement: Placement) -> tuple[tuple[str, ...], Shape]:
-    """The hosts of the job's ranks, and the shape over them.
+    """The host of each rank of the job, and the shape over these hosts.
 
-    On servers with several NICs the collective runs once per rail, over the NICs of the same place in
-    every server, each with its part of the bytes.
+    On servers with several NICs the collective runs once per rail. Each rail connects the NICs at the same
+    place of every server and carries its part of the bytes.
     """
     if request.ranks is not None:
         return request.ranks, request.shape
@@ -137,8 +137,9 @@ def ranks_of(cluster: Cluster, request: JobRequest, placement: Placement) -> tup
 class FreeGpus:
     """The free GPUs, and the rule by which jobs are packed.
 
-    A job that fits one server goes to the fullest that has room; else it takes whole-as-possible servers
-    of one leaf if some leaf has enough, else of the leaves with most free GPUs first.
+    A job that fits into one server goes to the fullest server with enough room. A larger job takes servers of
+    one leaf if one leaf has enough free GPUs; otherwise it takes servers of the leaves with the most free
+    GPUs first. It takes whole servers where it can.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -150,7 +151,7 @@ class FreeGpus:
         self.total = cluster.gpus
 
     def place(self, gpus: int) -> Placement | None:
-        """A placement of `gpus` GPUs, taken; None if there are not that many free."""
+        """Take a placement of `gpus` GPUs. Returns None if not enough GPUs are free."""
         if gpus > self.total:
             return None
         fitting = [s for s, n in self._free.items() if n >= gpus]
@@ -172,7 +173,7 @@ class FreeGpus:
         return self._take(tuple(parts))
 
     def give_back(self, placement: Placement) -> None:
-        """A job's GPUs are free again."""
+        """Return the GPUs of a job."""
         for server, gpus in placement:
             self._free[server] += gpus
             self.total += gpus

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives as flows with barriers. Each takes the tasks to wait for and returns its last barrier."""
+"""Collectives as flows with barriers. Each method takes the tasks to wait for, returns its last barrier."""
 
 from __future__ import annotations
 

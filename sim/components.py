@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jobs can touch one another: they share, directly or through others, a link that can be short."""
+"""Group jobs that can affect one another: they share a link that can be short, directly or through other
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from numpy.typing import NDArray
 def components(
     loads: Mapping[str, Mapping[int, float]], capacity: NDArray[np.float64]
 ) -> list[tuple[str, ...]]:
-    """Groups of jobs that run in one engine; others run in engines of their own, with their own clocks.
+    """Groups of jobs that run in one engine. Each group has an engine and a clock of its own.
 
-    `loads` holds per job the most it can ever send over each link, bit/s. A link that can carry all of
-    that at once never holds anyone back, so it ties nobody together.
+    `loads` holds for each job the most it can ever send over each link, in bit/s. A link that can carry all
+    of that at once never limits a job, so it connects no jobs.
     """
     total: dict[int, float] = {}
     for load in loads.values():

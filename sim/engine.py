@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines: what lets jobs run on links between two decisions. The compiled one, and how one is chosen."""
+"""Engines let jobs run on links between two decisions of the planner: the compiled engine, and the choice of
+one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _LOG_ENTRIES = 4096
 
 
 class FlowEngine(Protocol):
-    """Jobs on links from `now` on; nothing but time acts on them."""
+    """Runs jobs on links from the time `now` on. Between calls only time passes."""
 
     runs: list[JobRun]
 
@@ -57,7 +59,7 @@ EngineFactory = Callable[..., FlowEngine]
 
 @cache
 def best_engine() -> EngineFactory:
-    """The compiled engine where Numba can be had, else the plain one (same results, slower)."""
+    """The compiled engine where Numba is installed, else the plain one. Both give the same results."""
     return KernelEngine if available() else ReferenceEngine
 
 
@@ -218,7 +220,7 @@ class KernelEngine:
 def _binding(
     capacity: NDArray[np.float64], runs: Sequence[JobRun]
 ) -> tuple[NDArray[np.int64], list[tuple[int, ...]], NDArray[np.float64]]:
-    """The links that can be short, each channel's path over them, and its best rate in bit/s."""
+    """The links that can be short, the path of each channel over them, and its best rate in bit/s."""
     limits = np.concatenate([np.zeros(0), *(r.program.channel_limit for r in runs)])
     all_paths = [path for run in runs for path in run.paths]
     best = np.array(
@@ -364,6 +366,8 @@ def weight_table(runs: Sequence[JobRun]) -> NDArray[np.float64]:
 
 
 def _reference(runs: Sequence[JobRun]) -> int:
-    """Whose iterations mark where to look for repeats: the job's that computes longest."""
+    """The job whose iterations mark the points where repeats are looked for: the job with the longest
+    compute.
+    """
     alive = [i for i, run in enumerate(runs) if run.ended < 0]
     return max(alive, key=lambda i: int(runs[i].program.span.sum()), default=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute times that differ from iteration to iteration."""
+"""Compute times that vary from iteration to iteration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job in an engine: what it runs, on which links, in which class and rhythm, and how far it is."""
+"""A job in an engine: its tasks, links, class and iteration schedule, and its progress."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ rule on the hosts (CASSINI thesis 4.4.2, step 3)."""
 
 @dataclass(frozen=True, slots=True)
 class IterationSchedule:
-    """When iterations begin: at t with (t - epoch) mod period == shift; period 0: freely. In ps. `once`: the
-    first begins so, those after it at their own pace until one is off by more than `late` of the period."""
+    """When iterations begin: at times t with (t - epoch) mod period == shift, all in ps. Period 0: at any
+    time.
+
+    With `once` only the first iteration begins so. Later iterations begin when they are ready, until one is
+    off by more than `late` of the period.
+    """
 
     epoch: int = 0
     shift: int = 0
@@ -38,8 +42,10 @@ FREE = IterationSchedule()
 
 
 def slot_delay(now: int, rhythm: IterationSchedule, aligned: bool) -> int:
-    """How long (ps) an iteration that is ready at `now` waits for its slot; `aligned`: one has begun by this
-    rhythm before."""
+    """The time in ps that an iteration which is ready at `now` waits for its slot.
+
+    `aligned` says that an iteration has already begun by this schedule.
+    """
     if rhythm.period <= 0:
         return 0
     offset = now - rhythm.epoch - rhythm.shift
@@ -55,8 +61,9 @@ def slot_delay(now: int, rhythm: IterationSchedule, aligned: bool) -> int:
 
 @dataclass(slots=True)
 class IterationProgress:
-    """Where an iteration stands. `key` is when a compute ends (NEVER: not running); `left` the bits a
-    running flow has to send; `waiting` the predecessors still to come."""
+    """The progress of an iteration. `key` is the time at which each compute ends (NEVER: not running), `left`
+    the bits that each running flow still has to send, `waiting` the number of predecessors still to come.
+    """
 
     waiting: NDArray[np.int32]
     active: NDArray[np.int8]

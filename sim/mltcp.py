@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLTCP (CASSINI thesis, 1.2) as weights: a flow's share of a bottleneck is in proportion to F(r).
+"""MLTCP (CASSINI thesis, 1.2) as weights: the share of a flow at a bottleneck is proportional to F(r).
 
-r is the part of its iteration's bytes that a flow has sent. Senders that increase F(r) times as fast get
-shares in proportion to F(r); the shares here follow at once, as in the thesis' own model. F is taken as
-constant over STEPS equal parts of the bytes, at the middle of each.
+r is the part of the bytes of its iteration that a flow has sent. Senders that increase their rate F(r) times
+as fast get shares in proportion to F(r). Here the shares follow at once, as in the model of the thesis. F is
+constant over each of STEPS equal parts of the bytes; its value is that at the middle of the part.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the models that traces name: parameters, and a stand-in iteration."""
+"""Models that traces name: their number of parameters, and a default iteration."""
 
 from __future__ import annotations
 
@@ -56,13 +56,14 @@ _SPLIT_WAYS = 8
 
 
 def model_named(name: str) -> Model:
-    """A model by its name in any case; "unknown"'s figures for one that is not in the table."""
+    """A model by its name in any case. A name that is not in the table gets the figures of "unknown"."""
     return MODELS.get(name.lower(), MODELS["unknown"])
 
 
 def data_parallel(name: str, compute_ms: float = 0.0) -> Shape:
-    """The stand-in iteration: compute, and from its middle on a ring all-reduce of the gradients over the
-    job's servers, as one step (long traces need no more)."""
+    """The default iteration: compute, and from the middle of the compute on a ring all-reduce of the
+    gradients over the servers of the job, as one step. Long traces need no more detail.
+    """
     model = model_named(name)
     compute = round((compute_ms or model.compute_ms) * 1e6)
     before = round(compute * OVERLAP_START)

@@ -18,8 +18,11 @@ NodePath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class HostInternals:
-    """A host's inside, in bit/s, 0 where it never limits: `pcie_bps` each way between its GPUs and its
-    NIC, `nvlink_bps` between its GPUs, all together."""
+    """Rates inside a host in bit/s; 0 means that they never limit.
+
+    `pcie_bps` is each way between the GPUs and the NIC of the host. `nvlink_bps` is between its GPUs, all
+    together.
+    """
 
     pcie_bps: int = 0
     nvlink_bps: int = 0
@@ -27,7 +30,9 @@ class HostInternals:
 
 @dataclass(frozen=True)
 class Network:
-    """A topology as numbered directed links. Parallel cables of two switches are one link of their sum."""
+    """A topology as numbered directed links. Parallel cables between two switches are one link of their joint
+    rate.
+    """
 
     topology: Topology
     inside: HostInternals = field(default_factory=HostInternals)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulation says: a summary, and tables of jobs, iterations, flows, links and samples.
+"""The output of a simulation: a summary, and tables of jobs, iterations, flows, links and samples.
 
-Everything follows from the inputs, the seed and the versions that are named: same seed, same bytes.
+All output follows from the inputs, the seed and the named versions: the same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,19 @@ MARKED = 0.45
 
 @dataclass(frozen=True, slots=True)
 class MarkEstimate:
-    """How ECN marks are estimated: of the packets that a flow sends while it is held back at a port,
-    `probability` are marked. The default is what the embedded fabric was seen to mark with its ramp (20 to
-    60 packets, 0.2) under DCQCN, whose queues swing beyond the ramp: 0.39 to 0.50 over its scenarios."""
+    """How ECN marks are estimated: of the packets that a flow sends while a switch port holds it back, the
+    part `probability` is marked.
+
+    The default was measured in the embedded fabric with its default ramp (20 to 60 packets, 0.2) under DCQCN,
+    whose queues swing beyond the ramp: 0.39 to 0.50 over its scenarios.
+    """
 
     packet_bits: float = 8 * 1082
     probability: float = MARKED
 
 
 def versions() -> dict[str, str]:
-    """Of what the figures depend on; "" for what is not there."""
+    """The versions that the figures depend on; "" for a package that is not installed."""
     found = {}
     for name in ("polyrhythm", "numpy", "numba"):
         try:
@@ -60,7 +63,7 @@ def percentile_ps(lengths: Mapping[int, int], part: float) -> int | None:
 
 
 def summary(simulation: Simulation) -> dict[str, Any]:
-    """The whole in one object."""
+    """All figures of a simulation as one JSON object."""
     outcomes = list(simulation.memory.outcomes.values())
     done = [o for o in outcomes if o.ended >= 0]
     completion = [seconds(o.ended) - o.request.arrival_ns / 1e9 for o in done]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engines of a simulation: one per component, each with a clock of its own."""
+"""The engines of a simulation: one engine with a clock of its own for each component."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from sim.units import NEVER
 
 
 class EnginePool:
-    """Moves the engines' clocks conservatively: always the component whose next end of a job may come
-    first, and never beyond the point where another's may come; so nothing has to be taken back, and a
-    component that nobody disturbs costs next to nothing."""
+    """Moves the clocks of the engines conservatively.
+
+    It always advances the component in which a job may end next, and never beyond the time at which a job of
+    another component may end. So nothing has to be undone, and a component that no event touches costs almost
+    nothing.
+    """
 
     def __init__(
         self, memory: SimulationState, factory: EngineFactory, marks: NDArray[np.int8], log: bool
@@ -34,19 +37,19 @@ class EnginePool:
         self._ended: list[str] = []
 
     def changed(self, jobs: Iterable[str]) -> None:
-        """The orders or links of these jobs are others, or they have come or gone."""
+        """The orders or links of these jobs have changed, or the jobs have arrived or left."""
         self._changed |= set(jobs)
         self._stale = True
 
     def dissolve(self, jobs: Iterable[str]) -> None:
-        """Bring the engines of these jobs up to now and write back what is in them."""
+        """Advance the engines of these jobs to now and write their state back."""
         names = set(jobs)
         for key in [k for k in self._engines if not names.isdisjoint(k)]:
             self._close(key)
         self._stale = True
 
     def tidy(self) -> None:
-        """Write everything back; all engines are made anew."""
+        """Write all states back. All engines are created anew afterwards."""
         self.dissolve([name for key in self._engines for name in key])
 
     def advance(self, until: int) -> list[str]:
@@ -77,7 +80,7 @@ class EnginePool:
         return self._engines[key].earliest_end([self._memory.running[n].shortest_ps for n in key])
 
     def _reform(self) -> None:
-        """Give every component an engine; those whose jobs and orders are the same keep theirs."""
+        """Give every component an engine. A component without a change keeps its engine."""
         if not self._stale:
             return
         running = self._memory.running

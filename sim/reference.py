@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plain engine: a full re-solve at every event, in a few lines. Oracle of the compiled one, and what
-runs where Numba is missing."""
+"""The plain engine: it allocates all rates anew at every event. It is the oracle of the tests of the compiled
+engine, and runs where Numba is missing.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gets GPUs next: first come first served, or least attained service with preemption."""
+"""Which job gets GPUs next: first come first served, or least attained service with preemption."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sim.units import NEVER, PS_PER_S
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job without GPUs, `since` when (ps); `first` is when it first ran, -1 for never."""
+    """A job without GPUs. It waits since `since` (ps) and first ran at `first` (-1: never)."""
 
     request: JobRequest
     since: int
@@ -40,7 +40,7 @@ class Scheduler(Protocol):
 
 
 class Fifo:
-    """First come, first served; nobody overtakes unless `backfill`."""
+    """First come, first served. No job overtakes another, unless `backfill` is set."""
 
     preempts = False
 
@@ -71,8 +71,9 @@ class Fifo:
 
 
 class LeastAttained:
-    """Two queues by GPU seconds served, as Tiresias' 2DAS: jobs below `threshold_s` go first, and stop
-    others when they need room. Looks every `every_s`."""
+    """Two queues by the GPU seconds that jobs have received, as Tiresias' 2DAS. Jobs below `threshold_s` go
+    first and preempt others when they need room. The scheduler runs every `every_s`.
+    """
 
     preempts = True
 
@@ -124,7 +125,7 @@ class LeastAttained:
 
 
 def placed(request: JobRequest, free: FreeGpus) -> Placement | None:
-    """Where a job would run, taken; a job placed by hand takes no GPUs from the pool."""
+    """Take the GPUs of a placement. A job with a fixed placement takes no GPUs from the pool."""
     return () if request.ranks is not None else free.place(request.gpus)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job does in an iteration, as values: phases of compute and one collective each.
+"""One iteration of a job as a value: phases of compute with one collective each.
 
-A shape knows no hosts; with the hosts it has been given it becomes a TaskGraph and, for the planner, a Job.
+A shape names no hosts. With the hosts of a job it becomes a TaskGraph and, for the planner, a Job.
 """
 
 from __future__ import annotations
@@ -97,8 +97,9 @@ def program(shape: Shape, job: str, ranks: Sequence[str]) -> TaskGraph:
 
 @dataclass(frozen=True, slots=True)
 class UncontendedRun:
-    """A job with the network to itself: its iteration and when in it the first flow begins, in ps, and
-    its profile as the planner knows jobs."""
+    """A job alone on the network: its iteration time, the time at which its first flow begins (both in ps),
+    and its profile as the planner sees it.
+    """
 
     iteration_ps: int
     lead_ps: int
@@ -106,10 +107,11 @@ class UncontendedRun:
 
 
 def uncontended(built: TaskGraph, channel_bps: NDArray[np.float64]) -> UncontendedRun:
-    """How the program runs undisturbed, each channel at `channel_bps` (shape (channels,)).
+    """Compute how the task graph runs when no other job disturbs it. Each channel has `channel_bps`
+    (channels,).
 
-    Up phases are the spans with a flow under way; gaps below 1 % of the iteration are closed. A phase's
-    rate is that of the busiest channel over the phase.
+    Up phases are the spans in which a flow sends; gaps below 1 % of the iteration are closed. The rate of a
+    phase is that of the busiest channel over the phase.
     """
     begin, end = built.timeline(channel_bps)
     length = max(int(end[-1]), 1)

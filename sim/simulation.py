@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster in time: jobs arrive, are placed, planned, run, are preempted and end; links fail and heal.
+"""The cluster over time: jobs arrive, are placed, planned, run, are preempted and end; links fail and return.
 
-Between two such events jobs touch each other only within a component (`sim.components`), so each
-component has an engine and a clock of its own (`sim.pool`).
+Between two such events jobs affect one another only within a component (`sim.components`). So each component
+has an engine and a clock of its own (`sim.pool`).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Simulation:
             del m.running[name]
 
     def _next_known(self) -> int:
-        """The time of the next event that does not come out of an engine."""
+        """The time of the next event that is known beforehand: all but the ends of jobs."""
         m = self.memory
         times = [NEVER]
         if m.arrivals:
@@ -139,7 +139,7 @@ class Simulation:
         return min(times)
 
     def _happen(self) -> None:
-        """Let happen what is due now."""
+        """Process all events that are due now."""
         m = self.memory
         while m.arrivals and m.arrivals[0].arrival_ns * PS_PER_NS <= m.now:
             request = m.arrivals.popleft()
@@ -157,7 +157,7 @@ class Simulation:
             self._sample()
 
     def _schedule(self) -> None:
-        """Ask the scheduler whom to stop and whom to start."""
+        """Ask the scheduler which jobs to stop and which to start."""
         m = self.memory
         stopped = [""]
         while stopped:
@@ -172,7 +172,7 @@ class Simulation:
                 self._plan([waiting.request.name for waiting, _ in begun])
 
     def _served(self, running: RunningJob) -> float:
-        """GPU seconds a job has had."""
+        """The GPU seconds that a job has received."""
         return (self.memory.now - self.memory.started[running.request.name]) / 1e12 * running.request.gpus
 
     def _start(self, waiting: WaitingJob, placement: Placement) -> None:
@@ -246,7 +246,7 @@ class Simulation:
         m.fabric = FabricState(m.fabric.topology, frozenset(links), frozenset(switches))
 
     def _plan(self, started: Sequence[str] = ()) -> None:
-        """Have a plan made; it takes effect after the re-planning delay."""
+        """Request a plan. It takes effect after the re-planning delay."""
         m = self.memory
         wanted = started if m.decider.one_by_one and started else list(m.running)
         jobs = [m.running[name].job for name in wanted]
@@ -267,8 +267,9 @@ class Simulation:
                 self._route(running)
 
     def _route(self, running: RunningJob) -> None:
-        """Put a job's orders in force: paths (by ECMP where there is no order or it is dead), class and
-        rhythm. Its engine is made anew if that changed anything."""
+        """Apply the orders of a job: paths (ECMP where there is no path or the path is dead), class and
+        schedule. If anything changed, its engine is created anew.
+        """
         m, run, told = self.memory, running.run, running.orders
         paths: list[tuple[int, ...] | None] = []
         for channel in run.program.channels:
@@ -294,7 +295,7 @@ class Simulation:
         self._pool.changed([run.name])
 
     def _best_rates(self, channels: Sequence[Channel], limits: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The most each channel can ever get: its cap, its NICs, PCIe or NVLink."""
+        """The highest rate that each channel can ever get, by its cap, its NICs, PCIe and NVLink."""
         topology, inside = self._network.topology, self._network.inside
         best = []
         for channel, limit in zip(channels, limits, strict=True):
@@ -349,7 +350,9 @@ class Simulation:
         m.next_sample += step
 
     def _settle_account(self, running: RunningJob, *, forget: bool = False) -> None:
-        """Book what a job has sent and computed since this was last done. `forget`: its run ends here."""
+        """Book what a job has sent and computed since the last booking. `forget`: the run of the job ends
+        here.
+        """
         m, run = self.memory, running.run
         iterations, sent = m.sampled.get(run.name, (0.0, np.zeros(len(run.paths))))
         job = running.job

@@ -16,7 +16,7 @@ COMPUTE, FLOW, BARRIER = 0, 1, 2
 
 
 class TaskGraphError(ValueError):
-    """A graph that no job can run; the message says which part."""
+    """No job can run this graph. The message names the part that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

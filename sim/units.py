@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's clock: whole picoseconds in 64 bits, which lasts 106 days and never drifts."""
+"""The clock of the simulator: whole picoseconds in 64 bits. It lasts 106 days and never drifts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads by word or by file: what a trace is, is told by its columns."""
+"""Read workloads by name or from a file. The columns of a file say which trace it is."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check_connected(topology: Topology) -> None:
     """Refuse a fabric whose parts cannot reach each other.
 
     Raises:
-        WorkloadError: names two switches without a way between them.
+        WorkloadError: names two switches without a path between them.
     """
     leaves = list(dict.fromkeys(h.leaf for h in topology.hosts))
     apart = next((leaf for leaf in leaves if topology.part[leaf] != topology.part[leaves[0]]), None)

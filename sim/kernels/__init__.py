@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled kernels. This much can be imported without Numba; the modules bring it along."""
+"""The compiled kernels. This package can be imported without Numba; its modules import Numba."""
 
 from pathlib import Path
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strict-priority, weighted max-min rates by local repair.
 
-A rate is right if every flow is at its cap, or has a bottleneck: a link that its class and those above
-fill, and on which no flow of its class has a higher level (rate by weight). By induction over the classes
-that is necessary and sufficient. After an event only those flows are allocated anew whose proof it broke,
-then those whose proof these break, in the order of their levels (`levels`), until nobody's is broken. Flows
-elsewhere keep links that nothing touched, hence their proofs.
+A rate is right if the flow is at its cap, or if it has a bottleneck: a link that its class and the classes
+above fill, and on which no flow of its class has a higher level. The level of a flow is its rate divided by
+its weight. By induction over the classes this condition is necessary and sufficient, so a bottleneck proves a
+rate.
+
+An event breaks the proofs of some flows only. These flows are allocated anew, then the flows whose proofs
+this breaks, in the order of their levels (`levels`), until no proof is broken. All other flows keep links
+that nothing touched, so their proofs still hold.
 """
 
 from __future__ import annotations
@@ -51,7 +54,9 @@ def repair(s: State) -> None:
 
 @kernel
 def _seed(s: State, klass: int) -> None:
-    """The links whose flows of this class, or what they may share, changed; and the flows that joined."""
+    """The links where the flows of this class, or the bandwidth left to it, changed; and the flows that
+    joined.
+    """
     for i in range(s.reg[DIRTY]):
         link = s.links[i].dirty
         k = link * s.reg[CLASSES_IN] + klass
@@ -95,7 +100,7 @@ def _seed_all(s: State, klass: int) -> None:
 
 @kernel
 def _apply(s: State, klass: int) -> None:
-    """Put the region's rates in force. What changed on a link makes it dirty for the classes below."""
+    """Set the new rates of the region. A link with a change becomes dirty for the classes below."""
     hops = s.reg[HOPS]
     s.reg[TOUCHED] += s.reg[FLOWS_IN]
     for i in range(s.reg[FLOWS_IN]):
@@ -130,7 +135,7 @@ def _apply(s: State, klass: int) -> None:
 
 @kernel
 def _use(s: State, link: int, klass: int, total: float) -> None:
-    """Note what a class uses of a link, and with which class the link is full."""
+    """Record what a class uses of a link, and which class fills the link."""
     classes = s.reg[CLASSES_IN]
     s.cells[link * classes + klass].used = total
     room = s.links[link].cap * (1.0 - FULL_WITHIN)

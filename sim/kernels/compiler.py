@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decorator of this room's kernels: compiled at the first call, kept for this state of the sources.
+"""The decorator of these kernels: compile at the first call, and cache for this state of the sources.
 
-Every kernel goes into its callers: a call that passes the state's arrays costs more than most of them do.
+Every kernel is inlined into its callers, because passing the arrays of the state costs more than most
+kernels.
 """
 
 from __future__ import annotations

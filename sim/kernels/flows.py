@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows on links: how they come, send and go. Each link keeps its flows side by side, per class."""
+"""Flows on links: how they join, send and leave. Each link keeps its flows in one array per class."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _HORIZON = 4e18
 
 @kernel
 def schedule(s: State, task: int, at: int) -> None:
-    """A task ends at `at` (ps), whatever was known before."""
+    """Set the end of a task to `at` (ps), whatever was set before."""
     s.reg[HEAP] = push(s.heap, s.place, s.reg[HEAP], task, at)
 
 
 @kernel
 def unschedule(s: State, task: int) -> None:
-    """When a task ends is not known, or no longer of interest."""
+    """Remove the end of a task, because it is not known or not needed."""
     s.reg[HEAP] = drop(s.heap, s.place, s.reg[HEAP], task)
 
 
 @kernel
 def soil(s: State, link: int) -> None:
-    """Remember that a link has to be looked at."""
+    """Mark a link as dirty: it has to be allocated anew."""
     if not s.links[link].is_dirty:
         s.links[link].is_dirty = 1
         s.links[s.reg[DIRTY]].dirty = link
@@ -34,7 +34,7 @@ def soil(s: State, link: int) -> None:
 
 @kernel
 def join(s: State, task: int, left: float) -> None:
-    """A flow with `left` bits to send begins; its rate is 0 until the allocator has run."""
+    """Start a flow with `left` bits to send. Its rate is 0 until the allocator has run."""
     c = s.tasks[task].channel
     s.tasks[task].active = ACTIVE
     s.flows[c].task = task
@@ -66,7 +66,7 @@ def join(s: State, task: int, left: float) -> None:
 
 @kernel
 def _weigh(s: State, c: int) -> None:
-    """A flow's weight for what it has left, and when that changes."""
+    """The weight of a flow at its bits left, and the bits left at which the weight changes."""
     steps = s.weights.shape[1]
     s.flows[c].weight, s.channels[c].mark = 1.0, 0.0
     whole = s.channels[c].whole
@@ -83,7 +83,7 @@ def _weigh(s: State, c: int) -> None:
 
 @kernel
 def reweigh(s: State, c: int) -> None:
-    """A flow has sent so much that its weight changes."""
+    """Change the weight of a flow that has sent enough for the next step."""
     settle(s, c)
     s.channels[c].left = s.channels[c].mark
     _weigh(s, c)
@@ -103,7 +103,7 @@ def reweigh(s: State, c: int) -> None:
 
 @kernel
 def bind(s: State, c: int, bound: float) -> None:
-    """Tell a flow's links what they may count on."""
+    """Tell the links of a flow the rate that they may count on."""
     s.flows[c].bound = bound
     hops = s.reg[HOPS]
     for h in range(c * hops, (c + 1) * hops):
@@ -114,7 +114,7 @@ def bind(s: State, c: int, bound: float) -> None:
 
 @kernel
 def settle(s: State, c: int) -> None:
-    """Account for what a flow has sent since its rate was set."""
+    """Book the bits that a flow has sent since its rate was set."""
     elapsed = s.reg[NOW] - s.channels[c].since
     if elapsed <= 0:
         return
@@ -133,7 +133,7 @@ def _account(s: State, c: int, moved: float) -> None:
 
 @kernel
 def leave(s: State, c: int) -> None:
-    """A flow has sent all: it gives its links back."""
+    """End a flow that has sent all its bits, and free its links."""
     _account(s, c, s.channels[c].left)
     task = s.flows[c].task
     s.tasks[task].active = IDLE
@@ -166,7 +166,7 @@ def leave(s: State, c: int) -> None:
 
 @kernel
 def set_rate(s: State, c: int, rate: float, bottleneck: int) -> None:
-    """From now on a flow sends at `rate`; its end moves accordingly."""
+    """Set the rate of a flow from now on, and move its end accordingly."""
     s.flows[c].bottleneck = bottleneck
     s.channels[c].held_back = at_switch(s, bottleneck)
     s.flows[c].rate = s.flows[c].bound = rate
@@ -180,7 +180,7 @@ def set_rate(s: State, c: int, rate: float, bottleneck: int) -> None:
 
 @kernel
 def at_switch(s: State, bottleneck: int) -> bool:
-    """Whether a bottleneck is a port that marks and that others use too."""
+    """Whether a bottleneck is a switch port that marks ECN and that other flows use too."""
     if bottleneck < 0 or not s.links[bottleneck].marks:
         return False
     return bool(s.links[bottleneck].flows_on > 1)

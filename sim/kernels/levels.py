@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The water rises once: links stop flows in the order of their levels.
+"""Water filling in one pass: links stop flows in the order of their levels.
 
-A flow's `bound` is what its links may count on: its rate as long as nothing has touched it, its cap once it
-may rise, its new rate once it is stopped. A link's level is where the water, capped by these bounds, fills
-it. The lowest level of all is final, for all that comes later stops flows higher up; whatever lies below it
-need not be looked at again. So a change costs what lies above it and depends on it, once.
+The `bound` of a flow is the rate that its links may count on: its rate while nothing has touched it, its cap
+once it may rise, its new rate once a link has stopped it. The level of a link is the level at which its
+flows, limited by these bounds, fill it. The lowest level of all is final, because everything that follows
+stops flows at higher levels. What lies below it need not be looked at again. So the cost of a change is the
+part above it that depends on it, visited once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SAME = 1e-12
 
 @kernel
 def available(s: State, link: int, klass: int) -> float:
-    """What the classes above leave of a link, bit/s."""
+    """The bit/s that the classes above leave on a link."""
     room: float = s.links[link].cap
     at = link * s.reg[CLASSES_IN]
     for above in range(klass):
@@ -33,7 +34,7 @@ def available(s: State, link: int, klass: int) -> float:
 
 @kernel
 def enter(s: State, klass: int, link: int) -> None:
-    """A link joins the region: learn what there is to share out."""
+    """Add a link to the region and compute what there is to share."""
     if s.links[link].in_region == s.reg[STAMP]:
         return
     s.links[link].in_region = s.reg[STAMP]
@@ -46,8 +47,9 @@ def enter(s: State, klass: int, link: int) -> None:
 
 @kernel
 def _touch(s: State, klass: int, link: int, level: float) -> None:
-    """A flow on a link has another bound, so the link's level is to be worked out at `level` again; below 0:
-    when the water begins to rise."""
+    """The bound of a flow on a link has changed: compute the level of the link again at `level`. Below 0: at
+    the start.
+    """
     enter(s, klass, link)
     if level < 0.0:
         return
@@ -57,8 +59,9 @@ def _touch(s: State, klass: int, link: int, level: float) -> None:
 
 @kernel
 def loosen(s: State, klass: int, c: int, level: float) -> None:
-    """A flow may rise up to its cap; not if it stands still and a link that the classes above fill is proof
-    enough that it has to: most flows of an overloaded fabric are so."""
+    """Let a flow rise up to its cap. A flow that stands still stays, if a link that the classes above fill is
+    enough proof that it must. Most flows of an overloaded fabric are so.
+    """
     hops = s.reg[HOPS]
     at = c * hops
     if s.flows[c].rate == 0.0:
@@ -88,8 +91,9 @@ def _include(s: State, c: int) -> None:
 
 @kernel
 def _level(s: State, klass: int, link: int) -> tuple[float, float]:
-    """Where the water fills a link (inf: nowhere), and the lowest level at which a flow that had its
-    bottleneck here finds that it might rise (inf: none does)."""
+    """The level at which a link is full (inf: never), and the lowest level at which a flow with its
+    bottleneck here might rise (inf: none).
+    """
     k = link * s.reg[CLASSES_IN] + klass
     room, margin = s.links[link].room, TOLERANCE * s.links[link].cap
     first = s.cells[k].first
@@ -127,7 +131,7 @@ def _level(s: State, klass: int, link: int) -> tuple[float, float]:
 
 @kernel
 def _fix(s: State, klass: int, c: int, rate: float, at: int, level: float) -> None:
-    """A flow of the region gets its rate from link `at`."""
+    """Set the rate of a flow of the region by the link `at`."""
     bind(s, c, rate)
     s.flows[c].fresh_at = at
     s.flows[c].fixed = s.reg[STAMP]
@@ -143,7 +147,7 @@ def _fix(s: State, klass: int, c: int, rate: float, at: int, level: float) -> No
 
 @kernel
 def _stop(s: State, klass: int, link: int, share: float, level: float) -> None:
-    """A link is full: whoever is above its level is stopped there."""
+    """A link is full: stop all flows above its level there."""
     k, margin = link * s.reg[CLASSES_IN] + klass, TOLERANCE * s.links[link].cap
     for i in range(s.cells[k].first, s.cells[k].first + s.cells[k].count):
         rate = s.slots[i].weight * share
@@ -161,7 +165,7 @@ def _stop(s: State, klass: int, link: int, share: float, level: float) -> None:
 
 @kernel
 def _loosen_all(s: State, klass: int, link: int, upto: float, level: float) -> None:
-    """The flows that had their bottleneck here, at levels up to `upto`, may rise."""
+    """Let the flows with their bottleneck here, at levels up to `upto`, rise."""
     k = link * s.reg[CLASSES_IN] + klass
     for i in range(s.cells[k].first, s.cells[k].first + s.cells[k].count):
         if s.slots[i].bound <= upto * s.slots[i].weight:
@@ -172,8 +176,11 @@ def _loosen_all(s: State, klass: int, link: int, upto: float, level: float) -> N
 
 @kernel
 def rise(s: State, klass: int) -> None:
-    """Let the water rise until no link of the region is left that could stop a flow; afterwards `bound` is
-    each flow's rate, and `fresh_at` what stopped it (-1: its cap), of those in the region."""
+    """Raise the level until no link of the region could stop a flow.
+
+    Afterwards `bound` is the rate of each flow of the region, and `fresh_at` the link that stopped it (-1:
+    its cap).
+    """
     level = 0.0
     for i in range(s.reg[LINKS_IN]):
         link = s.links[i].region

@@ -93,7 +93,7 @@ def run(s: State, until: int) -> int:
 
 @kernel
 def _complete(s: State, task: int) -> None:
-    """A task is over: begin those that waited only for it, and theirs where they take no time."""
+    """End a task. Start the tasks that waited only for it, and their successors where those take no time."""
     size = 1
     s.tasks[0].stack = task
     while size:
@@ -122,7 +122,7 @@ def _complete(s: State, task: int) -> None:
 
 @kernel
 def _span(s: State, job: int, task: int) -> int:
-    """How long a compute takes in the iteration that runs."""
+    """The duration of a compute in the running iteration."""
     row = s.jobs[job]
     if not row[JITTER]:
         return int(s.tasks[task].span)
@@ -131,7 +131,7 @@ def _span(s: State, job: int, task: int) -> int:
 
 @kernel
 def slot_delay(s: State, job: int) -> int:
-    """How long (ps) an iteration that is ready now has to wait for its slot (see `sim.jobrun.slot_delay`)."""
+    """How long in ps an iteration that is ready now waits for its slot (see `sim.jobrun.slot_delay`)."""
     period = s.jobs[job, PERIOD]
     if period <= 0:
         return 0
@@ -148,7 +148,7 @@ def slot_delay(s: State, job: int) -> int:
 
 @kernel
 def _end(s: State, job: int) -> bool:
-    """An iteration is over. True if the next begins at once."""
+    """End an iteration. Returns True if the next one begins at once."""
     now = s.reg[NOW]
     s.jobs[job, COUNT] += 1
     if s.jobs[job, COUNT] == s.jobs[job, TARGET]:
@@ -167,7 +167,7 @@ def _end(s: State, job: int) -> bool:
 
 @kernel
 def _begin(s: State, job: int) -> None:
-    """An iteration begins (and the one before ends, with what it waited for its slot)."""
+    """Begin an iteration. The iteration before ends now, with the time for which it waited for its slot."""
     now = s.reg[NOW]
     if s.jobs[job, COUNT]:
         _record(s, job)

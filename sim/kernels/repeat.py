@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Skipping ahead: where an engine finds itself in a state it has been in, the time between repeats.
+"""Skip repeats: when an engine reaches a state in which it has been before, the time between repeats itself.
 
-The state is taken where the reference job begins an iteration: the time to each event, each flow's bits
-left (to a thousandth of a bit), what each task still waits for, and each held job's place in its period,
-all relative to now. The engine is deterministic and nothing outside acts on it before `until`, so equal
-states have equal futures: m whole repeats are m times the counts and sums of one, and every pending time
-moves by m periods. Brent's method finds the period with one saved state; unequal states usually differ
-in the first few numbers, so looking costs little.
+The state is taken when the reference job begins an iteration. It holds the time to each event, the bits left
+of each flow (to a thousandth of a bit), what each task still waits for, and the place of each scheduled job
+in its period, all relative to now. The engine is deterministic and nothing outside acts on it before `until`.
+So equal states have equal futures: m whole repeats are m times the counts and sums of one, and every pending
+time moves by m periods. Brent's cycle detection finds the period with one saved state. Unequal states usually
+differ in the first numbers, so a comparison costs little.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _save_counts(s: State, job: int) -> None:
 
 @kernel
 def skip_repeats(s: State, until: int) -> None:
-    """Skip as many whole repeats as end before `until` and before any job's last iteration."""
+    """Skip all whole repeats that end before `until` and before the last iteration of any job."""
     if not s.reg[SAVED]:
         s.reg[STEPS] = 0
         s.reg[LIMIT] = 1
@@ -143,7 +143,7 @@ def skip_repeats(s: State, until: int) -> None:
 
 @kernel
 def _shift(s: State, times: int, by: int) -> None:
-    """Put `times` repeats, `by` ps in all, behind us."""
+    """Account for `times` repeats, which take `by` ps in all."""
     for i in range(s.reg[HEAP]):
         s.heap[i].key += by
     for c in range(len(s.channels)):

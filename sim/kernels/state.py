@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels share: one engine's links, tasks, jobs and heap, as arrays of records.
+"""The state that the kernels share: the links, tasks, jobs and heap of one engine, as arrays of records.
 
-Shapes: L links, C classes, T tasks, H links on the longest path, N channels, J jobs. A task is a
-compute span, a flow or a barrier; a flow that sends is known by its channel, which has one at a time. Few
-arrays of wide records, for every function gets all of them. Rates are in bit/s, work in bits, times in ps.
+Shapes: L links, C classes, T tasks, H links on the longest path, N channels, J jobs. A task is a compute
+span, a flow or a barrier. A channel has at most one flow that sends, so the channel identifies the flow.
+There are few arrays with wide records, because every function receives all of them. Rates are in bit/s, work
+in bits, times in ps.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ LEVEL = np.dtype([("key", np.float64), ("id", np.int32)], align=True)
 
 
 class State(NamedTuple):
-    """Everything an engine knows."""
+    """The whole state of an engine."""
 
     reg: NDArray[np.int64]
     links: Any  # (L,) of LINK

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of published traces. Nothing is fetched: each reads a file that a person has."""
+"""Readers of published traces. Nothing is downloaded: each reader takes a file that the user has."""
 
 from sim.readers.errors import TraceError
 from sim.readers.lingjun import read_lingjun_jobs, read_lingjun_topology, read_model_mix, read_snapshot

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables read strictly: what is wrong is said by file, row and column."""
+"""Read tables strictly. An error names the file, the row and the column."""
 
 from __future__ import annotations
 
