@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from controller.wire import agent_pb2 as pb
-from hostagent.clock import Clock
+from hostagent.assignments import Pin, ProbedPath, SessionSettings
+from hostagent.clock import EventClock
 from hostagent.counts import ByteSource
-from hostagent.fabrictime import FabricTime
+from hostagent.fabric_time import FabricTime
 from hostagent.job import LATE_TOLERANCE, IterationRecord, Schedule
 from hostagent.messages import flow_fallback, flow_opened, hello, iteration_report, job_join
 from hostagent.metering import Metering
-from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, QueuePair, ReceiveQueue
+from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, ReceiveQueue, SendQueue
 from hostagent.nic.requester import check_pin
-from hostagent.told import Marking, Pin, Probe
 from hostagent.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class _Worker:
         self.joined = False
         self.waiting = waiting
         self.asked: set[str] = set()
-        self.out: dict[str, QueuePair] = {}
+        self.out: dict[str, SendQueue] = {}
         self.receive: list[ReceiveQueue] = []
 
     def read(self) -> Mapping[str, int]:
@@ -71,7 +71,7 @@ class Agent:
         host: str,
         ip: str,
         nic: NicDriver,
-        clock: Clock,
+        clock: EventClock,
         send: Callable[[pb.AgentMessage], None],
         *,
         addresses: Mapping[str, str],
@@ -85,11 +85,11 @@ class Agent:
         self.ip = ip
         self.connected = False
         self.welcomed = False
-        self.marking = Marking()
+        self.marking = SessionSettings()
         self.pins: dict[str, Pin] = {}
         self.schedules: dict[str, Schedule] = {}
         self.senders: dict[str, str] = {}
-        self.probes: dict[str, Probe] = {}
+        self.probes: dict[str, ProbedPath] = {}
         self.refusals: list[str] = []
         self.fallen: dict[str, str] = {}
         self.on_answer: Callable[[str, Pin], None] | None = None
@@ -147,7 +147,7 @@ class Agent:
                     self._set_sender(worker)
         elif kind == "probe_result":
             result = message.probe_result
-            self.probes[result.flow] = Probe(tuple(result.path), result.verified)
+            self.probes[result.flow] = ProbedPath(tuple(result.path), result.verified)
         elif kind == "measure":
             self.metering.request(message.measure)
         elif kind == "clock":
@@ -224,7 +224,7 @@ class Agent:
         """Where a flow of that pin goes: a fallen one, or one without a port, by ECMP."""
         return self.source_port(flow) if flow in self.fallen else pin.source_port or self.source_port(flow)
 
-    def queue_pairs(self) -> Mapping[str, QueuePair]:
+    def queue_pairs(self) -> Mapping[str, SendQueue]:
         """The sending ends of all flows that are open here."""
         return {flow: qp for worker in self._workers.values() for flow, qp in worker.out.items()}
 
@@ -268,7 +268,7 @@ class Agent:
 
     def _on_welcome(self, welcome: pb.Welcome) -> None:
         self.welcomed = True
-        self.marking = Marking.of(welcome)
+        self.marking = SessionSettings.of(welcome)
         self._nic.set_control_dscp(welcome.cnp_dscp, welcome.ack_dscp)
         self.clock_poll_ns = welcome.clock_poll_ns or DEFAULT_CLOCK_POLL_NS
         self._clock_round += 1
@@ -311,7 +311,7 @@ class Agent:
         if self.welcomed and pin is not None:
             self._send(flow_fallback(flow, pin.source_port, self.fallen.get(flow, "")))
 
-    def _place(self, flow: str, qp: QueuePair) -> None:
+    def _place(self, flow: str, qp: SendQueue) -> None:
         pin = self.pins[flow]
         port = self.port_of(flow, pin)
         qp.repin(port, pin.dscp)

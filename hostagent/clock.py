@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
-class Clock(Protocol):
+class EventClock(Protocol):
     """Nanoseconds of the time the data plane lives in, and events at a time."""
 
     @property
@@ -22,7 +22,7 @@ class SkewedClock:
     """A clock that shows another time than the one beneath it: `offset_ns` ahead of it at 0, and gaining
     `drift_ppm` millionths of what has passed since (negative: losing)."""
 
-    def __init__(self, base: Clock, offset_ns: int, drift_ppm: float) -> None:
+    def __init__(self, base: EventClock, offset_ns: int, drift_ppm: float) -> None:
         if drift_ppm <= -1e6:
             raise ValueError(f"a clock does not run backwards: drift {drift_ppm} ppm")
         self._base = base

@@ -108,7 +108,7 @@ class NcclSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowedJob:
+class ObservedJobSettings:
     """A job that says nothing itself, followed by what is recorded of it."""
 
     name: str = setting("name of the job, without '/'")
@@ -134,7 +134,7 @@ class SourceSettings:
 
     inspector_dir: str = setting("directory NCCL's inspector writes to; empty: its own choice", "")
     sysfs: str = setting("where the RDMA devices are", "/sys/class/infiniband")
-    jobs: tuple[FollowedJob, ...] = setting("jobs that are followed by what is recorded of them", ())
+    jobs: tuple[ObservedJobSettings, ...] = setting("jobs that are followed by what is recorded of them", ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hostagent.clock import Clock
+from hostagent.clock import EventClock
 
 LONGEST_REPORT = 4096
 """Bins in one report at most; a request for more is cut down."""
@@ -38,7 +38,7 @@ class ByteSampler:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: EventClock,
         source: ByteSource,
         flops: Callable[[], float],
         *,

@@ -11,13 +11,13 @@ from statistics import median
 
 from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
-from hostagent.clock import Clock, SkewedClock
-from hostagent.copying import ClockedLink
+from hostagent.clock import EventClock, SkewedClock
+from hostagent.emulated_worker import EmulatedWorker
 from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.emulated import EmulatedNic
 from hostagent.nic.roce import OVERHEAD_BYTES
-from hostagent.trainer import Trainer
+from hostagent.pcie_transfer import EmulatedPcieLink
 
 JOIN_LEAD_NS = 15_000_000
 """How long before its start a worker joins: the answer deadline and the control delays fit in."""
@@ -52,7 +52,7 @@ class EmulatedHost:
         gateway_mac: str,
         rate_bps: int,
         *,
-        clock: Clock,
+        clock: EventClock,
         transmit: Callable[[bytes], None],
         send: Callable[[pb.AgentMessage], None],
         addresses: Mapping[str, str],
@@ -90,8 +90,8 @@ class EmulatedHost:
             seed=seed,
             shared_clock=skew is None,
         )
-        self.trainers: dict[tuple[str, int], Trainer] = {}
-        self._pcie: dict[str, ClockedLink] = {}
+        self.trainers: dict[tuple[str, int], EmulatedWorker] = {}
+        self._pcie: dict[str, EmulatedPcieLink] = {}
         self.records: list[IterationRecord] = []
         self.receive = self.nic.receive
         self.on_message = self.agent.on_message
@@ -110,7 +110,7 @@ class EmulatedHost:
         start_jitter_ns: int = 0,
         join_lead_ns: int = JOIN_LEAD_NS,
         on_iteration: Callable[[IterationRecord], None] | None = None,
-    ) -> Trainer:
+    ) -> EmulatedWorker:
         """Run a worker from `start_ns` plus a uniform draw of up to `start_jitter_ns`.
 
         It joins `join_lead_ns` before `start_ns` (at once, if that is past). `iterations` 0: until `stop`.
@@ -118,7 +118,7 @@ class EmulatedHost:
         Raises ValueError for a worker that does not belong here or runs already.
         """
         jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, max(0, start_jitter_ns))
-        trainer = Trainer(
+        trainer = EmulatedWorker(
             spec,
             rank,
             self._clock,
@@ -135,10 +135,10 @@ class EmulatedHost:
         self.trainers[spec.name, rank] = trainer
         return trainer
 
-    def _pcie_link(self, use: PcieUse) -> ClockedLink:
+    def _pcie_link(self, use: PcieUse) -> EmulatedPcieLink:
         """The link that those share who say its name; the first to say it says its rate."""
         if use.link not in self._pcie:
-            self._pcie[use.link] = ClockedLink(self._clock, use.rate_bps)
+            self._pcie[use.link] = EmulatedPcieLink(self._clock, use.rate_bps)
         return self._pcie[use.link]
 
     def stop_worker(self, job: str, rank: int) -> None:

@@ -47,7 +47,7 @@ class MeasuredProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PhaseChange:
     """From `iteration` on (counted from 0) a job runs other phases: another batch size, another model
     part. `flops_per_iteration` is of the whole job from then on."""
 
@@ -89,7 +89,7 @@ class JobSpec:
     profile: MeasuredProfile | None = None
     sender: str = "dcqcn"
     increase_timer: float = 1.0
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PhaseChange, ...] = ()
     silent: bool = False
     pcie: PcieUse | None = None
 

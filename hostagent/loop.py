@@ -34,7 +34,7 @@ class Timer:
         self.cancelled = True
 
 
-class HostLoop:
+class AgentLoop:
     """A Clock on the host's monotonic clock, which all processes of one machine share.
 
     `now` is in nanoseconds and stands still within a callback. All but `call` and `stop` belong to the

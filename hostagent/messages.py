@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from controller.wire import agent_pb2 as pb
 from hostagent.job import IterationRecord, JobSpec
-from hostagent.nic.driver import NicDriver, QueuePair
+from hostagent.nic.driver import NicDriver, SendQueue
 
 PROTOCOL = 1
 
@@ -27,7 +27,7 @@ def hello(host: str, ip: str, nic: NicDriver) -> pb.AgentMessage:
     )
 
 
-def flow_opened(nic: NicDriver, qp: QueuePair, source_port: int) -> pb.AgentMessage | None:
+def flow_opened(nic: NicDriver, qp: SendQueue, source_port: int) -> pb.AgentMessage | None:
     """What an open queue pair has; None where the controller's word alone decides it."""
     if nic.pinning != "none" and nic.dscp != "fixed":
         return None

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.wire import agent_pb2 as pb
-from hostagent.clock import Clock
+from hostagent.clock import EventClock
 from hostagent.counts import ByteSampler, ByteSource, Counts
-from hostagent.fabrictime import FabricTime
+from hostagent.fabric_time import FabricTime
 from hostagent.worker import Worker
 
 
@@ -22,7 +22,7 @@ class Metering:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: EventClock,
         time: FabricTime,
         send: Callable[[pb.ByteCounts], None],
         byte_source: Callable[[str], ByteSource] | None,

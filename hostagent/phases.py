@@ -13,7 +13,7 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from hostagent.records import Busy, read_record
+from hostagent.records import CommunicationInterval, read_record
 from polyrhythm_files import ConfigError
 
 _LONGEST_RECORD = 4096
@@ -27,7 +27,7 @@ _GAP = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class ObservedProfile:
     """A period, and its Up phases (start, end) in ns from the first one's start, which follows the longest
     Down phase. A rate of at least `up_rate` bytes/s counts as Up."""
 
@@ -41,7 +41,7 @@ def profile_files(paths: Sequence[Path]) -> dict[str, Any]:
 
     Raises ConfigError for a file that is none of the three kinds, or shows no period.
     """
-    busy: list[Busy] = []
+    busy: list[CommunicationInterval] = []
     for path in paths:
         try:
             busy += read_record(path.read_text(encoding="utf-8", errors="replace"))
@@ -57,7 +57,7 @@ def profile_files(paths: Sequence[Path]) -> dict[str, Any]:
     return {"period_ms": found.period_ns / 1e6, "phases_ms": phases}
 
 
-def fold(busy: Sequence[Busy], longest: int = _LONGEST_RECORD) -> Folded:
+def fold(busy: Sequence[CommunicationInterval], longest: int = _LONGEST_RECORD) -> ObservedProfile:
     """The period of a record, and where in it the job communicates, searched in `longest` bins at most (the
     work grows by their square). Raises ValueError if there is none."""
     if len(busy) < 2:
@@ -71,7 +71,7 @@ def fold(busy: Sequence[Busy], longest: int = _LONGEST_RECORD) -> Folded:
     least = _UP * max(folded)
     up = [value >= least for value in folded]
     if all(up):
-        return Folded(round(period * bin_ns), ((0, round(period * bin_ns)),), least / bin_ns * 1e9)
+        return ObservedProfile(round(period * bin_ns), ((0, round(period * bin_ns)),), least / bin_ns * 1e9)
     # Time 0 is the start of the first Up phase after the longest Down phase.
     starts = [i for i in range(shift) if up[i] and not up[i - 1]]
     start = max(starts, key=lambda i: next(d for d in range(1, shift + 1) if up[i - d]))
@@ -83,7 +83,7 @@ def fold(busy: Sequence[Busy], longest: int = _LONGEST_RECORD) -> Folded:
             phases.append((began, (offset + 1) * bin_ns))
     period_ns = round(period * bin_ns)
     placed = tuple((start, min(end, period_ns)) for start, end in phases)
-    return Folded(period_ns, placed, least / bin_ns * 1e9)
+    return ObservedProfile(period_ns, placed, least / bin_ns * 1e9)
 
 
 def _folded(bins: Sequence[float], period: float, shift: int) -> list[float]:
@@ -96,7 +96,7 @@ def _folded(bins: Sequence[float], period: float, shift: int) -> list[float]:
     return [total / max(1, count) for total, count in zip(sums, counts, strict=True)]
 
 
-def binned(busy: Sequence[Busy], first: int, bin_ns: int, count: int) -> list[float]:
+def binned(busy: Sequence[CommunicationInterval], first: int, bin_ns: int, count: int) -> list[float]:
     """The bytes in each of `count` bins from `first` on, which no stretch begins before."""
     bins = [0.0] * count
     for stretch in busy:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from controller.wire.time_slices import short_time_slices
 from hostagent.config import Config, config_schema, load_config
-from hostagent.ncclenv import nccl_environment
+from hostagent.nccl_environment import nccl_environment
 from hostagent.nic.udp import NicError
 from hostagent.phases import profile_files
-from hostagent.tls import check_papers
+from hostagent.tls import check_certificates
 from polyrhythm_files import ConfigError
 
 DEFAULT_CONFIG = Path("/etc/polyrhythm/agent.toml")
@@ -74,7 +74,7 @@ def _checked(path: Path) -> Config:
     config = load_config(path)
     try:
         config.addresses()
-        check_papers(config.tls)
+        check_certificates(config.tls)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return config
@@ -88,13 +88,13 @@ def _serve(path: Path) -> int:
         format="%(levelname)s %(name)s: %(message)s",
     )
     # gRPC is the heaviest import: what is only printed or refused does not wait for it.
-    from hostagent.service import Service
+    from hostagent.service import AgentService
 
     if config.nic.driver != "udp":
         # New flows wait for the agent too. One that sends by itself is no such light process.
         short_time_slices()
     try:
-        service = Service(config)
+        service = AgentService(config)
     except (NicError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
     for number in (signal.SIGTERM, signal.SIGINT):

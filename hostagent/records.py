@@ -21,7 +21,7 @@ _MOST_BEGUN = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class CommunicationInterval:
     """A stretch of communication: bytes from `start_ns` to `end_ns`, evenly."""
 
     start_ns: int
@@ -29,16 +29,16 @@ class Busy:
     size: int
 
 
-class _Kind(Protocol):
+class _RecordFormat(Protocol):
     """One kind of record. `line` raises ValueError for what is none of it."""
 
-    def line(self, said: str) -> Busy | None: ...
+    def line(self, said: str) -> CommunicationInterval | None: ...
 
 
-class Inspector:
+class InspectorRecord:
     """NCCL's inspector: each line stands for itself."""
 
-    def line(self, said: str) -> Busy | None:
+    def line(self, said: str) -> CommunicationInterval | None:
         """The stretch of a collective or of point-to-point traffic; None for a line about something else."""
         try:
             record = json.loads(said)
@@ -48,24 +48,24 @@ class Inspector:
             performance = record[f"{kind}_perf"]
             end = int(record["metadata"]["dump_timestamp_us"]) * 1000
             length = int(float(performance[f"{kind}_exec_time_us"]) * 1000)
-            return Busy(end - length, end, int(performance[f"{kind}_msg_size_bytes"]))
+            return CommunicationInterval(end - length, end, int(performance[f"{kind}_msg_size_bytes"]))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"none of NCCL's inspector: {error!r}") from None
 
 
-class Trace:
+class ProfilerTrace:
     """The example profiler's trace, an event a line: pairs of begin ("b") and end ("e") of collectives and
     point-to-point events; `ts` is in us."""
 
     def __init__(self) -> None:
         self._begun: dict[tuple[Any, ...], dict[str, Any]] = {}
 
-    def line(self, said: str) -> Busy | None:
+    def line(self, said: str) -> CommunicationInterval | None:
         """The stretch that an event ends, if it ends one."""
         said = said.strip().lstrip("[").rstrip(",]").strip()
         return self.event(json.loads(said)) if said else None
 
-    def event(self, event: object) -> Busy | None:
+    def event(self, event: object) -> CommunicationInterval | None:
         """The same from an event that is read already."""
         if (
             not isinstance(event, dict)
@@ -82,19 +82,24 @@ class Trace:
             elif event["ph"] == "e" and key in self._begun:
                 start = self._begun.pop(key)
                 size = int(start.get("args", {}).get("Count", 1))
-                return Busy(int(float(start["ts"]) * 1000), int(float(event["ts"]) * 1000), max(1, size))
+                return CommunicationInterval(
+                    int(float(start["ts"]) * 1000), int(float(event["ts"]) * 1000), max(1, size)
+                )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"an event of the trace is not complete: {error!r}") from None
         return None
 
 
-class Readings:
-    """Readings of port_xmit_data, which counts words of four octets; one that goes back has begun anew."""
+class CounterReadings:
+    """Readings of port_xmit_data, which counts words of four octets.
+
+    A value below the last one means that the counter started again from 0.
+    """
 
     def __init__(self) -> None:
         self._before: tuple[int, int] | None = None
 
-    def line(self, said: str) -> Busy | None:
+    def line(self, said: str) -> CommunicationInterval | None:
         """The stretch since the last reading."""
         said = said.partition("#")[0].strip()
         if not said:
@@ -105,7 +110,7 @@ class Readings:
             raise ValueError("not time_ns,value") from None
         return self.reading(time_ns, value)
 
-    def reading(self, time_ns: int, value: int) -> Busy | None:
+    def reading(self, time_ns: int, value: int) -> CommunicationInterval | None:
         """The same from numbers; None for the first."""
         before, self._before = self._before, (time_ns, value)
         if before is None:
@@ -113,10 +118,10 @@ class Readings:
         if time_ns <= before[0]:
             raise ValueError("time stands still or goes back")
         grown = value - before[1] if value >= before[1] else value
-        return Busy(before[0], time_ns, OCTETS * grown)
+        return CommunicationInterval(before[0], time_ns, OCTETS * grown)
 
 
-class Growing:
+class RecordReader:
     """A record that grows: it is fed what has been added, and keeps the line that is not whole yet.
 
     A line that makes no sense is left out and told to `complain`; the others count.
@@ -124,10 +129,10 @@ class Growing:
 
     def __init__(self, complain: Callable[[str], None]) -> None:
         self._complain = complain
-        self._kind: _Kind | None = None
+        self._kind: _RecordFormat | None = None
         self._rest = b""
 
-    def feed(self, fresh: bytes) -> list[Busy]:
+    def feed(self, fresh: bytes) -> list[CommunicationInterval]:
         """The stretches that whole lines of it show."""
         *lines, self._rest = (self._rest + fresh).split(b"\n")
         if len(self._rest) > _LONGEST_LINE:
@@ -148,11 +153,11 @@ class Growing:
         return found
 
 
-def read_record(text: str) -> list[Busy]:
+def read_record(text: str) -> list[CommunicationInterval]:
     """The communication that a whole record shows. Raises ValueError, with the line, for what is none."""
     if text.lstrip()[:1] == "[":
         return _whole_trace(text)
-    kind = _kind_of(text.lstrip().partition("\n")[0]) or Readings()
+    kind = _kind_of(text.lstrip().partition("\n")[0]) or CounterReadings()
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -165,23 +170,23 @@ def read_record(text: str) -> list[Busy]:
     return found
 
 
-def _kind_of(line: str) -> _Kind | None:
+def _kind_of(line: str) -> _RecordFormat | None:
     """What a record is, from its first line; None while that is empty."""
     head = line.lstrip()[:1]
     if not head:
         return None
     # A trace that is met in the middle begins with an event, which has a phase.
     if head == "[" or (head == "{" and '"ph"' in line):
-        return Trace()
-    return Inspector() if head == "{" else Readings()
+        return ProfilerTrace()
+    return InspectorRecord() if head == "{" else CounterReadings()
 
 
-def _whole_trace(text: str) -> list[Busy]:
+def _whole_trace(text: str) -> list[CommunicationInterval]:
     text = text.rstrip().rstrip(",]").rstrip() or "["
     try:
         # The plugin writes its list without care for the last comma and bracket.
         events = json.loads(f"{text}]")
     except ValueError as error:
         raise ValueError(f"no trace of NCCL's profiler: {error}") from None
-    trace = Trace()
+    trace = ProfilerTrace()
     return [stretch for stretch in map(trace.event, events) if stretch is not None]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hostagent.agent import Agent
 from hostagent.config import SafetySettings
-from hostagent.loop import HostLoop
+from hostagent.loop import AgentLoop
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ RESENT = ("local_ack_timeout_err", "packet_seq_err", "roce_adp_retrans", "roce_s
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class FlowCounters:
     """A flow's counters so far, and the round trip it measured last (0: not known)."""
 
     packets: int
@@ -34,12 +34,12 @@ class Sample:
     latency_ns: int
 
 
-class FlowGuard:
+class FlowHealth:
     """Judges one flow, a window at a time. `fallen` says that it is to go by ECMP."""
 
     def __init__(self, settings: SafetySettings) -> None:
         self._settings = settings
-        self._last = Sample(0, 0, 0)
+        self._last = FlowCounters(0, 0, 0)
         self._least_ns = 0
         self._bad = 0
         self._hold_ns = int(settings.hold_s * 1e9)
@@ -47,7 +47,7 @@ class FlowGuard:
         self.fallen = False
         self.why = ""
 
-    def judge(self, now: int, sample: Sample) -> bool:
+    def judge(self, now: int, sample: FlowCounters) -> bool:
         """Take the counters at the end of a window; whether `fallen` has changed."""
         why = self._badness(sample)
         self._last = sample
@@ -71,7 +71,7 @@ class FlowGuard:
         self._bad = 0
         return False
 
-    def _badness(self, sample: Sample) -> str:
+    def _badness(self, sample: FlowCounters) -> str:
         """What is bad about the window, in words; empty: nothing."""
         settings, last = self._settings, self._last
         sent, again = sample.packets - last.packets, sample.retransmits - last.retransmits
@@ -88,7 +88,7 @@ class FlowGuard:
         return ""
 
 
-class SafetyWatch:
+class SafetyMonitor:
     """Guards every pinned flow of an agent.
 
     Where the NIC does not see flows, `port_counters` gives (packets sent, packets sent again) of the whole
@@ -99,7 +99,7 @@ class SafetyWatch:
         self,
         settings: SafetySettings,
         agent: Agent,
-        loop: HostLoop,
+        loop: AgentLoop,
         *,
         sees_flows: bool,
         port_counters: Callable[[], tuple[int, int]] | None = None,
@@ -108,8 +108,8 @@ class SafetyWatch:
         self._agent = agent
         self._loop = loop
         self._port_counters = port_counters
-        self._port_guard: FlowGuard | None = None
-        self._guards: dict[str, tuple[int, FlowGuard]] = {}
+        self._port_guard: FlowHealth | None = None
+        self._guards: dict[str, tuple[int, FlowHealth]] = {}
         window_ns = int(settings.window_ms * 1e6)
         if settings.enabled and sees_flows:
             loop.every(window_ns, self.look)
@@ -128,10 +128,10 @@ class SafetyWatch:
                 continue
             port, guard = self._guards.get(flow, (0, None))
             if guard is None or port != pin.source_port:
-                guard = FlowGuard(self._settings)
-                guard.judge(self._loop.now, Sample(qp.packets, qp.retransmits, 0))
+                guard = FlowHealth(self._settings)
+                guard.judge(self._loop.now, FlowCounters(qp.packets, qp.retransmits, 0))
                 self._guards[flow] = (pin.source_port, guard)
-            elif guard.judge(self._loop.now, Sample(qp.packets, qp.retransmits, qp.latency_ns)):
+            elif guard.judge(self._loop.now, FlowCounters(qp.packets, qp.retransmits, qp.latency_ns)):
                 self._turn(flow, guard)
 
     def look_at_port(self) -> None:
@@ -143,16 +143,16 @@ class SafetyWatch:
         except (OSError, ValueError) as error:
             log.debug("the port's counters cannot be read: %s", error)
             return
-        sample = Sample(packets, again, 0)
+        sample = FlowCounters(packets, again, 0)
         if self._port_guard is None:
-            self._port_guard = FlowGuard(self._settings)
+            self._port_guard = FlowHealth(self._settings)
             self._port_guard.judge(self._loop.now, sample)
         elif self._port_guard.judge(self._loop.now, sample):
             for flow, pin in list(self._agent.pins.items()):
                 if pin.source_port:
                     self._turn(flow, self._port_guard)
 
-    def _turn(self, flow: str, guard: FlowGuard) -> None:
+    def _turn(self, flow: str, guard: FlowHealth) -> None:
         if guard.fallen:
             log.warning("%s goes back to ECMP: %s", flow, guard.why)
         else:

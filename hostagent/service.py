@@ -10,16 +10,16 @@ from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
 from hostagent.config import Config
 from hostagent.counts import ByteSource
-from hostagent.following import Following
-from hostagent.local import LocalServer
-from hostagent.loop import HostLoop
-from hostagent.newflows import NewFlows
+from hostagent.emulated_training import EmulatedTraining
+from hostagent.job_server import JobServer
+from hostagent.loop import AgentLoop
+from hostagent.new_flows import NewFlows
 from hostagent.nic.choose import byte_counter, open_nic, port_folder
-from hostagent.nic.foreign import ForeignNic
-from hostagent.safety import SafetyWatch, port_counters
-from hostagent.session import Session
+from hostagent.nic.external import ExternalNic
+from hostagent.observed_jobs import ObservedJobs
+from hostagent.safety import SafetyMonitor, port_counters
+from hostagent.session import ControllerSession
 from hostagent.tls import channel_credentials
-from hostagent.training import Training
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +32,12 @@ _SILENCE_LOOK_NS = 1_000_000_000
 _DONE_POLL_NS = 100_000_000
 
 
-class Service:
+class AgentService:
     """One host's agent as a process runs it. Raises ValueError for what it cannot be."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.loop = HostLoop()
+        self.loop = AgentLoop()
         self.nic = open_nic(config, self.loop)
         self.agent = Agent(
             config.agent.host,
@@ -52,7 +52,7 @@ class Service:
             most_wait_ns=int(config.agent.deadline_ms * 1e6),
             present=self.loop.present,
         )
-        self.session = Session(
+        self.session = ControllerSession(
             config.agent.controller,
             self._from_controller,
             self._session_lost,
@@ -62,7 +62,7 @@ class Service:
             server_name=config.tls.server_name,
         )
         self.flows = NewFlows(self.agent, self.loop)
-        self.safety = SafetyWatch(
+        self.safety = SafetyMonitor(
             config.safety,
             self.agent,
             self.loop,
@@ -72,8 +72,8 @@ class Service:
         self.local = self._open_socket()
         self._heard_ns = self.loop.now
         self.loop.every(_SILENCE_LOOK_NS, self._give_up_silence)
-        self.training = Training(config.training, self.agent, self.loop)
-        self.following = Following(
+        self.training = EmulatedTraining(config.training, self.agent, self.loop)
+        self.following = ObservedJobs(
             config.sources.jobs,
             self.agent,
             self.loop,
@@ -81,13 +81,13 @@ class Service:
             counter=byte_counter(config),
         )
 
-    def _open_socket(self) -> LocalServer | None:
+    def _open_socket(self) -> JobServer | None:
         path = self.config.agent.socket
         if not path:
             return None
         rate_bps = int(self.config.nic.rate_mbps * 1e6)
-        local = LocalServer(path, self.agent, self.flows, self.loop, line_bps=rate_bps)
-        if isinstance(self.nic, ForeignNic):
+        local = JobServer(path, self.agent, self.flows, self.loop, line_bps=rate_bps)
+        if isinstance(self.nic, ExternalNic):
             self.nic.on_move = local.moved
         return local
 

@@ -31,7 +31,7 @@ _OPTIONS = (
 )
 
 
-class Session:
+class ControllerSession:
     """A session that is opened again whenever it breaks, until `stop`.
 
     The callbacks come on the session's own thread, in order: `on_connected()` when the controller can be

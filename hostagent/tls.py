@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hostagent.config import TlsSettings
 
 
-def check_papers(settings: TlsSettings) -> None:
+def check_certificates(settings: TlsSettings) -> None:
     """Whether the files are there, hold what they should, and key and certificate belong together.
 
     Raises ConfigError, with the key that is wrong.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from hostagent.job import JobSpec, Schedule
-from hostagent.nic.driver import QueuePair, ReceiveQueue
+from hostagent.nic.driver import ReceiveQueue, SendQueue
 
-FabricTime = Callable[[], tuple[int, int]]
+ReadFabricTime = Callable[[], tuple[int, int]]
 """The present fabric time as the host knows it, and how far off that may be, both in ns."""
 
 
@@ -23,10 +23,10 @@ class Worker(Protocol):
     flops: float
     """Done by this worker's GPUs so far; 0: not known."""
 
-    def open(self, out: Sequence[QueuePair], receive: Sequence[ReceiveQueue]) -> None:
+    def open(self, out: Sequence[SendQueue], receive: Sequence[ReceiveQueue]) -> None:
         """The worker's flows are open."""
 
-    def keep_time(self, fabric_time: FabricTime) -> None:
+    def keep_time(self, fabric_time: ReadFabricTime) -> None:
         """Hold schedules by this idea of fabric time."""
 
     def set_schedule(self, schedule: Schedule) -> None:

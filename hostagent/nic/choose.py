@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hostagent.config import BUILT_SHIM, Config
 from hostagent.counts import ByteSource, interface_counter, port_counter
-from hostagent.loop import HostLoop
+from hostagent.loop import AgentLoop
 from hostagent.nic.dcqcn import DcqcnProfile
-from hostagent.nic.foreign import ForeignNic
+from hostagent.nic.external import ExternalNic
 from hostagent.nic.roce import OVERHEAD_BYTES
 from hostagent.nic.udp import NicError, UdpNic
 from hostagent.nic.verbs import Verbs, VerbsError
@@ -24,7 +24,7 @@ _LEAST_RETRANSMIT_NS = 50_000_000
 """A host that others keep busy answers late; a time-out that fires for that sends everything again."""
 
 
-def open_nic(config: Config, loop: HostLoop) -> UdpNic | ForeignNic:
+def open_nic(config: Config, loop: AgentLoop) -> UdpNic | ExternalNic:
     """The driver that the configuration names; `auto` takes the first of shim, verbs and none that can.
 
     Raises NicError for a device, interface, address or library that is not there.
@@ -45,9 +45,9 @@ def open_nic(config: Config, loop: HostLoop) -> UdpNic | ForeignNic:
     elif why_not.get(driver):
         raise NicError(f"nic.driver {driver}: {why_not[driver]}")
     if driver != "shim":
-        return ForeignNic(driver, config.agent.ip, loop)
+        return ExternalNic(driver, config.agent.ip, loop)
     path = Path(config.nic.port_map)
-    nic = ForeignNic("shim", config.agent.ip, loop, path)
+    nic = ExternalNic("shim", config.agent.ip, loop, path)
     if not path.parent.is_dir():
         raise NicError(f"nic.port_map: no directory {path.parent}; systemd makes it (RuntimeDirectory)")
     return nic
@@ -103,7 +103,7 @@ def _why_no_verbs(config: Config) -> str:
     return "" if not wanted or wanted in devices else f"rdma-core finds {', '.join(devices)}, not {wanted}"
 
 
-def _udp(config: Config, loop: HostLoop) -> UdpNic:
+def _udp(config: Config, loop: AgentLoop) -> UdpNic:
     settings = config.nic
     rate_bps = int(settings.rate_mbps * 1e6)
     profile = DcqcnProfile.scaled(rate_bps, settings.mtu + OVERHEAD_BYTES)

@@ -33,7 +33,7 @@ class NicCounters:
     cnps_sent: int = 0
 
 
-class QueuePair(Protocol):
+class SendQueue(Protocol):
     """The sending end of a reliable connection."""
 
     flow: str
@@ -89,7 +89,7 @@ class NicDriver(Protocol):
     sees_flows: bool
     mltcp: bool
 
-    def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> QueuePair:
+    def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> SendQueue:
         """Connect a sending queue pair for `flow`, whose far end has called `listen` or soon will.
 
         The queue pair tells which port it has, which is another one where `pinning` is none.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from zlib import crc32
 
-from hostagent.clock import Clock
+from hostagent.clock import EventClock
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.driver import FIRST_SOURCE_PORT, NicCounters, ReceiveQueue
 from hostagent.nic.mltcp import Mltcp
@@ -78,7 +78,7 @@ class EmulatedNic:
         gateway_mac: str,
         rate_bps: int,
         *,
-        clock: Clock,
+        clock: EventClock,
         transmit: Callable[[bytes], None],
         dcqcn: DcqcnProfile,
         mtu: int = 1024,

@@ -102,7 +102,7 @@ class Mltcp:
     least_gap_ns: int = 20_000_000
 
 
-class Progress:
+class MltcpProgress:
     """Where a sender is in its iteration, from acknowledgements alone.
 
     A gap above 0.9 times the compute time ends an iteration (thesis 1.2). What is not given is learnt: the

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from hostagent.clock import Clock
+from hostagent.clock import EventClock
 from hostagent.nic.dcqcn import DcqcnProfile
 
 if TYPE_CHECKING:
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from hostagent.nic.responder import Responder
 
 
-class Port(Protocol):
+class NicPort(Protocol):
     """What a queue pair needs of the NIC it belongs to."""
 
-    clock: Clock
+    clock: EventClock
     rate_bps: int
     macs: bytes
     ip: bytes

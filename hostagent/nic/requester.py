@@ -10,8 +10,8 @@ from zlib import crc32
 
 from hostagent.nic.dcqcn import ReactionPoint
 from hostagent.nic.driver import FIRST_SOURCE_PORT
-from hostagent.nic.mltcp import Mltcp, Progress
-from hostagent.nic.port import Port
+from hostagent.nic.mltcp import Mltcp, MltcpProgress
+from hostagent.nic.port import NicPort
 from hostagent.nic.roce import (
     ACK_REQUEST,
     ECT0,
@@ -94,7 +94,7 @@ class Requester:
     )
 
     def __init__(
-        self, port: Port, flow: str, number: int, psn: int, dst_ip: bytes, *, source_port: int, dscp: int
+        self, port: NicPort, flow: str, number: int, psn: int, dst_ip: bytes, *, source_port: int, dscp: int
     ) -> None:
         self._port = port
         self._clock = port.clock
@@ -113,7 +113,7 @@ class Requester:
         self._rate_cap = 0
         self._cap_bps = float(port.rate_bps)
         self.reaction = ReactionPoint(port.rate_bps, port.profile)
-        self._progress: Progress | None = None
+        self._progress: MltcpProgress | None = None
         self.next_ns = 0
         self.active = False
         self._armed = False
@@ -161,11 +161,11 @@ class Requester:
     def set_mltcp(self, settings: Mltcp | None) -> None:
         """Weigh the rate's increase and the bound on packets in flight by the progress of the iteration
         (MLTCP); None: plain DCQCN."""
-        self._progress = Progress(settings) if settings is not None else None
+        self._progress = MltcpProgress(settings) if settings is not None else None
         self.reaction.weight = 1.0
         self._bound = self._profile.window_packets
 
-    def _weigh(self, progress: Progress) -> None:
+    def _weigh(self, progress: MltcpProgress) -> None:
         """F weighs the rate's increase, and moves the window (thesis, equation 1.2) between the profile's two
         bounds for MLTCP."""
         self.reaction.weight = progress.weight

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hostagent.nic.driver import FIRST_SOURCE_PORT, ReceiveQueue
-from hostagent.nic.port import Port
+from hostagent.nic.port import NicPort
 from hostagent.nic.roce import (
     ACK_REQUEST,
     ACKNOWLEDGE,
@@ -51,7 +51,7 @@ class Responder:
 
     def __init__(
         self,
-        port: Port,
+        port: NicPort,
         flow: str,
         number: int,
         psn: int,

@@ -15,8 +15,8 @@ import socket
 import struct
 from zlib import crc32
 
-from hostagent.clock import Clock
-from hostagent.loop import HostLoop
+from hostagent.clock import EventClock
+from hostagent.loop import AgentLoop
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.driver import ROCE_PORT
 from hostagent.nic.emulated import EmulatedNic
@@ -55,13 +55,13 @@ class UdpNic(EmulatedNic):
         ip: str,
         rate_bps: int,
         *,
-        loop: HostLoop,
+        loop: AgentLoop,
         dcqcn: DcqcnProfile,
         mtu: int = 1024,
         seed: int = 0,
         interface: str = "",
     ) -> None:
-        clock: Clock = loop
+        clock: EventClock = loop
         super().__init__(
             name, ip, _MAC, _GATEWAY, rate_bps,
             clock=clock, transmit=self._send, dcqcn=dcqcn, mtu=mtu, seed=seed,

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.wire import agent_pb2 as pb
-from hostagent.session import Session
+from hostagent.session import ControllerSession
 from polyrhythm.bench.hostfabric import HOSTS_PER_LEAF, fabric
 from polyrhythm.bench.report import show
 
@@ -190,9 +190,9 @@ def _until(condition: Any, what: str) -> None:
 
 
 @contextlib.contextmanager
-def _peers(address: str) -> Iterator[dict[str, Session]]:
+def _peers(address: str) -> Iterator[dict[str, ControllerSession]]:
     """Agents' sessions of the hosts behind the other leaf."""
-    sessions: dict[str, Session] = {}
+    sessions: dict[str, ControllerSession] = {}
     up: set[str] = set()
     for host in fabric().hosts[HOSTS_PER_LEAF:]:
         hello = pb.Hello(host=host.name, ip=host.ip, pinning="none", protocol=1)
@@ -204,7 +204,7 @@ def _peers(address: str) -> Iterator[dict[str, Session]]:
             if message.HasField("welcome"):
                 up.add(name)
 
-        sessions[host.name] = Session(address, said, lambda: None, connected)
+        sessions[host.name] = ControllerSession(address, said, lambda: None, connected)
     for session in sessions.values():
         session.start()
     try:
@@ -232,7 +232,7 @@ def _job(name: str, hosts: list[str], pairs: list[tuple[str, str, str]], rank: i
     )
 
 
-def _announce_pool(peers: dict[str, Session]) -> None:
+def _announce_pool(peers: dict[str, ControllerSession]) -> None:
     """A job of the other hosts with many flows out of ours: each is a new flow when it is asked for."""
     hosts = list(peers)
     pairs = [(f"pool/{i}", HOST, hosts[i % len(hosts)]) for i in range(POOL)]
@@ -240,7 +240,7 @@ def _announce_pool(peers: dict[str, Session]) -> None:
         peers[host].send(_job("pool", hosts, pairs, rank))
 
 
-def _join(number: int, trainer: _Client, peers: dict[str, Session]) -> None:
+def _join(number: int, trainer: _Client, peers: dict[str, ControllerSession]) -> None:
     """One training job: our host through the agent's socket, the others by their sessions."""
     name, hosts = f"job{number}", [HOST, *list(peers)[:FLOWS_A_JOB]]
     ring = [[HOST, host] for host in hosts[1:]]
@@ -330,7 +330,7 @@ def _report_iterations(pid: int, trainers: list[_Client], seconds: float) -> tup
 
 
 def _offer(
-    client: _Client, peers: dict[str, Session], switches: subprocess.Popen[str], seconds: float
+    client: _Client, peers: dict[str, ControllerSession], switches: subprocess.Popen[str], seconds: float
 ) -> tuple[list[float], int]:
     """New flows at an even rate, while plans are made: sorted waits in s, and how many got no answer."""
     waits, unanswered, disturbed = [], 0, 0
@@ -354,7 +354,7 @@ def _offer(
     return sorted(waits), unanswered
 
 
-def _disturb(number: int, peers: dict[str, Session], switches: subprocess.Popen[str]) -> None:
+def _disturb(number: int, peers: dict[str, ControllerSession], switches: subprocess.Popen[str]) -> None:
     """Every second a job comes or goes; in between a link goes down for a while."""
     hosts = list(peers)[:2]
     if number % 2 and switches.stdin is not None:

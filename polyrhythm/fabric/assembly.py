@@ -14,7 +14,7 @@ from bmv2 import EmbeddedSwitch, PortTable
 from bmv2.server import SwitchServer, serve
 from controller.wire import agent_pb2
 from hostagent.host import EmulatedHost, Skew
-from hostagent.session import Session
+from hostagent.session import ControllerSession
 from polyrhythm.fabric.boundary import FabricBoundary
 from polyrhythm.fabric.description import description
 from polyrhythm.fabric.failures import FailoverWatch, Failure
@@ -71,7 +71,7 @@ class EmbeddedFabric:
             )
             for s in topology.switches
         }
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ControllerSession] = {}
         self._met: set[str] = set()
 
     def describe(self, profile: str = "") -> dict[str, Any]:
@@ -95,7 +95,7 @@ class EmbeddedFabric:
     def connect_agents(self, address: str) -> None:
         """Open each agent's session; what the controller says lands as the rule of time has it."""
         for name in self.hosts:
-            self._sessions[name] = Session(
+            self._sessions[name] = ControllerSession(
                 address,
                 partial(self._from_controller, name),
                 partial(self._session_lost, name),

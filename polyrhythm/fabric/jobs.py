@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from controller.model.job import Profile
-from hostagent.job import Change, IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PhaseSpec
+from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PhaseChange, PhaseSpec
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.outcome import session_result
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Workload
@@ -190,7 +190,7 @@ def job_spec(workload: Workload, measured: Mapping[str, Any] | None, *, changes:
         increase_timer=workload.increase_timer,
         profile=announced,
         changes=tuple(
-            Change(c.iteration, _phases(c.profile, c.steps), c.flops_per_iteration)
+            PhaseChange(c.iteration, _phases(c.profile, c.steps), c.flops_per_iteration)
             for c in (workload.changes if changes else ())
         ),
         silent=workload.silent,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from hostagent.nic.dcqcn import DcqcnProfile
-from hostagent.nic.driver import QueuePair
+from hostagent.nic.driver import SendQueue
 from hostagent.nic.emulated import EmulatedNic
 from hostagent.nic.mltcp import Mltcp, Shape
 from hostagent.nic.roce import CE, OVERHEAD_BYTES, internet_checksum
@@ -112,7 +112,7 @@ def run_pair(
     ends = list(nics.values())
     rng = Random(f"{seed}/compute")
     begins: list[list[int]] = [[], []]
-    queue_pairs: list[QueuePair] = []
+    queue_pairs: list[SendQueue] = []
 
     def begin(index: int) -> None:
         begins[index].append(heap.now)

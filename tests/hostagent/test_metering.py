@@ -20,11 +20,11 @@ from controller.wire import agent_pb2 as pb
 from hostagent.agent import Agent
 from hostagent.clock import SkewedClock
 from hostagent.counts import ByteSampler, Counts, port_counter
-from hostagent.fabrictime import FabricTime
+from hostagent.fabric_time import FabricTime
 from hostagent.host import EmulatedHost, Skew
-from hostagent.job import Change, JobSpec, PhaseSpec, Schedule, next_slot
-from hostagent.loop import HostLoop
-from hostagent.nic.foreign import ForeignNic
+from hostagent.job import JobSpec, PhaseChange, PhaseSpec, Schedule, next_slot
+from hostagent.loop import AgentLoop
+from hostagent.nic.external import ExternalNic
 
 WAY_NS = MS
 
@@ -141,7 +141,7 @@ def test_a_job_changes_its_pattern_at_the_iteration_it_is_told_to() -> None:
     later = (PhaseSpec(60 * MS, up(60), 0, 200 * MS), PhaseSpec(30 * MS, up(30), 0, 90 * MS))
     spec = JobSpec(
         "a", "VGG19", 2, ("h0", "h1"), (("h0", "h1"), ("h1", "h0")), job().phases, 1e12,
-        changes=(Change(3, later, 2e12),),
+        changes=(PhaseChange(3, later, 2e12),),
     )  # fmt: skip
     cluster.run_job(spec, 15, 6)
     cluster.heap.run(4_000 * MS)
@@ -150,7 +150,7 @@ def test_a_job_changes_its_pattern_at_the_iteration_it_is_told_to() -> None:
     assert [r.compute_ns // MS for r in records] == [140] * 3 + [290] * 3
     assert [r.flops for r in records] == pytest.approx([0.5e12] * 3 + [1e12] * 3)
     with pytest.raises(ValueError, match="in the order"):
-        JobSpec("a", "m", 1, ("h0",), (), later, 1.0, changes=(Change(3, later, 1.0),) * 2)
+        JobSpec("a", "m", 1, ("h0",), (), later, 1.0, changes=(PhaseChange(3, later, 1.0),) * 2)
 
 
 @given(
@@ -182,14 +182,14 @@ def test_fabric_time_is_right_to_its_bound(
 def test_what_keeps_the_loop_busy_is_no_way_of_the_controllers_answer() -> None:
     """An answer comes while the agent's loop is in a callback, where its time stands still: the bound of the error
     must hold all the same. Asking late, as after a timer that was due earlier, makes it no worse either."""
-    loop = HostLoop()
+    loop = AgentLoop()
     asked: list[int] = []
 
     def send(message: pb.AgentMessage) -> None:
         if message.HasField("clock_request"):
             asked.append(message.clock_request.sent_ns)
 
-    nic = ForeignNic("none", "127.0.0.1", loop)
+    nic = ExternalNic("none", "127.0.0.1", loop)
     agent = Agent(
         "h1", "127.0.0.1", nic, loop, send, addresses={}, shared_clock=False, present=time.monotonic_ns
     )

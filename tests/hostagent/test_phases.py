@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hostagent.phases import fold
-from hostagent.records import Busy, read_record
+from hostagent.records import CommunicationInterval, read_record
 
 RECORDED = Path(__file__).parents[1] / "data" / "recorded"
 MS = 1_000_000
@@ -45,7 +45,7 @@ def test_any_period_is_found(period: int, part: float, iterations: int, seed: in
     draw, at, busy = Random(seed), 0, []
     up = max(1, int(period * part))
     for _ in range(iterations):
-        busy.append(Busy(at, at + up * MS, 10**7))
+        busy.append(CommunicationInterval(at, at + up * MS, 10**7))
         at += int(period * MS * draw.uniform(0.99, 1.01))
     found = fold(busy)
     assert found.period_ns == pytest.approx(period * MS, rel=0.03)
@@ -57,7 +57,7 @@ def test_noise_has_no_period() -> None:
     draw = Random(5)
     times = sorted(draw.sample(range(10_000), 60))
     with pytest.raises(ValueError, match="no period"):
-        fold([Busy(t * MS, (t + 1) * MS, draw.randrange(10**6)) for t in times])
+        fold([CommunicationInterval(t * MS, (t + 1) * MS, draw.randrange(10**6)) for t in times])
 
 
 @pytest.mark.parametrize(

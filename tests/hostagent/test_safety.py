@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hostagent.config import SafetySettings
-from hostagent.safety import FlowGuard, Sample, port_counters
+from hostagent.safety import FlowCounters, FlowHealth, port_counters
 
 __all__ = ["hub", "start_agent"]
 
@@ -37,7 +37,7 @@ class Flow:
     """Feeds a guard one window after another."""
 
     def __init__(self, **settings: float) -> None:
-        self.guard = FlowGuard(SafetySettings(**settings))  # type: ignore[arg-type]
+        self.guard = FlowHealth(SafetySettings(**settings))  # type: ignore[arg-type]
         self.now = self.packets = self.again = 0
 
     def windows(self, count: int, *, packets: int = 100, lost: int = 0, latency_ms: float = 1.0) -> list[int]:
@@ -47,7 +47,7 @@ class Flow:
             self.now += WINDOW
             self.packets += packets
             self.again += lost
-            if self.guard.judge(self.now, Sample(self.packets, self.again, int(latency_ms * MS))):
+            if self.guard.judge(self.now, FlowCounters(self.packets, self.again, int(latency_ms * MS))):
                 turned.append(index)
         return turned
 

@@ -17,7 +17,7 @@ from controller.wire import agent_pb2_grpc as pb_grpc
 from hostagent.agent import Agent
 from hostagent.host import EmulatedHost
 from hostagent.job import JobSpec, PhaseSpec
-from hostagent.session import Session
+from hostagent.session import ControllerSession
 
 WAIT_S = 20
 
@@ -29,7 +29,7 @@ class Hub(pb_grpc.AgentHubServicer):
         self.heard: queue.Queue[pb.AgentMessage] = queue.Queue()
         self.ended = threading.Event()
 
-    def Session(
+    def ControllerSession(
         self, request_iterator: Iterator[pb.AgentMessage], context: grpc.ServicerContext
     ) -> Iterator[pb.ControllerMessage]:
         try:
@@ -62,7 +62,7 @@ class Owner:
 
     def __init__(self, port: int, delay_s: float = 0.0) -> None:
         self.events: queue.Queue[tuple[str, pb.ControllerMessage | None]] = queue.Queue()
-        self.session = Session(
+        self.session = ControllerSession(
             f"127.0.0.1:{port}",
             lambda message: self.events.put(("message", message)),
             lambda: self.events.put(("lost", None)),

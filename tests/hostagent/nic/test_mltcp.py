@@ -8,7 +8,7 @@ import random
 import pytest
 from host_bench import FRAME, MS, RATE, Bench
 
-from hostagent.nic.mltcp import SHAPES, Mltcp, Progress, linear
+from hostagent.nic.mltcp import SHAPES, Mltcp, MltcpProgress, linear
 
 UP_MS, COMPUTE_MS = 120, 140
 SIZE = UP_MS * RATE // 8000 * 1024 // FRAME
@@ -89,7 +89,7 @@ def test_it_is_off_by_default_and_chosen_per_job() -> None:
     assert first.reaction.weight == 1.0
 
 
-def feed(progress: Progress, at: int, acks: int, size: int = 1000) -> int:
+def feed(progress: MltcpProgress, at: int, acks: int, size: int = 1000) -> int:
     progress.on_send(at)
     for _ in range(acks):
         at += MS
@@ -98,7 +98,7 @@ def feed(progress: Progress, at: int, acks: int, size: int = 1000) -> int:
 
 
 def test_iterations_are_learnt_from_gaps() -> None:
-    progress = Progress(Mltcp())
+    progress = MltcpProgress(Mltcp())
     at, ratios = 0, []
     for _ in range(6):
         at = feed(progress, at, 40)
@@ -116,7 +116,7 @@ def test_iterations_are_learnt_from_gaps() -> None:
 
 
 def test_given_figures_need_no_learning() -> None:
-    progress = Progress(Mltcp(bytes_per_iteration=100_000, compute_ns=140 * MS))
+    progress = MltcpProgress(Mltcp(bytes_per_iteration=100_000, compute_ns=140 * MS))
     at = feed(progress, 0, 50)
     assert progress.ratio == 0.5
     assert progress.weight == linear(0.5)
@@ -127,7 +127,7 @@ def test_given_figures_need_no_learning() -> None:
 
 
 def test_weight_is_one_until_an_iteration_is_known() -> None:
-    progress = Progress(Mltcp())
+    progress = MltcpProgress(Mltcp())
     assert not progress.on_send(5)
     at = feed(progress, 10, 30)
     assert progress.weight == 1.0

@@ -12,12 +12,12 @@ import pytest
 from agent_rig import ROOT, config_text, start_agent
 from shim_rig import needs_compiler
 
-from hostagent.clock import Clock
+from hostagent.clock import EventClock
 from hostagent.config import Config, load_config
-from hostagent.loop import HostLoop
+from hostagent.loop import AgentLoop
 from hostagent.nic.choose import open_nic
-from hostagent.nic.foreign import ForeignNic
-from hostagent.nic.portmap import parse_port_map
+from hostagent.nic.external import ExternalNic
+from hostagent.nic.port_map import parse_port_map
 from hostagent.nic.udp import NicError
 
 __all__ = ["start_agent"]
@@ -85,8 +85,8 @@ def sysfs(tmp_path: Path) -> Path:
 
 
 def test_the_driver_is_chosen_by_what_the_host_can(tmp_path: Path, sysfs: Path) -> None:
-    loop: Clock = HostLoop()
-    assert isinstance(loop, HostLoop)
+    loop: EventClock = AgentLoop()
+    assert isinstance(loop, AgentLoop)
     shim = tmp_path / "shim.so"
     more = f'[sources]\nsysfs = "{sysfs}"\n[nccl]\nshim = "{shim}"\n'
     assert open_nic(config_of(tmp_path, 'driver = "auto"', more), loop).pinning == "none"
@@ -123,7 +123,7 @@ class Heap:
 
 def test_the_shims_map_follows_the_flows(tmp_path: Path) -> None:
     heap = Heap()
-    nic = ForeignNic("shim", "10.0.0.1", heap, tmp_path / "ports")  # type: ignore[arg-type]
+    nic = ExternalNic("shim", "10.0.0.1", heap, tmp_path / "ports")  # type: ignore[arg-type]
     a = nic.open_qp("a/h1>h2", "10.0.0.2", 50001, 26)
     b = nic.open_qp("b/h1>h2", "10.0.0.2", 50002, 26)
     nic.open_qp("a/h1>h3", "10.0.0.3", 50003, 26)

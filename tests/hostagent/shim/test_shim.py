@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shim_rig import SHIM, needs_compiler
 
-from hostagent.nic.portmap import PortMap, PortMapError, flow_label, parse_port_map, write_port_map
+from hostagent.nic.port_map import PortMap, PortMapError, flow_label, parse_port_map, write_port_map
 
 
 class Program:

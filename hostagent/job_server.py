@@ -21,10 +21,10 @@ from typing import Any
 
 from hostagent.agent import Agent
 from hostagent.declared import is_text, read
-from hostagent.guest import Guest, Join, Step
-from hostagent.loop import HostLoop
-from hostagent.newflows import Answer, NewFlows
-from hostagent.nic.foreign import ForeignQueuePair
+from hostagent.external_worker import ExternalWorker, JoinMessage, StepMessage
+from hostagent.loop import AgentLoop
+from hostagent.new_flows import FlowPlacement, NewFlows
+from hostagent.nic.external import ExternalSendQueue
 from polyrhythm_files import ConfigError
 
 log = logging.getLogger(__name__)
@@ -42,17 +42,17 @@ _REFRESH_NS = 10_000_000_000
 against the fabric's."""
 
 
-class LocalServer:
+class JobServer:
     """Listens on a Unix socket. Raises ConfigError when that cannot be had."""
 
-    def __init__(self, path: str, agent: Agent, flows: NewFlows, loop: HostLoop, *, line_bps: int) -> None:
+    def __init__(self, path: str, agent: Agent, flows: NewFlows, loop: AgentLoop, *, line_bps: int) -> None:
         self._path = Path(path)
         self._agent = agent
         self._flows = flows
         self.loop = loop
         self._line_bps = line_bps
         self._connections: set[_Connection] = set()
-        self._steps: list[tuple[_Connection, Guest, dict[str, Any]]] = []
+        self._steps: list[tuple[_Connection, ExternalWorker, dict[str, Any]]] = []
         self._socket = _listen(self._path)
         loop.watch(self._socket.fileno(), self._accept)
         loop.every(_REFRESH_NS, self._refresh)
@@ -66,7 +66,7 @@ class LocalServer:
         self._socket.close()
         self._path.unlink(missing_ok=True)
 
-    def moved(self, queue_pair: ForeignQueuePair) -> None:
+    def moved(self, queue_pair: ExternalSendQueue) -> None:
         """A flow has another place: its owner is told."""
         job = queue_pair.flow.partition("/")[0]
         for connection in self._connections:
@@ -98,21 +98,23 @@ class LocalServer:
 
     # -- what connections ask
 
-    def join(self, join: Join, connection: _Connection) -> Guest:
+    def join(self, join: JoinMessage, connection: _Connection) -> ExternalWorker:
         """A training process brings its job. Raises ValueError for one that cannot be."""
         if not 0 <= join.rank < len(join.hosts):
             raise ConfigError(f"rank: from 0 to {len(join.hosts) - 1} is legal, not {join.rank}")
-        guest = Guest(join.spec(self._line_bps), join.rank, connection.tell, self._agent.time.to_local)
+        guest = ExternalWorker(
+            join.spec(self._line_bps), join.rank, connection.tell, self._agent.time.to_local
+        )
         self._agent.add_worker(guest, self.loop.now)
         return guest
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: ExternalWorker) -> None:
         """A training process is done."""
         self._take_steps()
         guest.done = True
         self._agent.job_left(guest)
 
-    def step(self, connection: _Connection, guest: Guest, said: dict[str, Any]) -> None:
+    def step(self, connection: _Connection, guest: ExternalWorker, said: dict[str, Any]) -> None:
         """A training process has done an iteration."""
         self._steps.append((connection, guest, said))
         if len(self._steps) == 1:
@@ -123,7 +125,7 @@ class LocalServer:
     def flow(self, name: str, size: int, connection: _Connection, number: object) -> None:
         """A training process has a new flow."""
 
-        def then(answer: Answer) -> None:
+        def then(answer: FlowPlacement) -> None:
             place = {"source_port": answer.source_port, "dscp": answer.dscp, "by": answer.by}
             connection.tell({"event": "flow", "id": number, "flow": name, **place})
 
@@ -157,7 +159,7 @@ class LocalServer:
         for connection, guest, said in steps:
             try:
                 if connection not in refused:
-                    records.append(guest.record(read(Step, said)))
+                    records.append(guest.record(read(StepMessage, said)))
             except ConfigError as error:
                 refused[connection] = str(error)
         self._agent.report(*records)
@@ -172,8 +174,8 @@ class LocalServer:
 class _Connection:
     """One training process."""
 
-    def __init__(self, server: LocalServer, accepted: socket.socket) -> None:
-        self.guest: Guest | None = None
+    def __init__(self, server: JobServer, accepted: socket.socket) -> None:
+        self.guest: ExternalWorker | None = None
         self._server = server
         self._loop = server.loop
         self._socket = accepted
@@ -257,7 +259,7 @@ class _Connection:
                 raise ConfigError(f"protocol: {PROTOCOL} is legal")
             if self.guest is not None:
                 raise ConfigError(f"this connection has joined with {self.guest.spec.name}; one job each")
-            self.guest = server.join(read(Join, said), self)
+            self.guest = server.join(read(JoinMessage, said), self)
         elif op == "step" and self.guest is not None:
             server.step(self, self.guest, said)
         elif op == "flow":

@@ -13,7 +13,7 @@ DEFAULT_DEADLINE_NS = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Marking:
+class SessionSettings:
     """What Welcome says of traffic classes, of which flows ask, and of whether jobs are profiled; the
     defaults hold without a session. `levels` are the DSCPs of the job levels, the highest first."""
 
@@ -26,7 +26,7 @@ class Marking:
     levels: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, welcome: pb.Welcome) -> Marking:
+    def of(cls, welcome: pb.Welcome) -> SessionSettings:
         """From the controller's word."""
         return cls(
             welcome.policy,
@@ -54,7 +54,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class ProbedPath:
     """The controller's answer to a probe request: the path the packets of the flow take."""
 
     path: tuple[str, ...]

@@ -12,11 +12,11 @@ from typing import TextIO
 
 from hostagent.agent import Agent
 from hostagent.config import TrainingJob, TrainingSettings
-from hostagent.copying import Copier, ProcessCopier
+from hostagent.emulated_worker import EmulatedWorker
 from hostagent.host import JOIN_LEAD_NS
 from hostagent.job import IterationRecord, JobSpec
-from hostagent.loop import HostLoop
-from hostagent.trainer import Trainer
+from hostagent.loop import AgentLoop
+from hostagent.pcie_transfer import PcieTransfer, SharedPcieTransfer
 from polyrhythm_files import ConfigError
 
 log = logging.getLogger(__name__)
@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 START_DELAY_NS = 1_000_000_000
 
 
-class Training:
+class EmulatedTraining:
     """The emulated workers of one host.
 
     A record is written when its iteration ends, whole lines at a time, so that a reader may follow the file.
     Raises ConfigError for a records file that cannot be written, or a job that cannot run here.
     """
 
-    def __init__(self, settings: TrainingSettings, agent: Agent, loop: HostLoop) -> None:
+    def __init__(self, settings: TrainingSettings, agent: Agent, loop: AgentLoop) -> None:
         self._agent = agent
         self._loop = loop
         self._seed = settings.seed
-        self.trainers: list[Trainer] = []
+        self.trainers: list[EmulatedWorker] = []
         self._records = _open("records", settings.records)
         self._moves = _open("moves", settings.moves)
         for job in settings.jobs:
@@ -68,7 +68,7 @@ class Training:
                 continue
             jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, job.start_jitter_ns)
             try:
-                trainer = Trainer(
+                trainer = EmulatedWorker(
                     spec, rank, self._loop, start + jitter, job.iterations,
                     on_iteration=self._iteration, on_done=self._agent.job_left, seed=self._seed,
                     copier=self._copier(spec),
@@ -78,11 +78,11 @@ class Training:
                 raise ConfigError(f"training.jobs: {error}") from None
             self.trainers.append(trainer)
 
-    def _copier(self, spec: JobSpec) -> Copier | None:
+    def _copier(self, spec: JobSpec) -> PcieTransfer | None:
         if spec.pcie is None:
             return None
         try:
-            return ProcessCopier(spec.pcie.link, spec.pcie.rate_bps, self._loop)
+            return SharedPcieTransfer(spec.pcie.link, spec.pcie.rate_bps, self._loop)
         except OSError as error:
             where = f"{error.filename}: {error.strerror}"
             raise ConfigError(f"training.jobs: {spec.name}: PCIe link {spec.pcie.link}: {where}") from None

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-from hostagent.clock import Clock
-from hostagent.copying import Copier
+from hostagent.clock import EventClock
 from hostagent.job import FREE, IterationRecord, JobSpec, PhaseSpec, Schedule, Slot, next_slot
-from hostagent.nic.driver import QueuePair, ReceiveQueue
-from hostagent.worker import FabricTime
+from hostagent.nic.driver import ReceiveQueue, SendQueue
+from hostagent.pcie_transfer import PcieTransfer
+from hostagent.worker import ReadFabricTime
 
 
-class Trainer:
+class EmulatedWorker:
     """One worker of a job. Runs `iterations` iterations (0: until `stop`), then calls `on_done(self)`.
 
     `open` starts it once its queue pairs exist: the first communication phase begins at `start_ns`, or
@@ -32,14 +32,14 @@ class Trainer:
         self,
         spec: JobSpec,
         rank: int,
-        clock: Clock,
+        clock: EventClock,
         start_ns: int,
         iterations: int,
         *,
         on_iteration: Callable[[IterationRecord], None],
-        on_done: Callable[[Trainer], None],
+        on_done: Callable[[EmulatedWorker], None],
         seed: int = 0,
-        copier: Copier | None = None,
+        copier: PcieTransfer | None = None,
     ) -> None:
         if not 0 <= rank < len(spec.hosts):
             raise ValueError(f"job {spec.name}: rank {rank} is not in 0-{len(spec.hosts) - 1}")
@@ -52,7 +52,7 @@ class Trainer:
         self.done = False
         self.flops = 0.0
         self._clock = clock
-        self._fabric_time: FabricTime = lambda: (clock.now, 0)
+        self._fabric_time: ReadFabricTime = lambda: (clock.now, 0)
         self._on_iteration = on_iteration
         self._on_done = on_done
         self._random = Random(f"{seed}/{spec.name}/{rank}")
@@ -63,7 +63,7 @@ class Trainer:
         self._phases: tuple[PhaseSpec, ...] = spec.phases
         self._flops_per_down_ns = self._flops_at_end = 0.0
         self._compute = 0
-        self._out: Sequence[QueuePair] = ()
+        self._out: Sequence[SendQueue] = ()
         self._in: Sequence[ReceiveQueue] = ()
         self._token = 0
         self._ready_ns = -1
@@ -80,14 +80,14 @@ class Trainer:
         self._flops_base = 0.0
         self._began = (0, False)
 
-    def open(self, out: Sequence[QueuePair], receive: Sequence[ReceiveQueue]) -> None:
+    def open(self, out: Sequence[SendQueue], receive: Sequence[ReceiveQueue]) -> None:
         """The worker's flows are open: begin at the start time. Call `on_bytes` for what arrives."""
         self._out, self._in = out, receive
         self.running = True
         self._token += 1
         self._clock.call_at(max(self._clock.now, self.start_ns), self._ready, self._token)
 
-    def keep_time(self, fabric_time: FabricTime) -> None:
+    def keep_time(self, fabric_time: ReadFabricTime) -> None:
         """Hold schedules by this idea of fabric time."""
         self._fabric_time = fabric_time
 
@@ -208,7 +208,7 @@ class Trainer:
                     qp.post(phase.bytes_per_flow, lambda: self._acked(token), phase.rate_bps)
         self._check_barrier()
 
-    def _copy(self, copier: Copier, phase: PhaseSpec, token: int) -> None:
+    def _copy(self, copier: PcieTransfer, phase: PhaseSpec, token: int) -> None:
         """Bring the bytes of every flow to the NIC in pieces, the flows in turn, and send each from there."""
         left = phase.bytes_per_flow
         while left:
@@ -217,7 +217,7 @@ class Trainer:
             for qp in self._out:
                 copier.copy(size, partial(self._copied, qp, size, phase.rate_bps, last=not left, token=token))
 
-    def _copied(self, qp: QueuePair, size: int, rate_bps: int, *, last: bool, token: int) -> None:
+    def _copied(self, qp: SendQueue, size: int, rate_bps: int, *, last: bool, token: int) -> None:
         """A piece is at the NIC. Messages go in order: when the last is acknowledged, all are."""
         if token == self._token:
             qp.post(size, (lambda: self._acked(token)) if last else _unheeded, rate_bps)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hostagent.agent import Agent
-from hostagent.loop import HostLoop, Timer
-from hostagent.told import Pin
+from hostagent.assignments import Pin
+from hostagent.loop import AgentLoop, Timer
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _DEAF_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FlowPlacement:
     """Where a flow goes. `by`: controller, known (told before), mouse (below the threshold), deadline (no
     answer in time), late (the controller is late all the time) or alone (no controller)."""
 
@@ -35,10 +35,10 @@ class Answer:
 class NewFlows:
     """Answers each new flow of this host once; all on the loop's thread."""
 
-    def __init__(self, agent: Agent, loop: HostLoop) -> None:
+    def __init__(self, agent: Agent, loop: AgentLoop) -> None:
         self._agent = agent
         self._loop = loop
-        self._waiting: dict[str, list[tuple[Callable[[Answer], None], Timer]]] = {}
+        self._waiting: dict[str, list[tuple[Callable[[FlowPlacement], None], Timer]]] = {}
         self._pending: dict[str, int] = {}
         self._live: set[str] = set()
         self._late = 0
@@ -46,7 +46,7 @@ class NewFlows:
         agent.on_answer = self._answered
         agent.on_session = self._session
 
-    def ask(self, flow: str, size: int, then: Callable[[Answer], None]) -> None:
+    def ask(self, flow: str, size: int, then: Callable[[FlowPlacement], None]) -> None:
         """A new flow of `size` bytes: `then(answer)` is called once, now or within the deadline."""
         agent = self._agent
         pin = agent.pins.get(flow)
@@ -112,14 +112,14 @@ class NewFlows:
                 else:
                     self._ecmp(flow, "alone", then)
 
-    def _pinned(self, flow: str, pin: Pin, by: str, then: Callable[[Answer], None]) -> None:
-        self._say(Answer(self._agent.port_of(flow, pin), pin.dscp, by), then)
+    def _pinned(self, flow: str, pin: Pin, by: str, then: Callable[[FlowPlacement], None]) -> None:
+        self._say(FlowPlacement(self._agent.port_of(flow, pin), pin.dscp, by), then)
 
-    def _ecmp(self, flow: str, by: str, then: Callable[[Answer], None]) -> None:
+    def _ecmp(self, flow: str, by: str, then: Callable[[FlowPlacement], None]) -> None:
         marking = self._agent.marking
         dscp = marking.mice_dscp if by == "mouse" else marking.equal_dscp
-        self._say(Answer(self._agent.source_port(flow), dscp, by), then)
+        self._say(FlowPlacement(self._agent.source_port(flow), dscp, by), then)
 
-    def _say(self, answer: Answer, then: Callable[[Answer], None]) -> None:
+    def _say(self, answer: FlowPlacement, then: Callable[[FlowPlacement], None]) -> None:
         self.counts[answer.by] = self.counts.get(answer.by, 0) + 1
         then(answer)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hostagent.phases import Folded, binned, fold
-from hostagent.records import Busy
+from hostagent.phases import ObservedProfile, binned, fold
+from hostagent.records import CommunicationInterval
 
 _BINS = 512
 """A search over more would keep an agent from its flows for longer than these few ms."""
@@ -21,7 +21,7 @@ _LEAST_DOWN = 0.04
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class ObservedIteration:
     """From one iteration's first Up phase to the next one's, in the record's time."""
 
     start_ns: int
@@ -30,7 +30,7 @@ class Iteration:
     size: int
 
 
-def find_rhythm(busy: Sequence[Busy]) -> Folded | None:
+def find_profile(busy: Sequence[CommunicationInterval]) -> ObservedProfile | None:
     """The profile of the last iterations of a record; None if it shows no period (yet).
 
     The shortest span of time that holds enough periods tells: a job may have changed before.
@@ -47,7 +47,7 @@ def find_rhythm(busy: Sequence[Busy]) -> Folded | None:
     return None
 
 
-def _fold(busy: Sequence[Busy], since: int) -> Folded | None:
+def _fold(busy: Sequence[CommunicationInterval], since: int) -> ObservedProfile | None:
     try:
         return fold([b for b in busy if b.start_ns >= since], _BINS)
     except ValueError:
@@ -55,8 +55,8 @@ def _fold(busy: Sequence[Busy], since: int) -> Folded | None:
 
 
 def iterations(
-    busy: Sequence[Busy], rhythm: Folded, since: int, until: int, *, begins: bool
-) -> list[Iteration]:
+    busy: Sequence[CommunicationInterval], rhythm: ObservedProfile, since: int, until: int, *, begins: bool
+) -> list[ObservedIteration]:
     """The whole iterations of that rhythm between two times of the record: each begins where the job
     communicates after a Down phase half as long as the longest, or longer. `begins`: one does at `since`.
     Times are as fine as a 256th of the period."""
@@ -66,7 +66,7 @@ def iterations(
     bin_ns = max(1, rhythm.period_ns // _BINS_OF_PERIOD)
     # What is before `since` belongs to the iteration that ended there.
     within = [
-        Busy(max(b.start_ns, since), min(b.end_ns, until), b.size)
+        CommunicationInterval(max(b.start_ns, since), min(b.end_ns, until), b.size)
         for b in busy
         if b.end_ns > since and b.start_ns < until
     ]
@@ -79,7 +79,7 @@ def iterations(
             starts.append(index)
         quiet = 0 if talks else quiet + bin_ns
     return [
-        Iteration(
+        ObservedIteration(
             since + first * bin_ns,
             since + last * bin_ns,
             sum(up[first:last]) * bin_ns,

@@ -20,16 +20,16 @@ from hostagent.job import (
     PhaseSpec,
     Schedule,
 )
-from hostagent.nic.driver import QueuePair, ReceiveQueue
-from hostagent.worker import FabricTime
+from hostagent.nic.driver import ReceiveQueue, SendQueue
+from hostagent.worker import ReadFabricTime
 
 _MOST_CLOCK_NS = 1 << 61
 _MOST_INDEX = (1 << 32) - 1
-Tell = Callable[[Mapping[str, Any]], None]
+SendEvent = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
+class JoinMessage:
     """What a training process says of its job; as JSON, the body of "join"."""
 
     job: str = setting("name of the job, without '/'")
@@ -76,7 +76,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StepMessage:
     """An iteration that a training process has done; times on the host's monotonic clock."""
 
     index: int = setting("from 0", least=0, most=_MOST_INDEX)
@@ -88,10 +88,10 @@ class Step:
     realigned: bool = setting("it had drifted too far, and waited for the next slot", False)
 
 
-class Guest:
+class ExternalWorker:
     """The worker as the agent knows it; what it is told goes to its process by `tell`."""
 
-    def __init__(self, spec: JobSpec, rank: int, tell: Tell, to_local: Callable[[int], int]) -> None:
+    def __init__(self, spec: JobSpec, rank: int, tell: SendEvent, to_local: Callable[[int], int]) -> None:
         self.spec = spec
         self.rank = rank
         self.running = self.done = False
@@ -99,18 +99,18 @@ class Guest:
         self._counted = (0, 0)
         self._tell = tell
         self._to_local = to_local
-        self._fabric_time: FabricTime = lambda: (0, 0)
+        self._fabric_time: ReadFabricTime = lambda: (0, 0)
         self._schedule = FREE
         self._level = UNPLANNED
-        self._out: Sequence[QueuePair] = ()
+        self._out: Sequence[SendQueue] = ()
 
-    def open(self, out: Sequence[QueuePair], receive: Sequence[ReceiveQueue]) -> None:
+    def open(self, out: Sequence[SendQueue], receive: Sequence[ReceiveQueue]) -> None:
         """Its flows have their places: say so."""
         self._out = out
         self.running = True
         self.tell_flows()
 
-    def keep_time(self, fabric_time: FabricTime) -> None:
+    def keep_time(self, fabric_time: ReadFabricTime) -> None:
         """Hold schedules by this idea of fabric time."""
         self._fabric_time = fabric_time
 
@@ -148,7 +148,7 @@ class Guest:
             }
         )
 
-    def record(self, step: Step) -> IterationRecord:
+    def record(self, step: StepMessage) -> IterationRecord:
         """The iteration as the agent reports it."""
         sent, again = sum(qp.bytes_acked for qp in self._out), sum(qp.retransmits for qp in self._out)
         before, self._counted = self._counted, (sent, again)

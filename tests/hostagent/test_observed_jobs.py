@@ -32,10 +32,10 @@ from agent_rig import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostagent.phases import Folded
-from hostagent.records import Busy, Growing, read_record
-from hostagent.rhythm import find_rhythm, iterations
-from hostagent.tail import Followed
+from hostagent.observed_iterations import find_profile, iterations
+from hostagent.phases import ObservedProfile
+from hostagent.record_files import GrowingFiles
+from hostagent.records import CommunicationInterval, RecordReader, read_record
 
 __all__ = ["hub", "start_agent"]
 
@@ -54,7 +54,7 @@ ADDRESSES = {"h1": "10.7.0.1", "h2": "10.7.0.2"}
 def test_in_whatever_pieces_it_comes_a_record_says_the_same(name: str, seed: int) -> None:
     text = (RECORDED / name).read_text()
     draw, complaints, found, at = Random(seed), [], [], 0
-    growing = Growing(complaints.append)
+    growing = RecordReader(complaints.append)
     data = text.encode()
     while at < len(data):
         size = draw.choice([1, 7, 300, 5_000, 60_000])
@@ -67,7 +67,7 @@ def test_in_whatever_pieces_it_comes_a_record_says_the_same(name: str, seed: int
 def test_lines_that_make_no_sense_are_left_out_and_told() -> None:
     lines = (RECORDED / "inspector.jsonl").read_text().splitlines()
     complaints: list[str] = []
-    growing = Growing(complaints.append)
+    growing = RecordReader(complaints.append)
     noise = [
         "{",
         "null",
@@ -89,13 +89,13 @@ class Reader:
         self.name = path.name
 
 
-def said(followed: Followed[Reader]) -> list[tuple[str, bytes]]:
+def said(followed: GrowingFiles[Reader]) -> list[tuple[str, bytes]]:
     return [(reader.name, fresh) for reader, fresh in followed.poll()]
 
 
 def test_files_are_followed_through_rotation_truncation_and_removal(tmp_path: Path) -> None:
     folder = tmp_path / "nccl"
-    followed = Followed(folder, Reader)
+    followed = GrowingFiles(folder, Reader)
     assert said(followed) == []
     folder.mkdir()
     one, two = folder / "rank0", folder / "rank1"
@@ -126,7 +126,7 @@ def test_files_are_followed_through_rotation_truncation_and_removal(tmp_path: Pa
 def test_of_a_long_history_only_the_end_counts(tmp_path: Path) -> None:
     file = tmp_path / "record"
     file.write_bytes(b"".join(b"%07d\n" % n for n in range(1_000_000)))
-    followed = Followed(file, Reader)
+    followed = GrowingFiles(file, Reader)
     first = said(followed)[0][1]
     assert 400_000 < int(first[:7]) < 500_000
     followed.close()
@@ -141,10 +141,13 @@ def test_iterations_are_as_long_as_they_were(period: int, part: float, seed: int
     draw, at, busy, truth = Random(seed), 10**15, [], []
     up = int(period * part) * MS
     for _ in range(20):
-        busy += [Busy(at, at + up // 2, 10**7), Busy(at + up // 2, at + up, 10**7)]
+        busy += [
+            CommunicationInterval(at, at + up // 2, 10**7),
+            CommunicationInterval(at + up // 2, at + up, 10**7),
+        ]
         truth.append(at)
         at += int(period * MS * draw.uniform(0.95, 1.05))
-    found = find_rhythm(busy)
+    found = find_profile(busy)
     if found is None:
         # Too short a record for its period.
         assert 20 * period * 2 < 2_000 or period * 4 > 2_000
@@ -161,8 +164,10 @@ def test_iterations_are_as_long_as_they_were(period: int, part: float, seed: int
 
 
 def test_a_job_that_never_pauses_has_no_iterations_to_tell() -> None:
-    rhythm = Folded(100 * MS, ((0, 100 * MS),), 1.0)
-    assert iterations([Busy(0, 10_000 * MS, 10**9)], rhythm, 0, 10_000 * MS, begins=True) == []
+    rhythm = ObservedProfile(100 * MS, ((0, 100 * MS),), 1.0)
+    assert (
+        iterations([CommunicationInterval(0, 10_000 * MS, 10**9)], rhythm, 0, 10_000 * MS, begins=True) == []
+    )
 
 
 # -- at the door

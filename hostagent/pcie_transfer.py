@@ -16,26 +16,26 @@ from pathlib import Path
 from threading import Thread
 from typing import Protocol
 
-from hostagent.clock import Clock
+from hostagent.clock import EventClock
 from hostagent.job import UNPLANNED
-from hostagent.loop import HostLoop
+from hostagent.loop import AgentLoop
 from hostagent.pcie import PcieLink
 
 log = logging.getLogger(__name__)
 
 PIECE_NS = 2_000_000
-PATIENCE_S = 1.0
+MAX_WAIT_S = 1.0
 """How long a piece waits for its turn at most: a process that hangs with the link in hand stops nobody."""
 
-Then = Callable[[], None]
+Callback = Callable[[], None]
 
 
-class Copier(Protocol):
+class PcieTransfer(Protocol):
     """One worker's use of a link. `piece_bytes` is what it should be given at once."""
 
     piece_bytes: int
 
-    def copy(self, size: int, then: Then) -> None:
+    def copy(self, size: int, then: Callback) -> None:
         """Move a piece after all those before it, then call back."""
 
     def set_level(self, level: int) -> None:
@@ -50,46 +50,46 @@ def piece_bytes(rate_bps: int) -> int:
     return max(1, rate_bps * PIECE_NS // (8 * 10**9))
 
 
-class ProcessCopier:
+class SharedPcieTransfer:
     """A copier among those of other processes: they share the semaphore of `hostagent.pcie`.
 
     A thread of its own waits for turns and calls back on the loop's. Raises ValueError for a name that is
     none, OSError where the semaphore cannot be had.
     """
 
-    def __init__(self, link: str, rate_bps: int, loop: HostLoop, folder: Path | None = None) -> None:
+    def __init__(self, link: str, rate_bps: int, loop: AgentLoop, folder: Path | None = None) -> None:
         self.piece_bytes = piece_bytes(rate_bps)
         self._link = PcieLink(link, folder)
         self._rate_bps = rate_bps
         self._loop = loop
         self._level = UNPLANNED
-        self._pieces: queue.SimpleQueue[tuple[int, Then] | None] = queue.SimpleQueue()
+        self._pieces: queue.SimpleQueue[tuple[int, Callback] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = Thread(target=self._run, name=f"pcie-{link}", daemon=True)
         self._thread.start()
 
-    def copy(self, size: int, then: Then) -> None:
-        """See Copier."""
+    def copy(self, size: int, then: Callback) -> None:
+        """See PcieTransfer."""
         self._pieces.put((size, then))
 
     def set_level(self, level: int) -> None:
-        """See Copier."""
+        """See PcieTransfer."""
         self._level = level
 
     def close(self) -> None:
-        """See Copier."""
+        """See PcieTransfer."""
         self._closed = True
         self._pieces.put(None)
-        self._thread.join(2 * PATIENCE_S)
+        self._thread.join(2 * MAX_WAIT_S)
 
     def _run(self) -> None:
         late_s = 0.0
         with self._link as link:
             while (piece := self._pieces.get()) is not None and not self._closed:
                 size, then = piece
-                with link.turn(self._level, PATIENCE_S) as got:
+                with link.turn(self._level, MAX_WAIT_S) as got:
                     if not got:
-                        log.warning("%s: no turn within %g s; going ahead", link.path.name, PATIENCE_S)
+                        log.warning("%s: no turn within %g s; going ahead", link.path.name, MAX_WAIT_S)
                     lasts_s = size * 8 / self._rate_bps * max(1, link.users())
                     began_s = time.monotonic()
                     # Sleeps end late; the next one makes up for it.
@@ -98,28 +98,28 @@ class ProcessCopier:
                 self._loop.call(then)
 
 
-class ClockedLink:
+class EmulatedPcieLink:
     """A link of an emulated host, on its clock: the same rule as between processes."""
 
-    def __init__(self, clock: Clock, rate_bps: int) -> None:
+    def __init__(self, clock: EventClock, rate_bps: int) -> None:
         self.rate_bps = rate_bps
         self._clock = clock
         self._tickets = 0
-        self._using: list[ClockedCopier] = []
-        self._waiting: list[ClockedCopier] = []
+        self._using: list[EmulatedPcieTransfer] = []
+        self._waiting: list[EmulatedPcieTransfer] = []
 
-    def copier(self) -> ClockedCopier:
+    def copier(self) -> EmulatedPcieTransfer:
         """One more worker that uses it."""
-        return ClockedCopier(self)
+        return EmulatedPcieTransfer(self)
 
-    def ask(self, copier: ClockedCopier) -> int:
+    def ask(self, copier: EmulatedPcieTransfer) -> int:
         """A copier wants a turn; returns its ticket."""
         self._tickets += 1
         self._waiting.append(copier)
         self._clock.call_at(self._clock.now, self._serve)
         return self._tickets
 
-    def leave(self, copier: ClockedCopier) -> None:
+    def leave(self, copier: EmulatedPcieTransfer) -> None:
         """A copier has ended, or its turn has."""
         for group in (self._using, self._waiting):
             if copier in group:
@@ -138,15 +138,15 @@ class ClockedLink:
             self._clock.call_at(self._clock.now + lasts_ns, copier.moved)
 
 
-class ClockedCopier:
-    """See ClockedLink."""
+class EmulatedPcieTransfer:
+    """See EmulatedPcieLink."""
 
-    def __init__(self, link: ClockedLink) -> None:
+    def __init__(self, link: EmulatedPcieLink) -> None:
         self.piece_bytes = piece_bytes(link.rate_bps)
         self.level = self.held = UNPLANNED
         self.ticket = 0
         self._link = link
-        self._pieces: list[tuple[int, Then]] = []
+        self._pieces: list[tuple[int, Callback]] = []
         self._closed = False
 
     @property
@@ -154,8 +154,8 @@ class ClockedCopier:
         """Of the piece that is next."""
         return self._pieces[0][0]
 
-    def copy(self, size: int, then: Then) -> None:
-        """See Copier."""
+    def copy(self, size: int, then: Callback) -> None:
+        """See PcieTransfer."""
         if self._closed:
             return
         self._pieces.append((size, then))
@@ -163,11 +163,11 @@ class ClockedCopier:
             self.ticket = self._link.ask(self)
 
     def set_level(self, level: int) -> None:
-        """See Copier."""
+        """See PcieTransfer."""
         self.level = level
 
     def close(self) -> None:
-        """See Copier."""
+        """See PcieTransfer."""
         self._closed = True
         self._pieces.clear()
         self._link.leave(self)

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from hostagent.clock import Clock
+from hostagent.clock import EventClock
 from hostagent.nic.driver import NicCounters, ReceiveQueue
-from hostagent.nic.portmap import write_port_map
+from hostagent.nic.port_map import write_port_map
 from hostagent.nic.requester import check_pin
 
 log = logging.getLogger(__name__)
@@ -22,10 +22,10 @@ _GATHER_NS = 1_000_000
 """Changes of the map are gathered for so long: a plan moves many flows at once."""
 
 
-class ForeignQueuePair:
+class ExternalSendQueue:
     """One flow's queue pairs in another process. What they send is not seen from here."""
 
-    def __init__(self, nic: ForeignNic, flow: str, dst_ip: str, source_port: int, dscp: int) -> None:
+    def __init__(self, nic: ExternalNic, flow: str, dst_ip: str, source_port: int, dscp: int) -> None:
         self.flow = flow
         self.dst_ip = dst_ip
         self.source_port = source_port
@@ -56,7 +56,7 @@ class ForeignQueuePair:
         self._nic.forget(self)
 
 
-class ForeignReceiveQueue:
+class ExternalReceiveQueue:
     """The far end of a flow, in another process."""
 
     packets = bytes = ecn_marks = cnps_sent = 0
@@ -68,7 +68,7 @@ class ForeignReceiveQueue:
         """Nothing is held."""
 
 
-class ForeignNic:
+class ExternalNic:
     """The driver of a host whose training processes own their queue pairs.
 
     `pinning` says how they are pinned: shim (by `port_map`), verbs (by their owners, who hear of each move
@@ -79,30 +79,30 @@ class ForeignNic:
     sees_flows = False
     mltcp = False
 
-    def __init__(self, pinning: str, ip: str, clock: Clock, port_map: Path | None = None) -> None:
+    def __init__(self, pinning: str, ip: str, clock: EventClock, port_map: Path | None = None) -> None:
         self.pinning = pinning
         self._ip = ip
         self._clock = clock
         self._port_map = port_map
-        self.on_move: Callable[[ForeignQueuePair], None] | None = None
-        self._queue_pairs: dict[str, ForeignQueuePair] = {}
+        self.on_move: Callable[[ExternalSendQueue], None] | None = None
+        self._queue_pairs: dict[str, ExternalSendQueue] = {}
         self._due = False
         self.changed()
 
-    def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> ForeignQueuePair:
+    def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> ExternalSendQueue:
         """A flow begins; see NicDriver."""
         check_pin(flow, source_port, dscp)
         if flow in self._queue_pairs:
             raise ValueError(f"flow {flow} is open already; flows need names of their own")
-        made = self._queue_pairs[flow] = ForeignQueuePair(self, flow, dst_ip, source_port, dscp)
+        made = self._queue_pairs[flow] = ExternalSendQueue(self, flow, dst_ip, source_port, dscp)
         self.changed()
         return made
 
     def listen(
         self, flow: str, src_ip: str, on_receive: Callable[[ReceiveQueue, int], None]
-    ) -> ForeignReceiveQueue:
+    ) -> ExternalReceiveQueue:
         """A flow towards this host begins; nothing is seen of it."""
-        return ForeignReceiveQueue(flow)
+        return ExternalReceiveQueue(flow)
 
     def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
         """The NIC's own settings hold (mlnx_qos, cma_roce_tos and the like)."""
@@ -114,7 +114,7 @@ class ForeignNic:
         """Nothing is seen from here."""
         return NicCounters()
 
-    def forget(self, queue_pair: ForeignQueuePair) -> None:
+    def forget(self, queue_pair: ExternalSendQueue) -> None:
         """A flow is over."""
         if self._queue_pairs.get(queue_pair.flow) is queue_pair:
             del self._queue_pairs[queue_pair.flow]

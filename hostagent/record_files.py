@@ -16,7 +16,7 @@ _MOST_FILES = 256
 T = TypeVar("T")
 
 
-class _File(Generic[T]):
+class _GrowingFile(Generic[T]):
     """One open file; it is read on after another has taken its name."""
 
     def __init__(self, path: Path, make: Callable[[Path], T]) -> None:
@@ -62,13 +62,13 @@ class _File(Generic[T]):
         os.close(self._descriptor)
 
 
-class Followed(Generic[T]):
+class GrowingFiles(Generic[T]):
     """A file, or the files of a folder. `make(path)` gives the reader that a file's bytes go to."""
 
     def __init__(self, path: Path, make: Callable[[Path], T]) -> None:
         self._path = path
         self._make = make
-        self._files: dict[Path, _File[T]] = {}
+        self._files: dict[Path, _GrowingFile[T]] = {}
         self._begun = False
 
     def poll(self) -> list[tuple[T, bytes]]:
@@ -95,14 +95,14 @@ class Followed(Generic[T]):
             file.close()
         self._files.clear()
 
-    def _open(self, path: Path) -> _File[T]:
-        file = _File(path, self._make)
+    def _open(self, path: Path) -> _GrowingFile[T]:
+        file = _GrowingFile(path, self._make)
         if not self._begun and file.behind > _MOST_BEHIND:
             # What was written long before the agent was started says nothing of now.
             file.skip_to_whole_line(_MOST_BEHIND)
         return file
 
-    def _words(self, file: _File[T], *, to_end: bool) -> list[tuple[T, bytes]]:
+    def _words(self, file: _GrowingFile[T], *, to_end: bool) -> list[tuple[T, bytes]]:
         found = []
         with contextlib.suppress(OSError):
             while fresh := file.read():

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from hostagent.agent import Agent
-from hostagent.config import FollowedJob
+from hostagent.config import ObservedJobSettings
 from hostagent.counts import OCTETS, ByteSource
-from hostagent.guest import Guest, Join, Step
-from hostagent.loop import HostLoop
-from hostagent.phases import Folded
-from hostagent.records import Busy, Growing, Readings
-from hostagent.rhythm import find_rhythm, iterations
-from hostagent.tail import Followed
+from hostagent.external_worker import ExternalWorker, JoinMessage, StepMessage
+from hostagent.loop import AgentLoop
+from hostagent.observed_iterations import find_profile, iterations
+from hostagent.phases import ObservedProfile
+from hostagent.record_files import GrowingFiles
+from hostagent.records import CommunicationInterval, CounterReadings, RecordReader
 
 log = logging.getLogger(__name__)
 
@@ -45,20 +45,20 @@ _SILENT_PERIODS = 20
 _MOST_COMPLAINTS = 10
 
 
-class Following:
+class ObservedJobs:
     """All jobs of an agent's configuration that are followed. `counter` reads the NIC's bytes."""
 
     def __init__(
         self,
-        settings: tuple[FollowedJob, ...],
+        settings: tuple[ObservedJobSettings, ...],
         agent: Agent,
-        loop: HostLoop,
+        loop: AgentLoop,
         *,
         line_bps: int,
         counter: Callable[[], ByteSource] | None,
     ) -> None:
         self._pool = ThreadPoolExecutor(1, "rhythm")
-        self._jobs = [_Job(job, agent, loop, self._pool, line_bps, counter) for job in settings]
+        self._jobs = [_ObservedJob(job, agent, loop, self._pool, line_bps, counter) for job in settings]
         self._loop = loop
         if self._jobs:
             loop.every(_POLL_NS, self._poll)
@@ -82,16 +82,16 @@ class Following:
             job.look()
 
 
-class _Job:
+class _ObservedJob:
     """One job. Times of its record are turned into the host's by the least delay of late: whatever clock
     wrote them, a stretch is read soon after its end. Its rhythm is looked for in a thread of `pool`, for the
     agent's own has new flows to answer."""
 
     def __init__(
         self,
-        settings: FollowedJob,
+        settings: ObservedJobSettings,
         agent: Agent,
-        loop: HostLoop,
+        loop: AgentLoop,
         pool: ThreadPoolExecutor,
         line_bps: int,
         counter: Callable[[], ByteSource] | None,
@@ -101,9 +101,9 @@ class _Job:
         self._agent = agent
         self._loop = loop
         self._line_bps = line_bps
-        self._busy: deque[Busy] = deque(maxlen=_MOST_STRETCHES)
-        self._guest: Guest | None = None
-        self._rhythm: Folded | None = None
+        self._busy: deque[CommunicationInterval] = deque(maxlen=_MOST_STRETCHES)
+        self._guest: ExternalWorker | None = None
+        self._rhythm: ObservedProfile | None = None
         self._other = 0
         self._index = 0
         self._since = 0
@@ -113,8 +113,8 @@ class _Job:
         self._fresh: list[int] = []
         self._delays: deque[int] = deque(maxlen=_DELAYS)
         self._complaints = 0
-        self._files = Followed(Path(settings.record), self._reader) if settings.record else None
-        self._readings = Readings()
+        self._files = GrowingFiles(Path(settings.record), self._reader) if settings.record else None
+        self._readings = CounterReadings()
         self._counter = counter() if counter is not None and self._files is None else None
 
     def poll(self) -> None:
@@ -156,10 +156,10 @@ class _Job:
             self._pool.submit(self._search, tuple(self._busy))
         self._looks += 1
 
-    def _search(self, busy: tuple[Busy, ...]) -> None:
-        self._loop.call(self._found, find_rhythm(busy))
+    def _search(self, busy: tuple[CommunicationInterval, ...]) -> None:
+        self._loop.call(self._found, find_profile(busy))
 
-    def _found(self, found: Folded | None) -> None:
+    def _found(self, found: ObservedProfile | None) -> None:
         if found is None or not self._busy:
             return
         if self._rhythm is None:
@@ -181,7 +181,7 @@ class _Job:
 
     # -- inside
 
-    def _take(self, stretch: Busy) -> None:
+    def _take(self, stretch: CommunicationInterval) -> None:
         self._busy.append(stretch)
         self._fresh.append(self._loop.present() - stretch.end_ns)
 
@@ -189,18 +189,18 @@ class _Job:
     def _to_local_ns(self) -> int:
         return min(self._delays, default=0)
 
-    def _is_silent(self, newest: int, rhythm: Folded) -> bool:
+    def _is_silent(self, newest: int, rhythm: ObservedProfile) -> bool:
         patience = max(_SILENT_NS, _SILENT_PERIODS * rhythm.period_ns)
         return self._loop.now - (newest + self._to_local_ns) > patience
 
-    def _enter(self, rhythm: Folded) -> None:
+    def _enter(self, rhythm: ObservedProfile) -> None:
         """The job joins with the profile that was found."""
         told = self._settings
         newest = max(b.end_ns for b in self._busy)
         sent = sum(b.size for b in self._busy if b.start_ns >= newest - 4 * rhythm.period_ns) // 4
         ring = told.ring or tuple(pairwise((*told.hosts, told.hosts[0])))
         flows = max(1, sum(src == self._agent.host for src, _ in ring))
-        join = Join(
+        join = JoinMessage(
             job=told.name, hosts=told.hosts, rank=told.hosts.index(self._agent.host), ring=told.ring,
             model=told.model, gpus=told.gpus, flops_per_iteration=told.flops_per_iteration,
             # A collective's message is not what goes on the wire; the NIC's counter is.
@@ -208,7 +208,7 @@ class _Job:
             period_ns=rhythm.period_ns, phases=rhythm.phases,
         )  # fmt: skip
         try:
-            guest = Guest(join.spec(self._line_bps), join.rank, _nobody, self._agent.time.to_local)
+            guest = ExternalWorker(join.spec(self._line_bps), join.rank, _nobody, self._agent.time.to_local)
             self._agent.add_worker(guest, self._loop.now)
         except ValueError as error:
             self._complain(str(error))
@@ -225,7 +225,7 @@ class _Job:
         self._guest = self._rhythm = None
         self._index = self._told_ns = 0
 
-    def _report(self, guest: Guest, rhythm: Folded) -> None:
+    def _report(self, guest: ExternalWorker, rhythm: ObservedProfile) -> None:
         offset = self._to_local_ns
         until = self._loop.now - offset - _SETTLE_NS
         if until - self._since < rhythm.period_ns // 2:
@@ -236,7 +236,7 @@ class _Job:
             # The least delay may have fallen since the last report: iterations never overlap for it.
             start_ns = max(self._told_ns, done.start_ns + offset)
             self._told_ns = max(start_ns, done.end_ns + offset)
-            step = Step(
+            step = StepMessage(
                 index=self._index,
                 start_ns=start_ns,
                 end_ns=self._told_ns,
@@ -248,7 +248,7 @@ class _Job:
         if until - self._since > _LOST_PERIODS * rhythm.period_ns:
             self._since, self._begins = until - 2 * rhythm.period_ns, False
 
-    def _lately(self, rhythm: Folded) -> list[Busy]:
+    def _lately(self, rhythm: ObservedProfile) -> list[CommunicationInterval]:
         """The stretches since the last iteration; those of several ranks come in no strict order."""
         found = []
         for stretch in reversed(self._busy):
@@ -257,8 +257,8 @@ class _Job:
             found.append(stretch)
         return found
 
-    def _reader(self, path: Path) -> Growing:
-        return Growing(lambda what: self._complain(f"{path}: {what}"))
+    def _reader(self, path: Path) -> RecordReader:
+        return RecordReader(lambda what: self._complain(f"{path}: {what}"))
 
     def _complain(self, what: str) -> None:
         """A record that is written wrong for hours fills no log."""
