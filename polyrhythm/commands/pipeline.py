@@ -33,7 +33,7 @@ class PackError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class PipelineProfile:
     """One compiled pipeline and the hardware pipes that it runs on (none: all)."""
 
     name: str
@@ -48,7 +48,7 @@ class TofinoProgram:
 
     name: str
     bfrt: bytes
-    profiles: tuple[Profile, ...]
+    profiles: tuple[PipelineProfile, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,7 +129,7 @@ def read_compiled(folder: Path) -> TofinoProgram:
         name = program["program-name"]
         bfrt = _read(conf, program["bfrt-config"])
         profiles = tuple(
-            Profile(
+            PipelineProfile(
                 pipeline["p4_pipeline_name"],
                 _read(conf, pipeline["context"]),
                 _read(conf, pipeline["config"], is_json=False),
@@ -197,7 +197,7 @@ def _places(conf: Path, named: Path) -> Iterator[Path]:
         yield conf.parent.joinpath(*named.parts[start:])
 
 
-def _profile(profile: Profile) -> bytes:
+def _profile(profile: PipelineProfile) -> bytes:
     # proto3 packs repeated numbers, and leaves out what is empty.
     pipes = b"".join(map(_varint, profile.pipes))
     return (

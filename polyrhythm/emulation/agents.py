@@ -1,94 +1,171 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each agent of the Mininet fabric is told: agent.toml from a scenario. Pure."""
+"""The agents of the Mininet fabric as processes, and what their training loops record."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
+from random import Random
 from typing import Any
 
-from polyrhythm.scenario import Scenario, Workload
+from hostagent.job import IterationRecord
+from polyrhythm.emulation.agent_config import AgentJob, agent_config
+from polyrhythm.emulation.folder import last_line
+from polyrhythm.scenario import Scenario
+from topo.mininet import MininetError, MininetFabric
+
+BOOT_S = 3.0
+BOOT_PER_AGENT_S = 0.5
+"""How long before the jobs' start agents are started: Python's imports, one after another on few cores."""
+_MARGIN_NS = 100_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class AgentJob:
-    """A job for the agents of its hosts: when its workers start (ns of the monotonic clock), after how much
-    jitter, and how many iterations they do (0: without end). `profile` is what an earlier run measured."""
+class Agents:
+    """The agents of some hosts with the workers of some jobs, until `stop`.
 
-    workload: Workload
-    start_ns: int
-    start_jitter_ns: int
-    iterations: int
-    profile: Mapping[str, Any] | None
+    With `random_offsets` each job starts somewhere in its first period. Raises MininetError if one ends.
+    """
+
+    def __init__(
+        self,
+        fabric: MininetFabric,
+        scenario: Scenario,
+        folder: Path,
+        *,
+        controller: str,
+        jobs: Sequence[str],
+        hosts: Sequence[str],
+        profiles: Mapping[str, Any],
+        seed: int,
+        start_jitter_ns: int,
+        random_offsets: bool = False,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.notes: list[str] = []
+        self._scenario = scenario
+        self._folder = folder
+        self._start_ns = time.monotonic_ns() + int((BOOT_S + BOOT_PER_AGENT_S * len(hosts)) * 1e9)
+        draw = Random(f"{seed}/offsets")
+        told = []
+        for workload in scenario.workloads:
+            offset = draw.randrange(workload.job.profile.period_ns) if random_offsets else 0
+            if workload.job.name in jobs:
+                profile = profiles.get(workload.job.name)
+                told.append(AgentJob(workload, self._start_ns + offset, start_jitter_ns, 0, profile))
+        self._processes: dict[str, subprocess.Popen[Any]] = {}
+        self._readers: dict[str, _Records] = {}
+        self._moves: list[_Lines] = []
+        for host in hosts:
+            records, moves = folder / f"{host}.jsonl", folder / f"{host}.moves.jsonl"
+            for file in (records, moves):
+                file.touch()
+            self._readers[host] = _Records(records)
+            self._moves.append(_Lines(moves))
+            config = folder / f"{host}.toml"
+            config.write_text(
+                agent_config(scenario, host, controller, str(records), str(moves), seed, told),
+                encoding="utf-8",
+            )
+            argv = [sys.executable, "-m", "polyrhythm", "agent", "--config", str(config)]
+            # Semaphores of PCIe links are this run's and host's own: namespaces share /dev/shm.
+            shared = folder / f"{host}.pcie"
+            shared.mkdir(exist_ok=True)
+            own = {**os.environ, "POLYRHYTHM_SHARED": str(shared)}
+            with self._log(host).open("wb") as sink:
+                self._processes[host] = fabric.spawn(
+                    host, argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sink, env=own
+                )
+
+    def wait_ready(self) -> None:
+        """Until every agent serves; a note is taken if some were not in time for the jobs' start."""
+        for host, process in self._processes.items():
+            assert process.stdout is not None
+            if not process.stdout.readline():
+                process.wait()
+                raise MininetError(f"the agent of {host} did not start: {last_line(self._log(host))}")
+        if time.monotonic_ns() + _MARGIN_NS > self._start_ns:
+            self.notes.append("the machine was too slow to start all agents before the jobs: starts are late")
+
+    def poll(self) -> int:
+        """Read what has been recorded since; how many iterations there are by now.
+
+        Raises MininetError if an agent has ended.
+        """
+        for host, process in self._processes.items():
+            if process.poll() is not None:
+                raise MininetError(
+                    f"the agent of {host} ended with {process.returncode}: {last_line(self._log(host))}"
+                )
+        return sum(reader.read() for reader in self._readers.values())
+
+    def finished(self, job: str) -> int:
+        """Iterations that every worker of a job has done."""
+        hosts = next(w.job.hosts for w in self._scenario.workloads if w.job.name == job)
+        return min(sum(r.job == job for r in self._readers[host].records) for host in hosts)
+
+    def records(self, job: str) -> list[IterationRecord]:
+        """Every recorded iteration of a job, by rank."""
+        hosts = next(w.job.hosts for w in self._scenario.workloads if w.job.name == job)
+        return [r for host in hosts for r in self._readers[host].records if r.job == job]
+
+    def moves_ns(self) -> list[int]:
+        """When agents heard of new places of flows, since the last call."""
+        return [said["heard_ns"] for lines in self._moves for said in lines.read()]
+
+    @property
+    def start_ns(self) -> int:
+        """When the jobs start, on the monotonic clock."""
+        return self._start_ns
+
+    def stop(self) -> None:
+        """End the agents: the controller hears that their jobs leave."""
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def _log(self, host: str) -> Path:
+        return self._folder / f"{host}.log"
 
 
-def agent_config(
-    scenario: Scenario,
-    host: str,
-    controller: str,
-    records: str,
-    moves: str,
-    seed: int,
-    jobs: Sequence[AgentJob],
-) -> str:
-    """agent.toml of one host, with those of the jobs that have workers there."""
-    node = scenario.topology.host[host]
-    document: dict[str, Any] = {
-        "agent": {"host": host, "ip": node.ip, "controller": controller, "socket": ""},
-        "hosts": {h.name: h.ip for h in scenario.topology.hosts},
-        "nic": {"driver": "udp", "rate_mbps": node.rate_bps / 1e6, "mtu": scenario.packet_bytes},
-        "training": {
-            "records": records,
-            "moves": moves,
-            "seed": seed,
-            "jobs": [_job(job) for job in jobs if host in job.workload.job.hosts],
-        },
-    }
-    return "".join(
-        f"[{section}]\n" + "".join(f"{_toml(key)} = {_toml(value)}\n" for key, value in table.items())
-        for section, table in document.items()
-    )
+class _Lines:
+    """Follows a file of JSON lines: whole ones, each once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+
+    def read(self) -> list[dict[str, Any]]:
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]
 
 
-def _job(told: AgentJob) -> dict[str, Any]:
-    job = told.workload.job
-    entry: dict[str, Any] = {
-        "name": job.name,
-        "model": job.model,
-        "gpus": job.gpus,
-        "hosts": list(job.hosts),
-        "ring": [[flow.src, flow.dst] for flow in job.flows],
-        "phases": [
-            {
-                "up_ns": phase.end_ns - phase.start_ns,
-                "bytes_per_flow": size,
-                "rate_bps": rate,
-                "down_ns": compute,
-            }
-            for phase, (size, rate, compute) in zip(job.profile.phases, told.workload.steps, strict=True)
-        ],
-        "flops_per_iteration": float(job.flops_per_iteration),
-        "start_ns": told.start_ns,
-        "start_jitter_ns": told.start_jitter_ns,
-        "iterations": told.iterations,
-        "sender": told.workload.sender,
-    }
-    use = told.workload.pcie
-    if use is not None:
-        entry["pcie"] = {"link": use.link, "rate_mbps": use.rate_bps / 1e6}
-    if told.profile is not None:
-        entry["profile"] = {
-            "period_ns": told.profile["period_ns"],
-            "phases": [list(phase) for phase in told.profile["phases"]],
-        }
-    return entry
+class _Records:
+    """The iterations of one host, from the file they are recorded in."""
 
+    def __init__(self, path: Path) -> None:
+        self.records: list[IterationRecord] = []
+        self._lines = _Lines(path)
 
-def _toml(value: object) -> str:
-    """A value or key in TOML: JSON's strings and numbers are TOML's, but for DEL and surrogates."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    def read(self) -> int:
+        for fields in self._lines.read():
+            fields["phases"] = tuple(map(tuple, fields["phases"]))
+            fields["wire_bytes"] = tuple(fields["wire_bytes"])
+            self.records.append(IterationRecord(**fields))
+        return len(self.records)

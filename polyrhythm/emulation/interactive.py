@@ -11,10 +11,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from polyrhythm.emulation.agents import Agents
 from polyrhythm.emulation.folder import last_line, own_folder
 from polyrhythm.emulation.process import describe
 from polyrhythm.emulation.switches import Switches
-from polyrhythm.emulation.workers import Agents
 from polyrhythm.scenario import Scenario
 from topo.mininet import MininetError, MininetFabric
 

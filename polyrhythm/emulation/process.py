@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from hostagent.job import IterationRecord
-from polyrhythm.emulation.breaking import Breaker
+from polyrhythm.emulation.agents import Agents
+from polyrhythm.emulation.failure_injection import FailureInjector
 from polyrhythm.emulation.folder import own_folder
 from polyrhythm.emulation.switches import Switches
-from polyrhythm.emulation.workers import Agents
-from polyrhythm.fabric.description import description
 from polyrhythm.fabric.failures import Failure, FailureError, parse_failure
 from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
-from polyrhythm.fabric.outcome import session_result
+from polyrhythm.fabric.parent_messages import description, session_result
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, load_scenario
 from polyrhythm_files import ConfigError
 from topo.mininet import MininetError, MininetFabric
@@ -90,7 +89,8 @@ def _serve(
         if not introduction:
             return
         emulation = Emulation(
-            network, scenario, switches, Breaker(network, switches, failures, before_ns=_before_ns(scenario)),
+            network, scenario, switches,
+            FailureInjector(network, switches, failures, before_ns=_before_ns(scenario)),
             folder=args.keep or folder,
             controller=json.loads(introduction)["controller"], profiles=profiles, seed=args.seed,
         )  # fmt: skip
@@ -124,7 +124,7 @@ class Emulation:
         network: MininetFabric,
         scenario: Scenario,
         switches: Switches,
-        breaker: Breaker,
+        failure_injector: FailureInjector,
         *,
         folder: Path,
         controller: str,
@@ -134,7 +134,7 @@ class Emulation:
         self._network = network
         self._scenario = scenario
         self._switches = switches
-        self._breaker = breaker
+        self._failure_injector = failure_injector
         self._folder = folder
         self._controller = controller
         self._profiles = profiles
@@ -163,11 +163,11 @@ class Emulation:
         agents = self._agents(
             names, hosts, "together", scenario.start_jitter_ns, random_offsets=random_offsets
         )
-        self._breaker.start(agents.start_ns)
+        self._failure_injector.start(agents.start_ns)
         target = sys.maxsize if forever else scenario.warmup + scenario.iterations
         self._follow(agents, names, target, 0, 1)
-        self._breaker.close()
-        failovers = self._breaker.failovers(agents.moves_ns())
+        self._failure_injector.close()
+        failovers = self._failure_injector.failovers(agents.moves_ns())
         return self._result({name: agents.records(name) for name in names}, agents.notes, failovers)
 
     def _agents(
@@ -189,7 +189,7 @@ class Emulation:
             if select.select([sys.stdin], [], [], POLL_S)[0]:
                 raise _ParentLeftError
             self._switches.check()
-            self._breaker.poll()
+            self._failure_injector.poll()
             count = agents.poll()
             if count != seen:
                 seen, moved = count, time.monotonic()
@@ -209,7 +209,7 @@ class Emulation:
             specs,
             first=dict.fromkeys(records, 0),
             deterministic=False,
-            notes=[*self._switches.notes, *notes, *self._breaker.notes],
+            notes=[*self._switches.notes, *notes, *self._failure_injector.notes],
             failovers=failovers,
         )
 

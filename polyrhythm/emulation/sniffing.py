@@ -8,8 +8,8 @@ import ctypes
 import socket
 import struct
 import time
+from dataclasses import dataclass
 
-from polyrhythm.emulation.failovers import PortChange
 from topo.mininet import MininetFabric, port_of
 
 _ETH_P_ALL = 3
@@ -33,6 +33,17 @@ _FILTER = (
     (0x06, 0, 0, 0),  # nothing of any other
 )
 """Classic BPF: code, jumps if true and false, operand."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortChange:
+    """At `at_ns` a flow (addresses and UDP ports, as in the packet) left a switch by another port than
+    before, or for the first time."""
+
+    at_ns: int
+    switch: str
+    flow: bytes
+    port: int
 
 
 class Sniffer:

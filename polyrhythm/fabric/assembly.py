@@ -16,9 +16,9 @@ from controller.wire import agent_pb2
 from hostagent.host import EmulatedHost, Skew
 from hostagent.session import ControllerSession
 from polyrhythm.fabric.boundary import FabricBoundary
-from polyrhythm.fabric.description import description
 from polyrhythm.fabric.failures import FailoverWatch, Failure
-from polyrhythm.fabric.heap import Heap
+from polyrhythm.fabric.heap import EventHeap
+from polyrhythm.fabric.parent_messages import description
 from polyrhythm.scenario import Scenario
 from topo.graph import UNKNOWN_HASH, HashSpec
 
@@ -42,7 +42,7 @@ class EmbeddedFabric:
         self, scenario: Scenario, seed: int, rpc_delay_s: float = 0.0, failures: Sequence[Failure] = ()
     ) -> None:
         self.scenario = scenario
-        self.heap = Heap()
+        self.heap = EventHeap()
         self.boundary = FabricBoundary(self.heap, CONTROL_DELAY_NS)
         self._rpc_delay_s = rpc_delay_s
         topology = scenario.topology

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from polyrhythm.fabric.heap import Heap
+from polyrhythm.fabric.heap import EventHeap
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class FabricBoundary:
     """The boundary of an embedded fabric. `deliver`, `call`, `arrived`, `settled` and
     `controller_lost` are for server threads; everything else belongs to the heap's thread."""
 
-    def __init__(self, heap: Heap, control_delay_ns: int) -> None:
+    def __init__(self, heap: EventHeap, control_delay_ns: int) -> None:
         self._heap = heap
         self._control_delay_ns = control_delay_ns
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()

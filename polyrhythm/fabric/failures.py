@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from bmv2 import EmbeddedSwitch
-from polyrhythm.fabric.heap import Heap
+from polyrhythm.fabric.heap import EventHeap
 from topo.graph import Topology
 
 End = tuple[str, int]
@@ -75,7 +75,7 @@ def parse_failure(text: str, topology: Topology) -> Failure:
 
 
 @dataclass(slots=True)
-class Failover:
+class FailoverReport:
     """What became of the flows that a failure cut off, in ns after it; None: it never happened.
 
     `backup_ns`: a flow's first packet has left a living switch by another port than the dead one.
@@ -115,12 +115,12 @@ class FailoverWatch:
     Only these switches are looked at: nothing is counted in runs without a failure.
     """
 
-    heap: Heap
+    heap: EventHeap
     switches: Mapping[str, EmbeddedSwitch]
     failures: Iterable[Failure]
-    outcomes: list[Failover] = field(default_factory=list)
+    outcomes: list[FailoverReport] = field(default_factory=list)
     _last: dict[str, dict[bytes, int]] = field(default_factory=lambda: defaultdict(dict))
-    _cut: dict[tuple[str, bytes], tuple[Failover, int]] = field(default_factory=dict)
+    _cut: dict[tuple[str, bytes], tuple[FailoverReport, int]] = field(default_factory=dict)
     _drops: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -134,7 +134,7 @@ class FailoverWatch:
 
     def began(self, failure: Failure) -> None:
         """A failure is about to begin."""
-        outcome = Failover(failure)
+        outcome = FailoverReport(failure)
         self.outcomes.append(outcome)
         self._drops[id(outcome)] = self._dropped(failure)
         for switch, port in failure.ends:

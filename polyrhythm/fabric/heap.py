@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 
-class Heap:
+class EventHeap:
     """Events in the order of (time, insertion); `now` is fabric time in nanoseconds."""
 
     __slots__ = ("_count", "_events", "now", "stop")

@@ -10,7 +10,7 @@ from typing import Any
 from controller.model.job import Profile
 from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PhaseChange, PhaseSpec
 from polyrhythm.fabric.assembly import EmbeddedFabric
-from polyrhythm.fabric.outcome import session_result
+from polyrhythm.fabric.parent_messages import session_result
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Workload
 from polyrhythm.scenario.domain import Steps
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.fabric.assembly import EmbeddedFabric
+from polyrhythm.fabric.clock_stream import ClockStream
 from polyrhythm.fabric.failures import FailureError, parse_failure
-from polyrhythm.fabric.follow import ClockStream
 from polyrhythm.fabric.jobs import JobRunner, StalledError
 from polyrhythm.scenario import load_scenario
 from polyrhythm.subcommands import integer

@@ -45,7 +45,7 @@ class CaseJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CassiniCase:
     """A row of a table: jobs on one link, and what the thesis says of them."""
 
     name: str
@@ -60,7 +60,7 @@ class Case:
         return [f"{m}-{i + 1}" if models.count(m) > 1 else m for i, m in enumerate(models)]
 
 
-def scenario(case: Case, iterations: int, *, unfair: bool = False) -> Mapping[str, Any]:
+def scenario(case: CassiniCase, iterations: int, *, unfair: bool = False) -> Mapping[str, Any]:
     """A scenario file's content: one pair of hosts for each job, and one link for all."""
     count = len(case.jobs)
     jobs = [
@@ -87,7 +87,7 @@ def scenario(case: Case, iterations: int, *, unfair: bool = False) -> Mapping[st
 
 
 SNAPSHOTS = (
-    Case(
+    CassiniCase(
         "snapshot-1",
         "4.3",
         (
@@ -96,7 +96,7 @@ SNAPSHOTS = (
         ),
         score=1.0,
     ),
-    Case(
+    CassiniCase(
         "snapshot-2",
         "4.3",
         (
@@ -106,19 +106,19 @@ SNAPSHOTS = (
         ),
         score=1.0,
     ),
-    Case(
+    CassiniCase(
         "snapshot-3",
         "4.3",
         (CaseJob("VGG19 (1024)", 304, 166, 176, 166, 0), CaseJob("VGG16 (1200)", 304, 168, 177, 168, 100)),
         score=0.9,
     ),
-    Case(
+    CassiniCase(
         "snapshot-4",
         "4.3",
         (CaseJob("RoBERTa (12)", 287, 164, 210, 164, 0), CaseJob("RoBERTa (12)", 287, 180, 208, 180, 60)),
         score=0.8,
     ),
-    Case(
+    CassiniCase(
         "snapshot-5",
         "4.3",
         (
@@ -131,19 +131,19 @@ SNAPSHOTS = (
 )
 
 GROUPS = (
-    Case(
+    CassiniCase(
         "bert-vgg19",
         "3.1",
         (CaseJob("BERT (8)", 150, 90, 183, 157), CaseJob("VGG19 (1200)", 250, 130, 297, 315)),
         compatible=False,
     ),
-    Case(
+    CassiniCase(
         "dlrm-dlrm",
         "3.1",
         (CaseJob("DLRM (2000)", 1001, 300, 1301, 1001), CaseJob("DLRM (2000)", 1001, 300, 1300, 1019)),
         compatible=True,
     ),
-    Case(
+    CassiniCase(
         "bert-vgg19-wideresnet",
         "3.1",
         (
@@ -153,13 +153,13 @@ GROUPS = (
         ),
         compatible=False,
     ),
-    Case(
+    CassiniCase(
         "wideresnet-vgg16",
         "3.1",
         (CaseJob("WideResNet (800)", 273, 22, 295, 273), CaseJob("VGG16 (1400)", 273, 22, 294, 274)),
         compatible=True,
     ),
-    Case(
+    CassiniCase(
         "vgg19-vgg16-resnet50",
         "3.1",
         (

@@ -10,7 +10,7 @@ import numpy as np
 from controller.interleave.circle import SharedLink, sweep
 from controller.interleave.solve import interleave
 from controller.model import Phase
-from polyrhythm.paper.cassini_cases import RATE_GBPS, Case
+from polyrhythm.paper.cassini_cases import RATE_GBPS, CassiniCase
 
 _MS = 1_000_000
 _LINK = ("l1", "")
@@ -21,7 +21,7 @@ def _phase(start_ms: float, end_ms: float, gbps: float = RATE_GBPS) -> tuple[Pha
     return (Phase(round(start_ms * _MS), round(end_ms * _MS), round(gbps * 1e9)),)
 
 
-def circle(case: Case) -> dict[str, Any]:
+def circle(case: CassiniCase) -> dict[str, Any]:
     """The best score of a case's link and the shifts in ms that reach it, by job."""
     names = case.names()
     demands = {n: _phase(0, j.up_ms, j.gbps) for n, j in zip(names, case.jobs, strict=True)}

@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from polyrhythm.paper.cassini_cases import ECN, GROUPS, SNAPSHOTS, Case, CaseJob, scenario
+from polyrhythm.paper.cassini_cases import ECN, GROUPS, SNAPSHOTS, CaseJob, CassiniCase, scenario
 from polyrhythm.paper.cassini_circles import circle, vectors, vgg16_pair
-from polyrhythm.paper.cdf import draw_cdf
-from polyrhythm.run.experiment import Progress
-from polyrhythm.run.figures import Iteration, job_figures
+from polyrhythm.paper.charts import draw_cdf
+from polyrhythm.run.experiment import OverallProgress
+from polyrhythm.run.figures import MeasuredIteration, job_figures
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP
@@ -86,7 +86,7 @@ class _Way:
 
 
 async def _measure(
-    cases: Sequence[Case], iterations: int, seed: int, lanes: int, folder: Path
+    cases: Sequence[CassiniCase], iterations: int, seed: int, lanes: int, folder: Path
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, list[float]]]]:
     """A row for each case, and each case's iteration times in ms by way of sharing."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
@@ -100,7 +100,7 @@ async def _measure(
     )
     with bar:
         task = bar.add_task(f"{len(cases)} cases", total=1.0)
-        progress = Progress(lambda fraction: bar.update(task, completed=fraction))
+        progress = OverallProgress(lambda fraction: bar.update(task, completed=fraction))
         runner = _Runner(iterations, seed, asyncio.Semaphore(lanes), folder, progress)
         measured = await asyncio.gather(*(runner.case(case) for case in cases))
     return [row for row, _ in measured], {
@@ -116,9 +116,9 @@ class _Runner:
     seed: int
     lanes: asyncio.Semaphore
     folder: Path
-    progress: Progress
+    progress: OverallProgress
 
-    async def case(self, case: Case) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    async def case(self, case: CassiniCase) -> tuple[dict[str, Any], dict[str, list[float]]]:
         """Profile the jobs alone, then run them together in every way."""
         folder = self.folder / case.name
         folder.mkdir()
@@ -146,7 +146,7 @@ class _Runner:
             curves[name] = [t for f in figures for t in f.iterations_ms]
         return _row(case, alone, found, self.iterations), curves
 
-    def _file(self, case: Case, path: Path, *, unfair: bool) -> Path:
+    def _file(self, case: CassiniCase, path: Path, *, unfair: bool) -> Path:
         content = {**scenario(case, self.iterations, unfair=unfair), "warmup": WARMUP}
         path.write_text(json.dumps(content), encoding="utf-8")
         return path
@@ -159,7 +159,7 @@ class _Runner:
 
 
 def _row(
-    case: Case, alone: SessionResult, found: Mapping[str, SessionResult], iterations: int
+    case: CassiniCase, alone: SessionResult, found: Mapping[str, SessionResult], iterations: int
 ) -> dict[str, Any]:
     """What the report says of a case."""
     jobs = [
@@ -179,7 +179,7 @@ def _row(
 
 
 def _job(
-    case: Case,
+    case: CassiniCase,
     job: CaseJob,
     name: str,
     alone: SessionResult,
@@ -212,7 +212,7 @@ def _utilisation(jobs: Sequence[Mapping[str, Any]], way: str) -> float:
     )
 
 
-def _figures(records: Sequence[Iteration], warmup: int, iterations: int) -> dict[str, float]:
+def _figures(records: Sequence[MeasuredIteration], warmup: int, iterations: int) -> dict[str, float]:
     """Means over the measured iterations, times in ms; communication is the slowest worker's."""
     figures = job_figures(records, warmup, iterations)
     slowest = [
@@ -227,7 +227,7 @@ def _figures(records: Sequence[Iteration], warmup: int, iterations: int) -> dict
     }
 
 
-def _verdict(case: Case, jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _verdict(case: CassiniCase, jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Whether the packets go the thesis' way.
 
     Table 4.3: the mean gain of the communication times under CASSINI has the thesis' sign. Table 3.1:

@@ -46,7 +46,7 @@ _SPLITS = tuple(c for c in product((0, 1), repeat=JOBS - 1) if sum(c) < LEVELS)
 
 
 @dataclass(frozen=True)
-class Case:
+class MicrobenchCase:
     """`tors[j]` are the ToRs of job j's hosts; times in s per iteration, shape (jobs,).
 
     A job's ring of all-reduce goes through each of its ToRs once: if it has several, each sends and
@@ -121,7 +121,7 @@ class Case:
         return utilities(self.before, after, seconds, levels, self.gpus, HORIZON_S)
 
 
-def draw_case(random: np.random.Generator) -> Case:
+def draw_case(random: np.random.Generator) -> MicrobenchCase:
     """A case: 2 to 4 ToRs, 16 to 20 hosts, five jobs of 2 to 8 whole hosts anywhere."""
     tors = int(random.integers(2, 5))
     sizes = random.choice(_SIZES, JOBS)
@@ -132,7 +132,7 @@ def draw_case(random: np.random.Generator) -> Case:
     taken = np.split(random.permutation(hosts)[: sizes.sum()], np.cumsum(sizes)[:-1])
     low, high = _COMPUTE_S
     compute = low * (high / low) ** random.random(JOBS)
-    return Case(
+    return MicrobenchCase(
         gpus=sizes * float(GPUS_A_HOST),
         hosts=tuple(int(n) for n in sizes),
         tors=tuple(tuple(int(t) for t in np.unique(tor[mine])) for mine in taken),
@@ -180,7 +180,7 @@ def _path(paths: Paths) -> int:
     return PATHS.index(paths if paths[0] == 0 else tuple(1 - a for a in paths))
 
 
-def _choices(case: Case, drawn: Paths) -> Iterator[tuple[str, Paths]]:
+def _choices(case: MicrobenchCase, drawn: Paths) -> Iterator[tuple[str, Paths]]:
     """Paths by method: CRUX and TACCL* each take the least congested in their order."""
     jobs = case.jobs(PATHS[0])
     intense = case.gpus * case.compute / case.traffic
@@ -192,7 +192,7 @@ def _choices(case: Case, drawn: Paths) -> Iterator[tuple[str, Paths]]:
     yield "_random", drawn
 
 
-def _least_congested(case: Case, order: Sequence[int], load: Floats) -> Paths:
+def _least_congested(case: MicrobenchCase, order: Sequence[int], load: Floats) -> Paths:
     """Job by job, the aggregation switch whose fullest link on the way has the least load so far."""
     on = np.zeros((4, AGGREGATIONS))
     chosen = [0] * JOBS
@@ -220,7 +220,7 @@ def _first_order(optimal: set[int]) -> tuple[int, ...]:
 
 
 def _compressions(
-    case: Case, jobs: Sequence[LinkJob], order: Sequence[int], random: np.random.Generator
+    case: MicrobenchCase, jobs: Sequence[LinkJob], order: Sequence[int], random: np.random.Generator
 ) -> Iterator[tuple[str, Levels]]:
     """The order cut into at most three levels by each method, levels without jobs left out.
 

@@ -12,8 +12,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.paper import door
-from polyrhythm.paper.cdf import draw_cdf
+from polyrhythm.paper import harness
+from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.crux_cases import measure
 
 CASES = 1_500
@@ -33,18 +33,18 @@ _FIGURES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm paper crux-microbench`."""
     parser.add_argument("--cases", type=int, default=CASES, help=f"how many (default {CASES})")
-    door.add_arguments(parser, "of the cases", "write report.json, cases.csv and the figures there")
+    harness.add_arguments(parser, "of the cases", "write report.json, cases.csv and the figures there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write and print; 1 without Numba, 2 for bad options."""
     least = {"cases": 1, "workers": 1, "seed": 0}
-    return door.run("crux-microbench", args, least, partial(_experiment, args), to_text)
+    return harness.run("crux-microbench", args, least, partial(_experiment, args), to_text)
 
 
-def _experiment(args: argparse.Namespace) -> door.Found:
+def _experiment(args: argparse.Namespace) -> harness.ExperimentResult:
     rows, tried = collect(args.cases, args.seed, args.workers)
-    return door.Found(summary(rows, tried), partial(write, rows=rows))
+    return harness.ExperimentResult(summary(rows, tried), partial(write, rows=rows))
 
 
 def collect(cases: int, seed: int, workers: int) -> tuple[list[dict[str, float]], int]:

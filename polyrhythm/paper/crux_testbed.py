@@ -14,9 +14,18 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.paper import door
-from polyrhythm.paper.bars import draw_bars
-from polyrhythm.paper.crux_testbed_cases import CRUX, ECMP, OURS, Case, Job, cases, compute_s, iteration_s
+from polyrhythm.paper import harness
+from polyrhythm.paper.charts import draw_bars
+from polyrhythm.paper.crux_testbed_cases import (
+    CRUX,
+    ECMP,
+    OURS,
+    TestbedCase,
+    TestbedJob,
+    cases,
+    compute_s,
+    iteration_s,
+)
 
 JCT_ITERATIONS = 1_000
 """A completion time here is that of so many iterations."""
@@ -34,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="simulated for each (default 10)")
     parser.add_argument("--ours", action="store_true", help="also Polyrhythm's own policy, for minutes more")
     parser.add_argument("--figure", type=int, choices=(19, 20, 21, 22), help="one figure only")
-    door.add_arguments(parser, "the first of them", "write report.json and the figures there")
+    harness.add_arguments(parser, "the first of them", "write report.json and the figures there")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,23 +52,23 @@ def run(args: argparse.Namespace) -> int:
         print(f"--seconds: {args.seconds:g}; legal: from 2 to 3600", file=sys.stderr)
         return 2
     least = {"seeds": 1, "workers": 1, "seed": 0}
-    return door.run("crux-testbed", args, least, partial(_experiment, args), to_text)
+    return harness.run("crux-testbed", args, least, partial(_experiment, args), to_text)
 
 
-def _experiment(args: argparse.Namespace) -> door.Found:
+def _experiment(args: argparse.Namespace) -> harness.ExperimentResult:
     todo = [case for case in cases() if args.figure in (None, case.figure)]
     policies = (ECMP, CRUX, OURS) if args.ours else (ECMP, CRUX)
     seeds = range(args.seed, args.seed + args.seeds)
     report = summary(collect(todo, policies, seeds, args.seconds, args.workers))
-    return door.Found(report, partial(draw, judged=report["cases"]))
+    return harness.ExperimentResult(report, partial(draw, judged=report["cases"]))
 
 
 def collect(
-    todo: Sequence[Case], policies: Sequence[str], seeds: Sequence[int], seconds: float, workers: int
+    todo: Sequence[TestbedCase], policies: Sequence[str], seeds: Sequence[int], seconds: float, workers: int
 ) -> list[dict[str, Any]]:
     """Every case, judged; what it gives does not depend on how many processes share the work."""
     alone_jobs = list({(j.model, j.gpus, j.hosts, j.nics): j for case in todo for j in case.jobs}.values())
-    runs: list[tuple[tuple[Job, ...], str, int]] = [((job,), CRUX, seeds[0]) for job in alone_jobs]
+    runs: list[tuple[tuple[TestbedJob, ...], str, int]] = [((job,), CRUX, seeds[0]) for job in alone_jobs]
     mine = {policy: seeds if policy != OURS else seeds[:_OUR_SEEDS] for policy in policies}
     runs += [(case.jobs, policy, seed) for case in todo for policy in policies for seed in mine[policy]]
     results: list[dict[str, float]] = []
@@ -83,7 +92,7 @@ def collect(
 
 
 def judge(
-    case: Case, alone: Mapping[str, float], by_policy: Mapping[str, Sequence[Mapping[str, float]]]
+    case: TestbedCase, alone: Mapping[str, float], by_policy: Mapping[str, Sequence[Mapping[str, float]]]
 ) -> dict[str, Any]:
     """A case as JSON values. `alone` and each of a policy's runs hold the jobs' mean iterations in s."""
     gpus = sum(j.gpus for j in case.jobs)

@@ -40,7 +40,7 @@ def figure_18() -> Topology:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class TestbedModel:
     """An iteration of a model: `phases` times `before_ms` of compute, then communication beside `beside_ms`
     of compute. A phase sends `traffic_ms` of a PCIe link's time from every NIC if the job is on two hosts
     and all their NICs. `flops` is what a GPU sustains in a second of compute.
@@ -72,17 +72,17 @@ class Model:
         return Shape((phase,) * self.phases, qps=QPS, flops=self.flops * compute_s * gpus)
 
 
-GPT = Model("GPT", 24, 20, 12, 0, 155e12)
-BERT = Model("BERT", 6, 23, 12, 22, 80e12)
-RESNET = Model("ResNet", 1, 90, 55, 180, 30e12)
+GPT = TestbedModel("GPT", 24, 20, 12, 0, 155e12)
+BERT = TestbedModel("BERT", 6, 23, 12, 22, 80e12)
+RESNET = TestbedModel("ResNet", 1, 90, 55, 180, 30e12)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TestbedJob:
     """A job on some hosts (numbers) and some of their NICs (numbers; all four mean a GPU on each)."""
 
     name: str
-    model: Model
+    model: TestbedModel
     gpus: int
     hosts: tuple[int, ...]
     nics: tuple[int, ...] = (1, 2, 3, 4)
@@ -101,53 +101,54 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class TestbedCase:
     """A bar group of a figure: its jobs, and how each model's completion time changes in the paper, in %."""
 
     figure: int
     label: str
-    jobs: tuple[Job, ...]
+    jobs: tuple[TestbedJob, ...]
     paper: Mapping[str, float]
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[TestbedCase]:
     """Figures 19 to 22. The paper says how many GPUs each job has; on which hosts they are is ours.
 
     19: GPT has three whole hosts and half of two more, whose other halves (and NICs) are the first BERT's;
     every other BERT has one host under a ToR of GPT's. 20: all jobs have NICs of their own. 21 and 22: BERT
     and ResNet each have one of the two GPUs of a PCIe switch.
     """
-    gpt = Job("gpt", GPT, 32, (1, 3, 5, 7, 9))
+    gpt = TestbedJob("gpt", GPT, 32, (1, 3, 5, 7, 9))
     berts = [
-        Job(f"bert{i + 1}", BERT, 8, hosts) for i, hosts in enumerate(((7, 9), (2, 12), (4, 11), (6, 10)))
+        TestbedJob(f"bert{i + 1}", BERT, 8, hosts)
+        for i, hosts in enumerate(((7, 9), (2, 12), (4, 11), (6, 10)))
     ]
     for n, changes in ((2, (-11, 3)), (3, (-17, 0)), (4, (-25, 1))):
-        yield Case(
+        yield TestbedCase(
             19, f"GPT-32, {n} BERT-8", (gpt, *berts[:n]), dict(zip(("GPT", "BERT"), changes, strict=True))
         )
-    yield Case(
+    yield TestbedCase(
         20,
         "GPT-48, 2 BERT-16, 2 ResNet-8",
         (
-            Job("gpt", GPT, 48, (1, 3, 5, 7, 9, 11)),
-            Job("bert1", BERT, 16, (2, 4, 6, 8), (1, 2)),
-            Job("bert2", BERT, 16, (2, 4, 6, 8), (3, 4)),
-            Job("resnet1", RESNET, 8, (10, 12), (1, 2)),
-            Job("resnet2", RESNET, 8, (10, 12), (3, 4)),
+            TestbedJob("gpt", GPT, 48, (1, 3, 5, 7, 9, 11)),
+            TestbedJob("bert1", BERT, 16, (2, 4, 6, 8), (1, 2)),
+            TestbedJob("bert2", BERT, 16, (2, 4, 6, 8), (3, 4)),
+            TestbedJob("resnet1", RESNET, 8, (10, 12), (1, 2)),
+            TestbedJob("resnet2", RESNET, 8, (10, 12), (3, 4)),
         ),
         {"GPT": -18, "BERT": -15, "ResNet": 2},
     )
-    bert = Job("bert", BERT, 16, (1, 3, 5, 7))
+    bert = TestbedJob("bert", BERT, 16, (1, 3, 5, 7))
     places = (((1, 3), (1, 2)), ((5, 7), (1, 2)), ((1, 3), (3, 4)))
-    resnets = [Job(f"resnet{i + 1}", RESNET, 4, *place) for i, place in enumerate(places)]
+    resnets = [TestbedJob(f"resnet{i + 1}", RESNET, 4, *place) for i, place in enumerate(places)]
     for n, changes in ((1, (-15, 2)), (2, (-19, 2)), (3, (-33, 3))):
-        names = ("BERT", "ResNet")
-        yield Case(21, f"BERT-16, {n} ResNet-4", (bert, *resnets[:n]), dict(zip(names, changes, strict=True)))
-    resnet = Job("resnet", RESNET, 8, (1, 3))
+        paper = dict(zip(("BERT", "ResNet"), changes, strict=True))
+        yield TestbedCase(21, f"BERT-16, {n} ResNet-4", (bert, *resnets[:n]), paper)
+    resnet = TestbedJob("resnet", RESNET, 8, (1, 3))
     for gpus, changes in ((8, (-7, 1)), (16, (-14, 1)), (24, (-28, 2))):
-        bert = Job("bert", BERT, gpus, (1, 3, 5, 7, 9, 11)[: gpus // 4])
-        names = ("BERT", "ResNet")
-        yield Case(22, f"ResNet-8, BERT-{gpus}", (resnet, bert), dict(zip(names, changes, strict=True)))
+        bert = TestbedJob("bert", BERT, gpus, (1, 3, 5, 7, 9, 11)[: gpus // 4])
+        paper = dict(zip(("BERT", "ResNet"), changes, strict=True))
+        yield TestbedCase(22, f"ResNet-8, BERT-{gpus}", (resnet, bert), paper)
 
 
 @cache
@@ -155,7 +156,7 @@ def _cluster() -> Cluster:
     return machines(Network(figure_18(), HostInternals(PCIE_BPS)), GPUS_A_HOST)
 
 
-def iteration_s(jobs: Sequence[Job], policy: str, seed: int, seconds: float) -> dict[str, float]:
+def iteration_s(jobs: Sequence[TestbedJob], policy: str, seed: int, seconds: float) -> dict[str, float]:
     """Each job's mean iteration in s, all running together for `seconds` from starts drawn by the seed."""
     random = Random(f"{seed}/testbed")
     requests = []
@@ -168,6 +169,6 @@ def iteration_s(jobs: Sequence[Job], policy: str, seed: int, seconds: float) -> 
     return {name: o.total / o.iterations / 1e12 for name, o in simulation.memory.outcomes.items()}
 
 
-def compute_s(job: Job) -> float:
+def compute_s(job: TestbedJob) -> float:
     """The compute in an iteration of a job."""
     return job.request(0).shape.compute_ns / 1e9

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from controller.kernel import available
-from polyrhythm.paper.bars import draw_bars
+from polyrhythm.paper.charts import draw_bars
 from polyrhythm.paper.crux_trace_fabrics import cluster
-from polyrhythm.paper.crux_trace_jobs import BUSY, Plan, requests
+from polyrhythm.paper.crux_trace_jobs import BUSY, TraceSpec, requests
 from polyrhythm.paper.crux_trace_moment import (
     LEAST_VOLUME,
     LEVEL,
@@ -103,20 +103,20 @@ def run(args: argparse.Namespace) -> int:
     if not available():
         print("crux-trace: needs Numba, which is not installed", file=sys.stderr)
         return 1
-    plan = Plan(args.trace, args.topology, args.days, samples, window, args.seed, busy=args.busy or 0.0)
+    spec = TraceSpec(args.trace, args.topology, args.days, samples, window, args.seed, busy=args.busy or 0.0)
     policies = [name for name in POLICIES if name != "ours" or not args.without_ours]
     try:
-        jobs = {name: len(requests(plan, name)) for name in plan.fabrics}
+        jobs = {name: len(requests(spec, name)) for name in spec.fabrics}
         if args.out:
             args.out.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
         with ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool:
             store = Store(pool, args.out / _DONE if args.out else None)
-            level = None if args.volume is not None else calibrate(plan, store)
-            plan = replace(plan, volume=level.volume if level else args.volume)
-            keys = [(f, i, p) for i in range(samples) for f in plan.fabrics for p in policies]
-            found = store.moments(plan, keys, "crux-trace")
-        report = summary(plan, policies, jobs, found, level)
+            level = None if args.volume is not None else calibrate(spec, store)
+            spec = replace(spec, volume=level.volume if level else args.volume)
+            keys = [(f, i, p) for i in range(samples) for f in spec.fabrics for p in policies]
+            found = store.moments(spec, keys, "crux-trace")
+        report = summary(spec, policies, jobs, found, level)
         report["seconds"] = round(time.perf_counter() - began, 1)
         if args.out:
             report["figures"] = draw(args.out, report["fabrics"])
@@ -131,20 +131,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def calibrate(plan: Plan, store: Store) -> Calibration:
-    """The volume with which CRUX has the paper's utilisation on the Clos, on a few of the plan's moments."""
-    count = min(_CALIBRATED_ON, plan.samples)
-    keys: list[Key] = [("clos", (2 * i + 1) * plan.samples // (2 * count), "crux_full") for i in range(count)]
+def calibrate(spec: TraceSpec, store: Store) -> Calibration:
+    """The volume with which CRUX has the paper's utilisation on the Clos, on a few of the spec's moments."""
+    count = min(_CALIBRATED_ON, spec.samples)
+    keys: list[Key] = [("clos", (2 * i + 1) * spec.samples // (2 * count), "crux_full") for i in range(count)]
 
     def utilisation(volume: float) -> float:
-        found = store.moments(replace(plan, volume=volume), keys, f"calibration, volume {volume:.3g}")
+        found = store.moments(replace(spec, volume=volume), keys, f"calibration, volume {volume:.3g}")
         return sum(m.used for m in found.values()) / max(1, sum(m.gpus for m in found.values()))
 
     return calibrated(utilisation)
 
 
 def summary(
-    plan: Plan,
+    spec: TraceSpec,
     policies: list[str],
     jobs: Mapping[str, int],
     found: Mapping[Key, Moment],
@@ -152,30 +152,30 @@ def summary(
 ) -> dict[str, Any]:
     """Utilisation over allocated GPU-seconds by fabric and policy, and what of the paper's order holds."""
     fabrics: dict[str, dict[str, Any]] = {}
-    for name in plan.fabrics:
-        moments = {p: [found[name, i, p] for i in range(plan.samples)] for p in policies}
+    for name in spec.fabrics:
+        moments = {p: [found[name, i, p] for i in range(spec.samples)] for p in policies}
         rows = moments[policies[0]]
         gpus = [float(m.gpus) for m in rows]
         busy = {p: [m.used for m in ms] for p, ms in moments.items()}
         fabrics[name] = {
-            "gpus": cluster(name, plan.topology).gpus,
+            "gpus": cluster(name, spec.topology).gpus,
             "jobs": jobs[name],
-            "jobs_at_once": round(sum(m.jobs for m in rows) / plan.samples, 1),
-            "jobs_that_send": round(sum(m.sending for m in rows) / plan.samples, 1),
-            "gpus_allocated": round(sum(gpus) / plan.samples, 1),
+            "jobs_at_once": round(sum(m.jobs for m in rows) / spec.samples, 1),
+            "jobs_that_send": round(sum(m.sending for m in rows) / spec.samples, 1),
+            "gpus_allocated": round(sum(gpus) / spec.samples, 1),
             "utilisation": {p: round(sum(v) / max(1.0, sum(gpus)), 4) for p, v in busy.items()},
             "standard_error": {p: round(spread(v, gpus), 4) for p, v in busy.items()},
             "paper": dict(PAPER.get(name, {})),
             **order(busy, gpus),
         }
     return {
-        "trace": plan.trace or "generated",
-        "days": plan.days,
-        "samples": plan.samples,
-        "window_s": plan.window_s,
-        "seed": plan.seed,
-        "volume": plan.volume,
-        "busy": plan.busy or (None if plan.trace else BUSY),
+        "trace": spec.trace or "generated",
+        "days": spec.days,
+        "samples": spec.samples,
+        "window_s": spec.window_s,
+        "seed": spec.seed,
+        "volume": spec.volume,
+        "busy": spec.busy or (None if spec.trace else BUSY),
         "calibration": {"level": LEVEL, **asdict(level)} if level else None,
         "fabrics": fabrics,
         "as_in_the_paper": {name: all(f["order"].values()) for name, f in fabrics.items()},

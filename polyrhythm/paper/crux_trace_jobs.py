@@ -30,7 +30,7 @@ _GIGABYTES_A_S = 25.0
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class TraceModel:
     """An iteration on a GPU: compute in ms, after what part of it communication starts, and how long that
     takes alone on 400 Gbps, as a part of the compute."""
 
@@ -43,25 +43,25 @@ class Model:
 # the place of a variant of Multi-Interests: the paper counts eleven and lists twelve). It gives no times: all
 # are ours. What matters is that intensities differ widely: large language models compute most of the time,
 # recommendation models with their embeddings are held up by the network.
-MODELS: Mapping[str, tuple[int, Model]] = {
-    "gpt": (4, Model(1500, 0.9, 0.3)),
-    "gpt-variant": (5, Model(1100, 0.9, 0.3)),
-    "bert": (3, Model(300, 0.5, 1.0)),
-    "bert-variant": (2, Model(450, 0.5, 0.8)),
-    "resnet": (3, Model(200, 0.5, 0.6)),
-    "resnet-variant": (2, Model(250, 0.5, 0.5)),
-    "nmt": (2, Model(400, 0.5, 1.5)),
-    "nmt-variant": (1, Model(300, 0.5, 2.0)),
-    "multi-interests": (1, Model(150, 0.5, 4.0)),
-    "click-through-rate": (2, Model(150, 0.5, 6.0)),
-    "nlp-transformer": (2, Model(600, 0.5, 0.7)),
+MODELS: Mapping[str, tuple[int, TraceModel]] = {
+    "gpt": (4, TraceModel(1500, 0.9, 0.3)),
+    "gpt-variant": (5, TraceModel(1100, 0.9, 0.3)),
+    "bert": (3, TraceModel(300, 0.5, 1.0)),
+    "bert-variant": (2, TraceModel(450, 0.5, 0.8)),
+    "resnet": (3, TraceModel(200, 0.5, 0.6)),
+    "resnet-variant": (2, TraceModel(250, 0.5, 0.5)),
+    "nmt": (2, TraceModel(400, 0.5, 1.5)),
+    "nmt-variant": (1, TraceModel(300, 0.5, 2.0)),
+    "multi-interests": (1, TraceModel(150, 0.5, 4.0)),
+    "click-through-rate": (2, TraceModel(150, 0.5, 6.0)),
+    "nlp-transformer": (2, TraceModel(600, 0.5, 0.7)),
 }
 # (GPUs, weight): over 10 % of the jobs have 128 or more, up to 512 (CRUX, Figure 4); above 128 all are GPT.
 SIZES = ((8, 34), (16, 22), (32, 18), (64, 14), (128, 8), (256, 3), (512, 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TraceSpec:
     """What is run: a trace file ("" for the generated one) and a topology file for the third fabric ("" for
     none), the days of the trace, how many moments are looked at, for how long, the seed, by what the bytes
     of all jobs are multiplied, and what part of the GPUs the jobs would keep busy (0: as long as a file has
@@ -112,17 +112,17 @@ def _request(name: str, model: str, at: float, gpus: int, length_s: float, stret
 
 
 @cache
-def requests(plan: Plan, name: str) -> tuple[JobRequest, ...]:
-    """The jobs of the plan on a fabric, those that it can hold. Raises as `read_trace`, WorkloadError."""
-    on = cluster(name, plan.topology)
-    gpus, span_ns = min(on.gpus, PAPERS_GPUS), round(plan.days * 86400e9)
-    if not plan.trace:
-        return tuple(generated(plan.days, gpus, plan.seed, plan.busy or BUSY))
-    found = read_trace(plan.trace, on, plan.seed, plan.days * 24)
+def requests(spec: TraceSpec, name: str) -> tuple[JobRequest, ...]:
+    """The jobs of the spec on a fabric, those that it can hold. Raises as `read_trace`, WorkloadError."""
+    on = cluster(name, spec.topology)
+    gpus, span_ns = min(on.gpus, PAPERS_GPUS), round(spec.days * 86400e9)
+    if not spec.trace:
+        return tuple(generated(spec.days, gpus, spec.seed, spec.busy or BUSY))
+    found = read_trace(spec.trace, on, spec.seed, spec.days * 24)
     end = min(r.arrival_ns for r in found) + span_ns
     fitting = tuple(r for r in found if r.arrival_ns <= end and r.gpus <= on.gpus)
     check(on, fitting)
-    return lengthened(fitting, plan.busy * gpus, span_ns) if plan.busy else fitting
+    return lengthened(fitting, spec.busy * gpus, span_ns) if spec.busy else fitting
 
 
 def lengthened(jobs: Sequence[JobRequest], gpus: float, horizon_ns: int) -> tuple[JobRequest, ...]:
@@ -212,11 +212,11 @@ def occupancy(
 
 
 @cache
-def states(plan: Plan, name: str) -> list[list[tuple[JobRequest, Placement]]]:
-    """Who runs where on a fabric at each of the plan's moments. Raises as `requests`."""
-    jobs = requests(plan, name)
+def states(spec: TraceSpec, name: str) -> list[list[tuple[JobRequest, Placement]]]:
+    """Who runs where on a fabric at each of the spec's moments. Raises as `requests`."""
+    jobs = requests(spec, name)
     first = min(r.arrival_ns for r in jobs)
-    span = plan.days * 86400e9
+    span = spec.days * 86400e9
     # The middles of equal parts of the trace, after the first tenth, in which the cluster fills.
-    times = [first + round(span * (0.1 + 0.9 * (i + 0.5) / plan.samples)) for i in range(plan.samples)]
-    return occupancy(cluster(name, plan.topology), jobs, times, plan.seed)
+    times = [first + round(span * (0.1 + 0.9 * (i + 0.5) / spec.samples)) for i in range(spec.samples)]
+    return occupancy(cluster(name, spec.topology), jobs, times, spec.seed)

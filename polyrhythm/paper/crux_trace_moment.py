@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polyrhythm.paper.crux_trace_fabrics import GPUS_A_HOST, cluster
-from polyrhythm.paper.crux_trace_jobs import Plan, states
+from polyrhythm.paper.crux_trace_jobs import TraceSpec, states
 from sim.cluster import JobRequest, ranks_of
 from sim.scheduler import scheduler_named
 from sim.simulation import Simulation, SimulationSettings
@@ -62,14 +62,14 @@ class Calibration:
     tried: tuple[tuple[float, float], ...]
 
 
-def measure(plan: Plan, name: str, sample: int, policy: str) -> Moment:
+def measure(spec: TraceSpec, name: str, sample: int, policy: str) -> Moment:
     """The jobs that run at a moment, planned and played for a while under a policy of the planner.
 
     The window holds at least six iterations of the longest job alone; its first third, in which all begin at
     once, does not count. A job uses all NICs of its hosts, with queue pairs of 50 Gbps.
     """
-    on = cluster(name, plan.topology)
-    state = states(plan, name)[sample]
+    on = cluster(name, spec.topology)
+    state = states(spec, name)[sample]
     sending: list[JobRequest] = []
     lone_gpus = 0
     for request, placement in state:
@@ -78,16 +78,16 @@ def measure(plan: Plan, name: str, sample: int, policy: str) -> Moment:
             continue
         ranks, shape = ranks_of(on, request, tuple((server, GPUS_A_HOST) for server, _ in placement))
         nic = on.network.topology.host[ranks[0]].rate_bps
-        phases = tuple(replace(p, limit_bps=float(nic), size=p.size * plan.volume) for p in shape.phases)
+        phases = tuple(replace(p, limit_bps=float(nic), size=p.size * spec.volume) for p in shape.phases)
         shape = replace(shape, phases=phases, qps=max(1, round(nic / _QP_BPS)))
         sending.append(replace(request, arrival_ns=0, iterations=_ENDLESS, shape=shape, ranks=ranks))
     gpus = lone_gpus + sum(r.gpus for r in sending)
     if not sending:
         return Moment(len(state), 0, gpus, float(lone_gpus))
     longest = max(_alone_s(r) for r in sending)
-    window_ns = round(max(plan.window_s, _LEAST_ITERATIONS * longest) * 1e9)
+    window_ns = round(max(spec.window_s, _LEAST_ITERATIONS * longest) * 1e9)
     settings = SimulationSettings(
-        policy=policy, seed=plan.seed, until_ns=window_ns, samples_ns=window_ns // _PARTS - 1, log=False
+        policy=policy, seed=spec.seed, until_ns=window_ns, samples_ns=window_ns // _PARTS - 1, log=False
     )
     simulation = Simulation(on, sending, settings, scheduler=scheduler_named("fifo"))
     simulation.run()

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
-from polyrhythm.paper.crux_trace_jobs import Plan
+from polyrhythm.paper.crux_trace_jobs import TraceSpec
 from polyrhythm.paper.crux_trace_moment import POLICIES, Moment, measure
 from sim.output import versions
 
@@ -20,17 +20,17 @@ Key = tuple[str, int, str]
 """Fabric, number of the moment, policy as the report calls it."""
 
 
-def mark(plan: Plan) -> str:
+def mark(spec: TraceSpec) -> str:
     """What the results depend on but their keys."""
     files = [
-        Path(f).read_bytes() if f and Path(f).is_file() else f.encode() for f in (plan.trace, plan.topology)
+        Path(f).read_bytes() if f and Path(f).is_file() else f.encode() for f in (spec.trace, spec.topology)
     ]
-    words = json.dumps([asdict(plan), versions(), [sha256(f).hexdigest() for f in files]], sort_keys=True)
+    words = json.dumps([asdict(spec), versions(), [sha256(f).hexdigest() for f in files]], sort_keys=True)
     return sha256(words.encode()).hexdigest()
 
 
 class Store:
-    """What is done, by the plan's mark and key; with a path, also what an earlier run has done."""
+    """What is done, by the spec's mark and key; with a path, also what an earlier run has done."""
 
     def __init__(self, pool: ProcessPoolExecutor, path: Path | None) -> None:
         self._pool = pool
@@ -39,12 +39,12 @@ class Store:
         if path is not None and path.exists():
             self._read(path)
 
-    def moments(self, plan: Plan, keys: Sequence[Key], what: str) -> Mapping[Key, Moment]:
+    def moments(self, spec: TraceSpec, keys: Sequence[Key], what: str) -> Mapping[Key, Moment]:
         """The moments of these keys, simulated where they are not there; `what` is shown while waiting."""
-        told = mark(plan)
+        told = mark(spec)
         todo = [key for key in keys if (told, key) not in self._done]
         began = time.perf_counter()
-        work = {self._pool.submit(measure, plan, k[0], k[1], POLICIES[k[2]]): k for k in todo}
+        work = {self._pool.submit(measure, spec, k[0], k[1], POLICIES[k[2]]): k for k in todo}
         for done, future in enumerate(as_completed(work), 1):
             self._keep(told, work[future], future.result())
             if sys.stderr.isatty():

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from polyrhythm.paper import door
-from polyrhythm.paper.cdf import draw_cdf
-from polyrhythm.paper.kept import collect as gather
+from polyrhythm.paper import harness
+from polyrhythm.paper.charts import draw_cdf
+from polyrhythm.paper.resumable import collect as gather
 
 KINDS = ("few", "compatible", "incompatible", "looped", "adversarial", "random", "shared servers")
 SIZES, FULL, QUICK = ("sets", "large", "small"), (8, 6, 20), (1, 1, 2)
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{size}", type=int, metavar="N", help=f"{words} (default {full}, with --quick {quick})"
         )
-    door.add_arguments(
+    harness.add_arguments(
         parser, "of the instances", "report.json, tables, figures, and what is done so far, to go on from"
     )
 
@@ -60,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
     if not any(getattr(args, size) for size in SIZES):
         print("--sets, --large, --small: all 0; legal: at least one instance", file=sys.stderr)
         return 2
-    return door.run("interleave", args, least, partial(_experiment, args), to_text)
+    return harness.run("interleave", args, least, partial(_experiment, args), to_text)
 
 
-def _experiment(args: argparse.Namespace) -> door.Found:
+def _experiment(args: argparse.Namespace) -> harness.ExperimentResult:
     sizes = (args.sets, args.large, args.small)
     rows, small = collect(sizes, args.seed, args.workers, args.out)
     report = summary(rows, small) | {"quick": args.quick, "seed": args.seed}
-    return door.Found(report, partial(write, rows=rows, small=small))
+    return harness.ExperimentResult(report, partial(write, rows=rows, small=small))
 
 
 def tasks(sizes: tuple[int, int, int], seed: int) -> list[tuple[str, str, int, int]]:
@@ -104,7 +104,7 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
     from controller.planner.loop.search import Limits, solve
     from polyrhythm.paper.interleave_bound import bound_of
     from polyrhythm.paper.interleave_cases import draw_case
-    from polyrhythm.paper.interleave_sim import see
+    from polyrhythm.paper.interleave_sim import simulate_choice
 
     case = draw_case(fabric, kind, number, seed)
     choices = {
@@ -115,7 +115,7 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
     seen: dict[Any, Any] = {}
     for choice in choices.values():
         if choice not in seen:
-            seen[choice] = see(case, choice)
+            seen[choice] = simulate_choice(case, choice)
     return {
         "name": case.name,
         "fabric": fabric,

@@ -8,7 +8,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from polyrhythm.paper.interleave_cases import Case
+from polyrhythm.paper.interleave_cases import InterleaveCase
 from polyrhythm.paper.interleave_sim import ITERATIONS
 
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ def best_rates(gain: Floats, rows: Floats, limit: Floats) -> Floats:
     return found[:size]
 
 
-def bound_of(case: Case) -> float:
+def bound_of(case: InterleaveCase) -> float:
     """The utilisation that no plan exceeds.
 
     The rates of iterations that maximise it, under x_j <= 1 / T_j, where T_j is the job's iteration if jitter
@@ -88,7 +88,7 @@ def bound_of(case: Case) -> float:
     return float(gain @ best_rates(gain, np.array(rows), np.array(limit)))
 
 
-def _pods(case: Case) -> dict[str, str]:
+def _pods(case: InterleaveCase) -> dict[str, str]:
     """Each leaf's pod: the leaves that share a switch above them; on two tiers each is its own."""
     topology = case.topology
     above = {s.name: topology.upward.get(s.name, ()) for s in topology.switches}
@@ -98,7 +98,7 @@ def _pods(case: Case) -> dict[str, str]:
     return {h.leaf: f"pod {min(above[h.leaf])}" for h in topology.hosts}
 
 
-def _room(case: Case, pod: dict[str, str]) -> dict[tuple[str, str], float]:
+def _room(case: InterleaveCase, pod: dict[str, str]) -> dict[tuple[str, str], float]:
     """bit/s of every cut."""
     topology = case.topology
     room: dict[tuple[str, str], float] = defaultdict(float)

@@ -85,7 +85,7 @@ class JobCase:
 
 
 @dataclass(frozen=True)
-class Case:
+class InterleaveCase:
     """A set of jobs on a fabric; `seed` draws ECMP's ports."""
 
     name: str
@@ -180,7 +180,7 @@ class Case:
         return False
 
 
-def draw_case(fabric: str, kind: str, number: int, seed: int) -> Case:
+def draw_case(fabric: str, kind: str, number: int, seed: int) -> InterleaveCase:
     """Case `number` of a kind."""
     rng = Random(f"{seed}/{fabric}/{kind}/{number}")
     hosts = [h.name for h in network_of(fabric).topology.hosts]
@@ -205,7 +205,7 @@ def draw_case(fabric: str, kind: str, number: int, seed: int) -> Case:
         JobCase(f"j{i}", on, _steps(rng, kind, rate, crowd=kind == "shared servers"))
         for i, on in enumerate(placed)
     )
-    return Case(f"{fabric} {kind} {number}", fabric, kind, jobs, rng.randrange(1 << 30))
+    return InterleaveCase(f"{fabric} {kind} {number}", fabric, kind, jobs, rng.randrange(1 << 30))
 
 
 def _placed(rng: Random, kind: str, hosts: list[str]) -> list[tuple[str, ...]]:

@@ -19,8 +19,8 @@ from controller.interleave.joint.instance import FREE, Choice, Instance, Rhythm,
 from controller.interleave.joint.sharing_groups import legal
 from controller.interleave.period import quantise
 from controller.planner.loop.search import solve
-from polyrhythm.paper.interleave_cases import SMALL, Case, JobCase
-from polyrhythm.paper.interleave_sim import see
+from polyrhythm.paper.interleave_cases import SMALL, InterleaveCase, JobCase
+from polyrhythm.paper.interleave_sim import simulate_choice
 
 SHIFTS = 10
 """Shifts tried for each job but the first of a rhythm: tenths of its period."""
@@ -35,7 +35,7 @@ _FINER = (1 / 20, 1 / 60, 1 / 180)
 """Parts of a period by which shifts are moved where the grid's best plans are refined."""
 
 
-def draw_small(number: int, seed: int) -> Case:
+def draw_small(number: int, seed: int) -> InterleaveCase:
     """Three jobs of two servers each, over two spines."""
     rng = Random(f"{seed}/small/{number}")
     jobs = []
@@ -49,7 +49,7 @@ def draw_small(number: int, seed: int) -> Case:
                 (Step(up, 50_000_000_000, period * 1_000_000 - up),),
             )
         )
-    return Case(f"small {number}", SMALL, "small", tuple(jobs), rng.randrange(1 << 30))
+    return InterleaveCase(f"small {number}", SMALL, "small", tuple(jobs), rng.randrange(1 << 30))
 
 
 def periods(own: Sequence[int], slowest: float) -> Iterator[tuple[int, ...]]:
@@ -179,10 +179,10 @@ def measure(number: int, seed: int) -> dict[str, Any]:
     close = sorted(
         (c for _, c in enumeration.best), key=lambda c: -float(judge.utilisation(c, _CLOSE).mean())
     )[:_CLOSEST]
-    grid = max(see(case, choice).utilisation for choice in close)
+    grid = max(simulate_choice(case, choice).utilisation for choice in close)
     finer = [refined(instance, judge, choice) for choice in close]
-    ours = see(case, solve(instance, case.starts).choice).utilisation
-    optimum = max([grid, ours, *(see(case, choice).utilisation for choice in finer)])
+    ours = simulate_choice(case, solve(instance, case.starts).choice).utilisation
+    optimum = max([grid, ours, *(simulate_choice(case, choice).utilisation for choice in finer)])
     return {
         "number": number,
         "loop": ours,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from controller.interleave.joint.fluid import mean_length, salt_of, start_of
 from controller.interleave.joint.instance import FREE, Choice
-from polyrhythm.paper.interleave_cases import Case, JobCase, network_of
+from polyrhythm.paper.interleave_cases import InterleaveCase, JobCase, network_of
 from sim.engine import KernelEngine
 from sim.jobrun import FREE as AT_ITS_PACE
 from sim.jobrun import IterationSchedule, JobRun
@@ -31,7 +31,7 @@ _KEPT = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SimulatedChoice:
     """What a choice came to, over all seeds: GPU utilisation 0 to 1, and of all iterations by all jobs
     quantiles of their length against the job alone, and the ECN marks per iteration by job."""
 
@@ -56,7 +56,7 @@ def program_of(job: JobCase) -> TaskGraph:
     return program(Shape(phases), job.name, job.hosts)
 
 
-def runs_of(case: Case, choice: Choice, seed: int) -> list[JobRun]:
+def runs_of(case: InterleaveCase, choice: Choice, seed: int) -> list[JobRun]:
     """The jobs under a choice, with jitter and starts from a seed."""
     network, instance = network_of(case.fabric), case.instance
     chosen = iter(network.links(every[way]) for every, way in zip(case.candidates, choice.ways, strict=True))
@@ -85,7 +85,9 @@ def runs_of(case: Case, choice: Choice, seed: int) -> list[JobRun]:
     return runs
 
 
-def see(case: Case, choice: Choice, seeds: Sequence[int] = UNSEEN, iterations: int = ITERATIONS) -> Seen:
+def simulate_choice(
+    case: InterleaveCase, choice: Choice, seeds: Sequence[int] = UNSEEN, iterations: int = ITERATIONS
+) -> SimulatedChoice:
     """Run a choice under each seed, for `iterations` of the longest job."""
     network, players = network_of(case.fabric), case.instance.players
     weight = np.array([p.weight for p in players])
@@ -116,4 +118,4 @@ def see(case: Case, choice: Choice, seeds: Sequence[int] = UNSEEN, iterations: i
         used.append(float((weight * compute / np.array(lengths)).sum() / weight.sum()))
     every = np.concatenate(slower) if slower else np.zeros(0)
     quantiles = np.quantile(every, np.linspace(0, 1, _KEPT)) if len(every) else np.zeros(0)
-    return Seen(float(np.mean(used)), tuple(quantiles.tolist()), tuple(marks))
+    return SimulatedChoice(float(np.mean(used)), tuple(quantiles.tolist()), tuple(marks))

@@ -17,7 +17,7 @@ import numpy as np
 from controller.interleave.mltcp_fluid import FluidJob, offsets
 from controller.interleave.mltcp_fluid import run as run_fluid
 from hostagent.nic.mltcp import INTERCEPT, SHAPES, SLOPE, Shape, linear
-from polyrhythm.paper.cdf import draw_cdf
+from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.mltcp_packets import COMPUTE_MS, KMAX, KMIN, UP_MS, run_pair
 
 STARTS = 12

@@ -12,7 +12,7 @@ from hostagent.nic.driver import SendQueue
 from hostagent.nic.emulated import EmulatedNic
 from hostagent.nic.mltcp import Mltcp, Shape
 from hostagent.nic.roce import CE, OVERHEAD_BYTES, internet_checksum
-from polyrhythm.fabric.heap import Heap
+from polyrhythm.fabric.heap import EventHeap
 
 RATE_BPS = 25_000_000
 """50 Gbit/s at the scenarios' scale of 2000."""
@@ -30,7 +30,7 @@ class _Bottleneck:
     """One port: control before data, one queue, marks at enqueue with a chance that grows with its depth."""
 
     def __init__(
-        self, heap: Heap, deliver: Callable[[bytes], None], ramp: tuple[int, int], seed: int
+        self, heap: EventHeap, deliver: Callable[[bytes], None], ramp: tuple[int, int], seed: int
     ) -> None:
         self._heap = heap
         self._kmin, self._kmax = ramp
@@ -87,7 +87,7 @@ def run_pair(
     is MLTCP's F, with the iteration found by the NIC itself; None is plain DCQCN. `ramp` is from which depth
     in packets on the port marks, and above which it marks all.
     """
-    heap = Heap()
+    heap = EventHeap()
     nics: dict[bytes, EmulatedNic] = {}
 
     def deliver(frame: bytes) -> None:

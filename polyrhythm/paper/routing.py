@@ -22,7 +22,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 
 from controller.kernel import available
-from polyrhythm.paper.cdf import draw_cdf
+from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.routing_cases import SPINES, cases, measure
 from polyrhythm.paper.routing_claims import claims
 from sim.generators import LARGE_MODELS

@@ -17,7 +17,7 @@ from controller.routing.algorithms import Options, solve
 from controller.routing.algorithms.ilp import installed
 from controller.routing.fabric import LeafDemand, TwoTier
 from controller.routing.from_topology import Failures
-from polyrhythm.paper.routing_epochs import Experiment, Outcome, Scheme
+from polyrhythm.paper.routing_epochs import EpochExperiment, EpochOutcome, Scheme
 from sim.generators import LARGE_MODELS, PAPER_BPS, PlacedModel, paper_fabric, paper_jobs
 
 RINGS, JOBS, FAILED = (2, 4, 8), (1, 2, 3, 4, 5), (0, 1, 4, 8)
@@ -32,7 +32,7 @@ FULL = (("LLaMA2", 8), ("GPT-3", 8), ("BLOOM", 8), ("BLOOM", 2))
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RoutingCase:
     """Jobs as (model, ring size), how many of `spines` are down, and the seed of placement and starts."""
 
     mix: tuple[tuple[str, int], ...]
@@ -51,7 +51,7 @@ class Case:
         return self.nics <= NICS
 
 
-def cases(seeds: int, quick: bool) -> Iterator[Case]:
+def cases(seeds: int, quick: bool) -> Iterator[RoutingCase]:
     """Every ring size and number of jobs with models drawn at random, under every number of failed spines;
     the fabric nearly full; and 2:1 oversubscribed. `quick`: rings of 2, two jobs at most, one seed."""
     for seed in range(1, 2 if quick else seeds + 1):
@@ -60,15 +60,15 @@ def cases(seeds: int, quick: bool) -> Iterator[Case]:
                 random = Random(f"{seed}/{ring}/{jobs}/mix")
                 mix = tuple((random.choice(list(LARGE_MODELS)), ring) for _ in range(jobs))
                 for failed in FAILED[::3] if quick else FAILED:
-                    yield Case(mix, failed, seed)
-                yield Case(mix, 0, seed, SPINES // 2)
+                    yield RoutingCase(mix, failed, seed)
+                yield RoutingCase(mix, 0, seed, SPINES // 2)
         for failed in (0,) if quick else FAILED:
-            yield Case(FULL, failed, seed)
+            yield RoutingCase(FULL, failed, seed)
         for model in PUBLISHED:
-            yield Case(((model, 8), (model, 8)), 0, seed)
+            yield RoutingCase(((model, 8), (model, 8)), 0, seed)
 
 
-def schemes(case: Case, jobs: Sequence[PlacedModel], ilp_s: float) -> list[Scheme]:
+def schemes(case: RoutingCase, jobs: Sequence[PlacedModel], ilp_s: float) -> list[Scheme]:
     """ECMP with several seeds, the algorithms, and the optimum with flows split over QPs."""
     found = [Scheme(f"ecmp{s}", "ecmp", Options(seed=100 * case.seed + s)) for s in range(_ECMP_SEEDS)]
     found += [
@@ -94,7 +94,7 @@ def best_split(ways: int, flows: int) -> int:
     return min(range(1, MAX_QPS + 1), key=lambda q: (-(-flows * q // ways) / q, q))
 
 
-def measure(case: Case, iterations: int, ilp_s: float) -> dict[str, Any]:
+def measure(case: RoutingCase, iterations: int, ilp_s: float) -> dict[str, Any]:
     """All schemes on one case, as JSON values; `fits` false and nothing more where the jobs do not fit."""
     row: dict[str, Any] = {**asdict(case), "nics": case.nics, "fits": case.fits}
     if not case.fits or not available():
@@ -104,7 +104,7 @@ def measure(case: Case, iterations: int, ilp_s: float) -> dict[str, Any]:
     _warm()
     failures = Failures(switches=frozenset(f"spine{i + 1}" for i in range(case.failed)))
     row["schemes"] = {
-        scheme.name: _figures(scheme, jobs, Experiment(topology, failures, jobs, scheme).run(iterations))
+        scheme.name: _figures(scheme, jobs, EpochExperiment(topology, failures, jobs, scheme).run(iterations))
         for scheme in schemes(case, jobs, ilp_s)
     }
     return row
@@ -119,7 +119,7 @@ def _warm() -> None:
         solve(algorithm, fabric, two)
 
 
-def _figures(scheme: Scheme, jobs: Sequence[PlacedModel], outcome: Outcome) -> dict[str, Any]:
+def _figures(scheme: Scheme, jobs: Sequence[PlacedModel], outcome: EpochOutcome) -> dict[str, Any]:
     ideal = {j.name: j.model.ideal_s(j.ring) for j in jobs}
     slowdown = [t / ideal[name] for name, times in outcome.all_reduce_s.items() for t in times]
     fct = np.sort(outcome.fct_s)

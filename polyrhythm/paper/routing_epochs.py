@@ -38,7 +38,7 @@ class Scheme:
 
 
 @dataclass(slots=True)
-class Outcome:
+class EpochOutcome:
     """What a run gave: per job its all-reduce times and run time in s, all message completion times in s,
     per epoch's set of jobs the largest load of a link, its bound, both in flows, and the assignment's ms."""
 
@@ -50,7 +50,7 @@ class Outcome:
     epochs: int = 0
 
 
-class Experiment:
+class EpochExperiment:
     """Placed jobs on a leaf-spine fabric under one scheme."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Experiment:
         ]
         self._nics = [self._access(p) for p in self._programs]
         self._known: dict[frozenset[int], dict[int, Paths]] = {}
-        self.outcome = Outcome()
+        self.outcome = EpochOutcome()
 
     def _access(self, built: TaskGraph) -> list[tuple[int, int]]:
         """The links of each channel's NICs."""
@@ -114,7 +114,7 @@ class Experiment:
             found.append((first, number[leaf, spine], number[spine, other], last))
         return tuple(found)
 
-    def run(self, iterations: int) -> Outcome:
+    def run(self, iterations: int) -> EpochOutcome:
         """All iterations of all jobs."""
         # ECMP's paths are the hash's from the start; the others' are chosen when a job begins to send.
         idle: dict[int, Paths] = dict(enumerate(map(tuple, self._nics)))

@@ -22,7 +22,7 @@ from rich.progress import Progress as Bar
 from controller.planner.options import add_policy_options, policy_arguments
 from polyrhythm.emulation.interactive import serve_command_line
 from polyrhythm.fabric.failures import FailureError, parse_failure
-from polyrhythm.run.experiment import Comparison, Experiment, Options, Progress, to_json
+from polyrhythm.run.experiment import Comparison, OverallProgress, RunOptions, ScenarioRunner, to_json
 from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
@@ -255,7 +255,7 @@ async def _run(
 async def _measure(
     args: argparse.Namespace, scenarios: list[tuple[Path, Scenario]], workdir: Path
 ) -> list[Comparison | BaseException]:
-    options = Options(
+    options = RunOptions(
         seed=args.seed,
         policy=args.policy,
         policy_options=policy_arguments(args),
@@ -276,8 +276,8 @@ async def _measure(
         transient=True,
     ) as bar:
         task = bar.add_task(f"{len(scenarios)} scenarios", total=1.0)
-        progress = Progress(lambda fraction: bar.update(task, completed=fraction))
-        experiment = Experiment(options, workdir, progress)
+        progress = OverallProgress(lambda fraction: bar.update(task, completed=fraction))
+        experiment = ScenarioRunner(options, workdir, progress)
         return await asyncio.gather(
             *(experiment.compare(path, scenario) for path, scenario in scenarios), return_exceptions=True
         )

@@ -18,7 +18,7 @@ BASELINE = "ecmp"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """What the command line asks for beside the scenarios."""
 
     seed: int = 1
@@ -61,7 +61,7 @@ class Comparison:
 
 
 @dataclass(slots=True)
-class Progress:
+class OverallProgress:
     """Finished fraction of every session of a run; `changed` is told after each step."""
 
     changed: Callable[[float], None]
@@ -78,10 +78,10 @@ class Progress:
         return step
 
 
-class Experiment:
+class ScenarioRunner:
     """Runs sessions over a bounded number of lanes (each is a busy fabric and a mostly idle controller)."""
 
-    def __init__(self, options: Options, workdir: Path, progress: Progress) -> None:
+    def __init__(self, options: RunOptions, workdir: Path, progress: OverallProgress) -> None:
         self._options = options
         self._workdir = workdir
         self._progress = progress

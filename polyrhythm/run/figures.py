@@ -10,7 +10,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class MeasuredIteration:
     """One iteration of one worker, in ns of fabric time: from the start of its first
     communication phase to the start of the next iteration's."""
 
@@ -42,7 +42,7 @@ class JobFigures:
         return float(np.percentile(self.iterations_ms, 99))
 
 
-def job_figures(records: Sequence[Iteration], warmup: int, iterations: int) -> JobFigures:
+def job_figures(records: Sequence[MeasuredIteration], warmup: int, iterations: int) -> JobFigures:
     """The figures of iterations warmup .. warmup + iterations - 1 (`warmup` is at least 1).
 
     Raises:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.commands.shell import fabric_file
-from polyrhythm.run.session import Session, SessionSpec
+from polyrhythm.run.session import FabricSession, SessionSpec
 from polyrhythm.scenario import load_scenario
 
 
@@ -21,7 +21,7 @@ class Live:
     def __init__(self, scenario: Path, policy: str, seed: int, port: int, fabric: str) -> None:
         self._scenario, self._policy, self._seed, self._port = scenario, policy, seed, port
         self._fabric = fabric
-        self._session: Session | None = None
+        self._session: FabricSession | None = None
         self._described = ""
         self.address = ""
 
@@ -43,7 +43,7 @@ class Live:
             fabric=self._fabric,
             profile=load_scenario(self._scenario).profile,
         )
-        self._session = Session(spec)
+        self._session = FabricSession(spec)
         await self._session.start()
         self.address = self._session.web
         descriptor = fabric_file(os.environ, os.getuid())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.run.figures import Iteration
+from polyrhythm.run.figures import MeasuredIteration
 from polyrhythm.run.processes import Process, RunError
 
 
@@ -44,7 +44,7 @@ class SessionResult:
     """What came out: each job's recorded iterations, its measured profile, the last plan, and what followed
     each failure."""
 
-    iterations: Mapping[str, tuple[Iteration, ...]]
+    iterations: Mapping[str, tuple[MeasuredIteration, ...]]
     profiles: Mapping[str, Any]
     plan: Mapping[str, Any] | None
     deterministic: bool
@@ -52,7 +52,7 @@ class SessionResult:
     failovers: tuple[Mapping[str, Any], ...] = ()
 
 
-class Session:
+class FabricSession:
     """The two processes of a session, started together and ended together."""
 
     def __init__(self, spec: SessionSpec) -> None:
@@ -107,7 +107,7 @@ class Session:
                 raw = message["result"]
                 return SessionResult(
                     iterations={
-                        job: tuple(Iteration(**record) for record in records)
+                        job: tuple(MeasuredIteration(**record) for record in records)
                         for job, records in raw["iterations"].items()
                     },
                     profiles=raw["profiles"],
@@ -165,7 +165,7 @@ class Session:
 
 async def run_session(spec: SessionSpec, progress: Callable[[float], None]) -> SessionResult:
     """Start a session, wait for its result, end it."""
-    session = Session(spec)
+    session = FabricSession(spec)
     try:
         await session.start()
         return await session.result(progress)

@@ -14,7 +14,7 @@ from bmv2 import EmbeddedSwitch, P4Program
 from bmv2.entries import Exact, Lpm, MatchValue, MeterConfig, Range, TableEntry, Ternary
 from bmv2.ir import Action, KeyField, Table
 
-from .language import ActionCall, Add, Check, Command, Place, Remove, SetDefault, is_number, number
+from .language import ActionStatement, Add, Check, Command, Remove, SetDefault, SourceLine, is_number, number
 
 T = TypeVar("T")
 _DIGIT_BITS = {"x": 4, "b": 1, "o": 3}
@@ -94,7 +94,7 @@ class Control:
 
     def command(self, statement: Command) -> str | None:
         """Carry out a direct command; gives what it reads."""
-        handlers: Mapping[str, Callable[[Place, tuple[str, ...]], str | None]] = {
+        handlers: Mapping[str, Callable[[SourceLine, tuple[str, ...]], str | None]] = {
             "mirroring_add": lambda place, words: self._mirror("port", place, words),
             "mirroring_add_mc": lambda place, words: self._mirror("group", place, words),
             "mirroring_delete": lambda place, words: self._mirror("none", place, (*words, "0")),
@@ -126,7 +126,7 @@ class Control:
             result[name] = value
         return result
 
-    def _call(self, table: Table, call: ActionCall, place: Place) -> tuple[str, tuple[int, ...]]:
+    def _call(self, table: Table, call: ActionStatement, place: SourceLine) -> tuple[str, tuple[int, ...]]:
         action: Action = self._find("action", call.name, table.actions, place, f" of table '{table.name}'")
         known = [name for name, _ in action.params]
         for name in call.arguments:
@@ -140,7 +140,7 @@ class Control:
         )
         return action.name, values
 
-    def _found(self, kind: str, name: str, known: Iterable[str], place: Place, where: str = "") -> str:
+    def _found(self, kind: str, name: str, known: Iterable[str], place: SourceLine, where: str = "") -> str:
         names = list(known)
         if name in names:
             return name
@@ -152,38 +152,38 @@ class Control:
             raise place.error(f"{kind} '{name}'{where} {problem}: {', '.join(ends or names) or 'none'}")
         return ends[0]
 
-    def _find(self, kind: str, name: str, known: Mapping[str, T], place: Place, where: str = "") -> T:
+    def _find(self, kind: str, name: str, known: Mapping[str, T], place: SourceLine, where: str = "") -> T:
         return known[self._found(kind, name, known, place, where)]
 
     @staticmethod
-    def _within(index: int, size: int, place: Place) -> None:
+    def _within(index: int, size: int, place: SourceLine) -> None:
         if not 0 <= index < size:
             raise place.error(f"the index must be in 0..{size - 1}, got {index}")
 
-    def _mirror(self, kind: str, place: Place, words: tuple[str, ...]) -> None:
+    def _mirror(self, kind: str, place: SourceLine, words: tuple[str, ...]) -> None:
         session, target = (number(word, place) for word in words)
         self._mirrors[session] = (kind, target)
         self._apply()
 
-    def _mirroring_get(self, place: Place, words: tuple[str, ...]) -> str:
+    def _mirroring_get(self, place: SourceLine, words: tuple[str, ...]) -> str:
         kind, target = self._mirrors.get(number(words[0], place), ("none", 0))
         return f"session {words[0]}: {kind if kind == 'none' else f'{kind} {target}'}"
 
-    def _group_create(self, place: Place, words: tuple[str, ...]) -> None:
+    def _group_create(self, place: SourceLine, words: tuple[str, ...]) -> None:
         self._groups.setdefault(number(words[0], place), [])
 
-    def _node_create(self, place: Place, words: tuple[str, ...]) -> str:
+    def _node_create(self, place: SourceLine, words: tuple[str, ...]) -> str:
         rid, *ports = (number(word, place) for word in words)
         self._nodes.append((rid, tuple(ports)))
         return f"node {len(self._nodes) - 1}"
 
-    def _node_update(self, place: Place, words: tuple[str, ...]) -> None:
+    def _node_update(self, place: SourceLine, words: tuple[str, ...]) -> None:
         handle, *ports = (number(word, place) for word in words)
         self._within(handle, len(self._nodes), place)
         self._nodes[handle] = (self._nodes[handle][0], tuple(ports))
         self._apply()
 
-    def _node_associate(self, place: Place, words: tuple[str, ...]) -> None:
+    def _node_associate(self, place: SourceLine, words: tuple[str, ...]) -> None:
         group, handle = (number(word, place) for word in words)
         self._within(handle, len(self._nodes), place)
         if group not in self._groups:
@@ -203,17 +203,17 @@ class Control:
         nodes = (self._nodes[handle] for handle in self._groups.get(group, ()))
         return tuple((port, rid) for rid, ports in nodes for port in ports)
 
-    def _counter_read(self, place: Place, words: tuple[str, ...]) -> str:
+    def _counter_read(self, place: SourceLine, words: tuple[str, ...]) -> str:
         counts = self._switch.read_counter(self._found("counter", words[0], self._program.ir.counters, place))
         index = number(words[1], place)
         self._within(index, len(counts), place)
         return f"{words[0]}[{index}] = {counts[index][0]} packets, {counts[index][1]} bytes"
 
-    def _counter_write(self, place: Place, words: tuple[str, ...]) -> None:
+    def _counter_write(self, place: SourceLine, words: tuple[str, ...]) -> None:
         name = self._found("counter", words[0], self._program.ir.counters, place)
         self._switch.write_counter(name, *(number(word, place) for word in words[1:]))
 
-    def _register_read(self, place: Place, words: tuple[str, ...]) -> str:
+    def _register_read(self, place: SourceLine, words: tuple[str, ...]) -> str:
         cells = self._switch.read_register(
             self._found("register", words[0], self._program.ir.registers, place)
         )
@@ -221,35 +221,35 @@ class Control:
         self._within(index, len(cells), place)
         return f"{words[0]}[{index}] = {cells[index]}"
 
-    def _register_write(self, place: Place, words: tuple[str, ...]) -> None:
+    def _register_write(self, place: SourceLine, words: tuple[str, ...]) -> None:
         name = self._found("register", words[0], self._program.ir.registers, place)
         self._switch.write_register(name, *(number(word, place) for word in words[1:]))
 
-    def _register_reset(self, place: Place, words: tuple[str, ...]) -> None:
+    def _register_reset(self, place: SourceLine, words: tuple[str, ...]) -> None:
         name = self._found("register", words[0], self._program.ir.registers, place)
         for index in range(len(self._switch.read_register(name))):
             self._switch.write_register(name, index, 0)
 
-    def _meter(self, name: str, place: Place) -> str:
+    def _meter(self, name: str, place: SourceLine) -> str:
         return self._found("meter", name, self._program.ir.meters, place)
 
-    def _meter_get_rates(self, place: Place, words: tuple[str, ...]) -> str:
+    def _meter_get_rates(self, place: SourceLine, words: tuple[str, ...]) -> str:
         configs = self._switch.read_meter(self._meter(words[0], place))
         index = number(words[1], place)
         self._within(index, len(configs), place)
         return f"{words[0]}[{index}] = {configs[index]}"
 
-    def _meter_set_rates(self, place: Place, words: tuple[str, ...]) -> None:
+    def _meter_set_rates(self, place: SourceLine, words: tuple[str, ...]) -> None:
         config = _rates(words[2:], place)
         self._switch.set_meter(self._meter(words[0], place), number(words[1], place), config)
 
-    def _meter_array_set_rates(self, place: Place, words: tuple[str, ...]) -> None:
+    def _meter_array_set_rates(self, place: SourceLine, words: tuple[str, ...]) -> None:
         name, config = self._meter(words[0], place), _rates(words[1:], place)
         for index in range(len(self._switch.read_meter(name))):
             self._switch.set_meter(name, index, config)
 
 
-def _rates(words: tuple[str, ...], place: Place) -> MeterConfig:
+def _rates(words: tuple[str, ...], place: SourceLine) -> MeterConfig:
     """Two rates a microsecond with their bursts, `rate:burst` each, the smaller rate first."""
     values: list[int] = []
     for word in words:
@@ -280,14 +280,14 @@ def _key_name(key: str, names: list[str]) -> str | None:
     return ends[-1] if ends else None
 
 
-def _fit(value: int, width: int, name: str, place: Place) -> int:
+def _fit(value: int, width: int, name: str, place: SourceLine) -> int:
     """A value as a field keeps it: as with BMv2's CLI it must fit the field's bytes."""
     if value >> (-(-width // 8) * 8):
         raise place.error(f"'{name}' is {width} bits wide, {value:#x} does not fit")
     return value & ((1 << width) - 1)
 
 
-def _masked(text: str, place: Place) -> tuple[int, int]:
+def _masked(text: str, place: SourceLine) -> tuple[int, int]:
     """Value and mask of a number in which `*` stands for any digit."""
     if not is_number(text):
         raise place.error(f"'{text}' is not a number")
@@ -301,7 +301,7 @@ def _masked(text: str, place: Place) -> tuple[int, int]:
     return value, mask if "*" in text else -1
 
 
-def _match(part: KeyField, text: str | None, place: Place) -> MatchValue:
+def _match(part: KeyField, text: str | None, place: SourceLine) -> MatchValue:
     """A key's match; what a test leaves out matches anything, 0 where the match is exact."""
     full = (1 << part.width) - 1
     if part.kind == "range":

@@ -30,7 +30,7 @@ class StfError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLine:
     """Where a statement stands."""
 
     file: str
@@ -46,7 +46,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class ActionCall:
+class ActionStatement:
     """An action with its arguments by name."""
 
     name: str
@@ -57,11 +57,11 @@ class ActionCall:
 class Add:
     """A table entry; `label` is the name later statements know it by."""
 
-    place: Place
+    place: SourceLine
     table: str
     priority: int | None
     keys: tuple[tuple[str, str], ...]
-    action: ActionCall
+    action: ActionStatement
     label: str | None
 
 
@@ -69,16 +69,16 @@ class Add:
 class SetDefault:
     """A table's default action."""
 
-    place: Place
+    place: SourceLine
     table: str
-    action: ActionCall
+    action: ActionStatement
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
     """Remove the entry with this name, or all entries."""
 
-    place: Place
+    place: SourceLine
     label: str | None
 
 
@@ -86,7 +86,7 @@ class Remove:
 class Send:
     """A packet that arrives on a port."""
 
-    place: Place
+    place: SourceLine
     port: int
     frame: bytes
 
@@ -98,7 +98,7 @@ class Expect:
     `exact` means that nothing may follow the digits.
     """
 
-    place: Place
+    place: SourceLine
     port: int
     digits: str | None
     exact: bool
@@ -108,21 +108,21 @@ class Expect:
 class NoPacket:
     """The packet before must not have left by any port."""
 
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Let a second pass."""
 
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """A counter's or register's value; without a condition it is only read."""
 
-    place: Place
+    place: SourceLine
     register: bool
     name: str
     index: str
@@ -135,7 +135,7 @@ class Check:
 class Command:
     """A command of BMv2's CLI, with its words."""
 
-    place: Place
+    place: SourceLine
     name: str
     words: tuple[str, ...]
 
@@ -165,7 +165,7 @@ COMMANDS: Mapping[str, tuple[int, int]] = MappingProxyType(
 )
 
 
-def number(text: str, place: Place) -> int:
+def number(text: str, place: SourceLine) -> int:
     """A number without wildcards: decimal, 0x, 0b or 0o."""
     if not _NUMBER.fullmatch(text) or "*" in text:
         raise place.error(f"'{text}' is not a number")
@@ -182,11 +182,11 @@ def read_statements(text: str, file: str) -> list[Statement]:
     return [_statement(place, words) for place, words in _lines(text, file)]
 
 
-def _lines(text: str, file: str) -> Iterator[tuple[Place, str]]:
+def _lines(text: str, file: str) -> Iterator[tuple[SourceLine, str]]:
     lines = [line.split("#", 1)[0].strip() for line in text.removeprefix("\ufeff").splitlines()]
     number = 0
     while number < len(lines):
-        place, line = Place(file, number + 1), lines[number]
+        place, line = SourceLine(file, number + 1), lines[number]
         number += 1
         begins = line.split(None, 1)[0].lower() if line else ""
         while begins in ("add", "setdefault") and ")" not in line and number < len(lines):
@@ -196,7 +196,7 @@ def _lines(text: str, file: str) -> Iterator[tuple[Place, str]]:
             yield place, line
 
 
-def _statement(place: Place, line: str) -> Statement:
+def _statement(place: SourceLine, line: str) -> Statement:
     word, _, rest = line.partition(" ")
     word, _, more = word.partition("\t")
     rest = f"{more} {rest}".strip()
@@ -207,7 +207,7 @@ def _statement(place: Place, line: str) -> Statement:
         if not least <= len(words) <= most:
             raise place.error(f"'{name}' takes {least}{'' if least == most else ' or more'} words: {line}")
         return Command(place, name, words)
-    readers: Mapping[str, Callable[[Place, str], Statement]] = {
+    readers: Mapping[str, Callable[[SourceLine, str], Statement]] = {
         "add": _add,
         "setdefault": _set_default,
         "remove": _remove,
@@ -227,7 +227,7 @@ def _plain(name: str) -> str:
     return name.strip('"')
 
 
-def _call(place: Place, text: str) -> tuple[int, ActionCall, str | None]:
+def _call(place: SourceLine, text: str) -> tuple[int, ActionStatement, str | None]:
     """The action at the end of a statement, where it begins, and the name after it."""
     found = _ACTION.search(text)
     if found is None:
@@ -238,10 +238,10 @@ def _call(place: Place, text: str) -> tuple[int, ActionCall, str | None]:
         if not colon or not is_number(value.strip()):
             raise place.error(f"'{part}' is not an argument written name:number")
         arguments[_plain(key.strip())] = value.strip()
-    return found.start(), ActionCall(_plain(found[1]), MappingProxyType(arguments)), found[3]
+    return found.start(), ActionStatement(_plain(found[1]), MappingProxyType(arguments)), found[3]
 
 
-def _add(place: Place, rest: str) -> Add:
+def _add(place: SourceLine, rest: str) -> Add:
     start, action, label = _call(place, rest)
     text = _SPACED.sub(lambda found: found[1] or found[2], rest[:start])
     head = _HEAD.match(text)
@@ -259,14 +259,14 @@ def _add(place: Place, rest: str) -> Add:
     return Add(place, _plain(head[1]), priority, tuple(keys), action, label)
 
 
-def _set_default(place: Place, rest: str) -> SetDefault:
+def _set_default(place: SourceLine, rest: str) -> SetDefault:
     start, action, _ = _call(place, rest)
     if not re.fullmatch(NAME, rest[:start].strip()):
         raise place.error("a table's name must follow 'setdefault'")
     return SetDefault(place, _plain(rest[:start].strip()), action)
 
 
-def _remove(place: Place, rest: str) -> Remove:
+def _remove(place: SourceLine, rest: str) -> Remove:
     if rest.lower() == "all":
         return Remove(place, None)
     if not re.fullmatch(r"[\w$]+", rest):
@@ -274,14 +274,14 @@ def _remove(place: Place, rest: str) -> Remove:
     return Remove(place, rest.lstrip("$"))
 
 
-def _port(place: Place, rest: str) -> tuple[int, str]:
+def _port(place: SourceLine, rest: str) -> tuple[int, str]:
     word, _, data = rest.replace("\t", " ").partition(" ")
     if not word.isdecimal():
         raise place.error(f"'{word}' is not a port number")
     return int(word), "".join(data.split())
 
 
-def _send(place: Place, rest: str) -> Send:
+def _send(place: SourceLine, rest: str) -> Send:
     port, digits = _port(place, rest)
     try:
         frame = bytes.fromhex(digits)
@@ -290,7 +290,7 @@ def _send(place: Place, rest: str) -> Send:
     return Send(place, port, frame)
 
 
-def _expect(place: Place, rest: str) -> Expect:
+def _expect(place: SourceLine, rest: str) -> Expect:
     port, digits = _port(place, rest)
     if not digits:
         return Expect(place, port, None, False)
@@ -301,7 +301,7 @@ def _expect(place: Place, rest: str) -> Expect:
     return Expect(place, port, wanted, exact)
 
 
-def _check(place: Place, rest: str, register: bool) -> Check:
+def _check(place: SourceLine, rest: str, register: bool) -> Check:
     found = _CHECK.match(rest)
     if found is None or (register and found[3]):
         kind = "" if register else " [packets|bytes]"

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-from host_bench import FRAME, MS, RATE, Bench, Heap
+from host_bench import FRAME, MS, RATE, Bench, EventHeap
 from hypothesis import given
 from hypothesis import strategies as st
 from training_rig import Cluster, job, up
@@ -29,7 +29,7 @@ from hostagent.nic.external import ExternalNic
 WAY_NS = MS
 
 
-def sampler(heap: Heap, totals: dict[str, int], out: list[Counts], report_ms: int = 50) -> ByteSampler:
+def sampler(heap: EventHeap, totals: dict[str, int], out: list[Counts], report_ms: int = 50) -> ByteSampler:
     return ByteSampler(
         heap, lambda: dict(totals), lambda: 0.0, bin_ns=5 * MS, report_ns=report_ms * MS,
         to_fabric=lambda t: t, to_local=lambda t: t, on_counts=out.append,
@@ -37,7 +37,7 @@ def sampler(heap: Heap, totals: dict[str, int], out: list[Counts], report_ms: in
 
 
 def test_bins_add_up_to_what_was_sent_and_begin_on_the_grid() -> None:
-    heap, totals, out = Heap(), {"a": 1000}, []
+    heap, totals, out = EventHeap(), {"a": 1000}, []
     heap.run(3 * MS)
     sampler(heap, totals, out)
 
@@ -58,7 +58,7 @@ def test_bins_add_up_to_what_was_sent_and_begin_on_the_grid() -> None:
 
 
 def test_a_late_reading_is_spread_and_a_counter_that_falls_back_counts_from_zero() -> None:
-    class Sluggish(Heap):
+    class Sluggish(EventHeap):
         delay = 0
 
         def call_at(self, time_ns, callback, *args):
@@ -161,7 +161,7 @@ def test_a_job_changes_its_pattern_at_the_iteration_it_is_told_to() -> None:
 def test_fabric_time_is_right_to_its_bound(
     offset: int, drift: float, exchanges: list[tuple[int, int, int]]
 ) -> None:
-    base = Heap()
+    base = EventHeap()
     local = SkewedClock(base, offset, drift)
     time = FabricTime(shared=False)
     assert not time.known
@@ -218,7 +218,7 @@ def test_what_keeps_the_loop_busy_is_no_way_of_the_controllers_answer() -> None:
 
 
 def test_exchanges_far_apart_tell_the_drift() -> None:
-    time, local = FabricTime(shared=False), SkewedClock(Heap(), 5_000, 80.0)
+    time, local = FabricTime(shared=False), SkewedClock(EventHeap(), 5_000, 80.0)
     for second in range(0, 60, 4):
         now = second * 10**9
         time.add(local.reading(now), now + MS // 2, now + MS // 2, local.reading(now + MS))

@@ -10,7 +10,7 @@ from concurrent import futures
 
 import grpc
 import pytest
-from host_bench import MS, PROFILE, RATE, Bench, Heap
+from host_bench import MS, PROFILE, RATE, Bench, EventHeap
 
 from controller.wire import agent_pb2 as pb
 from controller.wire import agent_pb2_grpc as pb_grpc
@@ -80,7 +80,7 @@ def test_an_agent_is_welcomed_and_pinned_over_grpc(delay_s: float) -> None:
     hub = Hub()
     server, port = serve(hub)
     owner = Owner(port, delay_s)
-    heap = Heap()
+    heap = EventHeap()
     host = EmulatedHost(
         "h0", Bench.ip(0), Bench.mac(0), Bench.mac(9), RATE,
         clock=heap, transmit=lambda f: None, send=owner.session.send,
@@ -119,7 +119,7 @@ def test_a_session_comes_back_when_the_controller_does() -> None:
     hub = Hub()
     server, port = serve(hub)
     owner = Owner(port)
-    heap = Heap()
+    heap = EventHeap()
     nic = Bench(1).nics[0]
     agent = Agent("h0", Bench.ip(0), nic, heap, owner.session.send, addresses={})
     try:

@@ -15,8 +15,8 @@ from bmv2.server import serve
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
 from polyrhythm.fabric.boundary import FabricBoundary
-from polyrhythm.fabric.follow import ClockStream
-from polyrhythm.fabric.heap import Heap
+from polyrhythm.fabric.clock_stream import ClockStream
+from polyrhythm.fabric.heap import EventHeap
 from topo.generate import leaf_spine
 from topo.jsonio import topology_to_json
 
@@ -75,7 +75,7 @@ class Rig:
     """Switches and scripted agents on one heap."""
 
     def __init__(self):
-        self.heap = Heap()
+        self.heap = EventHeap()
         self.boundary = FabricBoundary(self.heap, MS)
         self.switches = {s.name: EmbeddedSwitch(s.name, self.heap) for s in TOPOLOGY.switches}
         wire_up(TOPOLOGY, self.switches, lambda node, frame: self.note(node, f"frame {frame.hex()}"))

@@ -19,7 +19,7 @@ HOP_NS = 100_000
 MS = 1_000_000
 
 
-class Heap:
+class EventHeap:
     """The event heap: runs callbacks in the order (time, insertion)."""
 
     def __init__(self) -> None:
@@ -43,7 +43,12 @@ class OutPort:
     """A switch port at `rate_bps`: control (DSCP 48 and 50) first, then one FIFO; marks by RED at enqueue."""
 
     def __init__(
-        self, heap: Heap, rate_bps: int, deliver: Callable[[bytes], None], depth: int = 128, seed: int = 1
+        self,
+        heap: EventHeap,
+        rate_bps: int,
+        deliver: Callable[[bytes], None],
+        depth: int = 128,
+        seed: int = 1,
     ) -> None:
         self._heap, self._rate, self._deliver, self._depth = heap, rate_bps, deliver, depth
         self._control: deque[bytes] = deque()
@@ -110,7 +115,7 @@ class Bench:
     def __init__(
         self, hosts: int, trunk_bps: int = 0, depth: int = 128, profile: DcqcnProfile = PROFILE
     ) -> None:
-        self.heap = Heap()
+        self.heap = EventHeap()
         self.tap: Callable[[bytes], bytes | None] = lambda frame: frame
         self.nics: list[EmulatedNic] = []
         self._down: dict[bytes, OutPort] = {}

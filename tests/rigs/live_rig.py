@@ -9,7 +9,7 @@ from pathlib import Path
 from control_rig import eventually
 
 from polyrhythm.fabric.assembly import EmbeddedFabric
-from polyrhythm.fabric.follow import ClockStream
+from polyrhythm.fabric.clock_stream import ClockStream
 from polyrhythm.fabric.jobs import job_spec
 from polyrhythm.scenario import load_scenario
 

@@ -23,7 +23,7 @@ HOST_MAC, SWITCH_MAC, PEER_MAC = 0x02AA00000001, 0x02BB00000001, 0x02CC00000001
 BTH = bytes.fromhex("0a40ffff00000011800000ff")
 
 
-class Heap:
+class EventHeap:
     """Fabric time for one test."""
 
     def __init__(self):
@@ -45,7 +45,7 @@ class Bench:
     """A switch with the program loaded and what left it: (port, frame); `cpu` holds packet-ins."""
 
     switch: EmbeddedSwitch
-    clock: Heap
+    clock: EventHeap
     sent: list = field(default_factory=list)
     cpu: list = field(default_factory=list)
 
@@ -79,7 +79,7 @@ class Bench:
 
 
 def make_bench(name="leaf1", ports=(1, 2, 3), seed=0):
-    clock = Heap()
+    clock = EventHeap()
     bench = Bench(EmbeddedSwitch(name, clock, seed=seed), clock)
     bench.switch.load(load_program(JSON.read_bytes()))
     bench.switch.packet_in = bench.cpu.append

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from host_bench import FRAME, HOP_NS, MS, RATE, Bench, Heap, OutPort
+from host_bench import FRAME, HOP_NS, MS, RATE, Bench, EventHeap, OutPort
 
 from controller.wire import agent_pb2 as pb
 from hostagent.host import EmulatedHost
@@ -41,7 +41,7 @@ class Cluster:
     """Hosts on one switch; data from h0 and h1 to h2 and h3 shares a trunk. What agents say is kept."""
 
     def __init__(self, seed: int = 3, **nic: bool) -> None:
-        self.heap = Heap()
+        self.heap = EventHeap()
         self.said: list[tuple[int, str, pb.AgentMessage]] = []
         self.down: dict[bytes, OutPort] = {}
         self.hosts: dict[str, EmulatedHost] = {}

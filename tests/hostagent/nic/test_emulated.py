@@ -7,7 +7,7 @@ import dataclasses
 import random
 
 import pytest
-from host_bench import FRAME, MS, PROFILE, RATE, Bench, Heap
+from host_bench import FRAME, MS, PROFILE, RATE, Bench, EventHeap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,7 +171,7 @@ def test_any_loss_delivers_all_bytes_once_in_order(seed: int, loss: float, sizes
 
 
 def test_packet_numbers_wrap() -> None:
-    heap = Heap()
+    heap = EventHeap()
     ends: dict[bytes, EmulatedNic] = {}
 
     def transmit(frame: bytes) -> None:

@@ -13,7 +13,7 @@ from p4_bench import (
     TCP,
     UDP,
     Bench,
-    Heap,
+    EventHeap,
     as_forwarded,
     internet_checksum,
     ipv4,
@@ -68,7 +68,7 @@ def parse_probe(frame):
 
 def test_probe_from_packet_out_to_the_sinks_packet_in():
     """leaf1 -> spine1 -> leaf2: in by leaf1's CPU port, out by leaf2's, never to the NIC on its port 4."""
-    clock = Heap()
+    clock = EventHeap()
     cpu, nic, wire = [], [], []
     program = load_program(JSON.read_bytes())
     leaf1, spine, leaf2 = (EmbeddedSwitch(name, clock) for name in ("leaf1", "spine1", "leaf2"))

@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 
 from polyrhythm import p4tool
 from polyrhythm.cli import main
-from polyrhythm.commands.pipeline import Profile, TofinoProgram, bf_pipeline_config
+from polyrhythm.commands.pipeline import PipelineProfile, TofinoProgram, bf_pipeline_config
 from polyrhythm.traffic_manager import QUEUES, SettingsError, parse_ports
 
 Field = descriptor_pb2.FieldDescriptorProto
@@ -111,7 +111,10 @@ def test_stratum_takes_a_bf_pipeline_config(compiled, tmp_path, monkeypatch):
 
 
 def test_the_bytes_are_those_that_protobuf_writes():
-    profiles = (Profile("a", b"{}", b"\x01" * 300, (0, 1, 300)), Profile("b", b"[]", b"\x02", ()))
+    profiles = (
+        PipelineProfile("a", b"{}", b"\x01" * 300, (0, 1, 300)),
+        PipelineProfile("b", b"[]", b"\x02", ()),
+    )
     packed = bf_pipeline_config(TofinoProgram("p", b"{}", profiles))
     assert BfPipelineConfig.FromString(packed).SerializeToString(deterministic=True) == packed
 

@@ -18,7 +18,7 @@ from tutorial_rig import POD
 from controller.model import TRAFFIC_CLASSES
 from hostagent.config import load_config
 from hostagent.messages import job_join
-from polyrhythm.emulation.agents import AgentJob, agent_config
+from polyrhythm.emulation.agent_config import AgentJob, agent_config
 from polyrhythm.emulation.shaping import htb_commands
 from polyrhythm.run.command import add_arguments
 from polyrhythm.scenario import load_scenario, scenario_path, write_on

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrhythm.fabric.boundary import FabricBoundary, Settlement
-from polyrhythm.fabric.heap import Heap
+from polyrhythm.fabric.heap import EventHeap
 
 MS = 1_000_000
 
 
 @given(st.lists(st.integers(0, 50)))
 def test_events_run_by_time_then_by_insertion(times: list[int]) -> None:
-    heap = Heap()
+    heap = EventHeap()
     seen: list[tuple[int, int]] = []
     for i, time_ns in enumerate(times):
         heap.call_at(time_ns, lambda i=i: seen.append((heap.now, i)))
@@ -23,7 +23,7 @@ def test_events_run_by_time_then_by_insertion(times: list[int]) -> None:
 
 
 def test_the_heap_stops_after_the_last_event_of_its_time() -> None:
-    heap = Heap()
+    heap = EventHeap()
     seen: list[str] = []
 
     def stop() -> None:
@@ -65,7 +65,7 @@ class Controller:
 
 
 def test_messages_leave_sorted_and_effects_land_one_control_delay_later() -> None:
-    heap = Heap()
+    heap = EventHeap()
     boundary = FabricBoundary(heap, control_delay_ns=MS)
     controller = Controller(boundary, ["leaf2", "agent", "leaf1"])
     boundary.attach(controller.tick)
@@ -85,7 +85,7 @@ def test_messages_leave_sorted_and_effects_land_one_control_delay_later() -> Non
 
 
 def test_the_controllers_timer_stops_the_heap() -> None:
-    heap = Heap()
+    heap = EventHeap()
     boundary = FabricBoundary(heap, control_delay_ns=MS)
     controller = Controller(boundary, [])
     boundary.attach(controller.tick)
@@ -97,7 +97,7 @@ def test_the_controllers_timer_stops_the_heap() -> None:
 
 
 def test_a_lost_controller_counts_as_settled() -> None:
-    heap = Heap()
+    heap = EventHeap()
     boundary = FabricBoundary(heap, control_delay_ns=MS)
     boundary.attach(lambda *_: boundary.controller_lost())
     boundary.stop()
@@ -107,7 +107,7 @@ def test_a_lost_controller_counts_as_settled() -> None:
 
 
 def test_nobody_waits_for_a_fabric_that_has_ended() -> None:
-    boundary = FabricBoundary(Heap(), control_delay_ns=MS)
+    boundary = FabricBoundary(EventHeap(), control_delay_ns=MS)
     raised: list[BaseException] = []
 
     def ask() -> None:
@@ -124,7 +124,7 @@ def test_nobody_waits_for_a_fabric_that_has_ended() -> None:
 
 
 def test_calls_run_on_the_heaps_thread_and_their_errors_come_back() -> None:
-    heap = Heap()
+    heap = EventHeap()
     boundary = FabricBoundary(heap, control_delay_ns=MS)
     results: list[object] = []
 

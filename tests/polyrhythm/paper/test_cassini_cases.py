@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thesis' tables as scenarios, their circles, and the experiment on packets at its door."""
+"""The thesis' tables as scenarios, their circles, and the experiment on packets at its harness."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.paper.cassini_cases import GROUPS, SNAPSHOTS, Case, scenario
+from polyrhythm.paper.cassini_cases import GROUPS, SNAPSHOTS, CassiniCase, scenario
 from polyrhythm.paper.cassini_circles import circle, vectors, vgg16_pair
 from polyrhythm.scenario import load_scenario
 
 
 @pytest.mark.parametrize("unfair", [False, True])
 @pytest.mark.parametrize("case", SNAPSHOTS + GROUPS, ids=lambda case: case.name)
-def test_every_case_is_a_scenario(case: Case, unfair: bool, tmp_path: Path) -> None:
+def test_every_case_is_a_scenario(case: CassiniCase, unfair: bool, tmp_path: Path) -> None:
     file = tmp_path / "scenario.json"
     file.write_text(json.dumps(scenario(case, 5, unfair=unfair)))
     loaded = load_scenario(file)
@@ -28,7 +28,7 @@ def test_every_case_is_a_scenario(case: Case, unfair: bool, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("case", SNAPSHOTS, ids=lambda case: case.name)
-def test_the_scores_of_table_4_3(case: Case) -> None:
+def test_the_scores_of_table_4_3(case: CassiniCase) -> None:
     found = circle(case)
     assert found["proven"]
     assert found["score"] == pytest.approx(case.score, abs=0.005)

@@ -14,7 +14,7 @@ import pytest
 from controller.priority.fluid import Fluid, progress
 from polyrhythm.cli import main
 from polyrhythm.paper import crux_cases, crux_microbench
-from polyrhythm.paper.cdf import draw_cdf
+from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.crux_cases import (
     HORIZON_S,
     JOBS,

@@ -18,21 +18,29 @@ from controller.planner.loop.search import Limits, solve
 from polyrhythm.cli import main
 from polyrhythm.paper import interleave, interleave_joint
 from polyrhythm.paper.interleave_bound import best_rates, bound_of
-from polyrhythm.paper.interleave_cases import LARGE, SMALL, TESTBED, Case, JobCase, draw_case, network_of
-from polyrhythm.paper.interleave_sim import UNSEEN, see
+from polyrhythm.paper.interleave_cases import (
+    LARGE,
+    SMALL,
+    TESTBED,
+    InterleaveCase,
+    JobCase,
+    draw_case,
+    network_of,
+)
+from polyrhythm.paper.interleave_sim import UNSEEN, simulate_choice
 
 pytest.importorskip("numba")
 G = 50_000_000_000
 LITTLE = Limits(judged=40, quick=Effort((1,), 12), sure=Effort((2, 3), 40), arranged=1, work=200)
 
 
-def pair(ups: tuple[float, float], period: int = 200) -> Case:
+def pair(ups: tuple[float, float], period: int = 200) -> InterleaveCase:
     """Two jobs from one leaf to the other of the small fabric."""
     jobs = tuple(
         JobCase(f"j{i}", (f"h{i + 1}", f"h{i + 4}"), (Step(round(up * 1e6), G, round((period - up) * 1e6)),))
         for i, up in enumerate(ups)
     )
-    return Case("pair", SMALL, "small", jobs, 3)
+    return InterleaveCase("pair", SMALL, "small", jobs, 3)
 
 
 def test_the_testbed_is_the_thesis() -> None:
@@ -89,18 +97,20 @@ def test_the_simulator_agrees_with_the_judge() -> None:
         judge = Judge(case.instance)
         for name, choice in rivals(case.instance, case.starts, mltcp=True):
             believed = float(judge.utilisation(choice, Effort(UNSEEN, 100)).mean())
-            assert see(case, choice, iterations=100).utilisation == pytest.approx(believed, rel=0.02), name
+            assert simulate_choice(case, choice, iterations=100).utilisation == pytest.approx(
+                believed, rel=0.02
+            ), name
 
 
 def test_nothing_exceeds_the_bound() -> None:
     case = pair((110, 120))
-    alone = see(case, plain(case.instance, case.starts["max-min"]))
+    alone = simulate_choice(case, plain(case.instance, case.starts["max-min"]))
     # Two spines: one for each.
     assert alone.utilisation < bound_of(case)
     assert alone.utilisation == pytest.approx(bound_of(case), rel=0.006)
     assert max(alone.slowdown) < 1.02
     assert max(alone.marks) == 0
-    together = see(case, plain(case.instance, (0,) * 4))
+    together = simulate_choice(case, plain(case.instance, (0,) * 4))
     assert together.utilisation < 0.85 * bound_of(case)
     assert min(together.marks) > 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm paper mltcp`: the thesis' figures at the door."""
+"""`polyrhythm paper mltcp`: the thesis' figures at the harness."""
 
 from __future__ import annotations
 

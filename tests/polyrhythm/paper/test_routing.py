@@ -12,7 +12,7 @@ from controller.routing.algorithms import Options
 from controller.routing.from_topology import Failures
 from polyrhythm.cli import main
 from polyrhythm.paper.routing_cases import FAILED, FULL, JOBS, NICS, PUBLISHED, RINGS, best_split, cases
-from polyrhythm.paper.routing_epochs import Experiment, Outcome, Scheme
+from polyrhythm.paper.routing_epochs import EpochExperiment, EpochOutcome, Scheme
 from sim.generators import paper_fabric, paper_jobs
 
 pytest.importorskip("numba")
@@ -21,9 +21,9 @@ FABRIC = paper_fabric()
 OPTIMAL = Scheme("optimal", "optimal", Options())
 
 
-def run(mix, scheme: Scheme = OPTIMAL, failed: int = 0, seed: int = 1, iterations: int = 1) -> Outcome:
+def run(mix, scheme: Scheme = OPTIMAL, failed: int = 0, seed: int = 1, iterations: int = 1) -> EpochOutcome:
     down = Failures(switches=frozenset(f"spine{i + 1}" for i in range(failed)))
-    return Experiment(FABRIC, down, paper_jobs(FABRIC, mix, seed), scheme).run(iterations)
+    return EpochExperiment(FABRIC, down, paper_jobs(FABRIC, mix, seed), scheme).run(iterations)
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,25 @@
 
 import pytest
 
-from polyrhythm.run.figures import Iteration, JobFigures, gpu_utilisation, job_figures, pooled, speedup
+from polyrhythm.run.figures import (
+    JobFigures,
+    MeasuredIteration,
+    gpu_utilisation,
+    job_figures,
+    pooled,
+    speedup,
+)
 
 MS = 1_000_000
 
 
-def records(*ends_ms: list[float], marks: int = 0) -> list[Iteration]:
+def records(*ends_ms: list[float], marks: int = 0) -> list[MeasuredIteration]:
     """One worker per argument: the ends of its iterations."""
     made = []
     for rank, ends in enumerate(ends_ms):
         start = 0.0
         for index, end in enumerate(ends):
-            made.append(Iteration(rank, index, round(start * MS), round(end * MS), 0, marks, 1))
+            made.append(MeasuredIteration(rank, index, round(start * MS), round(end * MS), 0, marks, 1))
             start = end
     return made
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.paper.kept import collect, kept
+from polyrhythm.paper.resumable import collect, kept
 
 ALL = [(("number", i),) for i in range(4)]
 """`dict` of each is its row."""
@@ -45,7 +45,7 @@ def test_rows_come_in_order_and_are_not_measured_twice(
 SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
-from polyrhythm.paper.kept import collect
+from polyrhythm.paper.resumable import collect
 out = Path(sys.argv[1])
 
 def measure(task):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of an experiment: its usual options, their limits, the folder to write to, and the report."""
+"""The harness of an experiment: its usual options, their limits, the folder to write to, and the report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Report = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExperimentResult:
     """What an experiment found: the report, and what writes tables and figures into a folder, which
     returns the figures' names."""
 
@@ -41,7 +41,7 @@ def run(
     name: str,
     args: argparse.Namespace,
     least: Mapping[str, int],
-    experiment: Callable[[], Found],
+    experiment: Callable[[], ExperimentResult],
     to_text: Callable[[Report], str],
 ) -> int:
     """Check, measure, write and print; returns the exit code: 1 without Numba, 2 for bad options.

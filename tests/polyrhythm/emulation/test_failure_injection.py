@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.emulation.failovers import PortChange, after_failure
+from polyrhythm.emulation.failure_injection import after_failure
+from polyrhythm.emulation.sniffing import PortChange
 from polyrhythm.fabric.failures import parse_failure
 from polyrhythm.run.processes import Process
 from topo.generate import leaf_spine

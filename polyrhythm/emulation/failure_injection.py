@@ -7,17 +7,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyrhythm.emulation.failovers import PortChange, after_failure
-from polyrhythm.emulation.sniffing import Sniffer
+from polyrhythm.emulation.sniffing import PortChange, Sniffer
 from polyrhythm.emulation.switches import Switches
-from polyrhythm.fabric.failures import Failure
+from polyrhythm.fabric.failures import FailoverReport, Failure
 from topo.mininet import MininetFabric, port_interface
 
 _AFTER_NS = 5_000_000_000
 """How long after a failure flows are looked for at other ports."""
 
 
-class Breaker:
+class FailureInjector:
     """Breaks what is asked for, when it is due, and watches what flows do; `poll` does the work.
 
     The neighbours of what breaks are listened to from `before_ns` ahead of a failure on: long enough for each
@@ -88,3 +87,26 @@ class Breaker:
             self._sniffers.pop(switch).close()
         for switch in sorted(near - self._sniffers.keys()):
             self._sniffers[switch] = Sniffer(self._network, switch)
+
+
+def after_failure(
+    failure: Failure, at_ns: int, changes: Sequence[PortChange], moves_ns: Sequence[int]
+) -> FailoverReport:
+    """What became of the flows that left living switches by the dead ports at `at_ns`.
+
+    Packets lost are not counted: the kernel refuses what is sent by an interface that is down, and no
+    switch tells of it.
+    """
+    outcome = FailoverReport(failure, lost=None)
+    living = {end for end in failure.ends if end[0] != failure.switch}
+    ordered = sorted(changes, key=lambda change: change.at_ns)
+    last = {(c.switch, c.flow): (c.switch, c.port) for c in ordered if c.at_ns <= at_ns}
+    for change in ordered:
+        cut = last.get((change.switch, change.flow)) in living
+        if change.at_ns > at_ns and cut and (change.switch, change.port) not in living:
+            outcome.backup_ns = change.at_ns - at_ns
+            break
+    for heard in sorted(moves_ns):
+        if heard > at_ns:
+            outcome.heard(heard - at_ns)
+    return outcome

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each agent of the Mininet fabric is told: agent.toml from a scenario. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyrhythm.scenario import Scenario, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class AgentJob:
+    """A job for the agents of its hosts: when its workers start (ns of the monotonic clock), after how much
+    jitter, and how many iterations they do (0: without end). `profile` is what an earlier run measured."""
+
+    workload: Workload
+    start_ns: int
+    start_jitter_ns: int
+    iterations: int
+    profile: Mapping[str, Any] | None
+
+
+def agent_config(
+    scenario: Scenario,
+    host: str,
+    controller: str,
+    records: str,
+    moves: str,
+    seed: int,
+    jobs: Sequence[AgentJob],
+) -> str:
+    """agent.toml of one host, with those of the jobs that have workers there."""
+    node = scenario.topology.host[host]
+    document: dict[str, Any] = {
+        "agent": {"host": host, "ip": node.ip, "controller": controller, "socket": ""},
+        "hosts": {h.name: h.ip for h in scenario.topology.hosts},
+        "nic": {"driver": "udp", "rate_mbps": node.rate_bps / 1e6, "mtu": scenario.packet_bytes},
+        "training": {
+            "records": records,
+            "moves": moves,
+            "seed": seed,
+            "jobs": [_job(job) for job in jobs if host in job.workload.job.hosts],
+        },
+    }
+    return "".join(
+        f"[{section}]\n" + "".join(f"{_toml(key)} = {_toml(value)}\n" for key, value in table.items())
+        for section, table in document.items()
+    )
+
+
+def _job(told: AgentJob) -> dict[str, Any]:
+    job = told.workload.job
+    entry: dict[str, Any] = {
+        "name": job.name,
+        "model": job.model,
+        "gpus": job.gpus,
+        "hosts": list(job.hosts),
+        "ring": [[flow.src, flow.dst] for flow in job.flows],
+        "phases": [
+            {
+                "up_ns": phase.end_ns - phase.start_ns,
+                "bytes_per_flow": size,
+                "rate_bps": rate,
+                "down_ns": compute,
+            }
+            for phase, (size, rate, compute) in zip(job.profile.phases, told.workload.steps, strict=True)
+        ],
+        "flops_per_iteration": float(job.flops_per_iteration),
+        "start_ns": told.start_ns,
+        "start_jitter_ns": told.start_jitter_ns,
+        "iterations": told.iterations,
+        "sender": told.workload.sender,
+    }
+    use = told.workload.pcie
+    if use is not None:
+        entry["pcie"] = {"link": use.link, "rate_mbps": use.rate_bps / 1e6}
+    if told.profile is not None:
+        entry["profile"] = {
+            "period_ns": told.profile["period_ns"],
+            "phases": [list(phase) for phase in told.profile["phases"]],
+        }
+    return entry
+
+
+def _toml(value: object) -> str:
+    """A value or key in TOML: JSON's strings and numbers are TOML's, but for DEL and surrogates."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

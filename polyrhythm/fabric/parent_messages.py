@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The messages that a fabric process sends to its parent: the fabric's description and the session's result.
+
+They are the same for the embedded fabric and the Mininet fabric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hostagent.host import measured_profile
+from hostagent.job import IterationRecord, JobSpec
+from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
+from topo.graph import Topology
+from topo.jsonio import topology_to_json
+
+_ITERATION_FIELDS = ("rank", "start_ns", "end_ns", "communication_ns", "ecn_marks", "retransmits")
+
+
+def description(scenario: Scenario, topology: Topology, addresses: Mapping[str, str]) -> dict[str, Any]:
+    """The description of a fabric that its controller reads.
+
+    `topology` is the graph as the controller may know it. `addresses` maps each switch to the address of its
+    P4Runtime server.
+    """
+    return {
+        "name": topology.name,
+        "scenario": scenario.name,
+        "topology": topology_to_json(topology),
+        "switches": {
+            s.name: {"address": addresses[s.name], "device_id": s.device_id} for s in topology.switches
+        },
+        "strays": scenario.strays,
+        "ecn": {
+            "kmin": scenario.ecn.kmin,
+            "kmax": scenario.ecn.kmax,
+            "pmax": scenario.ecn.pmax,
+            "frame_bytes": scenario.packet_bytes + ROCE_OVERHEAD_BYTES,
+        },
+        "elephant_bytes": scenario.elephant_bytes,
+        "verify": True,
+    }
+
+
+def session_result(
+    records: Mapping[str, Sequence[IterationRecord]],
+    specs: Mapping[str, JobSpec],
+    *,
+    first: Mapping[str, int],
+    deterministic: bool,
+    notes: Sequence[str],
+    failovers: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The body of the message "result".
+
+    It holds the iterations of every worker by job, and the profile of each job as its first worker measured
+    it. `first` is the index of the first iteration of each job that counts; indexes start there.
+
+    Raises:
+        ValueError: a job has no recorded iteration.
+    """
+    profiles = {}
+    for name, own in records.items():
+        profile = measured_profile([r for r in own if r.rank == 0], specs[name])
+        phases = [[p.start_ns, p.end_ns, p.rate_bps] for p in profile.phases]
+        profiles[name] = {"period_ns": profile.period_ns, "phases": phases}
+    return {
+        "iterations": {
+            name: [
+                {key: getattr(r, key) for key in _ITERATION_FIELDS} | {"index": r.index - first[name]}
+                for r in own
+                if r.index >= first[name]
+            ]
+            for name, own in records.items()
+        },
+        "profiles": profiles,
+        "deterministic": deterministic,
+        "notes": list(notes),
+        "failovers": list(failovers),
+    }
