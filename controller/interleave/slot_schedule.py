@@ -66,7 +66,7 @@ def schedule_slots(
     previous: Mapping[str, tuple[int, int]] | None = None,
     slack: float = 0.02,
     seed: int = 0,
-    known: RotationCache | None = None,
+    cache: RotationCache | None = None,
 ) -> SlotSchedule:
     """Decide who takes turns on the shared `links`, at which period and shift (ns).
 
@@ -78,32 +78,33 @@ def schedule_slots(
     shift) stay where they are as good. `known` remembers what was found out for the same periods before.
     """
     place = {job: i for i, job in enumerate(ranking)}
-    judge = known or RotationCache(periods, slack, seed)
+    cache = cache or RotationCache(periods, slack, seed)
     free: dict[str, str] = {}
     slots: dict[str, JobSlot] = {}
     fits: list[LinkFit] = []
     loops: list[Loop] = []
-    todo = components(judge.worthwhile(links))
+    todo = components(cache.links_to_schedule(links))
     while todo:
         part = todo.pop()
         jobs = tuple(dict.fromkeys(job for link in part for job in link.demands))
-        rhythm, misfit = judge.judge(part)
-        idle = judge.idle(part, rhythm) if rhythm is not None and misfit is None else ()
-        if rhythm is not None and misfit is None and not idle:
-            rhythm = keep_previous(part, rhythm, periods, previous or {}, slack)
+        timing, misfit = cache.best_timing(part)
+        idle = cache.jobs_without_gain(part, timing) if timing is not None and misfit is None else ()
+        if timing is not None and misfit is None and not idle:
+            timing = keep_previous(part, timing, periods, previous or {}, slack)
             group = len(slots)
             for j in jobs:
-                slots[j] = JobSlot(rhythm.periods[j], rhythm.alignment.shifts[j], group)
-            fits += rhythm.alignment.links
-            loops += rhythm.alignment.loops
+                slots[j] = JobSlot(timing.periods[j], timing.alignment.shifts[j], group)
+            fits += timing.alignment.links
+            loops += timing.alignment.loops
             continue
         against = misfit.jobs if misfit else idle or jobs
         leaving = max(against, key=place.__getitem__)
         others = ", ".join(j for j in against if j != leaving)
         if misfit is not None:
+            at_random = cache.random_score_on(part, misfit.link)
             free[leaving] = (
                 f"cannot take turns with {others} on {misfit.link[0]}->{misfit.link[1]} "
-                f"(best score {misfit.best_score:.2f}, {judge.chance(part, misfit.link):.2f} at random)"
+                f"(best score {misfit.best_score:.2f}, {at_random:.2f} at random)"
             )
         elif idle:
             free[leaving] = "it would gain nothing by taking turns"
@@ -112,7 +113,7 @@ def schedule_slots(
         rest = [
             SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j != leaving}) for k in part
         ]
-        todo += components(judge.worthwhile(rest))
+        todo += components(cache.links_to_schedule(rest))
     return SlotSchedule(slots, free, tuple(fits), tuple(loops))
 
 
@@ -128,22 +129,24 @@ class RotationCache:
         self._seed = seed
         self._fast = fast
         self._found: dict[tuple[object, ...], GroupTiming | None] = {}
-        self._turned: dict[tuple[object, ...], Mapping[str, int] | None] = {}
+        self._fitting_shifts: dict[tuple[object, ...], Mapping[str, int] | None] = {}
         self._alone: dict[tuple[object, ...], GroupTiming | None] = {}
         self._chance: dict[tuple[object, ...], float] = {}
-        self._spent = 0
+        self._work_done = 0
 
     def _nodes(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> int:
         """How hard to search for the part's shifts: when circles with many laps have taken their share, one
         descent has to do."""
-        self._spent += sum(places(alike[0], periods) for alike in group_identical_links(part))
-        return _NODES if self._spent <= _MOST_PLACES else 0
+        self._work_done += sum(places(alike[0], periods) for alike in group_identical_links(part))
+        return _NODES if self._work_done <= _MOST_PLACES else 0
 
-    def turned(self, links: Sequence[SharedLink], periods: Mapping[str, int]) -> Mapping[str, int] | None:
+    def shifts_that_fit(
+        self, links: Sequence[SharedLink], periods: Mapping[str, int]
+    ) -> Mapping[str, int] | None:
         """Shifts (ns) at which all fits on `links` together, at periods that need not be the jobs' own; None
         if no such are found."""
         key = (tuple((k.rate_bps, *k.demands.items()) for k in links), *periods.items())
-        if key not in self._turned:
+        if key not in self._fitting_shifts:
             nodes = _NODES if self._fast else 0
             search = partial(rotate, slack=self._slack, seed=self._seed, nodes=nodes, fast=self._fast)
             most = (1 - GOOD_SCORE) * len(links)
@@ -151,10 +154,10 @@ class RotationCache:
             tried = search(links, periods, widen=False)
             if tried.loss <= most:
                 tried = search(links, periods, start=tried.shifts)
-            self._turned[key] = tried.shifts if tried.loss <= most else None
-        return self._turned[key]
+            self._fitting_shifts[key] = tried.shifts if tried.loss <= most else None
+        return self._fitting_shifts[key]
 
-    def worthwhile(self, links: Sequence[SharedLink]) -> list[SharedLink]:
+    def links_to_schedule(self, links: Sequence[SharedLink]) -> list[SharedLink]:
         """The contended links, without those that are well off whatever the shifts."""
         kept = []
         for link in links:
@@ -162,45 +165,45 @@ class RotationCache:
                 continue
             chance = self._random(link)
             if chance >= NEGLIGIBLE_SCORE:
-                alone = self._rhythm_alone(link)
+                alone = self._timing_alone(link)
                 if alone is None or alone.alignment.links[0].score - chance < LEAST_GAIN:
                     continue
             kept.append(link)
         return kept
 
-    def idle(self, part: Sequence[SharedLink], rhythm: GroupTiming) -> tuple[str, ...]:
+    def jobs_without_gain(self, part: Sequence[SharedLink], timing: GroupTiming) -> tuple[str, ...]:
         """Jobs that gain less than LEAST_GAIN on every link of theirs."""
-        gains = {f.link: f.score - self.chance(part, f.link) for f in rhythm.alignment.links}
+        gains = {f.link: f.score - self.random_score_on(part, f.link) for f in timing.alignment.links}
         return tuple(
             job
-            for job in rhythm.periods
+            for job in timing.periods
             if max(gains[link.name] for link in part if job in link.demands) < LEAST_GAIN
         )
 
-    def judge(self, part: Sequence[SharedLink]) -> tuple[GroupTiming | None, LinkFit | None]:
+    def best_timing(self, part: Sequence[SharedLink]) -> tuple[GroupTiming | None, LinkFit | None]:
         """The rhythm of a part, None if its periods keep no step; and its worst unfit link, if any.
 
         What cannot be held on a link alone cannot be held with others: that is asked first.
         """
         misfits = []
-        rhythm = None
+        timing = None
         for link in part:
-            alone = self._rhythm_alone(link)
+            alone = self._timing_alone(link)
             if alone is None:
                 continue
             fit = replace(alone.alignment.links[0], link=link.name)
             if not self._passes(fit, link, alone):
-                rhythm = alone
+                timing = alone
                 misfits.append(fit)
         if not misfits:
             jobs = dict.fromkeys(job for link in part for job in link.demands)
-            rhythm = self._together(part, tuple(jobs))
-            if rhythm is not None:
+            timing = self._timing_together(part, tuple(jobs))
+            if timing is not None:
                 at = {link.name: link for link in part}
-                misfits = [f for f in rhythm.alignment.links if not self._passes(f, at[f.link], rhythm)]
-        return rhythm, min(misfits, key=lambda f: f.score, default=None)
+                misfits = [f for f in timing.alignment.links if not self._passes(f, at[f.link], timing)]
+        return timing, min(misfits, key=lambda f: f.score, default=None)
 
-    def chance(self, part: Sequence[SharedLink], name: LinkName) -> float:
+    def random_score_on(self, part: Sequence[SharedLink], name: LinkName) -> float:
         """The score of a link of the part at random phases."""
         return self._random(next(k for k in part if k.name == name))
 
@@ -210,21 +213,21 @@ class RotationCache:
             self._chance[key] = random_score(link, self.periods, slack=self._slack)
         return self._chance[key]
 
-    def _rhythm_alone(self, link: SharedLink) -> GroupTiming | None:
+    def _timing_alone(self, link: SharedLink) -> GroupTiming | None:
         key = (link.rate_bps, *link.demands.items())
         if key not in self._alone:
             own = {j: self.periods[j] for j in link.demands}
-            self._alone[key] = self._rhythm([link], own)
+            self._alone[key] = self._compute_timing([link], own)
         return self._alone[key]
 
-    def _together(self, part: Sequence[SharedLink], jobs: Sequence[str]) -> GroupTiming | None:
+    def _timing_together(self, part: Sequence[SharedLink], jobs: Sequence[str]) -> GroupTiming | None:
         key = tuple((k.name, k.rate_bps, *k.demands.items()) for k in part)
         if key not in self._found:
             own = {j: self.periods[j] for j in jobs}
-            self._found[key] = self._rhythm(part, own)
+            self._found[key] = self._compute_timing(part, own)
         return self._found[key]
 
-    def _rhythm(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> GroupTiming | None:
+    def _compute_timing(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> GroupTiming | None:
         """Quantised periods and shifts; the periods go up to the tolerance only if all then fits."""
 
         def attempt(stretch: float) -> GroupTiming | None:
@@ -246,9 +249,9 @@ class RotationCache:
         between = (attempt(stretch) for stretch in (0.25, 0.5, 0.75))
         return next((r for r in between if r is not None and _fits(r)), longest)
 
-    def _passes(self, fit: LinkFit, link: SharedLink, rhythm: GroupTiming) -> bool:
+    def _passes(self, fit: LinkFit, link: SharedLink, timing: GroupTiming) -> bool:
         sent = sum(
-            p.rate_bps * (p.end_ns - p.start_ns) / rhythm.periods[j]
+            p.rate_bps * (p.end_ns - p.start_ns) / timing.periods[j]
             for j, phases in link.demands.items()
             for p in phases
         )
@@ -257,5 +260,5 @@ class RotationCache:
         return fit.score >= GOOD_SCORE
 
 
-def _fits(rhythm: GroupTiming) -> bool:
-    return all(f.score >= _FULL for f in rhythm.alignment.links)
+def _fits(timing: GroupTiming) -> bool:
+    return all(f.score >= _FULL for f in timing.alignment.links)

@@ -10,14 +10,14 @@ from functools import cached_property
 
 from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import score
-from controller.interleave.joint.evaluator import Effort, Judge
-from controller.interleave.joint.instance import FREE, Choice, Instance, plain
+from controller.interleave.joint.evaluator import Effort, Evaluator
+from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, plain
 from controller.interleave.slot_schedule import GOOD_SCORE, JobSlot, SlotSchedule, contended
 from controller.model import Phase
 from controller.planner.demand import Demands
 from controller.planner.inputs import SLACK
 from controller.planner.levels_only import levels_only
-from controller.planner.loop.search import Found, Limits, solve
+from controller.planner.loop.search import Limits, SearchResult, solve
 from controller.planner.pinned_flows import kept_ports
 from controller.planner.priority_stage import PriorityStage
 from controller.planner.reasons import loop_why
@@ -31,15 +31,15 @@ from controller.routing.paths import Path, path_of, paths
 
 # What is planned on the fly must be quick: the search is bounded by what it looks at.
 LIMITS = Limits(
-    judged=48,
-    spent=60_000,
+    evaluations=48,
+    max_work=60_000,
     starts=1,
     quick=Effort((101,), 16),
     # Long enough for rhythms to fall apart that are too tight to last.
-    sure=Effort((201, 202, 203), 80),
-    arranged=1,
-    work=300,
-    worth=0.01,
+    thorough=Effort((201, 202, 203), 80),
+    arranged_sets=1,
+    exchanges=300,
+    min_gain=0.01,
 )
 SENDERS_WORTH = 0.03
 """What MLTCP for some jobs has to gain over the best plan without: by the judge shares follow F at once,
@@ -84,7 +84,7 @@ class Joint:
             return True
         paths = {name: (self.space.assignments[name].path or (),) for name in self._flows}
         instance = instance_of(self._demands, paths)
-        return Judge(instance).cost(plain(instance, (0,) * len(paths)), LIMITS.sure) > _MOST_COST
+        return Evaluator(instance).cost(plain(instance, (0,) * len(paths)), LIMITS.thorough) > _MOST_COST
 
     @property
     def due(self) -> bool:
@@ -108,7 +108,7 @@ class Joint:
         return False
 
     @cached_property
-    def found(self) -> Found | None:
+    def found(self) -> SearchResult | None:
         """What the loop decides; None where it is not due."""
         if not self.due:
             return None
@@ -117,25 +117,25 @@ class Joint:
         if before is not None:
             given = {"as before": before} | given
         found = self._solved(given, LIMITS, mltcp=False)
-        able = any(p.weighs for p in self.instance.players)
+        able = any(p.mltcp_capable for p in self.instance.jobs)
         if not able or found.utilisation * (1 + SENDERS_WORTH) >= found.bound:
             return found
-        limits = replace(LIMITS, worth=SENDERS_WORTH)
+        limits = replace(LIMITS, min_gain=SENDERS_WORTH)
         weighed = self._solved({_PLAIN: found.choice}, limits, mltcp=True)
-        judged = found.judged + weighed.judged
+        judged = found.evaluations + weighed.evaluations
         if weighed.choice == found.choice:
-            return replace(found, judged=judged)
-        return replace(weighed, judged=judged, rivals={**found.rivals, **weighed.rivals})
+            return replace(found, evaluations=judged)
+        return replace(weighed, evaluations=judged, baselines={**found.baselines, **weighed.baselines})
 
-    def _solved(self, given: Mapping[str, Choice], limits: Limits, *, mltcp: bool) -> Found:
+    def _solved(self, given: Mapping[str, Choice], limits: Limits, *, mltcp: bool) -> SearchResult:
         return solve(
             self.instance,
-            {"ecmp": self._ecmp, "composed": self._composed.ways},
+            {"ecmp": self._ecmp, "composed": self._composed.path_choice},
             given=given,
             others=self._others,
             mltcp=mltcp,
             limits=limits,
-            plain=len(self.instance.players) <= _FEW_JOBS,
+            plain=len(self.instance.jobs) <= _FEW_JOBS,
             seed=self._demands.inputs.seed,
         )
 
@@ -186,7 +186,7 @@ class Joint:
     @cached_property
     def _others(self) -> Mapping[str, Choice]:
         """The rivals' decisions as whole plans; where a rival leaves a flow to ECMP, it goes ECMP's way."""
-        count = len(self.instance.players)
+        count = len(self.instance.jobs)
         found = {}
         for rival in self._rivals:
             ways = tuple(
@@ -195,8 +195,8 @@ class Joint:
                 else way
                 for name, way in zip(self._flows, self._ecmp, strict=True)
             )
-            level = tuple(rival.levels[p.name] for p in self.instance.players)
-            found[f"policy {rival.policy}"] = Choice(ways, level, (FREE,) * count, (False,) * count)
+            level = tuple(rival.levels[p.name] for p in self.instance.jobs)
+            found[f"policy {rival.policy}"] = Choice(ways, level, (UNSCHEDULED,) * count, (False,) * count)
         return found
 
     @cached_property
@@ -216,17 +216,17 @@ class Joint:
             if was is None or was.path not in self._ways[name]:
                 return None
             ways.append(self._ways[name].index(was.path))
-        for player in self.instance.players:
+        for player in self.instance.jobs:
             job = old.jobs.get(player.name)
             if job is None:
                 return None
             level.append(job.level)
             mltcp.append(job.sender == "mltcp")
-            if mltcp[-1] and not player.weighs:
+            if mltcp[-1] and not player.mltcp_capable:
                 return None
             period = job.period_ns
             if period is None:
-                rhythm.append(FREE)
+                rhythm.append(UNSCHEDULED)
             elif player.alone_ns * 0.9995 <= period <= self.instance.slowest * player.alone_ns:
                 rhythm.append((period, (job.shift_ns + old.epoch_ns - x.epoch_ns) % period))
             else:
@@ -246,13 +246,13 @@ class Joint:
         space = replace(self.space, given=self._placed(found))
         rhythms = TimeShifts(space.demands, space.shared, self.rhythms.order)
         rhythms = replace(rhythms, given=self._holding(found, rhythms))
-        names = [p.name for p in self.instance.players]
+        names = [p.name for p in self.instance.jobs]
         levels = dict(zip(names, found.choice.level, strict=True))
         senders = {n: "mltcp" for n, on in zip(names, found.choice.mltcp, strict=True) if on}
         order = replace(self.order, rhythms=rhythms, given=levels, why=loop_why(found), senders=senders)
         return space, rhythms, order
 
-    def _placed(self, found: Found) -> Mapping[str, Assignment]:
+    def _placed(self, found: SearchResult) -> Mapping[str, Assignment]:
         """Paths and ports by flow; a path that no free port is known to lead along is left without."""
         x = self._demands.inputs
         result = dict(self.space.placed)
@@ -260,7 +260,7 @@ class Joint:
         fixed = kept_ports(x.queue_pairs)
         moved = [
             (name, self._ways[name][way])
-            for name, way in zip(self._flows, found.choice.ways, strict=True)
+            for name, way in zip(self._flows, found.choice.path_choice, strict=True)
             if self._ways[name][way] != result[name].path
         ]
         for name, _ in moved:
@@ -280,12 +280,12 @@ class Joint:
             result[name] = Assignment(path, port, kept, "")
         return {f.name: result[f.name] for f in self._demands.elephants if f.name in result}
 
-    def _holding(self, found: Found, rhythms: TimeShifts) -> SlotSchedule:
+    def _holding(self, found: SearchResult, rhythms: TimeShifts) -> SlotSchedule:
         """The loop's rhythms in the planner's terms; those who keep step on a link are one group."""
         held: dict[str, JobSlot] = {}
         reasons: dict[str, str] = {}
-        for player, rhythm in zip(self.instance.players, found.choice.rhythm, strict=True):
-            if rhythm != FREE:
+        for player, rhythm in zip(self.instance.jobs, found.choice.timings, strict=True):
+            if rhythm != UNSCHEDULED:
                 held[player.name] = JobSlot(rhythm[0], rhythm[1], 0)
             elif any(player.name in pair for pair in self.rhythms.contending):
                 reasons[player.name] = "taking turns would gain nothing, by the loop's judge"

@@ -11,7 +11,7 @@ from controller.interleave.joint.instance import Choice
 from controller.interleave.slot_schedule import SlotSchedule
 from controller.kernel import available
 from controller.planner.demand import Demands
-from controller.planner.loop.search import Limits, settle
+from controller.planner.loop.search import Limits, solve_levels
 from controller.planner.priority_stage import PriorityStage, method_of
 from controller.planner.reasons import loop_why
 from controller.planner.routing_stage import RoutingStage
@@ -20,11 +20,11 @@ from controller.planner.time_shifts import TimeShifts
 from controller.priority.methods import Setting
 
 LIMITS = Limits(
-    judged=150,
-    spent=2_500_000,
+    evaluations=150,
+    max_work=2_500_000,
     quick=Effort((101,), 8),
-    sure=Effort((201, 202, 203), 12),
-    worth=0.005,
+    thorough=Effort((201, 202, 203), 12),
+    min_gain=0.005,
 )
 _PLAIN = 200
 """How many times slower the judge is without its kernel."""
@@ -41,15 +41,15 @@ def levels_only(demands: Demands) -> tuple[RoutingStage, TimeShifts, PrioritySta
     placed = space.assignments
     ways = {f.name: (path,) for f in demands.elephants if f.name in placed and (path := placed[f.name].path)}
     instance = instance_of(demands, ways)
-    names = [p.name for p in instance.players]
+    names = [p.name for p in instance.jobs]
     base = composed(instance, rhythms, order)
     given: dict[str, Choice] = {}
     for words, level in _levels(order, instance.levels):
         choice = replace(base, level=tuple(level[n] for n in names))
         if choice not in given.values():
             given[words] = choice
-    limits = LIMITS if available() else replace(LIMITS, spent=LIMITS.spent // _PLAIN)
-    found = settle(instance, given, limits=limits, seed=demands.inputs.seed)
+    limits = LIMITS if available() else replace(LIMITS, max_work=LIMITS.max_work // _PLAIN)
+    found = solve_levels(instance, given, limits=limits, seed=demands.inputs.seed)
     if found is None:
         return space, rhythms, replace(order, why="too much to judge together")
     if found.choice == base:

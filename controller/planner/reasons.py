@@ -8,7 +8,7 @@ from itertools import pairwise
 from controller.interleave.circle import random_score
 from controller.model import Flow, Job
 from controller.planner.inputs import SLACK
-from controller.planner.loop.search import Found
+from controller.planner.loop.search import SearchResult
 from controller.planner.priority_stage import PriorityStage
 from controller.planner.routing_stage import RoutingStage
 from controller.planner.time_shifts import TimeShifts, only
@@ -53,13 +53,13 @@ def sender_why(order: PriorityStage, name: str) -> tuple[str, ...]:
     return ("MLTCP senders: by the loop's judge they keep more GPUs busy",)
 
 
-def loop_why(found: Found) -> str:
+def loop_why(found: SearchResult) -> str:
     """Why the loop decided so, for every job that takes part."""
-    others = ", ".join(f"{name} {value:.1%}" for name, value in found.rivals.items())
+    others = ", ".join(f"{name} {value:.1%}" for name, value in found.baselines.items())
     steps = f"; then {', '.join(found.steps)}" if found.steps else ""
     return (
-        f"of {found.judged} plans judged together, GPUs busy {found.utilisation:.1%} ({others}); "
-        f"from {found.base}{steps}"
+        f"of {found.evaluations} plans judged together, GPUs busy {found.utilisation:.1%} ({others}); "
+        f"from {found.start}{steps}"
     )
 
 

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from controller.interleave.joint.instance import FREE, Choice, Instance, Member, Player
-from controller.interleave.joint.profile import steps_of
+from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JointFlow, JointJob, steps_of
 from controller.model import TRAFFIC_CLASSES
 from controller.planner.demand import Demands
 from controller.planner.priority_stage import PriorityStage
@@ -32,20 +31,21 @@ def instance_of(demands: Demands, ways: Mapping[str, Sequence[Path]]) -> Instanc
     for name in ways:
         job = flows[name].job
         sizes[job] = max(sizes[job], flows[name].bytes_per_iteration)
-    members: dict[str, list[Member]] = defaultdict(list)
+    members: dict[str, list[JointFlow]] = defaultdict(list)
     for name, listed in ways.items():
         inside = demands.inside[name]
         links = tuple(tuple(number[k] for k in (*inside, *pairwise(p))) for p in listed)
         job = flows[name].job
-        members[job].append(Member(flows[name].bytes_per_iteration / sizes[job], links))
+        members[job].append(JointFlow(flows[name].bytes_per_iteration / sizes[job], links))
     policy = demands.inputs.policy
     players = tuple(
-        Player(
+        JointJob(
             j.name,
             float(max(1, j.gpus)),
             steps_of(demands.profiles[j.name]),
             tuple(members[j.name]),
-            weighs=policy.sender == "job" and all(f.src in demands.inputs.mltcp_hosts for f in j.flows),
+            mltcp_capable=policy.sender == "job"
+            and all(f.src in demands.inputs.mltcp_hosts for f in j.flows),
         )
         for j in demands.inputs.jobs
         if j.name in members
@@ -57,10 +57,10 @@ def instance_of(demands: Demands, ways: Mapping[str, Sequence[Path]]) -> Instanc
 def composed(instance: Instance, rhythms: TimeShifts, order: PriorityStage) -> Choice:
     """What the stages one after another have come to, with the first way of every flow."""
     held = rhythms.holding.slots
-    names = [p.name for p in instance.players]
+    names = [p.name for p in instance.jobs]
     return Choice(
-        ways=(0,) * len(instance.flows),
+        path_choice=(0,) * len(instance.flows),
         level=tuple(order.levels[n] for n in names),
-        rhythm=tuple((held[n].period_ns, held[n].shift_ns) if n in held else FREE for n in names),
+        timings=tuple((held[n].period_ns, held[n].shift_ns) if n in held else UNSCHEDULED for n in names),
         mltcp=(False,) * len(names),
     )

@@ -100,7 +100,7 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
         from polyrhythm.paper.interleave_joint import measure as measure_small
 
         return measure_small(number, seed)
-    from controller.planner.loop.initial_plans import rivals
+    from controller.planner.loop.initial_plans import single_mechanism_plans
     from controller.planner.loop.search import Limits, solve
     from polyrhythm.paper.interleave_bound import bound_of
     from polyrhythm.paper.interleave_cases import draw_case
@@ -108,9 +108,10 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
 
     case = draw_case(fabric, kind, number, seed)
     choices = {
-        name.removeprefix("paths:"): choice for name, choice in rivals(case.instance, case.starts, mltcp=True)
+        name.removeprefix("paths:"): choice
+        for name, choice in single_mechanism_plans(case.instance, case.starts, mltcp=True)
     }
-    found = solve(case.instance, case.starts, limits=Limits(judged=900))
+    found = solve(case.instance, case.starts, limits=Limits(evaluations=900))
     choices["loop"] = found.choice
     seen: dict[Any, Any] = {}
     for choice in choices.values():
@@ -125,9 +126,9 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
         "looped": case.looped,
         "incompatible": case.incompatible,
         "bound": bound_of(case),
-        "from": found.base,
+        "from": found.start,
         "steps": list(found.steps),
-        "judged": found.judged,
+        "judged": found.evaluations,
         "utilisation": {name: seen[choices[name]].utilisation for name in METHODS},
         "slowdown": {name: seen[choices[name]].slowdown for name in METHODS},
         "marks": {name: seen[choices[name]].marks for name in METHODS},

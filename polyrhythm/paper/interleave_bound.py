@@ -60,7 +60,7 @@ def bound_of(case: InterleaveCase) -> float:
     load: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
     flows = zip(case.commodities, instance.flows, strict=True)
     for c, (j, _) in flows:
-        bits = sum(s.up_ns * s.rate_bps / 1e9 for s in instance.players[j].steps)
+        bits = sum(s.up_ns * s.rate_bps / 1e9 for s in instance.jobs[j].steps)
         src, dst = topology.host[c.src].leaf, topology.host[c.dst].leaf
         cuts = [("from", c.src), ("to", c.dst)]
         if src != dst:
@@ -70,10 +70,8 @@ def bound_of(case: InterleaveCase) -> float:
         for cut in sorted(set(cuts)):
             load[cut][j] += bits
     room = _room(case, pod)
-    jobs = len(instance.players)
-    alone = np.array(
-        [p.alone_ns - instance.jitter * p.compute_ns for p in instance.players], dtype=np.float64
-    )
+    jobs = len(instance.jobs)
+    alone = np.array([p.alone_ns - instance.jitter * p.compute_ns for p in instance.jobs], dtype=np.float64)
     rows, limit = [np.eye(jobs)[j] for j in range(jobs)], [1.0] * jobs
     for cut, users in sorted(load.items()):
         row = np.zeros(jobs)
@@ -83,8 +81,8 @@ def bound_of(case: InterleaveCase) -> float:
         if row.sum() > 1:
             rows.append(row)
             limit.append(1 / (1 - 1 / ITERATIONS))
-    weight = np.array([p.weight for p in instance.players])
-    gain = weight * np.array([p.compute_ns for p in instance.players]) / alone / weight.sum()
+    weight = np.array([p.weight for p in instance.jobs])
+    gain = weight * np.array([p.compute_ns for p in instance.jobs]) / alone / weight.sum()
     return float(gain @ best_rates(gain, np.array(rows), np.array(limit)))
 
 

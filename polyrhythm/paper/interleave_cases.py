@@ -9,8 +9,8 @@ from functools import cache, cached_property
 from random import Random
 
 from controller.interleave.cassini import has_loop
-from controller.interleave.joint.instance import Instance, Member, Player, Step
-from controller.interleave.joint.time_sharing import Turns
+from controller.interleave.joint.instance import Instance, JointFlow, JointJob, Step
+from controller.interleave.joint.time_sharing import TimeSharing
 from controller.interleave.joint.timings import shared_links
 from controller.planner.search_instance import SLOWEST
 from controller.routing.assign import optimal_paths
@@ -147,8 +147,8 @@ class InterleaveCase:
         ways = iter(self.candidates)
         players = []
         for job in self.jobs:
-            flows = tuple(Member(1.0, tuple(network.links(p) for p in next(ways))) for _ in job.pairs)
-            players.append(Player(job.name, float(len(job.hosts)), job.steps, flows))
+            flows = tuple(JointFlow(1.0, tuple(network.links(p) for p in next(ways))) for _ in job.pairs)
+            players.append(JointJob(job.name, float(len(job.hosts)), job.steps, flows))
         return Instance(tuple(players), tuple(int(c) for c in network.capacity), JITTER, slowest=SLOWEST)
 
     @cached_property
@@ -170,12 +170,12 @@ class InterleaveCase:
     @cached_property
     def incompatible(self) -> bool:
         """Whether two jobs that share a full link, on either set of paths, cannot take turns on it."""
-        turns = Turns(self.instance)
-        number = {p.name: j for j, p in enumerate(self.instance.players)}
+        time_sharing = TimeSharing(self.instance)
+        number = {p.name: j for j, p in enumerate(self.instance.jobs)}
         for ways in self.starts.values():
             for link in shared_links(self.instance, ways):
                 on = [number[name] for name in link.demands]
-                if any(not turns.can(a, b) for i, a in enumerate(on) for b in on[i + 1 :]):
+                if any(not time_sharing.can_share(a, b) for i, a in enumerate(on) for b in on[i + 1 :]):
                     return True
         return False
 

@@ -14,8 +14,8 @@ from itertools import combinations, product
 from random import Random
 from typing import Any
 
-from controller.interleave.joint.evaluator import Effort, Judge
-from controller.interleave.joint.instance import FREE, Choice, Instance, Rhythm, Step, plain
+from controller.interleave.joint.evaluator import Effort, Evaluator
+from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JobTiming, Step, plain
 from controller.interleave.joint.sharing_groups import legal
 from controller.interleave.period import quantise
 from controller.planner.loop.search import solve
@@ -75,11 +75,13 @@ def periods(own: Sequence[int], slowest: float) -> Iterator[tuple[int, ...]]:
             around *= _WIDER
 
 
-def rhythms(instance: Instance, held: Sequence[int], fitted: Sequence[int]) -> Iterator[tuple[Rhythm, ...]]:
+def rhythms(
+    instance: Instance, held: Sequence[int], fitted: Sequence[int]
+) -> Iterator[tuple[JobTiming, ...]]:
     """The jobs `held` at these periods, at every shift of the grid."""
-    for turns in product(range(1), *[range(SHIFTS)] * (len(held) - 1)):
-        rhythm = [FREE] * len(instance.players)
-        for j, period, k in zip(held, fitted, turns, strict=True):
+    for steps in product(range(1), *[range(SHIFTS)] * (len(held) - 1)):
+        rhythm = [UNSCHEDULED] * len(instance.jobs)
+        for j, period, k in zip(held, fitted, steps, strict=True):
             rhythm[j] = (period, k * period // SHIFTS)
         yield tuple(rhythm)
 
@@ -92,12 +94,12 @@ def orders(count: int) -> list[tuple[int, ...]]:
 class Enumeration:
     """The plans of a small instance, judged; `best` are those that promise most, `count` all looked at."""
 
-    def __init__(self, instance: Instance, judge: Judge) -> None:
+    def __init__(self, instance: Instance, evaluator: Evaluator) -> None:
         self._instance = instance
-        self._judge = judge
-        self._levels = orders(len(instance.players))
+        self._judge = evaluator
+        self._levels = orders(len(instance.jobs))
         # The spines are alike, each way for itself: the first job's flows stay on the first.
-        fixed = [range(len(f.ways)) if j else range(1) for j, f in instance.flows]
+        fixed = [range(len(f.candidate_paths)) if j else range(1) for j, f in instance.flows]
         self._bases = [plain(instance, ways) for ways in product(*fixed)]
         self.count = 0
         self.best: list[tuple[float, Choice]] = []
@@ -105,12 +107,12 @@ class Enumeration:
     def run(self) -> None:
         """Nobody held, then every set of jobs at every period that may still beat what was found."""
         instance = self._instance
-        count = len(instance.players)
-        self._try([(FREE,) * count])
+        count = len(instance.jobs)
+        self._try([(UNSCHEDULED,) * count])
         longer: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
         for size in range(2, count + 1):
             for held in combinations(range(count), size):
-                found = list(periods([instance.players[j].alone_ns for j in held], instance.slowest))
+                found = list(periods([instance.jobs[j].alone_ns for j in held], instance.slowest))
                 for i, fitted in enumerate(found):
                     if i:
                         longer.append((self._most(held, fitted), held, fitted))
@@ -125,20 +127,20 @@ class Enumeration:
         """The utilisation if jobs at these periods lost nothing else: no plan that has them exceeds it."""
         period = dict(zip(held, fitted, strict=True))
         used = [
-            p.weight * p.compute_ns / period.get(j, p.alone_ns) for j, p in enumerate(self._instance.players)
+            p.weight * p.compute_ns / period.get(j, p.alone_ns) for j, p in enumerate(self._instance.jobs)
         ]
-        return sum(used) / sum(p.weight for p in self._instance.players)
+        return sum(used) / sum(p.weight for p in self._instance.jobs)
 
-    def _try(self, listed: Sequence[tuple[Rhythm, ...]]) -> None:
+    def _try(self, listed: Sequence[tuple[JobTiming, ...]]) -> None:
         """Judge these rhythms on all ways and levels, with MLTCP for any of those who run free."""
-        free = [j for j, r in enumerate(listed[0]) if r == FREE]
+        free = [j for j, r in enumerate(listed[0]) if r == UNSCHEDULED]
         senders = [
             tuple(j in on for j in range(len(listed[0])))
             for size in range(len(free) + 1)
             for on in combinations(free, size)
         ]
         for base, rhythm, level, mltcp in product(self._bases, listed, self._levels, senders):
-            choice = replace(base, rhythm=rhythm, level=level, mltcp=mltcp)
+            choice = replace(base, timings=rhythm, level=level, mltcp=mltcp)
             if not legal(self._instance, choice):
                 continue
             self.count += 1
@@ -147,21 +149,21 @@ class Enumeration:
                 self.best = sorted([*self.best, (value, choice)], key=lambda x: -x[0])[:_CLOSER]
 
 
-def refined(instance: Instance, judge: Judge, choice: Choice) -> Choice:
+def refined(instance: Instance, evaluator: Evaluator, choice: Choice) -> Choice:
     """A plan with each held job's shift moved by finer and finer steps as long as that is better."""
-    best = float(judge.utilisation(choice, _CLOSE).mean())
-    held = [j for j, r in enumerate(choice.rhythm) if r != FREE]
+    best = float(evaluator.utilisation(choice, _CLOSE).mean())
+    held = [j for j, r in enumerate(choice.timings) if r != UNSCHEDULED]
     for part in _FINER:
         for j in held[1:]:
             for sign in (1, -1):
                 while True:
-                    period, shift = choice.rhythm[j]
+                    period, shift = choice.timings[j]
                     moved = (shift + sign * round(part * period)) % period
-                    rhythm = tuple((period, moved) if i == j else r for i, r in enumerate(choice.rhythm))
-                    value = float(judge.utilisation(replace(choice, rhythm=rhythm), _CLOSE).mean())
+                    rhythm = tuple((period, moved) if i == j else r for i, r in enumerate(choice.timings))
+                    value = float(evaluator.utilisation(replace(choice, timings=rhythm), _CLOSE).mean())
                     if value <= best * (1 + 1e-6):
                         break
-                    best, choice = value, replace(choice, rhythm=rhythm)
+                    best, choice = value, replace(choice, timings=rhythm)
     return choice
 
 
@@ -173,14 +175,14 @@ def measure(number: int, seed: int) -> dict[str, Any]:
     """
     case = draw_small(number, seed)
     instance = case.instance
-    judge = Judge(instance)
-    enumeration = Enumeration(instance, judge)
+    evaluator = Evaluator(instance)
+    enumeration = Enumeration(instance, evaluator)
     enumeration.run()
     close = sorted(
-        (c for _, c in enumeration.best), key=lambda c: -float(judge.utilisation(c, _CLOSE).mean())
+        (c for _, c in enumeration.best), key=lambda c: -float(evaluator.utilisation(c, _CLOSE).mean())
     )[:_CLOSEST]
     grid = max(simulate_choice(case, choice).utilisation for choice in close)
-    finer = [refined(instance, judge, choice) for choice in close]
+    finer = [refined(instance, evaluator, choice) for choice in close]
     ours = simulate_choice(case, solve(instance, case.starts).choice).utilisation
     optimum = max([grid, ours, *(simulate_choice(case, choice).utilisation for choice in finer)])
     return {

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.interleave.joint.fluid import mean_length, salt_of, start_of
-from controller.interleave.joint.instance import FREE, Choice
+from controller.interleave.joint.instance import UNSCHEDULED, Choice
 from polyrhythm.paper.interleave_cases import InterleaveCase, JobCase, network_of
 from sim.engine import KernelEngine
 from sim.jobrun import FREE as AT_ITS_PACE
@@ -59,13 +59,15 @@ def program_of(job: JobCase) -> TaskGraph:
 def runs_of(case: InterleaveCase, choice: Choice, seed: int) -> list[JobRun]:
     """The jobs under a choice, with jitter and starts from a seed."""
     network, instance = network_of(case.fabric), case.instance
-    chosen = iter(network.links(every[way]) for every, way in zip(case.candidates, choice.ways, strict=True))
+    chosen = iter(
+        network.links(every[way]) for every, way in zip(case.candidates, choice.path_choice, strict=True)
+    )
     # One class for each level that occurs.
     runs = []
-    for j, (job, player) in enumerate(zip(case.jobs, instance.players, strict=True)):
+    for j, (job, player) in enumerate(zip(case.jobs, instance.jobs, strict=True)):
         paths = {f"{job.name}/{a}>{b}": next(chosen) for a, b in job.pairs}
         built = program_of(job)
-        period, shift = choice.rhythm[j]
+        period, shift = choice.timings[j]
         runs.append(
             JobRun(
                 name=job.name,
@@ -75,7 +77,7 @@ def runs_of(case: InterleaveCase, choice: Choice, seed: int) -> list[JobRun]:
                 iterations=_NEVER_DONE,
                 ready=round(start_of(seed, j, player.alone_ns) * PS_PER_NS),
                 rhythm=AT_ITS_PACE
-                if choice.rhythm[j] == FREE
+                if choice.timings[j] == UNSCHEDULED
                 else IterationSchedule(0, shift * PS_PER_NS, period * PS_PER_NS),
                 jitter=round(instance.jitter * 1e6),
                 salt=salt_of(seed, j),
@@ -89,10 +91,10 @@ def simulate_choice(
     case: InterleaveCase, choice: Choice, seeds: Sequence[int] = UNSEEN, iterations: int = ITERATIONS
 ) -> SimulatedChoice:
     """Run a choice under each seed, for `iterations` of the longest job."""
-    network, players = network_of(case.fabric), case.instance.players
+    network, players = network_of(case.fabric), case.instance.jobs
     weight = np.array([p.weight for p in players])
     compute = np.array([p.compute_ns for p in players], dtype=np.float64)
-    own = [max(p.alone_ns, r[0]) for p, r in zip(players, choice.rhythm, strict=True)]
+    own = [max(p.alone_ns, r[0]) for p, r in zip(players, choice.timings, strict=True)]
     begun = sum(max(own) / t for t in own)
     horizon = round(max(own) * min(iterations, _MOST_BEGUN / begun)) * PS_PER_NS
     used: list[float] = []

@@ -10,10 +10,9 @@ from itertools import pairwise
 import pytest
 
 from controller.interleave.cassini import has_loop
-from controller.interleave.joint.evaluator import Effort, Judge
-from controller.interleave.joint.instance import FREE, Choice, Instance, Member, Player
-from controller.interleave.joint.profile import steps_of
-from controller.interleave.joint.time_sharing import Turns
+from controller.interleave.joint.evaluator import Effort, Evaluator
+from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JointFlow, JointJob, steps_of
+from controller.interleave.joint.time_sharing import TimeSharing
 from controller.interleave.joint.timings import shared_links
 from controller.model import Flow, Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
@@ -57,11 +56,11 @@ def as_judged(jobs: Sequence[Job], made: Plan, seed: int) -> tuple[Instance, Cho
     way = {f.name: tuple(pairwise(made.flows[f.name].path or drawn(f, seed))) for j in jobs for f in j.flows}
     number = {ends: i for i, ends in enumerate(sorted({e for links in way.values() for e in links}))}
     players = tuple(
-        Player(
+        JointJob(
             j.name,
             float(j.gpus),
             steps_of(j.profile),
-            tuple(Member(1.0, (tuple(number[e] for e in way[f.name]),)) for f in j.flows),
+            tuple(JointFlow(1.0, (tuple(number[e] for e in way[f.name]),)) for f in j.flows),
         )
         for j in jobs
     )
@@ -69,7 +68,7 @@ def as_judged(jobs: Sequence[Job], made: Plan, seed: int) -> tuple[Instance, Cho
     choice = Choice(
         (0,) * sum(len(j.flows) for j in jobs),
         tuple(t.level for t in told),
-        tuple((t.period_ns, t.shift_ns % t.period_ns) if t.period_ns else FREE for t in told),
+        tuple((t.period_ns, t.shift_ns % t.period_ns) if t.period_ns else UNSCHEDULED for t in told),
         (False,) * len(jobs),
     )
     return Instance(players, (RATE,) * len(number), 0.01, levels=16, slowest=9.0), choice
@@ -81,16 +80,16 @@ def drawn(flow: Flow, seed: int) -> Path:
 
 def used(jobs: Sequence[Job], made: Plan, seed: int) -> float:
     instance, choice = as_judged(jobs, made, seed)
-    return float(Judge(instance).utilisation(choice, UNSEEN).mean())
+    return float(Evaluator(instance).utilisation(choice, UNSEEN).mean())
 
 
 def hard(jobs: Sequence[Job], made: Plan, seed: int) -> bool:
     """Whether these paths make a loop, or put two on a link who cannot take turns there."""
     instance, choice = as_judged(jobs, made, seed)
-    links = shared_links(instance, choice.ways)
-    turns, at = Turns(instance), {j.name: i for i, j in enumerate(jobs)}
+    links = shared_links(instance, choice.path_choice)
+    time_sharing, at = TimeSharing(instance), {j.name: i for i, j in enumerate(jobs)}
     pairs = [(at[a], at[b]) for k in links for a in k.demands for b in k.demands if at[a] < at[b]]
-    return has_loop(links) or not all(turns.can(a, b) for a, b in pairs)
+    return has_loop(links) or not all(time_sharing.can_share(a, b) for a, b in pairs)
 
 
 @pytest.mark.parametrize("fits", [True, False], ids=["compatible", "incompatible"])
@@ -107,7 +106,7 @@ def test_it_is_never_worse_than_a_mechanism_alone_and_better_where_they_are_not_
         ours = values.pop("polyrhythm")
         best = max(values.values())
         assert ours > 0.99 * best, (seed, values, ours)
-        bound = Judge(as_judged(jobs, plans["ecmp"], seed)[0]).bound
+        bound = Evaluator(as_judged(jobs, plans["ecmp"], seed)[0]).bound
         if bound > 1.02 * best and any(hard(jobs, plans[name], seed) for name in ("ecmp", "routing")):
             gains.append((ours - best) / (bound - best))
     assert len(gains) >= 3

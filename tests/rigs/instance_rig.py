@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from controller.interleave.joint.instance import FREE, Choice, Instance, Member, Player, Step
+from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JointFlow, JointJob, Step
 
 MS, G = 1_000_000, 1_000_000_000
 
@@ -18,18 +18,18 @@ def random_instance(rng: random.Random, count: int, jitter: float = 0.02) -> Ins
             for _ in range(rng.choice([1, 1, 2]))
         )
         flows = tuple(
-            Member(part, tuple(tuple(sorted(rng.sample(range(5), 2))) for _ in "ab"))
+            JointFlow(part, tuple(tuple(sorted(rng.sample(range(5), 2))) for _ in "ab"))
             for part in (1.0, 1.0, 0.5)[: rng.randint(1, 3)]
         )
-        players.append(Player(f"j{i}", float(rng.randint(1, 4)), steps, flows))
+        players.append(JointJob(f"j{i}", float(rng.randint(1, 4)), steps, flows))
     return Instance(tuple(players), (50 * G,) * 5, jitter)
 
 
 def random_choice(rng: random.Random, instance: Instance) -> Choice:
-    count = len(instance.players)
+    count = len(instance.jobs)
     rhythm = [
-        FREE if rng.random() < 0.6 else (round(p.alone_ns * 1.01), rng.randrange(p.alone_ns))
-        for p in instance.players
+        UNSCHEDULED if rng.random() < 0.6 else (round(p.alone_ns * 1.01), rng.randrange(p.alone_ns))
+        for p in instance.jobs
     ]
     return Choice(
         tuple(rng.randrange(2) for _ in instance.flows),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from controller.interleave.jitter import PRIME, draw
 from controller.interleave.joint.instance import Instance
-from controller.interleave.joint.sharing_groups import Part
+from controller.interleave.joint.sharing_groups import SharingGroup
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ _DONE_BITS = 1e-3
 _FULL = 1e-12
 
 
-class Laid(NamedTuple):
+class FluidArrays(NamedTuple):
     """A part as arrays. Times in ns, rates in bit/ns.
 
     By job: the first and last of its steps (`first[j]` to `first[j + 1]`), `level`, `period`, `shift`,
@@ -43,10 +43,10 @@ class Laid(NamedTuple):
     period: Floats
     shift: Floats
     mltcp: NDArray[np.bool_]
-    apart: Floats
+    uncontended_size: Floats
     job: Ints
     flows: Floats
-    part: Floats
+    relative_size: Floats
     at: Ints
     link: Ints
     capacity: Floats
@@ -55,28 +55,28 @@ class Laid(NamedTuple):
     intercept: float
 
 
-def lay(instance: Instance, part: Part) -> Laid:
+def fluid_arrays(instance: Instance, group: SharingGroup) -> FluidArrays:
     """The arrays of a part."""
-    place = {j: i for i, j in enumerate(part.jobs)}
-    steps = [instance.players[j].steps for j in part.jobs]
-    links = sorted({k for s in part.streams for k in s.links})
+    place = {j: i for i, j in enumerate(group.jobs)}
+    steps = [instance.jobs[j].steps for j in group.jobs]
+    links = sorted({k for s in group.streams for k in s.links})
     number = {k: i for i, k in enumerate(links)}
     flat = [s for own in steps for s in own]
-    return Laid(
+    return FluidArrays(
         first=np.cumsum([0, *map(len, steps)]).astype(np.int64),
         up=np.array([s.up_ns for s in flat], dtype=np.float64),
         rate=np.array([s.rate_bps / 1e9 for s in flat], dtype=np.float64),
         compute=np.array([s.compute_ns for s in flat], dtype=np.float64),
-        level=np.array(part.level, dtype=np.int64),
-        period=np.array([r[0] for r in part.rhythm], dtype=np.float64),
-        shift=np.array([r[1] for r in part.rhythm], dtype=np.float64),
-        mltcp=np.array(part.mltcp, dtype=np.bool_),
-        apart=np.array(part.apart, dtype=np.float64),
-        job=np.array([place[s.job] for s in part.streams], dtype=np.int64),
-        flows=np.array([s.count for s in part.streams], dtype=np.float64),
-        part=np.array([s.part for s in part.streams], dtype=np.float64),
-        at=np.cumsum([0, *(len(s.links) for s in part.streams)]).astype(np.int64),
-        link=np.array([number[k] for s in part.streams for k in s.links], dtype=np.int64),
+        level=np.array(group.level, dtype=np.int64),
+        period=np.array([r[0] for r in group.timings], dtype=np.float64),
+        shift=np.array([r[1] for r in group.timings], dtype=np.float64),
+        mltcp=np.array(group.mltcp, dtype=np.bool_),
+        uncontended_size=np.array(group.uncontended_size, dtype=np.float64),
+        job=np.array([place[s.job] for s in group.streams], dtype=np.int64),
+        flows=np.array([s.count for s in group.streams], dtype=np.float64),
+        relative_size=np.array([s.relative_size for s in group.streams], dtype=np.float64),
+        at=np.cumsum([0, *(len(s.links) for s in group.streams)]).astype(np.int64),
+        link=np.array([number[k] for s in group.streams for k in s.links], dtype=np.int64),
         capacity=np.array([instance.capacity_bps[k] / 1e9 for k in links], dtype=np.float64),
         jitter=instance.jitter,
         slope=instance.mltcp[0],
@@ -117,34 +117,35 @@ class _Runner:
     counted: int = 0
 
 
-class _Plain:
+class _PlainFluid:
     """The plain reference of the kernel: from event to event, in lists."""
 
-    def __init__(self, laid: Laid, salts: Sequence[int], starts: Sequence[float]) -> None:
-        first: list[int] = laid.first.tolist()
-        self._jitter = laid.jitter
-        self._slope, self._intercept = laid.slope, laid.intercept
+    def __init__(self, arrays: FluidArrays, salts: Sequence[int], starts: Sequence[float]) -> None:
+        first: list[int] = arrays.first.tolist()
+        self._jitter = arrays.jitter
+        self._slope, self._intercept = arrays.slope, arrays.intercept
         self._salts = salts
-        self._period: list[float] = laid.period.tolist()
-        self._shift: list[float] = laid.shift.tolist()
-        self._apart: list[float] = laid.apart.tolist()
-        self._mltcp: list[bool] = laid.mltcp.tolist()
-        steps = list(zip(laid.up.tolist(), laid.rate.tolist(), laid.compute.tolist(), strict=True))
+        self._period: list[float] = arrays.period.tolist()
+        self._shift: list[float] = arrays.shift.tolist()
+        self._uncontended_size: list[float] = arrays.uncontended_size.tolist()
+        self._mltcp: list[bool] = arrays.mltcp.tolist()
+        steps = list(zip(arrays.up.tolist(), arrays.rate.tolist(), arrays.compute.tolist(), strict=True))
         self._steps: list[list[tuple[float, float, float]]] = [steps[a:b] for a, b in pairwise(first)]
-        self._job: list[int] = laid.job.tolist()
-        self._flows: list[float] = laid.flows.tolist()
-        self._part: list[float] = laid.part.tolist()
-        at: list[int] = laid.at.tolist()
-        link: list[int] = laid.link.tolist()
+        self._job: list[int] = arrays.job.tolist()
+        self._flows: list[float] = arrays.flows.tolist()
+        self._relative_size: list[float] = arrays.relative_size.tolist()
+        at: list[int] = arrays.at.tolist()
+        link: list[int] = arrays.link.tolist()
         self._links = [link[a:b] for a, b in pairwise(at)]
-        self._capacity: list[float] = laid.capacity.tolist()
+        self._capacity: list[float] = arrays.capacity.tolist()
         self._own: list[list[int]] = [[] for _ in self._period]
         for s, j in enumerate(self._job):
             self._own[j].append(s)
-        level: list[int] = laid.level.tolist()
+        level: list[int] = arrays.level.tolist()
         self._by_level = [[s for s, j in enumerate(self._job) if level[j] == k] for k in sorted(set(level))]
         self._whole = [
-            self._part[s] * sum(up * rate for up, rate, _ in self._steps[j]) for s, j in enumerate(self._job)
+            self._relative_size[s] * sum(up * rate for up, rate, _ in self._steps[j])
+            for s, j in enumerate(self._job)
         ]
         self._runners = [_Runner(begin_at(t, self._period[j], self._shift[j])) for j, t in enumerate(starts)]
         self._left = [0.0] * len(self._job)
@@ -192,12 +193,12 @@ class _Plain:
     def _send(self, j: int, now: float) -> None:
         r = self._runners[j]
         up, rate, _ = self._steps[j][r.step]
-        r.done_at = now + self._apart[j] * up
+        r.done_at = now + self._uncontended_size[j] * up
         r.timer = r.done_at
         for s in self._own[j]:
             if r.step == 0:
                 self._sent[s] = 0.0
-            self._left[s] = self._part[s] * up * rate
+            self._left[s] = self._relative_size[s] * up * rate
             if self._left[s] > _DONE_BITS:
                 r.timer = math.inf
 
@@ -286,7 +287,7 @@ def begin_at(now: float, period: float, shift: float) -> float:
 
 
 def plain_lengths(
-    laid: Laid, jobs: Sequence[int], seeds: Sequence[int], alone: Sequence[float], horizon: float
+    arrays: FluidArrays, jobs: Sequence[int], seeds: Sequence[int], alone: Sequence[float], horizon: float
 ) -> Floats:
     """Mean iterations in ns, shape (seeds, jobs), by the plain reference. `jobs` are their numbers, `alone`
     their iterations undisturbed."""
@@ -294,5 +295,5 @@ def plain_lengths(
     for seed in seeds:
         salts = [salt_of(seed, j) for j in jobs]
         starts = [start_of(seed, j, own) for j, own in zip(jobs, alone, strict=True)]
-        rows.append(_Plain(laid, salts, starts).run(horizon))
+        rows.append(_PlainFluid(arrays, salts, starts).run(horizon))
     return np.array(rows).reshape(len(seeds), len(jobs))

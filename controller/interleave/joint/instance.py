@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.model import Profile
+
 Links = tuple[int, ...]
-Rhythm = tuple[int, int]
+JobTiming = tuple[int, int]
 """(period, shift) in ns: iterations begin at t with t mod period == shift. FREE: at their own pace."""
-FREE: Rhythm = (0, 0)
+UNSCHEDULED: JobTiming = (0, 0)
 SLOPE, INTERCEPT = 1.75, 0.25
 """MLTCP's F(r) = SLOPE r + INTERCEPT (thesis, 1.2)."""
 
@@ -23,16 +25,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class JointFlow:
     """A flow of a job: `part` of the bytes of the job's largest flow, and the ways it can go, each the
     numbers of the links on it."""
 
-    part: float
-    ways: tuple[Links, ...]
+    relative_size: float
+    candidate_paths: tuple[Links, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Player:
+class JointJob:
     """A job: iterations are its `steps` one after another; a step's compute waits for all its flows.
 
     `weight` is what a second of its compute counts for: its GPUs. `weighs`: its senders can weigh by MLTCP's
@@ -42,8 +44,8 @@ class Player:
     name: str
     weight: float
     steps: tuple[Step, ...]
-    flows: tuple[Member, ...]
-    weighs: bool = True
+    flows: tuple[JointFlow, ...]
+    mltcp_capable: bool = True
 
     @property
     def alone_ns(self) -> int:
@@ -68,7 +70,7 @@ class Instance:
     as its job's own iterations. A flow that weighs by MLTCP has F(r) = slope r + intercept as its weight,
     `mltcp` being (slope, intercept), where others have 1."""
 
-    players: tuple[Player, ...]
+    jobs: tuple[JointJob, ...]
     capacity_bps: tuple[int, ...]
     jitter: float = 0.0
     levels: int = 6
@@ -76,9 +78,9 @@ class Instance:
     mltcp: tuple[float, float] = (SLOPE, INTERCEPT)
 
     @property
-    def flows(self) -> tuple[tuple[int, Member], ...]:
+    def flows(self) -> tuple[tuple[int, JointFlow], ...]:
         """(job, flow) of all jobs, job by job: the order of `Choice.ways`."""
-        return tuple((j, f) for j, p in enumerate(self.players) for f in p.flows)
+        return tuple((j, f) for j, p in enumerate(self.jobs) for f in p.flows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +88,30 @@ class Choice:
     """A whole plan. `ways` holds the number of the way taken, by flow in the order of `Instance.flows`; by
     job its `level` (0 goes first), its `rhythm`, and whether its senders weigh by MLTCP's F."""
 
-    ways: tuple[int, ...]
+    path_choice: tuple[int, ...]
     level: tuple[int, ...]
-    rhythm: tuple[Rhythm, ...]
+    timings: tuple[JobTiming, ...]
     mltcp: tuple[bool, ...]
 
 
-def weighing(instance: Instance) -> tuple[bool, ...]:
+def mltcp_capable_jobs(instance: Instance) -> tuple[bool, ...]:
     """Which jobs can weigh by MLTCP's F."""
-    return tuple(p.weighs for p in instance.players)
+    return tuple(p.mltcp_capable for p in instance.jobs)
 
 
-def plain(instance: Instance, ways: tuple[int, ...]) -> Choice:
+def plain(instance: Instance, path_choice: tuple[int, ...]) -> Choice:
     """Nothing but paths: one level, everyone at its own pace."""
-    count = len(instance.players)
-    return Choice(ways, (0,) * count, (FREE,) * count, (False,) * count)
+    count = len(instance.jobs)
+    return Choice(path_choice, (0,) * count, (UNSCHEDULED,) * count, (False,) * count)
+
+
+def steps_of(profile: Profile) -> tuple[Step, ...]:
+    """The steps of an iteration, which begins with its first Up phase."""
+    phases = profile.phases
+    if not phases:
+        return ()
+    begins = [p.start_ns for p in phases[1:]] + [profile.period_ns + phases[0].start_ns]
+    return tuple(
+        Step(p.end_ns - p.start_ns, p.rate_bps, max(0, following - p.end_ns))
+        for p, following in zip(phases, begins, strict=True)
+    )

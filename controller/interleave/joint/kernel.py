@@ -16,8 +16,8 @@ from controller.interleave.joint.fluid import (
     _FULL,
     STAIRS,
     Floats,
+    FluidArrays,
     Ints,
-    Laid,
 )
 from controller.kernel import compiler
 
@@ -28,7 +28,7 @@ _mean_length = kernel(fluid.mean_length)
 
 
 @kernel
-def _weight(x: Laid, s: int, sent: Floats, whole: Floats) -> tuple[float, float]:
+def _weight(x: FluidArrays, s: int, sent: Floats, whole: Floats) -> tuple[float, float]:
     if not x.mltcp[x.job[s]]:
         return 1.0, np.inf
     stair = min(STAIRS - 1, int(STAIRS * sent[s] / whole[s] + 1e-9))
@@ -39,7 +39,14 @@ def _weight(x: Laid, s: int, sent: Floats, whole: Floats) -> tuple[float, float]
 
 @kernel
 def _rates(
-    x: Laid, active: Ints, size: int, step: Ints, weight: Floats, rates: Floats, room: Floats, asked: Floats
+    x: FluidArrays,
+    active: Ints,
+    size: int,
+    step: Ints,
+    weight: Floats,
+    rates: Floats,
+    room: Floats,
+    asked: Floats,
 ) -> None:
     """The rate of each active stream; `active[:size]` is sorted by level."""
     room[:] = x.capacity
@@ -89,7 +96,7 @@ def _rates(
 
 
 @kernel
-def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
+def _run(x: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
     """Fill `result` with each job's mean iteration; see `fluid._Plain`."""
     jobs, streams, links = len(x.level), len(x.job), len(x.capacity)
     timer, done_at, begun = np.zeros(jobs), np.zeros(jobs), np.full(jobs, -1.0)
@@ -116,7 +123,7 @@ def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -
         j = x.job[s]
         for at in range(x.first[j], x.first[j + 1]):
             whole[s] += x.up[at] * x.rate[at]
-        whole[s] *= x.part[s]
+        whole[s] *= x.relative_size[s]
     for j in range(jobs):
         own_at[j + 1] += own_at[j]
         timer[j] = _begin_at(starts[j], x.period[j], x.shift[j])
@@ -130,9 +137,9 @@ def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -
             if x.level[x.job[s]] == level:
                 by_level[size] = s
                 size += 1
-    weighs = x.mltcp.any()
+    any_mltcp = x.mltcp.any()
     active = np.zeros(streams, dtype=np.int64)
-    kept = streams <= 12 and not weighs and (x.first[jobs] == jobs)
+    kept = streams <= 12 and not any_mltcp and (x.first[jobs] == jobs)
     table = np.full((1 << streams if kept else 1, streams), -1.0)
     size, now, dirty = 0, 0.0, True
     while True:
@@ -151,7 +158,7 @@ def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -
                 for i in range(size):
                     rates[active[i]] = table[mask, active[i]]
             elif size:
-                if weighs:
+                if any_mltcp:
                     for i in range(size):
                         weight[active[i]], _ = _weight(x, active[i], sent, whole)
                 _rates(x, active, size, step, weight, rates, room, asked)
@@ -166,7 +173,7 @@ def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -
             s = active[i]
             if rates[s] > 0:
                 needs = left[s]
-                if weighs:
+                if any_mltcp:
                     _, until = _weight(x, s, sent, whole)
                     needs = min(needs, until)
                 then = min(then, now + needs / rates[s])
@@ -178,7 +185,7 @@ def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -
             # Late in a long run a double cannot tell the end from now: what is due has ended.
             ends = now + left[s] / rates[s] <= then
             left[s] = 0.0 if ends else max(0.0, left[s] - moved)
-            if weighs:
+            if any_mltcp:
                 dirty = True
                 sent[s] += moved
             if left[s] <= _DONE_BITS:
@@ -215,13 +222,13 @@ def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -
                     timer[j] = _begin_at(now, x.period[j], x.shift[j])
                 if begins:
                     at = x.first[j] + step[j]
-                    done_at[j] = now + x.apart[j] * x.up[at]
+                    done_at[j] = now + x.uncontended_size[j] * x.up[at]
                     timer[j] = done_at[j]
                     for i in range(own_at[j], own_at[j + 1]):
                         s = own[i]
                         if step[j] == 0:
                             sent[s] = 0.0
-                        left[s] = x.part[s] * x.up[at] * x.rate[at]
+                        left[s] = x.relative_size[s] * x.up[at] * x.rate[at]
                         if left[s] > _DONE_BITS:
                             busy[j] += 1
                             timer[j] = np.inf
@@ -231,14 +238,14 @@ def _run(x: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -
 
 
 @kernel
-def lengths(laid: Laid, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
+def lengths(arrays: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
     """Fill `result`, shape (seeds, jobs), with mean iterations in ns; `salts` and `starts` likewise."""
     for i in range(len(salts)):
-        _run(laid, salts[i], starts[i], horizon, result[i])
+        _run(arrays, salts[i], starts[i], horizon, result[i])
 
 
-def fast_lengths(laid: Laid, salts: NDArray[Any], starts: NDArray[Any], horizon: float) -> Floats:
+def fast_lengths(arrays: FluidArrays, salts: NDArray[Any], starts: NDArray[Any], horizon: float) -> Floats:
     """The kernel's result for these salts and starts, shape (seeds, jobs)."""
     result = np.zeros(salts.shape)
-    lengths(laid, salts, starts, horizon, result)
+    lengths(arrays, salts, starts, horizon, result)
     return result

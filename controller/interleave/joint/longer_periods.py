@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from controller.interleave.affinity import components
 from controller.interleave.circle import SharedLink
-from controller.interleave.joint.instance import FREE, Instance, Player, Rhythm
+from controller.interleave.joint.instance import UNSCHEDULED, Instance, JobTiming, JointJob
 from controller.interleave.joint.timings import rotation_cache_of, shared_links
 from controller.interleave.slot_schedule import MIN_STRETCH, RotationCache
 
@@ -25,68 +25,72 @@ _TRIED = 4
 _MOST_JOBS = 6
 
 
-def stretched(
+def longer_period_timings(
     instance: Instance,
-    ways: Sequence[int],
+    path_choice: Sequence[int],
     ranking: Sequence[int],
     *,
-    known: RotationCache | None = None,
+    cache: RotationCache | None = None,
     guard: float = 0.0,
-) -> Iterator[tuple[Rhythm, ...]]:
+) -> Iterator[tuple[JobTiming, ...]]:
     """Rhythms under which jobs of full links take turns, none longer than `instance.slowest` allows.
 
     For each part of the affinity graph all of its jobs if they can, then without the last of `ranking`
     (highest first), and so on; the first yield has the first of every part, the next the second. With
     `guard` as in `shared_links` they leave gaps.
     """
-    known = known or rotation_cache_of(instance)
-    order = [instance.players[j].name for j in ranking]
-    found: list[list[dict[str, Rhythm]]] = []
-    for part in components(shared_links(instance, ways, guard=guard)):
+    cache = cache or rotation_cache_of(instance)
+    order = [instance.jobs[j].name for j in ranking]
+    found: list[list[dict[str, JobTiming]]] = []
+    for component in components(shared_links(instance, path_choice, guard=guard)):
         tried = (
-            _best(instance, left, known)
+            _best(instance, left, cache)
             for drop in range(_MOST_JOBS)
-            if (left := _without(part, order, drop))
+            if (left := _without(component, order, drop))
         )
-        fitting = [rhythm for rhythm in tried if rhythm is not None]
+        fitting = [timings for timings in tried if timings is not None]
         if fitting:
             found.append(fitting)
     for k in range(max(map(len, found), default=0)):
         rhythms = {name: r for fitting in found for name, r in fitting[min(k, len(fitting) - 1)].items()}
-        yield tuple(rhythms.get(p.name, FREE) for p in instance.players)
+        yield tuple(rhythms.get(p.name, UNSCHEDULED) for p in instance.jobs)
 
 
-def _without(part: Sequence[SharedLink], ranking: Sequence[str], drop: int) -> list[SharedLink]:
+def _without(component: Sequence[SharedLink], ranking: Sequence[str], drop: int) -> list[SharedLink]:
     """The links without the last `drop` jobs; those that one job is left on bind nobody."""
-    jobs = {j for link in part for j in link.demands}
+    jobs = {j for link in component for j in link.demands}
     ordered = [name for name in ranking if name in jobs]
     kept = set(ordered[: len(ordered) - drop])
     if not 2 <= len(kept) <= _MOST_JOBS:
         return []
-    rest = [SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j in kept}) for k in part]
+    rest = [
+        SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j in kept}) for k in component
+    ]
     return [link for link in rest if len(link.demands) > 1]
 
 
-def _best(instance: Instance, links: Sequence[SharedLink], known: RotationCache) -> dict[str, Rhythm] | None:
+def _best(
+    instance: Instance, links: Sequence[SharedLink], cache: RotationCache
+) -> dict[str, JobTiming] | None:
     """The rhythm of the jobs of these links that keeps most GPUs busy, if there is one."""
-    players = {p.name: p for p in instance.players}
+    by_name = {p.name: p for p in instance.jobs}
     names = list(dict.fromkeys(j for link in links for j in link.demands))
-    rounds = {r: _periods(links, dict(zip(names, r, strict=True)), players) for r in _repeats(players, names)}
-    ordered = sorted(rounds, key=lambda r: -_busy(players, rounds[r]))
+    rounds = {r: _periods(links, dict(zip(names, r, strict=True)), by_name) for r in _repeats(by_name, names)}
+    ordered = sorted(rounds, key=lambda r: -_busy(by_name, rounds[r]))
     for repeats in ordered[:_TRIED]:
         for wider in _WIDER:
-            periods = _periods(links, dict(zip(names, repeats, strict=True)), players, wider)
-            if any(t > instance.slowest * players[n].alone_ns for n, t in periods.items()):
+            periods = _periods(links, dict(zip(names, repeats, strict=True)), by_name, wider)
+            if any(t > instance.slowest * by_name[n].alone_ns for n, t in periods.items()):
                 break
-            turned = known.turned(links, periods)
+            turned = cache.shifts_that_fit(links, periods)
             if turned is not None:
                 return {n: (periods[n], turned[n]) for n in names}
     return None
 
 
-def _repeats(players: Mapping[str, Player], names: Sequence[str]) -> Iterator[tuple[int, ...]]:
+def _repeats(by_name: Mapping[str, JointJob], names: Sequence[str]) -> Iterator[tuple[int, ...]]:
     """How often each job comes in a common round, near the ratio of their own periods."""
-    own = [players[n].alone_ns for n in names]
+    own = [by_name[n].alone_ns for n in names]
     for base in own:
         for laps in range(1, _LAPS + 1):
             repeats = tuple(max(1, round(laps * base / t)) for t in own)
@@ -97,12 +101,12 @@ def _repeats(players: Mapping[str, Player], names: Sequence[str]) -> Iterator[tu
 def _periods(
     links: Sequence[SharedLink],
     repeats: Mapping[str, int],
-    players: Mapping[str, Player],
+    by_name: Mapping[str, JointJob],
     wider: float = 1.0,
 ) -> dict[str, int]:
     """`wider` times the shortest periods (ns) at which the jobs come so often, none faster than alone and
     no link overfull."""
-    whole = float(max(r * players[n].alone_ns for n, r in repeats.items()))
+    whole = float(max(r * by_name[n].alone_ns for n, r in repeats.items()))
     for link in links:
         needs = sum(
             repeats[j] * sum((p.end_ns - p.start_ns) * p.rate_bps for p in phases)
@@ -114,6 +118,6 @@ def _periods(
     return {n: unit * laps // r for n, r in repeats.items()}
 
 
-def _busy(players: Mapping[str, Player], periods: Mapping[str, int]) -> float:
+def _busy(by_name: Mapping[str, JointJob], periods: Mapping[str, int]) -> float:
     """GPUs kept busy under these periods."""
-    return sum(players[n].weight * players[n].compute_ns / t for n, t in periods.items())
+    return sum(by_name[n].weight * by_name[n].compute_ns / t for n, t in periods.items())

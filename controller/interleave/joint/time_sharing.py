@@ -15,7 +15,7 @@ from controller.interleave.period import quantise
 from controller.interleave.rotate import rotate
 
 FITS = 0.99
-TURNS = 0.15
+TIME_SHARING_WEIGHT = 0.15
 """What sharing a link with a job counts for if both can take turns, against 1 if they cannot."""
 _SAME = 1e-9
 _NOBODY: Mapping[int, int] = {}
@@ -25,7 +25,7 @@ Scored = tuple[float, tuple[tuple[int, int], ...]]
 
 
 @dataclass
-class Turns:
+class TimeSharing:
     """Which pairs of jobs can take turns on a link that holds one of them; asked once for each pair."""
 
     instance: Instance
@@ -33,7 +33,7 @@ class Turns:
     _known: dict[tuple[int, int], bool] = field(default_factory=dict)
     _scored: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Scored]] = field(default_factory=dict)
 
-    def can(self, a: int, b: int) -> bool:
+    def can_share(self, a: int, b: int) -> bool:
         """Whether the two fit on one link at the higher of their rates."""
         key = (a, b) if a < b else (b, a)
         known = self._known.get(key)
@@ -41,44 +41,44 @@ class Turns:
             known = self._known[key] = self._ask(*key)
         return known
 
-    def scored(self, ways: tuple[int, ...], jobs: tuple[int, ...], most: int) -> list[Scored]:
+    def scored(self, path_choice: tuple[int, ...], jobs: tuple[int, ...], most: int) -> list[Scored]:
         """What other ways for flows of `jobs` change the cost by, the best first: up to `most` of each flow,
         and as many exchanges. Asked once for each set of paths."""
-        if (ways, jobs) not in self._scored:
-            board = Board(self.instance, ways, self)
+        if (path_choice, jobs) not in self._scored:
+            costs = PathCosts(self.instance, path_choice, self)
             flows = self.instance.flows
-            mine = [f for f in board.hot() if flows[f][0] in jobs]
-            found = [(board.change(m), m) for f in mine for m in board.moves_of(f, most)]
-            self._scored[ways, jobs] = sorted(found)
-        return self._scored[ways, jobs]
+            mine = [f for f in costs.hot() if flows[f][0] in jobs]
+            found = [(costs.change(m), m) for f in mine for m in costs.moves_of(f, most)]
+            self._scored[path_choice, jobs] = sorted(found)
+        return self._scored[path_choice, jobs]
 
     def _ask(self, a: int, b: int) -> bool:
-        players = [self.instance.players[j] for j in (a, b)]
-        fitted = quantise([p.alone_ns for p in players])
+        pair = [self.instance.jobs[j] for j in (a, b)]
+        fitted = quantise([p.alone_ns for p in pair])
         if fitted is None:
             return False
-        peak = max(s.rate_bps for p in players for s in p.steps)
-        link = SharedLink(("", ""), peak, {p.name: phases_of(p, 1.0, peak) for p in players})
-        names = [p.name for p in players]
+        peak = max(s.rate_bps for p in pair for s in p.steps)
+        link = SharedLink(("", ""), peak, {p.name: phases_of(p, 1.0, peak) for p in pair})
+        names = [p.name for p in pair]
         loss = rotate([link], dict(zip(names, fitted.periods, strict=True)), slack=self.slack).loss
         return 1 - loss >= FITS
 
 
-class Board:
+class PathCosts:
     """The load of every link by job, and what paths cost: over the links, how much of the time jobs would
     meet there, each pair weighed by TURNS if both can take turns."""
 
-    def __init__(self, instance: Instance, ways: Sequence[int], turns: Turns) -> None:
+    def __init__(self, instance: Instance, path_choice: Sequence[int], time_sharing: TimeSharing) -> None:
         self._instance = instance
-        self._turns = turns
-        self.ways = list(ways)
+        self._turns = time_sharing
+        self.path_choice = list(path_choice)
         self._flows = instance.flows
-        self._rate = [max((s.rate_bps for s in p.steps), default=0) for p in instance.players]
-        self._busy = [p.up_ns / max(1, p.alone_ns) for p in instance.players]
+        self._rate = [max((s.rate_bps for s in p.steps), default=0) for p in instance.jobs]
+        self._busy = [p.up_ns / max(1, p.alone_ns) for p in instance.jobs]
         self._on: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         self._at: dict[int, set[int]] = defaultdict(set)
         for f, (j, flow) in enumerate(self._flows):
-            for link in flow.ways[self.ways[f]]:
+            for link in flow.candidate_paths[self.path_choice[f]]:
                 self._on[link][j] += self._rate[j]
                 self._at[link].add(f)
         self._cost = {link: self._price(link, wanted) for link, wanted in self._on.items()}
@@ -94,7 +94,7 @@ class Board:
         peak = sum(wanted.values())
         if peak <= capacity * (1 + _SAME):
             return 0.0
-        busy, can = self._busy, self._turns.can
+        busy, can_share = self._busy, self._turns.can_share
         users = [user for user in wanted.items() if user[1] > 0]
         beside = 0.5 * (peak / capacity - 1)
         total = 0.0
@@ -106,7 +106,7 @@ class Board:
                 # Pairs that fit matter only beside others: half as much.
                 share = over - 1 if over > 1 + _SAME else beside * over
                 weighed = share * busy[a] * busy[b]
-                total += TURNS * weighed if can(a, b) else weighed
+                total += TIME_SHARING_WEIGHT * weighed if can_share(a, b) else weighed
         # Beyond what the link can carry at all nothing helps.
         mean = sum(rate * busy[j] for j, rate in users) / capacity
         return total + 4 * max(0.0, mean - 1)
@@ -116,7 +116,7 @@ class Board:
         wanted: dict[int, dict[int, int]] = {}
         for f, way in moves:
             j, flow = self._flows[f]
-            before, after = flow.ways[self.ways[f]], flow.ways[way]
+            before, after = flow.candidate_paths[self.path_choice[f]], flow.candidate_paths[way]
             for links, others, sign in ((before, after, -1), (after, before, 1)):
                 for link in links:
                     if link in others:
@@ -134,15 +134,15 @@ class Board:
         links = self._touched(moves)
         for f, way in moves:
             j, flow = self._flows[f]
-            for link in flow.ways[self.ways[f]]:
+            for link in flow.candidate_paths[self.path_choice[f]]:
                 self._on[link][j] -= self._rate[j]
                 if self._on[link][j] <= 0:
                     del self._on[link][j]
                 self._at[link].discard(f)
-            for link in flow.ways[way]:
+            for link in flow.candidate_paths[way]:
                 self._on[link][j] += self._rate[j]
                 self._at[link].add(f)
-            self.ways[f] = way
+            self.path_choice[f] = way
         for link in links:
             self._cost[link] = self._price(link, self._on[link])
 
@@ -150,24 +150,24 @@ class Board:
         links: set[int] = set()
         for f, way in moves:
             flow = self._flows[f][1]
-            links |= set(flow.ways[self.ways[f]]) ^ set(flow.ways[way])
+            links |= set(flow.candidate_paths[self.path_choice[f]]) ^ set(flow.candidate_paths[way])
         return links
 
     def moves_of(self, f: int, most: int) -> list[tuple[tuple[int, int], ...]]:
         """Other ways for a flow, alone or in exchange with a flow that is on them: up to `most` of each."""
         j, flow = self._flows[f]
-        now = set(flow.ways[self.ways[f]])
+        now = set(flow.candidate_paths[self.path_choice[f]])
         found: list[tuple[tuple[int, int], ...]] = []
-        for way, links in enumerate(flow.ways[: most + 1]):
-            if way == self.ways[f]:
+        for way, links in enumerate(flow.candidate_paths[: most + 1]):
+            if way == self.path_choice[f]:
                 continue
             found.append(((f, way),))
             gained, given = set(links) - now, now - set(links)
             for other in sorted({o for link in gained for o in self._at[link]})[:most]:
                 if self._flows[other][0] == j:
                     continue
-                for back, theirs in enumerate(self._flows[other][1].ways[: most + 1]):
-                    if back != self.ways[other] and given & set(theirs) and not gained & set(theirs):
+                for back, theirs in enumerate(self._flows[other][1].candidate_paths[: most + 1]):
+                    if back != self.path_choice[other] and given & set(theirs) and not gained & set(theirs):
                         found.append(((f, way), (other, back)))
                         break
         return found
@@ -178,33 +178,38 @@ class Board:
         return list(dict.fromkeys(f for link in links for f in sorted(self._at[link])))
 
 
-def arranged(
-    instance: Instance, ways: Sequence[int], turns: Turns, *, seed: int = 0, work: int = 4_000
+def arrange_paths(
+    instance: Instance,
+    path_choice: Sequence[int],
+    time_sharing: TimeSharing,
+    *,
+    seed: int = 0,
+    exchanges: int = 4_000,
 ) -> tuple[int, ...]:
     """Paths of a lower cost by moves and exchanges of flows, from the given ones; `work` moves are tried."""
-    board = Board(instance, ways, turns)
+    costs = PathCosts(instance, path_choice, time_sharing)
     rng = random.Random(seed)
-    best, kept = board.cost, tuple(board.ways)
-    while work > 0 and board.cost > _SAME:
+    best, kept = costs.cost, tuple(costs.path_choice)
+    while exchanges > 0 and costs.cost > _SAME:
         improved = False
-        for f in board.hot():
-            tried = board.moves_of(f, 8)
-            work -= len(tried)
-            scored = [(board.change(m), i) for i, m in enumerate(tried)]
+        for f in costs.hot():
+            tried = costs.moves_of(f, 8)
+            exchanges -= len(tried)
+            scored = [(costs.change(m), i) for i, m in enumerate(tried)]
             gain, i = min(scored, default=(0.0, 0))
             if gain < -_SAME:
-                board.take(tried[i])
+                costs.take(tried[i])
                 improved = True
-            if work <= 0:
+            if exchanges <= 0:
                 break
-        if board.cost < best - _SAME:
-            best, kept = board.cost, tuple(board.ways)
+        if costs.cost < best - _SAME:
+            best, kept = costs.cost, tuple(costs.path_choice)
         elif not improved:
             # A few random moves out of the valley.
-            hot = board.hot()
+            hot = costs.hot()
             for f in rng.sample(hot, min(3, len(hot))):
-                tried = board.moves_of(f, 8)
+                tried = costs.moves_of(f, 8)
                 if tried:
-                    board.take(rng.choice(tried))
-            work -= 20
+                    costs.take(rng.choice(tried))
+            exchanges -= 20
     return kept

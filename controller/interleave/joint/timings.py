@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from controller.interleave.cassini import DiscardedError, unique_shifts
 from controller.interleave.circle import SharedLink
-from controller.interleave.joint.instance import FREE, Instance, Player, Rhythm
+from controller.interleave.joint.instance import UNSCHEDULED, Instance, JobTiming, JointJob
 from controller.interleave.joint.sharing_groups import demand_on, full_links
 from controller.interleave.slot_schedule import RotationCache, schedule_slots
 from controller.model import Phase
@@ -17,16 +17,16 @@ SLACK = 0.02
 
 def rotation_cache_of(instance: Instance, *, fast: bool = False, seed: int = 0) -> RotationCache:
     """What remembers the rhythms of an instance's jobs; `fast` takes the kernels."""
-    periods = {p.name: p.alone_ns for p in instance.players if p.steps}
+    periods = {p.name: p.alone_ns for p in instance.jobs if p.steps}
     return RotationCache(periods, SLACK, seed, fast=fast)
 
 
 def shared_links(
-    instance: Instance, ways: Sequence[int], jobs: Sequence[int] | None = None, *, guard: float = 0.0
+    instance: Instance, path_choice: Sequence[int], jobs: Sequence[int] | None = None, *, guard: float = 0.0
 ) -> list[SharedLink]:
     """The full links that several of the `jobs` (None: all) use, as circles; no job asks for more than a
     link has. Phases end later by `guard` times the compute after them, at most by all of it."""
-    wanted = demand_on(instance, ways)
+    wanted = demand_on(instance, path_choice)
     full = full_links(instance, wanted)
     found = []
     for link in sorted(full):
@@ -36,19 +36,19 @@ def shared_links(
         capacity = instance.capacity_bps[link]
         demands = {}
         for j in sorted(users):
-            player = instance.players[j]
-            peak = max(s.rate_bps for s in player.steps)
+            job = instance.jobs[j]
+            peak = max(s.rate_bps for s in job.steps)
             flows = users[j] / peak
-            demands[player.name] = phases_of(player, flows, capacity, guard)
+            demands[job.name] = phases_of(job, flows, capacity, guard)
         found.append(SharedLink((str(link), ""), capacity, demands))
     return found
 
 
-def phases_of(player: Player, flows: float, capacity: int, guard: float = 0.0) -> tuple[Phase, ...]:
+def phases_of(job: JointJob, flows: float, capacity: int, guard: float = 0.0) -> tuple[Phase, ...]:
     """The Up phases of so many flows of a job on a link; see `shared_links`."""
     phases = []
     at = 0
-    for step in player.steps:
+    for step in job.steps:
         if step.up_ns:
             rate = min(round(flows * step.rate_bps), capacity)
             longer = round(min(1.0, guard) * step.compute_ns)
@@ -57,42 +57,44 @@ def phases_of(player: Player, flows: float, capacity: int, guard: float = 0.0) -
     return tuple(phases)
 
 
-def cassini_timings(instance: Instance, ways: Sequence[int], *, seed: int = 0) -> tuple[Rhythm, ...] | None:
+def cassini_timings(
+    instance: Instance, path_choice: Sequence[int], *, seed: int = 0
+) -> tuple[JobTiming, ...] | None:
     """CASSINI's rhythms (thesis, 4.3 and 4.4): every job of a full link in its quantised period at its
     unique shift, whatever the score. None where a loop makes it discard the placement."""
-    links = shared_links(instance, ways)
+    links = shared_links(instance, path_choice)
     if not links:
         return None
     try:
-        found = unique_shifts(links, {p.name: p.alone_ns for p in instance.players}, seed=seed)
+        found = unique_shifts(links, {p.name: p.alone_ns for p in instance.jobs}, seed=seed)
     except DiscardedError:
         return None
     return tuple(
-        (found.periods[p.name], found.shifts[p.name]) if p.name in found.periods else FREE
-        for p in instance.players
+        (found.periods[p.name], found.shifts[p.name]) if p.name in found.periods else UNSCHEDULED
+        for p in instance.jobs
     )
 
 
 def scheduled_timings(
     instance: Instance,
-    ways: Sequence[int],
+    path_choice: Sequence[int],
     ranking: Sequence[int],
     *,
     jobs: Sequence[int] | None = None,
-    known: RotationCache | None = None,
+    cache: RotationCache | None = None,
     guard: float = 0.0,
-) -> tuple[Rhythm, ...]:
+) -> tuple[JobTiming, ...]:
     """Rhythms for those of the `jobs` who gain by taking turns, the others free; see `hold.hold`.
 
     `ranking` has the job that is let go first last. With `guard` as in `shared_links` they leave gaps.
     """
-    links = shared_links(instance, ways, jobs, guard=guard)
+    links = shared_links(instance, path_choice, jobs, guard=guard)
     if not links:
-        return (FREE,) * len(instance.players)
-    known = known or rotation_cache_of(instance)
-    names = [instance.players[j].name for j in ranking]
-    found = schedule_slots(links, known.periods, names, slack=SLACK, known=known).slots
+        return (UNSCHEDULED,) * len(instance.jobs)
+    cache = cache or rotation_cache_of(instance)
+    names = [instance.jobs[j].name for j in ranking]
+    found = schedule_slots(links, cache.periods, names, slack=SLACK, cache=cache).slots
     return tuple(
-        (found[p.name].period_ns, found[p.name].shift_ns) if p.name in found else FREE
-        for p in instance.players
+        (found[p.name].period_ns, found[p.name].shift_ns) if p.name in found else UNSCHEDULED
+        for p in instance.jobs
     )

@@ -6,27 +6,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from controller.interleave.joint.instance import FREE, Instance, Rhythm
+from controller.interleave.joint.instance import UNSCHEDULED, Instance, JobTiming
 from controller.interleave.joint.sharing_groups import demand_on, full_links
 from controller.priority.compress import compress
 from controller.priority.crux import Contender, RankedJob, contention, rank
 
 
-def traffic_seconds(instance: Instance, ways: Sequence[int]) -> list[float]:
+def traffic_seconds(instance: Instance, path_choice: Sequence[int]) -> list[float]:
     """t_j of every job: what its slowest link needs for an iteration, at least its own Up phases."""
-    wanted = demand_on(instance, ways)
-    slowest = [p.up_ns / 1e9 for p in instance.players]
+    wanted = demand_on(instance, path_choice)
+    slowest = [p.up_ns / 1e9 for p in instance.jobs]
     for link, users in wanted.items():
         for j, rate in users.items():
             if rate > instance.capacity_bps[link]:
-                longer = rate / instance.capacity_bps[link] * instance.players[j].up_ns / 1e9
+                longer = rate / instance.capacity_bps[link] * instance.jobs[j].up_ns / 1e9
                 slowest[j] = max(slowest[j], longer)
     return slowest
 
 
-def ranked(instance: Instance, ways: Sequence[int]) -> tuple[RankedJob, ...]:
+def ranked(instance: Instance, path_choice: Sequence[int]) -> tuple[RankedJob, ...]:
     """The jobs by CRUX's priority, highest first. W_j is the GPUs' compute time: they are all alike."""
-    seconds = traffic_seconds(instance, ways)
+    seconds = traffic_seconds(instance, path_choice)
     return rank(
         [
             Contender(
@@ -34,31 +34,37 @@ def ranked(instance: Instance, ways: Sequence[int]) -> tuple[RankedJob, ...]:
                 work=p.weight * max(p.compute_ns, 1) / 1e9,
                 compute_s=p.compute_ns / 1e9,
                 traffic_s=seconds[j] if p.flows else 0.0,
-                total_bytes=sum(f.part * s.rate_bps * s.up_ns / 8e9 for f in p.flows for s in p.steps),
+                total_bytes=sum(
+                    f.relative_size * s.rate_bps * s.up_ns / 8e9 for f in p.flows for s in p.steps
+                ),
             )
-            for j, p in enumerate(instance.players)
+            for j, p in enumerate(instance.jobs)
         ]
     )
 
 
-def meeting(instance: Instance, ways: Sequence[int], rhythm: Sequence[Rhythm]) -> set[tuple[int, int]]:
+def meeting(
+    instance: Instance, path_choice: Sequence[int], timings: Sequence[JobTiming]
+) -> set[tuple[int, int]]:
     """Pairs of jobs that share a full link, but for those of which both keep a rhythm."""
-    wanted = demand_on(instance, ways)
+    wanted = demand_on(instance, path_choice)
     pairs: set[tuple[int, int]] = set()
     for link in full_links(instance, wanted):
         pairs |= set(combinations(sorted(wanted[link]), 2))
-    return {(a, b) for a, b in pairs if FREE in (rhythm[a], rhythm[b])}
+    return {(a, b) for a, b in pairs if UNSCHEDULED in (timings[a], timings[b])}
 
 
 def levels_for(
-    instance: Instance, ways: Sequence[int], rhythm: Sequence[Rhythm], *, seed: int = 0
+    instance: Instance, path_choice: Sequence[int], timings: Sequence[JobTiming], *, seed: int = 0
 ) -> tuple[int, ...]:
     """CRUX's levels by job, 0 first; 0 for jobs without traffic."""
-    order = ranked(instance, ways)
-    number = {p.name: j for j, p in enumerate(instance.players)}
-    names = {(instance.players[a].name, instance.players[b].name) for a, b in meeting(instance, ways, rhythm)}
+    order = ranked(instance, path_choice)
+    number = {p.name: j for j, p in enumerate(instance.jobs)}
+    names = {
+        (instance.jobs[a].name, instance.jobs[b].name) for a, b in meeting(instance, path_choice, timings)
+    }
     found = compress([r.name for r in order], contention(order, sorted(names)), instance.levels, seed=seed)
-    result = [0] * len(instance.players)
+    result = [0] * len(instance.jobs)
     for r in order:
         if r.intensity is not None:
             result[number[r.name]] = found.level[r.name]

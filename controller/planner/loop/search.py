@@ -11,21 +11,21 @@ from itertools import islice
 
 import numpy as np
 
-from controller.interleave.joint.evaluator import Effort, Judge, better
+from controller.interleave.joint.evaluator import Effort, Evaluator, better
 from controller.interleave.joint.fluid import Floats
 from controller.interleave.joint.instance import Choice, Instance
-from controller.interleave.joint.sharing_groups import Part, legal
-from controller.interleave.joint.time_sharing import Turns, arranged
+from controller.interleave.joint.sharing_groups import SharingGroup, legal
+from controller.interleave.joint.time_sharing import TimeSharing, arrange_paths
 from controller.interleave.joint.timings import rotation_cache_of
 from controller.interleave.slot_schedule import RotationCache
-from controller.planner.loop.initial_plans import Ways, rivals, together
+from controller.planner.loop.initial_plans import PathChoice, combined_plans, single_mechanism_plans
 from controller.planner.loop.moves import Move, level_moves, moves
 
-Offer = Callable[[Choice, Part, random.Random], Iterator[Move]]
+Offer = Callable[[Choice, SharingGroup, random.Random], Iterator[Move]]
 """The moves to try on a part of a choice."""
 
 QUICK = Effort((101, 102), 24)
-SURE = Effort((201, 202, 203, 204), 120)
+THOROUGH = Effort((201, 202, 203, 204), 120)
 GAIN = 0.002
 _NEGLIGIBLE = 0.0005
 _NEARLY = 0.003
@@ -35,17 +35,17 @@ _PROMISING = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What the loop decides. `base` names the plan it began with, `steps` what it changed, in words;
     utilisations are by the judge, `rivals` of every mechanism alone; `bound` if no job met another."""
 
     choice: Choice
-    base: str
+    start: str
     steps: tuple[str, ...]
     utilisation: float
     bound: float
-    rivals: Mapping[str, float]
-    judged: int
+    baselines: Mapping[str, float]
+    evaluations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class Limits:
     at most `work` exchanges each. A gain below `worth` is not worth leaving a given plan.
     """
 
-    judged: int = 300
-    spent: int = 1_500_000
+    evaluations: int = 300
+    max_work: int = 1_500_000
     starts: int = 3
     quick: Effort = QUICK
-    sure: Effort = SURE
-    arranged: int = 2
-    work: int = 3_000
-    worth: float = GAIN
+    thorough: Effort = THOROUGH
+    arranged_sets: int = 2
+    exchanges: int = 3_000
+    min_gain: float = GAIN
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class _Line:
 
 def solve(
     instance: Instance,
-    paths: Mapping[str, Ways],
+    paths: Mapping[str, PathChoice],
     *,
     given: Mapping[str, Choice] | None = None,
     others: Mapping[str, Choice] | None = None,
@@ -87,189 +87,197 @@ def solve(
     limits: Limits = Limits(),
     plain: bool = False,
     seed: int = 0,
-) -> Found:
+) -> SearchResult:
     """The best plan that the loop finds; by its judge never worse than any mechanism alone.
 
     `paths` are sets of paths, ECMP's first. `given` and `others` are more plans to start from; where those
     given are as good as any but for `limits.worth`, the first such is kept. Deterministic for a seed.
     """
-    judge = Judge(instance, plain)
-    turns = Turns(instance)
-    known = rotation_cache_of(instance, fast=not plain, seed=seed)
+    evaluator = Evaluator(instance, plain)
+    time_sharing = TimeSharing(instance)
+    cache = rotation_cache_of(instance, fast=not plain, seed=seed)
     preferred = dict(given or {})
 
-    def offer(choice: Choice, part: Part, rng: random.Random) -> Iterator[Move]:
-        return moves(instance, choice, part, turns, known, mltcp=mltcp, rng=rng)
+    def offer(choice: Choice, group: SharingGroup, rng: random.Random) -> Iterator[Move]:
+        return moves(instance, choice, group, time_sharing, cache, mltcp=mltcp, rng=rng)
 
-    alone = dict(rivals(instance, paths, mltcp=mltcp, known=known, seed=seed)) | dict(others or {})
+    alone = dict(single_mechanism_plans(instance, paths, mltcp=mltcp, cache=cache, seed=seed)) | dict(
+        others or {}
+    )
     alone = preferred | {name: c for name, c in alone.items() if legal(instance, c)}
-    sure = {name: judge.utilisation(c, limits.sure) for name, c in alone.items()}
-    best = _best(sure)
-    lines = [_Line(best, alone[best], sure[best])]
-    judged = len(alone)
-    if float(sure[best].mean()) < judge.bound * (1 - _NEARLY):
-        lines += _starts(judge, paths, turns, known, mltcp, limits, seed)
+    thorough = {name: evaluator.utilisation(c, limits.thorough) for name, c in alone.items()}
+    best = _best(thorough)
+    lines = [_Line(best, alone[best], thorough[best])]
+    evaluations = len(alone)
+    if float(thorough[best].mean()) < evaluator.bound * (1 - _NEARLY):
+        lines += _starts(evaluator, paths, time_sharing, cache, mltcp, limits, seed)
         for i, line in enumerate(lines):
-            share = limits.judged // len(lines)
-            judged += _climb(judge, line, offer, limits, share, seed + i)
-            if float(judge.utilisation(line.choice, limits.quick).mean()) >= judge.bound * (1 - _NEARLY):
+            share = limits.evaluations // len(lines)
+            evaluations += _climb(evaluator, line, offer, limits, share, seed + i)
+            if float(evaluator.utilisation(line.choice, limits.quick).mean()) >= evaluator.bound * (
+                1 - _NEARLY
+            ):
                 break
         for line in lines:
-            judged += _polish(judge, line, known, mltcp, limits, seed)
-            line.value = judge.utilisation(line.choice, limits.sure)
-    return _decided(judge, lines, alone, sure, tuple(preferred), limits, judged)
+            evaluations += _polish(evaluator, line, cache, mltcp, limits, seed)
+            line.value = evaluator.utilisation(line.choice, limits.thorough)
+    return _decided(evaluator, lines, alone, thorough, tuple(preferred), limits, evaluations)
 
 
-def settle(
+def solve_levels(
     instance: Instance,
     given: Mapping[str, Choice],
     *,
     limits: Limits,
     plain: bool = False,
     seed: int = 0,
-) -> Found | None:
+) -> SearchResult | None:
     """The best of the plans given, with moves of levels alone: what there is time for in a crowd.
 
     Where the first of those given are as good as any but for `limits.worth`, the first such is kept. None
-    where `limits.spent` is not enough to look at all of them. Deterministic for a seed.
+    where `limits.max_work` is not enough to look at all of them. Deterministic for a seed.
     """
-    judge = Judge(instance, plain)
-    cost = max(judge.cost(choice, limits.quick) for choice in given.values())
-    if cost * len(given) > limits.spent:
+    evaluator = Evaluator(instance, plain)
+    cost = max(evaluator.cost(choice, limits.quick) for choice in given.values())
+    if cost * len(given) > limits.max_work:
         return None
-    quick = {name: float(judge.utilisation(c, limits.quick).mean()) for name, c in given.items()}
+    quick = {name: float(evaluator.utilisation(c, limits.quick).mean()) for name, c in given.items()}
     promising = sorted(given, key=lambda name: -round(quick[name], 9))[:_PROMISING]
     plans = {name: c for i, (name, c) in enumerate(given.items()) if i == 0 or name in promising}
-    sure = {name: judge.utilisation(c, limits.sure) for name, c in plans.items()}
-    best = _best(sure)
-    line, judged = _Line(best, plans[best], sure[best]), len(given)
-    if float(sure[best].mean()) < judge.bound * (1 - _NEARLY):
-        budget = min(limits.judged, limits.spent // max(1, cost))
+    thorough = {name: evaluator.utilisation(c, limits.thorough) for name, c in plans.items()}
+    best = _best(thorough)
+    line, evaluations = _Line(best, plans[best], thorough[best]), len(given)
+    if float(thorough[best].mean()) < evaluator.bound * (1 - _NEARLY):
+        budget = min(limits.evaluations, limits.max_work // max(1, cost))
         offer = partial(level_moves, instance)
-        judged += _climb(judge, line, offer, replace(limits, judged=budget), budget, seed)
-        line.value = judge.utilisation(line.choice, limits.sure)
-    return _decided(judge, [line], plans, sure, tuple(plans), limits, judged)
+        evaluations += _climb(evaluator, line, offer, replace(limits, evaluations=budget), budget, seed)
+        line.value = evaluator.utilisation(line.choice, limits.thorough)
+    return _decided(evaluator, [line], plans, thorough, tuple(plans), limits, evaluations)
 
 
-def _best(sure: Mapping[str, Floats]) -> str:
+def _best(thorough: Mapping[str, Floats]) -> str:
     """The plan with the highest utilisation; of equal ones the first."""
-    return max(sure, key=lambda name: round(float(sure[name].mean()), 9))
+    return max(thorough, key=lambda name: round(float(thorough[name].mean()), 9))
 
 
 def _decided(
-    judge: Judge,
+    evaluator: Evaluator,
     lines: Sequence[_Line],
     plans: Mapping[str, Choice],
-    sure: Mapping[str, Floats],
+    thorough: Mapping[str, Floats],
     preferred: Sequence[str],
     limits: Limits,
-    judged: int,
-) -> Found:
+    evaluations: int,
+) -> SearchResult:
     """The best of the lines, or the first of the preferred plans, at last the best plan, that is as good."""
     # What a short look takes for an improvement may be none.
-    best = _best(sure)
-    lines = [*lines, _Line(best, plans[best], sure[best])]
+    best = _best(thorough)
+    lines = [*lines, _Line(best, plans[best], thorough[best])]
     top = max(lines, key=lambda line: round(float(line.value.mean()), 9))
     for name in (*preferred, best):
-        if not better(top.value, sure[name], limits.worth):
-            top = _Line(name, plans[name], sure[name])
+        if not better(top.value, thorough[name], limits.min_gain):
+            top = _Line(name, plans[name], thorough[name])
             break
-    return Found(
+    return SearchResult(
         choice=top.choice,
-        base=top.base,
+        start=top.base,
         steps=top.steps,
         utilisation=float(top.value.mean()),
-        bound=judge.bound,
-        rivals={name: float(value.mean()) for name, value in sure.items()},
-        judged=judged,
+        bound=evaluator.bound,
+        baselines={name: float(value.mean()) for name, value in thorough.items()},
+        evaluations=evaluations,
     )
 
 
 def _starts(
-    judge: Judge,
-    paths: Mapping[str, Ways],
-    turns: Turns,
-    known: RotationCache,
+    evaluator: Evaluator,
+    paths: Mapping[str, PathChoice],
+    time_sharing: TimeSharing,
+    cache: RotationCache,
     mltcp: bool,
     limits: Limits,
     seed: int,
 ) -> list[_Line]:
     """The most promising plans of several mechanisms together, on paths given and arranged."""
-    instance = judge.instance
+    instance = evaluator.instance
     sets = dict(paths)
-    for i, (name, ways) in enumerate(list(paths.items())[::-1][: limits.arranged]):
-        sets[f"{name} arranged"] = arranged(instance, ways, turns, seed=seed + i, work=limits.work)
+    for i, (name, path_choice) in enumerate(list(paths.items())[::-1][: limits.arranged_sets]):
+        sets[f"{name} arranged"] = arrange_paths(
+            instance, path_choice, time_sharing, seed=seed + i, exchanges=limits.exchanges
+        )
     found: dict[Choice, _Line] = {}
-    for name, ways in sets.items():
-        for words, choice in together(instance, name, ways, mltcp=mltcp, known=known, seed=seed):
+    for name, path_choice in sets.items():
+        for words, choice in combined_plans(instance, name, path_choice, mltcp=mltcp, cache=cache, seed=seed):
             if choice not in found and legal(instance, choice):
-                found[choice] = _Line(words, choice, judge.utilisation(choice, limits.quick))
+                found[choice] = _Line(words, choice, evaluator.utilisation(choice, limits.quick))
     ordered = sorted(found.values(), key=lambda line: -round(float(line.value.mean()), 9))
     kept: list[_Line] = []
     for line in ordered:
         # Lines on the same paths end alike: begin on different ones.
-        if all(line.choice.ways != other.choice.ways for other in kept):
+        if all(line.choice.path_choice != other.choice.path_choice for other in kept):
             kept.append(line)
         if len(kept) == limits.starts:
             break
     return kept
 
 
-def _climb(judge: Judge, line: _Line, offer: Offer, limits: Limits, budget: int, seed: int) -> int:
+def _climb(evaluator: Evaluator, line: _Line, offer: Offer, limits: Limits, budget: int, seed: int) -> int:
     """Improve a line by moves until `budget` are judged; returns how many were.
 
     Where no move helps, two at random are made and the climb goes on from there; the best is kept.
     """
     quick, rng = limits.quick, random.Random(seed)
-    at, spent = line, 0
-    value = best = float(np.mean(judge.utilisation(line.choice, quick)))
-    until = judge.spent + limits.spent * budget // max(1, limits.judged)
-    while spent < budget and judge.spent < until and best < judge.bound * (1 - _NEARLY):
+    at, tried = line, 0
+    value = best = float(np.mean(evaluator.utilisation(line.choice, quick)))
+    until = evaluator.work_done + limits.max_work * budget // max(1, limits.evaluations)
+    while tried < budget and evaluator.work_done < until and best < evaluator.bound * (1 - _NEARLY):
         found = None
-        parts = [(judge.lost(p, quick), i, p) for i, p in enumerate(judge.parts(at.choice))]
-        parts = [p for p in parts if p[0] > _NEGLIGIBLE * judge.bound]
-        for _, _, part in sorted(parts, key=lambda x: (-round(x[0], 9), x[1])):
-            for move in offer(at.choice, part, rng):
-                spent += 1
-                got = float(np.mean(judge.utilisation(move.choice, quick)))
+        groups = [(evaluator.lost(p, quick), i, p) for i, p in enumerate(evaluator.groups(at.choice))]
+        groups = [p for p in groups if p[0] > _NEGLIGIBLE * evaluator.bound]
+        for _, _, group in sorted(groups, key=lambda x: (-round(x[0], 9), x[1])):
+            for move in offer(at.choice, group, rng):
+                tried += 1
+                got = float(np.mean(evaluator.utilisation(move.choice, quick)))
                 if got > value * (1 + GAIN):
                     found, value = move, got
-                if found is not None or spent >= budget:
+                if found is not None or tried >= budget:
                     break
-            if found is not None or spent >= budget:
+            if found is not None or tried >= budget:
                 break
         if found is not None:
             at = replace(at, choice=found.choice, steps=(*at.steps, found.words))
             if value > best:
                 best, line.choice, line.steps = value, at.choice, at.steps
-        elif spent < budget:
-            if not parts:
+        elif tried < budget:
+            if not groups:
                 break
-            at = _kicked(replace(line), [p for _, _, p in parts], offer, rng)
-            value = float(np.mean(judge.utilisation(at.choice, quick)))
-            spent += 1
-    return spent
+            at = _kicked(replace(line), [p for _, _, p in groups], offer, rng)
+            value = float(np.mean(evaluator.utilisation(at.choice, quick)))
+            tried += 1
+    return tried
 
 
-def _polish(judge: Judge, line: _Line, known: RotationCache, mltcp: bool, limits: Limits, seed: int) -> int:
+def _polish(
+    evaluator: Evaluator, line: _Line, cache: RotationCache, mltcp: bool, limits: Limits, seed: int
+) -> int:
     """Take what fits a line's paths as a whole, if that is better; returns how many plans were judged."""
-    value, judged = float(judge.utilisation(line.choice, limits.quick).mean()), 0
-    for words, choice in together(
-        judge.instance, "these paths", line.choice.ways, mltcp=mltcp, known=known, seed=seed
+    value, evaluations = float(evaluator.utilisation(line.choice, limits.quick).mean()), 0
+    for words, choice in combined_plans(
+        evaluator.instance, "these paths", line.choice.path_choice, mltcp=mltcp, cache=cache, seed=seed
     ):
-        if legal(judge.instance, choice):
-            judged += 1
-            got = float(judge.utilisation(choice, limits.quick).mean())
+        if legal(evaluator.instance, choice):
+            evaluations += 1
+            got = float(evaluator.utilisation(choice, limits.quick).mean())
             if got > value * (1 + GAIN):
                 value, line.choice, line.steps = got, choice, (*line.steps, words)
-    return judged
+    return evaluations
 
 
-def _kicked(line: _Line, parts: Sequence[Part], offer: Offer, rng: random.Random) -> _Line:
+def _kicked(line: _Line, groups: Sequence[SharingGroup], offer: Offer, rng: random.Random) -> _Line:
     """Two moves at random from a line, whatever they do to it."""
     for _ in range(2):
-        part = rng.choice(parts)
-        tried = list(islice(offer(line.choice, part, rng), 24))
+        group = rng.choice(groups)
+        tried = list(islice(offer(line.choice, group, rng), 24))
         if tried:
             move = rng.choice(tried)
             line = replace(line, choice=move.choice, steps=(*line.steps, move.words))

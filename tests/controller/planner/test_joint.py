@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loop_rig import RATE, job, joint
 
-from controller.interleave.joint.evaluator import Effort, Judge
+from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.sharing_groups import legal
 from controller.model import Job
 from controller.planner import POLICIES, PlanInput, diff, explain, plan
@@ -43,8 +43,8 @@ def test_where_no_turn_and_no_level_helps_the_judge_takes_mltcp() -> None:
     assert found.utilisation > without.utilisation * (1 + SENDERS_WORTH)
     # Under seeds that the search has not seen, too.
     unseen = Effort((9_001, 9_002, 9_003), 60)
-    judge = Judge(joint(inputs()).instance, plain=True)
-    ours, theirs = (judge.utilisation(f.choice, unseen).mean() for f in (found, without))
+    evaluator = Evaluator(joint(inputs()).instance, plain=True)
+    ours, theirs = (evaluator.utilisation(f.choice, unseen).mean() for f in (found, without))
     assert ours > theirs * 1.01
     assert plan(inputs()) == made
 
@@ -78,4 +78,4 @@ def test_no_job_weighs_on_a_nic_that_cannot(hosts: set[str], levels: int, seed: 
     found = joint(asked).found
     assert found is not None
     assert legal(joint(asked).instance, found.choice)
-    assert found.utilisation >= max(found.rivals["as composed"], found.rivals["cassini"])
+    assert found.utilisation >= max(found.baselines["as composed"], found.baselines["cassini"])

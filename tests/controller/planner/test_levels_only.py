@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from instance_rig import random_choice, random_instance
 
-from controller.interleave.joint.evaluator import Effort, Judge
-from controller.interleave.joint.instance import FREE, Choice, Instance
+from controller.interleave.joint.evaluator import Effort, Evaluator
+from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.model import Flow, Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
-from controller.planner.loop.search import Limits, settle
+from controller.planner.loop.search import Limits, solve_levels
 from sim.cluster import JobRequest, machines
 from sim.network import Network
 from sim.scheduler import Fifo
@@ -25,7 +25,7 @@ MS, G = 1_000_000, 10_000_000_000
 OURS = POLICIES["polyrhythm"]
 LEAVES, JOBS, RANKS = 6, 12, 4
 FABRIC = leaf_spine(LEAVES, 1, JOBS + 2, host_bps=G, fabric_bps=2 * G)
-LIMITS = Limits(judged=40, quick=Effort((1,), 8), sure=Effort((2, 3), 16), worth=0.01)
+LIMITS = Limits(evaluations=40, quick=Effort((1,), 8), thorough=Effort((2, 3), 16), min_gain=0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +112,7 @@ def test_levels_stay_when_somebody_comes_whom_nobody_meets() -> None:
 
 
 def test_too_many_to_judge_have_cruxs_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.planner.levels_only.LIMITS", replace(LIMITS, spent=100))
+    monkeypatch.setattr("controller.planner.levels_only.LIMITS", replace(LIMITS, max_work=100))
     made = plan(inputs(1))
     assert any("too much to judge together" in j.why for j in made.jobs.values())
     assert levels(made) == levels(plan(replace(inputs(1), policy=POLICIES["crux"])))
@@ -126,7 +126,7 @@ def test_jobs_that_iterate_in_a_millisecond_beside_one_that_takes_hours_are_not_
 
 
 def without_rhythms(choice: Choice) -> Choice:
-    return replace(choice, rhythm=(FREE,) * len(choice.rhythm))
+    return replace(choice, timings=(UNSCHEDULED,) * len(choice.timings))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -137,26 +137,30 @@ def test_the_best_of_the_given_is_settled_on_or_a_better_one_of_other_levels(see
     given = {"base": base}
     for name in ("second", "third", "fourth"):
         given[name] = replace(base, level=tuple(rng.randrange(3) for _ in base.level))
-    found = settle(instance, given, limits=LIMITS, plain=True, seed=seed)
+    found = solve_levels(instance, given, limits=LIMITS, plain=True, seed=seed)
     assert found is not None
-    assert found == settle(instance, given, limits=LIMITS, plain=True, seed=seed)
+    assert found == solve_levels(instance, given, limits=LIMITS, plain=True, seed=seed)
     assert replace(found.choice, level=base.level) == base
     assert max(found.choice.level) < instance.levels
-    judge = Judge(instance, plain=True)
-    for name in found.rivals:
-        theirs = judge.utilisation(given[name], LIMITS.sure).mean()
-        assert found.utilisation >= theirs * (1 - LIMITS.worth) - judge.bound * 0.01
-    if found.base == "base" and not found.steps:
+    evaluator = Evaluator(instance, plain=True)
+    for name in found.baselines:
+        theirs = evaluator.utilisation(given[name], LIMITS.thorough).mean()
+        assert found.utilisation >= theirs * (1 - LIMITS.min_gain) - evaluator.bound * 0.01
+    if found.start == "base" and not found.steps:
         assert found.choice == base
-    assert settle(instance, given, limits=replace(LIMITS, spent=1), plain=True) is None
+    assert solve_levels(instance, given, limits=replace(LIMITS, max_work=1), plain=True) is None
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_cost_of_a_look_is_known_before(seed: int) -> None:
     rng = random.Random(seed)
     instance = random_instance(rng, 5)
-    judge, choice, effort = Judge(instance, plain=True), random_choice(rng, instance), Effort((1, 2), 9)
-    cost = judge.cost(choice, effort)
-    assert judge.spent == 0
-    judge.utilisation(choice, effort)
-    assert judge.spent == cost > 0
+    evaluator, choice, effort = (
+        Evaluator(instance, plain=True),
+        random_choice(rng, instance),
+        Effort((1, 2), 9),
+    )
+    cost = evaluator.cost(choice, effort)
+    assert evaluator.work_done == 0
+    evaluator.utilisation(choice, effort)
+    assert evaluator.work_done == cost > 0

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.interleave.joint.evaluator import Effort, Judge
+from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import Step, plain
-from controller.planner.loop.initial_plans import rivals
+from controller.planner.loop.initial_plans import single_mechanism_plans
 from controller.planner.loop.search import Limits, solve
 from polyrhythm.cli import main
 from polyrhythm.paper import interleave, interleave_joint
@@ -31,7 +31,9 @@ from polyrhythm.paper.interleave_sim import UNSEEN, simulate_choice
 
 pytest.importorskip("numba")
 G = 50_000_000_000
-LITTLE = Limits(judged=40, quick=Effort((1,), 12), sure=Effort((2, 3), 40), arranged=1, work=200)
+LITTLE = Limits(
+    evaluations=40, quick=Effort((1,), 12), thorough=Effort((2, 3), 40), arranged_sets=1, exchanges=200
+)
 
 
 def pair(ups: tuple[float, float], period: int = 200) -> InterleaveCase:
@@ -59,8 +61,8 @@ def test_cases_are_as_they_are_called(kind: str) -> None:
     assert 2 <= len(case.jobs) <= 40
     assert (len(set(used)) == len(used)) or kind == "shared servers"
     for flow, (_, member) in zip(case.commodities, case.instance.flows, strict=True):
-        assert len(member.ways) in (1, 2, 12) or flow.src == flow.dst
-    assert bound_of(case) <= Judge(case.instance).bound * 1.01
+        assert len(member.candidate_paths) in (1, 2, 12) or flow.src == flow.dst
+    assert bound_of(case) <= Evaluator(case.instance).bound * 1.01
 
 
 def test_large_cases_keep_the_paths_that_are_compared() -> None:
@@ -94,9 +96,9 @@ def test_the_simulator_agrees_with_the_judge() -> None:
     """Two independent programs: what the search believes is what flows do, MLTCP apart to 2 %."""
     for kind in ("compatible", "looped"):
         case = draw_case(TESTBED, kind, 0, 3)
-        judge = Judge(case.instance)
-        for name, choice in rivals(case.instance, case.starts, mltcp=True):
-            believed = float(judge.utilisation(choice, Effort(UNSEEN, 100)).mean())
+        evaluator = Evaluator(case.instance)
+        for name, choice in single_mechanism_plans(case.instance, case.starts, mltcp=True):
+            believed = float(evaluator.utilisation(choice, Effort(UNSEEN, 100)).mean())
             assert simulate_choice(case, choice, iterations=100).utilisation == pytest.approx(
                 believed, rel=0.02
             ), name

@@ -11,29 +11,39 @@ import pytest
 from instance_rig import MS, G, random_choice, random_instance
 
 from controller.interleave.circle import SharedLink, score
-from controller.interleave.joint.evaluator import Effort, Judge
-from controller.interleave.joint.fluid import lay, plain_lengths, start_of
-from controller.interleave.joint.instance import FREE, Choice, Instance, Member, Player, Step, plain
-from controller.interleave.joint.longer_periods import stretched
-from controller.interleave.joint.sharing_groups import parts_of
-from controller.interleave.joint.time_sharing import Board, Turns, arranged
+from controller.interleave.joint.evaluator import Effort, Evaluator
+from controller.interleave.joint.fluid import fluid_arrays, plain_lengths, start_of
+from controller.interleave.joint.instance import (
+    UNSCHEDULED,
+    Choice,
+    Instance,
+    JointFlow,
+    JointJob,
+    Step,
+    plain,
+)
+from controller.interleave.joint.longer_periods import longer_period_timings
+from controller.interleave.joint.sharing_groups import sharing_groups_of
+from controller.interleave.joint.time_sharing import PathCosts, TimeSharing, arrange_paths
 from controller.interleave.joint.timings import SLACK, shared_links
-from controller.planner.loop.initial_plans import rivals
-from controller.planner.loop.search import Found, Limits, solve
+from controller.planner.loop.initial_plans import single_mechanism_plans
+from controller.planner.loop.search import Limits, SearchResult, solve
 
-QUICK = Limits(judged=60, quick=Effort((1,), 12), sure=Effort((2, 3), 30), arranged=1, work=200)
+QUICK = Limits(
+    evaluations=60, quick=Effort((1,), 12), thorough=Effort((2, 3), 30), arranged_sets=1, exchanges=200
+)
 
 
 def player(
     name: str, up: float, compute: float, *ways: tuple[int, ...], rate: int = 50, weight: float = 1
-) -> Player:
+) -> JointJob:
     step = Step(round(up * MS), rate * G, round(compute * MS))
-    return Player(name, weight, (step,), (Member(1.0, tuple(ways)),))
+    return JointJob(name, weight, (step,), (JointFlow(1.0, tuple(ways)),))
 
 
 def lengths(instance: Instance, choice: Choice) -> list[float]:
     """Mean iterations in ms over many iterations, by the plain reference."""
-    found = Judge(instance, plain=True).lengths(choice, Effort((5,), 400))
+    found = Evaluator(instance, plain=True).lengths(choice, Effort((5,), 400))
     return [float(t) / MS for t in found[0]]
 
 
@@ -51,29 +61,29 @@ def test_two_jobs_of_one_link_by_hand() -> None:
     # The other has gaps of 40 ms: it sends in two, computes in the next, and begins again in the third.
     assert got[1] == pytest.approx(200, rel=0.01)
     easy = Instance((player("a", 40, 60, (0,)), player("b", 40, 60, (0,))), (50 * G,))
-    turns = Choice((0, 0), (0, 0), ((100 * MS, 0), (100 * MS, 50 * MS)), (False, False))
-    assert lengths(easy, turns) == pytest.approx([100, 100])
+    taking_turns = Choice((0, 0), (0, 0), ((100 * MS, 0), (100 * MS, 50 * MS)), (False, False))
+    assert lengths(easy, taking_turns) == pytest.approx([100, 100])
     # 6 ms late is more than 5 % of the period: every other slot is lost.
-    late = replace(turns, rhythm=((94 * MS, 0), FREE))
+    late = replace(taking_turns, timings=((94 * MS, 0), UNSCHEDULED))
     assert lengths(easy, late)[0] == pytest.approx(188, rel=0.01)
 
 
 def test_who_does_not_fit_takes_longer_turns() -> None:
     pair = (player("a", 60, 50, (0,)), player("b", 60, 50, (0,)))
     instance = Instance(pair, (50 * G,), slowest=1.5)
-    (rhythm,) = stretched(instance, (0, 0), (0, 1))
+    (rhythm,) = longer_period_timings(instance, (0, 0), (0, 1))
     assert [r[0] / MS for r in rhythm] == pytest.approx([120.24, 120.24])
-    turns = replace(plain(instance, (0, 0)), rhythm=rhythm)
-    assert lengths(instance, turns) == pytest.approx([120.24] * 2)
+    taking_turns = replace(plain(instance, (0, 0)), timings=rhythm)
+    assert lengths(instance, taking_turns) == pytest.approx([120.24] * 2)
     assert sum(lengths(instance, plain(instance, (0, 0)))) > 250
     # Not allowed to be so slow, nobody is held; twice a round for one is found too.
-    assert not list(stretched(replace(instance, slowest=1.05), (0, 0), (0, 1)))
+    assert not list(longer_period_timings(replace(instance, slowest=1.05), (0, 0), (0, 1)))
     uneven = Instance((player("a", 20, 80, (0,)), player("b", 70, 120, (0,))), (50 * G,), slowest=1.5)
-    (rhythm,) = stretched(uneven, (0, 0), (0, 1))
+    (rhythm,) = longer_period_timings(uneven, (0, 0), (0, 1))
     assert [r[0] / MS for r in rhythm] == pytest.approx([100.2, 200.4])
     solved = solve(instance, {"ecmp": (0, 0)}, mltcp=False, limits=QUICK, plain=True)
-    assert any("longer turns" in step for step in (solved.base, *solved.steps))
-    assert solved.utilisation > 1.1 * max(solved.rivals.values())
+    assert any("longer turns" in step for step in (solved.start, *solved.steps))
+    assert solved.utilisation > 1.1 * max(solved.baselines.values())
 
 
 def test_longer_turns_fit_every_link() -> None:
@@ -82,12 +92,12 @@ def test_longer_turns_fit_every_link() -> None:
     for _ in range(60):
         instance = replace(random_instance(rng, rng.randint(2, 5)), slowest=rng.choice([1.2, 2.0]))
         ways = tuple(rng.randrange(2) for _ in instance.flows)
-        ranking = rng.sample(range(len(instance.players)), len(instance.players))
-        for rhythm in stretched(instance, ways, ranking):
+        ranking = rng.sample(range(len(instance.jobs)), len(instance.jobs))
+        for rhythm in longer_period_timings(instance, ways, ranking):
             found += 1
-            held = {p.name: r for p, r in zip(instance.players, rhythm, strict=True) if r != FREE}
+            held = {p.name: r for p, r in zip(instance.jobs, rhythm, strict=True) if r != UNSCHEDULED}
             assert len(held) > 1
-            for p in instance.players:
+            for p in instance.jobs:
                 period = held.get(p.name, (p.alone_ns, 0))[0]
                 assert p.alone_ns <= period <= instance.slowest * p.alone_ns
             for link in shared_links(instance, ways):
@@ -116,10 +126,10 @@ def test_iterations_of_a_minute_come_to_an_end(seed: int) -> None:
     long = player("long", rng.uniform(40_000, 46_000), 300, (0,), rate=rng.randint(300, 400))
     instance = Instance((short, long), (400 * G,), 0.01)
     choice, effort = replace(plain(instance, (0, 0)), level=(0, 1)), Effort((1,), 80)
-    (got,) = Judge(instance, plain=True).lengths(choice, effort)
+    (got,) = Evaluator(instance, plain=True).lengths(choice, effort)
     assert got[0] == pytest.approx(short.alone_ns, rel=0.01)
     assert got[1] > long.alone_ns
-    assert np.array_equal(got, Judge(instance).lengths(choice, effort)[0])
+    assert np.array_equal(got, Evaluator(instance).lengths(choice, effort)[0])
 
 
 def test_the_kernel_is_the_reference_to_the_last_bit() -> None:
@@ -128,12 +138,12 @@ def test_the_kernel_is_the_reference_to_the_last_bit() -> None:
     for _ in range(25):
         instance = random_instance(rng, rng.randint(1, 5))
         choice = random_choice(rng, instance)
-        judge, effort = Judge(instance), Effort((1, 2), 15)
-        for part in parts_of(instance, choice):
+        evaluator, effort = Evaluator(instance), Effort((1, 2), 15)
+        for part in sharing_groups_of(instance, choice):
             if part.undisturbed:
                 continue
-            fast = judge.of_part(part, effort)
-            slow = Judge(instance, plain=True).of_part(part, effort)
+            fast = evaluator.of_group(part, effort)
+            slow = Evaluator(instance, plain=True).of_group(part, effort)
             assert np.array_equal(fast, slow)
 
 
@@ -142,29 +152,29 @@ def test_lengths_never_fall_below_alone() -> None:
     for _ in range(10):
         instance = random_instance(rng, 4, jitter=0.0)
         choice = random_choice(rng, instance)
-        for part in parts_of(instance, choice):
-            own = [float(instance.players[j].alone_ns) for j in part.jobs]
-            found = plain_lengths(lay(instance, part), part.jobs, (1,), own, 20 * max(own))
+        for part in sharing_groups_of(instance, choice):
+            own = [float(instance.jobs[j].alone_ns) for j in part.jobs]
+            found = plain_lengths(fluid_arrays(instance, part), part.jobs, (1,), own, 20 * max(own))
             assert (found[0] >= np.array(own) * (1 - 1e-9)).all()
 
 
 def test_board_counts_what_it_moves() -> None:
     rng = random.Random(5)
     instance = random_instance(rng, 4)
-    turns = Turns(instance)
-    board = Board(instance, (0,) * len(instance.flows), turns)
+    time_sharing = TimeSharing(instance)
+    costs = PathCosts(instance, (0,) * len(instance.flows), time_sharing)
     for f in range(len(instance.flows)):
-        before, change = board.cost, board.change(((f, 1),))
-        assert board.cost == pytest.approx(before)
-        board.take(((f, 1),))
-        assert board.cost == pytest.approx(before + change)
-        assert board.cost == pytest.approx(Board(instance, board.ways, turns).cost)
+        before, change = costs.cost, costs.change(((f, 1),))
+        assert costs.cost == pytest.approx(before)
+        costs.take(((f, 1),))
+        assert costs.cost == pytest.approx(before + change)
+        assert costs.cost == pytest.approx(PathCosts(instance, costs.path_choice, time_sharing).cost)
     first = (0,) * len(instance.flows)
-    kept = arranged(instance, first, turns, work=200)
-    assert Board(instance, kept, turns).cost <= Board(instance, first, turns).cost
+    kept = arrange_paths(instance, first, time_sharing, exchanges=200)
+    assert PathCosts(instance, kept, time_sharing).cost <= PathCosts(instance, first, time_sharing).cost
 
 
-def found(instance: Instance, seed: int = 0) -> Found:
+def found(instance: Instance, seed: int = 0) -> SearchResult:
     ways = tuple(seed % 2 for _ in instance.flows)
     return solve(instance, {"ecmp": ways}, limits=QUICK, plain=True, seed=seed)
 
@@ -176,15 +186,19 @@ def test_it_is_never_worse_than_any_mechanism_alone_and_says_what_it_did() -> No
         instance = random_instance(rng, 3, jitter=0.01)
         ours = found(instance, seed)
         assert ours == found(instance, seed)
-        judge = Judge(instance, plain=True)
-        assert float(judge.utilisation(ours.choice, QUICK.sure).mean()) == pytest.approx(ours.utilisation)
-        named = dict(rivals(instance, {"ecmp": tuple(seed % 2 for _ in instance.flows)}, mltcp=True))
+        evaluator = Evaluator(instance, plain=True)
+        assert float(evaluator.utilisation(ours.choice, QUICK.thorough).mean()) == pytest.approx(
+            ours.utilisation
+        )
+        named = dict(
+            single_mechanism_plans(instance, {"ecmp": tuple(seed % 2 for _ in instance.flows)}, mltcp=True)
+        )
         for name, choice in named.items():
-            value = float(judge.utilisation(choice, QUICK.sure).mean())
-            assert ours.rivals[name] == pytest.approx(value)
+            value = float(evaluator.utilisation(choice, QUICK.thorough).mean())
+            assert ours.baselines[name] == pytest.approx(value)
             assert ours.utilisation >= value
-        better += ours.utilisation > max(ours.rivals.values()) * 1.01
-        assert ours.judged <= QUICK.judged + 60
+        better += ours.utilisation > max(ours.baselines.values()) * 1.01
+        assert ours.evaluations <= QUICK.evaluations + 60
     assert better >= 1
 
 
@@ -200,7 +214,7 @@ def test_it_joins_paths_and_turns_where_neither_is_enough() -> None:
     instance = Instance(jobs, (50 * G,) * 2, jitter=0.002)
     start = (0, 0, 1, 1)
     ours = solve(instance, {"ecmp": start}, limits=QUICK, plain=True)
-    assert max(ours.rivals.values()) < 0.9 * ours.bound
+    assert max(ours.baselines.values()) < 0.9 * ours.bound
     assert ours.utilisation > 0.98 * ours.bound
-    ways = ours.choice.ways
+    ways = ours.choice.path_choice
     assert ways[0] == ways[2] != ways[1] == ways[3]

@@ -31,12 +31,12 @@ def test_it_beats_every_mechanism_alone_and_says_so() -> None:
     inputs = PlanInput(FABRIC, many_jobs(), OURS, 0, seed=1)
     found = joint(inputs).found
     assert found is not None
-    assert found.utilisation >= max(found.rivals.values())
-    assert found.utilisation > found.rivals["as composed"] * 1.01
-    assert found.judged <= LIMITS.judged + 40
+    assert found.utilisation >= max(found.baselines.values())
+    assert found.utilisation > found.baselines["as composed"] * 1.01
+    assert found.evaluations <= LIMITS.evaluations + 40
     made = plan(inputs)
     assert any(f"{found.utilisation:.1%}" in j.why and "judged" in j.why for j in made.jobs.values())
-    assert {"ecmp", "composed"} <= {name.split(":")[-1] for name in found.rivals}
+    assert {"ecmp", "composed"} <= {name.split(":")[-1] for name in found.baselines}
     assert made == plan(inputs)
 
 
