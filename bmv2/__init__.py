@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs `p4/build`: the embedded switch, and the launcher of `simple_switch_grpc`."""
+"""The embedded P4 switch, and the launcher of `simple_switch_grpc`. Both run the programs in `p4/build`."""
 
 from . import entries
 from .failover import PortTable

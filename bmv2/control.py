@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane sees of a switch: the state of a loaded program, and how to change it.
+"""The control plane's view of a switch: the state of the loaded program, and the operations that change it.
 
-All of it happens on the data-plane thread. Names are those of the program's JSON.
+All of it runs on the data-plane thread. Names are those of the program's JSON.
 """
 
 from __future__ import annotations

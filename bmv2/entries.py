@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane writes into a table: match values and entries, and what can be wrong with them."""
+"""What the control plane writes into a table: match values, entries, and the errors of a write."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ class EntryFault(Enum):
 
 
 class TableEntryError(ValueError):
-    """A write that the table refuses; `fault` tells the kind, the message the table and the value."""
+    """A write that the table refuses. `fault` is the kind of error; the message names the table and the
+    value.
+    """
 
     def __init__(self, fault: EntryFault, message: str) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The refusal of a program."""
+"""The error for a program that the switch cannot run."""
 
 from __future__ import annotations
 
 
 class P4ProgramError(ValueError):
-    """A program that cannot be loaded: the message says what, where in the JSON and what is supported."""
+    """The program cannot be loaded. The message names the fault, its place, and what is legal."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent on the switch: a port that goes down is entered into a table of the program at once.
+"""The software on the switch that writes the state of a port into a table of the program at once.
 
-v1model tells a program no port states. A real switch has software next to the chip, or the chip's own
-interrupt, that writes them before any controller hears of them; this stands for it.
+v1model gives a program no port states. A real switch has software beside the chip, or an interrupt of the
+chip, that writes them before any controller learns of them. This module takes its place.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class PortTable:
 
 
 class PortWatch:
-    """Keeps a port table in step with the ports. What clients write into it stays theirs.
+    """Keeps a port table consistent with the states of the ports.
 
-    An entry that both the watch and a client want is there as long as one of them wants it; clients never
-    see the watch's own. Lives on the data-plane thread.
+    Entries that clients write stay theirs. If both the watch and a client want an entry, it stays while one
+    of them wants it. Clients never see the entries of the watch. Runs on the data-plane thread.
     """
 
     def __init__(self, clock: DataPlaneClock, kept: PortTable) -> None:
@@ -41,8 +41,9 @@ class PortWatch:
         self._changes: dict[int, int] = {}
 
     def load(self, table: MatchTable | None, down: Iterable[int]) -> bool:
-        """Another program runs: `table` is its table of that name (None: it has none), `down` the ports to
-        be entered. False, and nothing is kept, where the table has another key or lacks the action."""
+        """Start with a new program. `table` is its table of that name (None: it has none), `down` are the
+        ports to enter. Returns False, and keeps nothing, if the table has another key or lacks the action.
+        """
         self._table = table if table is not None and _fits(table, self.kept.action) else None
         self._down, self._clients, self._changes = set(), set(), {}
         for port in sorted(down):
@@ -50,7 +51,7 @@ class PortWatch:
         return self._table is not None
 
     def port_changed(self, port: int, up: bool) -> None:
-        """A port has gone up or down."""
+        """Handle a port that went up or down."""
         change = self._changes[port] = self._changes.get(port, 0) + 1
         if self.kept.delay_ns:
             due = self._clock.now + self.kept.delay_ns
@@ -59,7 +60,7 @@ class PortWatch:
             self._enter(port, up)
 
     def insert(self, entry: TableEntry) -> None:
-        """A client's entry: it takes the place of the watch's own."""
+        """Insert the entry of a client. It replaces the entry of the watch."""
         assert self._table is not None
         port = _port(entry)
         if port in self._down and port not in self._clients:
@@ -69,7 +70,7 @@ class PortWatch:
         self._clients.add(port)
 
     def delete(self, entry: TableEntry) -> None:
-        """A client's entry goes; the watch's own stays while the port is down."""
+        """Delete the entry of a client. The entry of the watch stays while the port is down."""
         assert self._table is not None
         port = _port(entry)
         self._clients.discard(port)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading JSON with errors that say where: a value together with its path in the document."""
+"""Read JSON with errors that say where: each value knows its path in the document."""
 
 from __future__ import annotations
 

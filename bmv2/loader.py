@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From p4c's BMv2 JSON to the intermediate representation, refusing what cannot be executed."""
+"""Translate p4c's BMv2 JSON into the intermediate representation. Refuses what the switch cannot execute."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _pipeline(
 
 
 def _check_graph(reader: Reader, pipeline: Pipeline) -> None:
-    """Every node exists and none can come back to itself."""
+    """Check that every node exists and that the graph has no cycle."""
     done: set[str] = set()
     path: list[str] = []
 

@@ -10,10 +10,11 @@ _SECOND = 1_000_000
 
 
 class Meter:
-    """One meter: two token buckets, that of the peak rate asked first, as in RFC 2698's colour-blind mode.
+    """One meter with two token buckets. The bucket of the peak rate is asked first, as in the colour-blind
+    mode of RFC 2698.
 
-    The time is microseconds. Tokens come as whole ones, counted from time zero, so that no fraction is
-    lost. Without a configuration every packet is green.
+    Times are in microseconds. Only whole tokens are added, counted from time zero, so no fraction is lost.
+    Without a configuration every packet is green.
     """
 
     __slots__ = ("_by_bytes", "_committed", "_peak", "config")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Action profiles at run time: members, groups of them, and which member a group's place leads to."""
+"""Action profiles at run time: members, groups of members, and the member that each place of a group leads
+to.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ class ActionProfile:
         self._members[member] = call
 
     def modify_member(self, member: int, call: Call) -> None:
-        """Change the action of a member, for all who refer to it."""
+        """Change the action of a member, for all entries and groups that refer to it."""
         self.member(member)
         self._check(call)
         self._members[member] = call
@@ -113,13 +115,13 @@ class ActionProfile:
             places.pop(group, None)
 
     def use(self, kind: str, number: int, by: int) -> None:
-        """Count an entry that refers to a member or group, or no longer does (`by` -1)."""
+        """Count a table entry that begins to refer to a member or group (`by` 1) or stops to (`by` -1)."""
         if by > 0:
             (self.member if kind == "member" else self.group)(number)
         self._uses[kind, number] = self._uses.get((kind, number), 0) + by
 
     def set_port_up(self, port: int, up: bool) -> None:
-        """Leave the members that watch a port out of the choice while it is down."""
+        """Exclude the members that watch a port from the choice while the port is down."""
         (self._down.discard if up else self._down.add)(port)
         for group, parts in self._groups.items():
             if any(part.watch_port == port for part in parts):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loaded program: checked, and compiled once however many switches run it."""
+"""A loaded program. It is checked and compiled once, also where several switches run it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain interpreter of a program, node by node: the oracle of the generated code, not for traffic."""
+"""A plain interpreter of a program, node by node. It is the oracle of the generated code and carries no
+traffic.
+"""
 
 from __future__ import annotations
 

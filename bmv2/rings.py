@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames from an AF_PACKET socket without a system call each: the kernel's receive ring, in shared memory.
+"""Receive frames from an AF_PACKET socket without a system call per frame, by the kernel's ring in shared
+memory.
 
-The ring is the kernel's TPACKET_V2: slots of one size, each with a header that says whose it is. A frame
-too long for a slot waits in the socket as well, and is read from there.
+The ring is the kernel's TPACKET_V2: slots of one size, each with a header that says who owns it. A frame too
+long for a slot also waits in the socket and is read from there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Headers, header stacks and header unions of BMv2's JSON.
 
-What a packet carries besides its headers' fields lives in two hidden metadata headers, so that it is
-copied, compared and kept like any field: how much of each stack is in use and how long each field of
-variable width is (`LOOSE`), and what an action has asked the switch to do (`REQUESTS`).
+Two hidden metadata headers hold what a packet carries beside the fields of its headers, so that it is copied,
+compared and kept like any field. `LOOSE` holds how much of each stack is in use and how long each field of
+variable width is. `REQUESTS` holds what an action has asked the switch to do.
 """
 
 from __future__ import annotations

@@ -219,7 +219,9 @@ class EmbeddedSwitch(ControlPlane):
         target.enqueue(priority, state)
 
     def _nowhere(self, port: int) -> SwitchPort:
-        """A port without an interface: as in BMv2 egress still sees the packet, and may copy it."""
+        """Handle a packet for a port that does not exist. As in BMv2, egress still processes the packet and
+        may copy it.
+        """
         known = self._unconnected.get(port)
         if known is None:
             known = SwitchPort(
@@ -240,7 +242,7 @@ class EmbeddedSwitch(ControlPlane):
         self._replicate(self._clones.get(session, ()), priority, state)
 
     def _clone_later(self, session: int, state: Any, priority: int) -> None:
-        """A clone that egress makes: behind the packet it is made of."""
+        """Make a clone of egress. It follows the packet of which it is a copy."""
         later = self.clock.now + _AGAIN_NS
         self.clock.call_at(later, self._come_cloned, self._ingress, session, state, priority)
 
@@ -254,7 +256,7 @@ class EmbeddedSwitch(ControlPlane):
             self._enqueue(port, priority, self._replica(state, rid))
 
     def _again(self, port: int, frame: bytes, kind: int, fields: int, kept: tuple[int, ...]) -> None:
-        """A packet comes again, with what it keeps of its metadata."""
+        """Process a resubmitted or recirculated packet, with the metadata that it keeps."""
         back = (kind, fields, kept)
         self.clock.call_at(self.clock.now + _AGAIN_NS, self._come_again, self._ingress, port, frame, back)
 

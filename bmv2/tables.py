@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Match-action tables at run time: what the control plane changes and the generated code looks up."""
+"""Match-action tables at run time. The control plane changes them, and the generated code looks keys up in
+them.
+"""
 
 from __future__ import annotations
 

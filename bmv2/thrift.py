@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates and depths of simple_switch_grpc's queues, which are set by Thrift and by nothing else.
+"""Set the rates and depths of simple_switch_grpc's queues. Only Thrift can set them.
 
-Two calls of the service SimpleSwitch in Thrift's binary protocol, laid out by hand: generated code for the
-whole service, and Thrift's library, would be more to carry.
+Two calls of the service SimpleSwitch in Thrift's binary protocol, encoded by hand. The generated code of the
+whole service, and Thrift's library, would be a larger dependency.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST = 1 << 16
 
 
 class ThriftError(RuntimeError):
-    """The switch does not do what it is asked; the message is for a person."""
+    """The switch did not do what it was asked. The message says what and why."""
 
 
 class QueueControl:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parser value sets: members the control plane sets, and what the parser asks of them.
+"""Parser value sets: the control plane sets their members, and the parser looks keys up in them.
 
-BMv2's members are exact, and a transition's mask (p4c writes none) is laid over them and over the key. P4's
-`@match` gives fields of a set other kinds of match; BMv2 ignores it, here such members do match as they say.
+In BMv2 members are exact, and the mask of a transition (p4c writes none) applies to the members and to the
+key. P4's `@match` gives the fields of a set other match kinds. BMv2 ignores it; here such members match by
+their kind.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class _Test:
 
 
 class MaskedView(dict[int, bool]):
-    """Whether a value set, under one mask, holds a key; answers are remembered until the set changes."""
+    """Whether a value set, under one mask, contains a key. Answers are cached until the set changes."""
 
     def __init__(self, mask: int) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class MaskedView(dict[int, bool]):
         self.clear()
 
     def __missing__(self, key: int) -> bool:
-        """Find the answer to a key that was not asked for yet."""
+        """Compute the answer for a key that is not in the cache."""
         under = key & self._mask
         found = under in self._exact or any(test.holds(under, self._mask) for test in self._others)
         if len(self) >= _REMEMBERED:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions as Python source, written where they are called."""
+"""Actions as Python source. The body of an action is written at each place that calls it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,9 @@ class Actions:
             self._writers[step.op](step.args)
 
     def _when(self, step: Primitive) -> None:
-        """Write a choice; one that only another follows goes on with `elif`, for Python's sake."""
+        """Write a conditional. A chain of conditionals becomes `elif`, because Python limits the depth of
+        nesting.
+        """
         head = "if"
         rest: tuple[Primitive, ...] = (step,)
         while len(rest) == 1 and rest[0].op == "when":

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets made of packets as Python source: clones, digests, resubmission, recirculation, replicas.
+"""Copies of packets as Python source: clones, digests, resubmission, recirculation, replicas.
 
-BMv2 keeps of a copied packet's metadata only the fields of a list; all else begins at zero, the ingress
-port included. A clone of ingress is the frame as it came, parsed again; a clone of egress has the headers
-as egress left them. Requests an action has made do not pass to copies.
+BMv2 keeps only the metadata fields of a list for a copied packet. All other metadata starts at zero, the
+ingress port included. A clone of ingress is the frame as received, parsed again. A clone of egress has the
+headers as egress left them. Requests of an action (clone, digest, ...) do not pass to copies.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which parts of which headers a program touches, and in which variables they live while a packet passes.
+"""Which parts of which headers a program uses, and which Python variables hold them while a packet passes.
 
-A header that comes in is not decoded as a whole: its *cells* (runs of fields that begin and end on byte
-boundaries) become integers only if something reads them. A cell that nothing reads but that may be
-written is `None` until it is, meaning "as in the frame". A header nothing has touched leaves as the
-slice of the frame it came in.
+A received header is not decoded as a whole. Its cells (runs of fields that begin and end on byte boundaries)
+become integers only if the program reads them. A cell that the program may write but never reads is `None`
+until it is written; None means "as in the frame". A header that nothing changed leaves as the slice of the
+frame in which it arrived.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What generated code calls: hashes, packing on the rare ways, and arithmetic with unbounded operands."""
+"""Functions that generated code calls: hashes, rare cases of packing, arithmetic with unbounded operands."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded switch's servers: P4Runtime and gNMI on one port, as Stratum has them; BMv2's injection."""
+"""The servers of the embedded switch: P4Runtime and gNMI on one port, as in Stratum, and BMv2's packet
+injection.
+"""
 
 from bmv2.server.injection import InjectionService
 from bmv2.server.listening import CertificateError, Tls

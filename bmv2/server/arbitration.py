@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Client arbitration: who of several controllers is the primary (P4Runtime 1.4, chapter 5)."""
+"""Client arbitration: which of several controllers is the primary (P4Runtime 1.4, chapter 5)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class _Role:
 class Arbiter:
     """The elections of one device, one per role. Thread-safe.
 
-    The primary of a role is the stream that sent the highest election id ever received for it; when it
-    goes, nobody is until a client sends an id at least as high. Election id 0 (or none) is always a backup.
+    The primary of a role is the stream that sent the highest election id ever received for that role. When it
+    closes, the role has no primary until a client sends an id at least as high. Election id 0, or none,
+    always makes a backup.
     """
 
     def __init__(self, device_id: int) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TableInfo entries between P4Runtime's messages and the switch's values, with the specification's checks."""
+"""Convert table entries between P4Runtime messages and the switch's values, with the checks of the
+specification.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P4Info against the program it came with: what one promises, the other must have.
+"""Check P4Info against the program: each must have what the other declares.
 
-Everything that the store lets through after this is fit for the switch, so that no effect can fail.
+After this check every update that the store accepts fits the switch, so no effect can fail.
 """
 
 from __future__ import annotations

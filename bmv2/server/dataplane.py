@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data plane as the server writes to it: the switch, and what watches over it on its own thread.
+"""The data plane as the server writes to it: the switch, and the objects that watch it on its own thread.
 
-DigestInfo lists and idle time-outs follow P4Runtime 1.4, sections 9.9 and 9.1.7. All of it runs on the
-data-plane thread.
+Digest lists and idle time-outs follow P4Runtime 1.4, sections 9.9 and 9.1.7. All of it runs on the data-plane
+thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MIN_INTERVAL_NS = 1_000_000
 
 
 class DataPlane:
-    """A switch with its watchers; takes the switch's `digest` hook."""
+    """A switch with the objects that watch it. Sets the `digest` hook of the switch."""
 
     def __init__(self, switch: EmbeddedSwitch, notify: Notify) -> None:
         self.switch = switch
@@ -47,9 +47,9 @@ class DataPlane:
 
 
 class StandbyGroups:
-    """Multicast groups in the data plane: of each replica the first place whose port is up.
+    """Multicast groups in the data plane. For each replica it uses the first place whose port is up.
 
-    Lives on the data-plane thread. A replica none of whose ports is up goes to its own port, and is lost.
+    Runs on the data-plane thread. A replica without a port that is up goes to its own port and is lost.
     """
 
     def __init__(self, switch: EmbeddedSwitch) -> None:
@@ -95,7 +95,9 @@ class _Learning:
 
 
 class DigestLists:
-    """Gathers digest messages into lists, and keeps back what a client has heard and not acknowledged."""
+    """Collects digest messages into lists, and holds back messages that a client has received but not
+    acknowledged.
+    """
 
     def __init__(self, switch: EmbeddedSwitch, notify: Notify) -> None:
         self._switch = switch
@@ -174,7 +176,9 @@ class _Aged:
 
 
 class Ageing:
-    """Tells the primary of entries that nothing has hit for their time-out, and again after each further."""
+    """Notifies the primary of entries that no packet has hit for their time-out, and again after each further
+    time-out.
+    """
 
     def __init__(self, switch: EmbeddedSwitch, notify: Notify) -> None:
         self._switch = switch

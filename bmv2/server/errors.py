@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one exception of the servers: a canonical code and a sentence for the client."""
+"""The one exception of the servers: a canonical status code and a sentence for the client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _ANY_PREFIX = "/"
 
 
 class StatusError(Exception):
-    """A request that cannot be served: `code` of google.rpc, `message` says what, where and what is legal."""
+    """A request that cannot be served. `code` is of google.rpc. The message says what is wrong, where, and
+    what is legal.
+    """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

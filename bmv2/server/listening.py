@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a server listens: its address, and its certificates if it speaks TLS."""
+"""The address on which a server listens, and its certificates if it uses TLS."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P4Info's objects beside tables, actions and counters: profiles, meters, value sets, digests, registers."""
+"""The objects of P4Info beside tables and actions: profiles, meters, value sets, digests, registers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bmv2.server.matches import MatchField, parse_kind
 
 @dataclass(frozen=True, slots=True)
 class ProfileInfo:
-    """An action profile; with a selector it also has groups.
+    """An action profile. With a selector it also has groups.
 
-    `weights` tells that a group's size is the sum of its weights, not the number of its members;
-    `max_group_size` and `max_member_weight` of 0 are no bounds..
+    `weights` says that the size of a group is the sum of its weights, not the number of its members.
+    `max_group_size` and `max_member_weight` of 0 mean no limit.
     """
 
     id: int

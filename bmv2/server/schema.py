@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""P4Info as frozen values, checked once when a pipeline is pushed and consulted at every request."""
+"""P4Info as frozen values. It is checked once, when a pipeline is pushed, and read at every request."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class PacketHeader:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a pipeline's P4Info promises to clients, by id."""
+    """What the P4Info of a pipeline declares to clients, by id."""
 
     tables: Mapping[int, TableInfo]
     actions: Mapping[int, ActionInfo]

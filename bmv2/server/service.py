@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a switch's port: a gRPC server with P4Runtime and gNMI, several clients at a time."""
+"""Open the port of a switch: a gRPC server with P4Runtime and gNMI for several clients at a time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The authoritative store of what clients wrote: checks an update, keeps it, and names its effect."""
+"""The store of what clients wrote. It checks and keeps an update and returns its effect on the data plane."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TableInfo entries and default actions as clients wrote them, with their direct resources and time-outs."""
+"""Table entries and default actions as clients wrote them, with their direct resources and time-outs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class ActionCall:
-    """An action with its parameters, by its full name."""
+    """An action, by its full name, with its parameters."""
 
     action: str
     params: tuple[int, ...]
