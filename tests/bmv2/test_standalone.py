@@ -38,7 +38,7 @@ def test_frames_cross_real_interfaces_and_carrier_is_told(tmp_path):
         ["unshare", "--net", *session],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         cwd=ROOT,
         env=environment,

@@ -17,18 +17,7 @@ from random import Random
 from statistics import median
 
 import pytest
-from agent_rig import (
-    MS,
-    AgentProcess,
-    Hub,
-    command,
-    config_text,
-    eventually,
-    hub,
-    needs_namespaces,
-    serve_hub,
-    start_agent,
-)
+from agent_rig import MS, AgentProcess, Hub, command, config_text, eventually, needs_namespaces, serve_hub
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,8 +25,6 @@ from hostagent.observed_iterations import find_profile, iterations
 from hostagent.phases import ObservedProfile
 from hostagent.record_files import GrowingFiles
 from hostagent.records import CommunicationInterval, RecordReader, read_record
-
-__all__ = ["hub", "start_agent"]
 
 RECORDED = Path(__file__).parents[1] / "data" / "recorded"
 ADDRESSES = {"h1": "10.7.0.1", "h2": "10.7.0.2"}

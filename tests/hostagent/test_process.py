@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from agent_rig import (
     MS,
+    PATIENCE_S,
     AgentProcess,
     Hub,
     assignment,
@@ -20,30 +21,26 @@ from agent_rig import (
     command,
     config_text,
     eventually,
-    hub,
     job_text,
     serve_hub,
-    start_agent,
     welcome_and_pin,
 )
 
 from controller.wire import agent_pb2 as pb
 
-__all__ = ["hub", "start_agent"]
-
 Start = Callable[..., AgentProcess]
-ADDRESSES = {"h2": "127.0.1.2", "h3": "127.0.1.3"}
+Addresses = dict[str, str]
 
 
 def start_pair(
-    start: Start, tmp_path: Path, controller: str = "127.0.0.1:1", **job: int
+    start: Start, tmp_path: Path, addresses: Addresses, controller: str = "127.0.0.1:1", **job: int
 ) -> list[AgentProcess]:
     begin = time.monotonic_ns() + 1_500 * MS
     agents = []
-    for name, ip in ADDRESSES.items():
+    for name in ("h2", "h3"):
         records = tmp_path / f"{name}.jsonl"
         text = config_text(
-            name, ip, controller=controller, addresses=ADDRESSES, agent='socket = ""',
+            name, addresses[name], controller=controller, addresses=addresses, agent='socket = ""',
             nic='driver = "udp"\nrate_mbps = 25.0',
             more=job_text(("h2", "h3"), records, start_ns=begin, **job),
         )  # fmt: skip
@@ -51,10 +48,12 @@ def start_pair(
     return agents
 
 
-def test_two_hosts_train_over_udp_without_a_controller(start_agent: Start, tmp_path: Path) -> None:
-    agents = start_pair(start_agent, tmp_path, iterations=8)
+def test_two_hosts_train_over_udp_without_a_controller(
+    start_agent: Start, tmp_path: Path, addresses: Addresses
+) -> None:
+    agents = start_pair(start_agent, tmp_path, addresses, iterations=8)
     assert [a.ready["pinning"] for a in agents] == ["udp", "udp"]
-    assert [a.process.wait(30) for a in agents] == [0, 0]
+    assert [a.process.wait(PATIENCE_S) for a in agents] == [0, 0]
     for rank, agent in enumerate(agents):
         records = agent.records()
         assert [r["index"] for r in records] == list(range(8))
@@ -65,21 +64,21 @@ def test_two_hosts_train_over_udp_without_a_controller(start_agent: Start, tmp_p
 
 
 def test_the_datagrams_are_rocev2_from_the_pinned_port_with_dscp_and_ecn(
-    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+    start_agent: Start, tmp_path: Path, addresses: Addresses, hub: tuple[Hub, str]
 ) -> None:
     """The far host is a bare socket: it sees what a switch would."""
     made, address = hub
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far:
-        far.bind((ADDRESSES["h3"], 4791))
-        far.settimeout(30)
+        far.bind((addresses["h3"], 4791))
+        far.settimeout(PATIENCE_S)
         far.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         text = config_text(
-            "h2", ADDRESSES["h2"], controller=address, addresses=ADDRESSES, agent='socket = ""',
+            "h2", addresses["h2"], controller=address, addresses=addresses, agent='socket = ""',
             more=job_text(("h2", "h3"), tmp_path / "r"),
         )  # fmt: skip
         start_agent(text)
         datagram, ancillary, _, sender = far.recvmsg(9000, 64)
-    assert sender == (ADDRESSES["h2"], 0xC777)
+    assert sender == (addresses["h2"], 0xC777)
     assert ancillary[0][2][0] == 34 << 2 | 2
     assert datagram[0] == 0x00  # RC SEND First
     assert len(datagram) == 12 + 1024 + 4
@@ -88,7 +87,7 @@ def test_the_datagrams_are_rocev2_from_the_pinned_port_with_dscp_and_ecn(
 
 
 def test_a_move_of_the_plan_reaches_the_packets(
-    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+    start_agent: Start, tmp_path: Path, addresses: Addresses, hub: tuple[Hub, str]
 ) -> None:
     made, address = hub
     moved: list[str] = []
@@ -100,15 +99,15 @@ def test_a_move_of_the_plan_reaches_the_packets(
         return welcome_and_pin(message)
 
     made.answer = answer
-    agents = start_pair(start_agent, tmp_path, controller=address, iterations=8)
-    assert [a.process.wait(30) for a in agents] == [0, 0]
+    agents = start_pair(start_agent, tmp_path, addresses, controller=address, iterations=8)
+    assert [a.process.wait(PATIENCE_S) for a in agents] == [0, 0]
     assert moved == ["moved"]
     assert [len(a.records()) for a in agents] == [8, 8]
     assert len(made.bodies("job_leave")) == 2
 
 
 def test_a_rate_cap_and_a_shift_hold_what_is_sent_over_udp(
-    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+    start_agent: Start, tmp_path: Path, addresses: Addresses, hub: tuple[Hub, str]
 ) -> None:
     made, address = hub
     period = 120 * MS
@@ -127,8 +126,8 @@ def test_a_rate_cap_and_a_shift_hold_what_is_sent_over_udp(
         return welcome_and_pin(message)
 
     made.answer = answer
-    agents = start_pair(start_agent, tmp_path, controller=address, iterations=8)
-    assert [a.process.wait(60) for a in agents] == [0, 0]
+    agents = start_pair(start_agent, tmp_path, addresses, controller=address, iterations=8)
+    assert [a.process.wait(PATIENCE_S) for a in agents] == [0, 0]
     for agent in agents:
         records = agent.records()
         assert len(records) == 8
@@ -139,18 +138,20 @@ def test_a_rate_cap_and_a_shift_hold_what_is_sent_over_udp(
         assert sum(r["held_ns"] for r in records) > 0
 
 
-def test_garbage_on_the_roce_port_is_counted_and_harms_nothing(start_agent: Start, tmp_path: Path) -> None:
-    agents = start_pair(start_agent, tmp_path, iterations=6)
+def test_garbage_on_the_roce_port_is_counted_and_harms_nothing(
+    start_agent: Start, tmp_path: Path, addresses: Addresses
+) -> None:
+    agents = start_pair(start_agent, tmp_path, addresses, iterations=6)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
         for size in (0, 1, 11, 12, 40, 1500):
             for byte in (0x00, 0x11, 0x81, 0xFF):
-                noise.sendto(bytes([byte]) * size, (ADDRESSES["h2"], 4791))
-    assert [a.process.wait(30) for a in agents] == [0, 0]
+                noise.sendto(bytes([byte]) * size, (addresses["h2"], 4791))
+    assert [a.process.wait(PATIENCE_S) for a in agents] == [0, 0]
     assert [len(a.records()) for a in agents] == [6, 6]
 
 
 def test_what_the_controller_says_in_error_is_left_out(
-    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+    start_agent: Start, tmp_path: Path, addresses: Addresses, hub: tuple[Hub, str]
 ) -> None:
     made, address = hub
 
@@ -160,8 +161,8 @@ def test_what_the_controller_says_in_error_is_left_out(
         return welcome_and_pin(message)
 
     made.answer = answer
-    agents = start_pair(start_agent, tmp_path, controller=address, iterations=3)
-    assert [a.process.wait(30) for a in agents] == [0, 0]
+    agents = start_pair(start_agent, tmp_path, addresses, controller=address, iterations=3)
+    assert [a.process.wait(PATIENCE_S) for a in agents] == [0, 0]
     assert [[r["bytes_sent"] for r in a.records()] for a in agents] == [[20_000] * 3] * 2
     assert agents[0].says("source port 80 is outside 49152-65535")
 
@@ -225,8 +226,10 @@ def test_the_schema_is_published_and_complete() -> None:
     assert described(schema)
 
 
-def test_two_agents_on_one_address_the_second_is_refused(start_agent: Start, tmp_path: Path) -> None:
-    text = config_text("h2", ADDRESSES["h2"], agent='socket = ""')
+def test_two_agents_on_one_address_the_second_is_refused(
+    start_agent: Start, tmp_path: Path, addresses: Addresses
+) -> None:
+    text = config_text("h2", addresses["h2"], agent='socket = ""')
     first = start_agent(text)
     file = tmp_path / "twin.toml"
     file.write_text(text)
@@ -236,12 +239,12 @@ def test_two_agents_on_one_address_the_second_is_refused(start_agent: Start, tmp
     assert first.process.poll() is None
 
 
-def test_a_controller_that_dies_and_returns(start_agent: Start, tmp_path: Path) -> None:
+def test_a_controller_that_dies_and_returns(start_agent: Start, tmp_path: Path, addresses: Addresses) -> None:
     """Nothing is lost: training goes on without a controller, and the session resumes with the next one."""
     first, second = Hub(), Hub()
     path = f"unix:{tmp_path}/controller.sock"
     server, address = serve_hub(first, path)
-    agents = start_pair(start_agent, tmp_path, controller=address)
+    agents = start_pair(start_agent, tmp_path, addresses, controller=address)
     eventually(lambda: len(first.bodies("iteration")) > 4, "iterations reported")
     server.stop(grace=0).wait()
     before = len(agents[0].records())

@@ -15,10 +15,8 @@ from agent_rig import (
     assignment,
     config_text,
     eventually,
-    hub,
     job_text,
     serve_hub,
-    start_agent,
     status,
     welcome_and_pin,
 )
@@ -27,8 +25,6 @@ from hypothesis import strategies as st
 
 from hostagent.config import SafetySettings
 from hostagent.safety import FlowCounters, FlowHealth, port_counters
-
-__all__ = ["hub", "start_agent"]
 
 WINDOW = 100 * MS
 
@@ -121,12 +117,12 @@ def test_port_counters_of_a_recorded_device(tmp_path: Path) -> None:
 
 
 def test_a_flow_into_a_dead_path_falls_back_and_is_tried_again(
-    start_agent: Callable[..., AgentProcess], tmp_path: Path, hub: tuple[Hub, str]
+    start_agent: Callable[..., AgentProcess], tmp_path: Path, addresses: dict[str, str], hub: tuple[Hub, str]
 ) -> None:
     """The far host is not there: everything is sent again. The flow goes by ECMP, then by its pin again."""
     path = str(tmp_path / "agent.sock")
     text = config_text(
-        "h2", "127.0.1.2", controller=hub[1], addresses={"h3": "127.0.1.3"}, agent=f'socket = "{path}"',
+        "h2", addresses["h2"], controller=hub[1], addresses=addresses, agent=f'socket = "{path}"',
         nic='driver = "udp"\nrate_mbps = 25.0\nretransmit_ms = 1.0',
         more=job_text(("h2", "h3"), tmp_path / "r", size=1_000_000)
         + "[safety]\nwindow_ms = 50.0\nwindows = 2\nhold_s = 0.3\n",
@@ -154,7 +150,7 @@ def test_a_flow_into_a_dead_path_falls_back_and_is_tried_again(
 
 
 def test_a_new_session_hears_of_open_and_fallen_flows(
-    start_agent: Callable[..., AgentProcess], tmp_path: Path
+    start_agent: Callable[..., AgentProcess], tmp_path: Path, addresses: dict[str, str]
 ) -> None:
     """A controller that has started again knows nothing: the agent asks for its open flows anew, and tells which
     of them it has taken off their pins."""
@@ -163,7 +159,7 @@ def test_a_new_session_hears_of_open_and_fallen_flows(
     server, _ = serve_hub(first, where)
     path = str(tmp_path / "agent.sock")
     text = config_text(
-        "h2", "127.0.1.2", controller=where, addresses={"h3": "127.0.1.3"}, agent=f'socket = "{path}"',
+        "h2", addresses["h2"], controller=where, addresses=addresses, agent=f'socket = "{path}"',
         nic='driver = "udp"\nrate_mbps = 25.0\nretransmit_ms = 1.0',
         more=job_text(("h2", "h3"), tmp_path / "r", size=1_000_000)
         + "[safety]\nwindow_ms = 50.0\nwindows = 2\nhold_s = 600.0\nlongest_hold_s = 600.0\n",

@@ -19,7 +19,7 @@ from hostagent.host import EmulatedHost
 from hostagent.job import JobSpec, PhaseSpec
 from hostagent.session import ControllerSession
 
-WAIT_S = 20
+WAIT_S = 120
 
 
 class Hub(pb_grpc.AgentHubServicer):

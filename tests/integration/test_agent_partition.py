@@ -64,23 +64,24 @@ class Rig:
     def job(self, name: str) -> dict[str, Any]:
         """What the controller that was started last knows of a job; nothing if it does not know it."""
         try:
-            with urllib.request.urlopen(f"{self.web}/api/v1/jobs/{name}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{self.web}/api/v1/jobs/{name}", timeout=300) as answer:
                 known: dict[str, Any] = json.load(answer)
                 return known
         except urllib.error.HTTPError:
             return {}
 
     def _spawn(self, *arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=(self.folder / "log").open("a"), text=True, cwd=ROOT, env=environment(),
-        )  # fmt: skip
+        with (self.folder / "log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                text=True, cwd=ROOT, env=environment(),
+            )  # fmt: skip
 
         def end() -> None:
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
-            process.wait(20)
+            process.wait(300)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
@@ -131,7 +132,7 @@ def test_a_controller_that_hangs_is_killed_and_returns(
         eventually(lambda: not status(str(path))["connected"], "the session is given up")
         assert asked(job, 11) == "alone"
         first.kill()
-        first.wait(20)
+        first.wait(300)
         rig.controller(f"--agents-address={where}")
         eventually(lambda: status(str(path))["connected"], "the session resumes")
         eventually(lambda: asked(job, time.monotonic_ns()) == "controller", "an answer again")
@@ -172,7 +173,7 @@ def test_a_controller_that_is_killed_and_started_again_has_all_of_it_again(
         eventually(planned, "the job is planned and reports")
         assert {f["flow"] for f in rig.job("a")["flows"]} == {"a/h1>h26", "a/h26>h1"}
         first.kill()
-        first.wait(20)
+        first.wait(300)
         for path in paths:
             eventually(lambda path=path: not status(path)["connected"], "the session is lost")
         assert {asked(jobs[0], n) for n in range(5)} == {"alone"}
@@ -308,7 +309,7 @@ def test_training_between_namespaces(start_agent: Callable[..., AgentProcess], t
                 more=job_text(("h2", "h3"), records, start_ns=begin, iterations=6),
             )  # fmt: skip
             agents.append(start_agent(text, prefix=("ip", "netns", "exec", space), records=records))
-        assert [a.process.wait(30) for a in agents] == [0, 0]
+        assert [a.process.wait(300) for a in agents] == [0, 0]
         assert [[r["bytes_sent"] for r in a.records()] for a in agents] == [[20_000] * 6] * 2
     finally:
         for space in spaces:

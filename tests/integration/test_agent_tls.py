@@ -86,11 +86,11 @@ class Controller:
         }
         (folder / "fabric.json").write_text(json.dumps(description))
         self.log = folder / "controller.log"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "polyrhythm", "controller", f"--fabric={folder}/fabric.json", *arguments],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log.open("w"), text=True, cwd=ROOT,
-            env=environment(),
-        )  # fmt: skip
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "polyrhythm", "controller", f"--fabric={folder}/fabric.json", *arguments],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environment(),
+            )  # fmt: skip
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.log.read_text()

@@ -68,7 +68,7 @@ def test_a_scenario_gains_on_real_processes_and_sockets(scenario: Path, tmp_path
     out = tmp_path / "run.json"
     done = subprocess.run(
         polyrhythm("run", str(scenario), "--fabric", "mininet", "--once", "--json", str(out)),
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())["scenarios"]["pair"]
@@ -91,7 +91,7 @@ def test_a_cable_that_is_cut_is_noticed_and_reported_and_jobs_go_on(tmp_path: Pa
             "run", str(path), "--fabric", "mininet", "--once", "--json", str(out), "--keep", str(tmp_path / "kept"),
             "--fail", "leaf1:spine1@1500-3000",
         ),
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(out.read_text())["scenarios"]["cut"]
@@ -110,7 +110,7 @@ def test_pingall_on_a_tutorials_topology(scenario: Path, tmp_path: Path) -> None
         polyrhythm(
             "run", str(scenario), "--fabric", "mininet", "--cli", "--topology", str(topology), "--port", "0"
         ),
-        input="pingall\nexit\n", capture_output=True, text=True, check=False, timeout=120,
+        input="pingall\nexit\n", capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "0% dropped (12/12 received)" in done.stdout + done.stderr
@@ -124,7 +124,7 @@ def test_pingall_on_a_triangle_without_a_scenario(tmp_path: Path) -> None:
     topology.write_text(json.dumps({"hosts": nodes[0], "switches": nodes[1], "links": links}))
     done = subprocess.run(
         polyrhythm("run", "--fabric", "mininet", "--cli", "--topology", str(topology), "--port", "0"),
-        input="pingall\nexit\n", capture_output=True, text=True, check=False, timeout=120,
+        input="pingall\nexit\n", capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "0% dropped (6/6 received)" in done.stdout + done.stderr
@@ -178,7 +178,7 @@ def test_nothing_is_left_however_it_ends(how: signal.Signals | None, scenario: P
         process.stdin.close()
     else:
         os.kill(process.pid, how)
-    process.wait(timeout=30)
+    process.wait(timeout=300)
     deadline = time.monotonic() + 20
     while alive(below) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -191,7 +191,7 @@ def test_nothing_is_left_however_it_ends(how: signal.Signals | None, scenario: P
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
         assert later.returncode == 0
     assert not folder.exists()

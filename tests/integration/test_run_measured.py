@@ -44,7 +44,7 @@ def test_what_nobody_says_is_measured_and_a_change_is_planned_for(tmp_path: Path
     target, kept = tmp_path / "figures.json", tmp_path / "kept"
     command = [sys.executable, "-m", "polyrhythm", "run", str(path), "--once", "--json", str(target)]
     done = subprocess.run(
-        [*command, "--keep", str(kept)], capture_output=True, text=True, timeout=240, check=False
+        [*command, "--keep", str(kept)], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     scenario = json.loads(target.read_text())["scenarios"]["unknown"]
@@ -70,7 +70,7 @@ def test_declared_profiles_are_believed_if_one_says_so(tmp_path: Path) -> None:
     target = tmp_path / "figures.json"
     command = [sys.executable, "-m", "polyrhythm", "run", str(path), "--once", "--json", str(target)]
     done = subprocess.run(
-        [*command, "--profile", "declared"], capture_output=True, text=True, timeout=240, check=False
+        [*command, "--profile", "declared"], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     for job in json.loads(target.read_text())["scenarios"]["unknown"]["jobs"]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import random
 import shutil
 import signal
 import socket
@@ -24,7 +25,8 @@ import pytest
 from controller.wire import agent_pb2 as pb
 from controller.wire import agent_pb2_grpc as pb_grpc
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
+"""How long a test waits for what must come: chosen for a machine with much else to do."""
 MS = 1_000_000
 ROOT = Path(__file__).parents[2]
 needs_namespaces = pytest.mark.skipif(
@@ -87,7 +89,7 @@ def status(path: str) -> dict[str, Any]:
 
 WELCOME = pb.Welcome(
     policy="test", cnp_dscp=48, ack_dscp=48, equal_dscp=26, mice_dscp=2, elephant_bytes=10_000,
-    answer_deadline_ns=50 * MS,
+    answer_deadline_ns=round(PATIENCE_S * 1e9),
 )  # fmt: skip
 
 
@@ -182,10 +184,11 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
         file = tmp_path / f"agent{number}.toml"
         file.write_text(text)
         log = tmp_path / f"agent{number}.log"
-        process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "polyrhythm", "agent", "--config", str(file)],
-            stdout=subprocess.PIPE, stderr=log.open("w"), text=True, cwd=ROOT, env=environment(),
-        )  # fmt: skip
+        with log.open("w") as sink:
+            process = subprocess.Popen(
+                [*prefix, sys.executable, "-m", "polyrhythm", "agent", "--config", str(file)],
+                stdout=subprocess.PIPE, stderr=sink, text=True, cwd=ROOT, env=environment(),
+            )  # fmt: skip
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, log.read_text()
@@ -198,6 +201,41 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
         agent.stop(signal.SIGKILL)
         assert agent.process.stdout is not None
         agent.process.stdout.close()
+
+
+@pytest.fixture
+def addresses() -> Iterator[dict[str, str]]:
+    """Loopback addresses of hosts h1 to h4 that no other test process uses.
+
+    Each agent with the UDP driver takes port 4791 of its address, so tests that run at the same time must not
+    share addresses. A socket on the last address of the /24 block reserves the block.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reservation:
+        while True:
+            block = f"127.{random.SystemRandom().randint(1, 254)}.{random.SystemRandom().randint(0, 255)}"
+            try:
+                reservation.bind((f"{block}.254", 4791))
+                break
+            except OSError:
+                continue
+        yield {f"h{n}": f"{block}.{n}" for n in range(1, 5)}
+
+
+@pytest.fixture
+def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents wait for a controller's answer for a moment only, for tests of controllers that do not answer."""
+    welcome = pb.Welcome()
+    welcome.CopyFrom(WELCOME)
+    welcome.answer_deadline_ns = 50 * MS
+    monkeypatch.setitem(globals(), "WELCOME", welcome)
+
+
+@pytest.fixture
+def patient_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job library waits for its agent as long as a busy machine needs; in a product it gives up soon."""
+    monkeypatch.setattr("hostagent.agentlink.CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr("hostagent.library.CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr("hostagent.library._ANSWER_S", PATIENCE_S)
 
 
 @pytest.fixture

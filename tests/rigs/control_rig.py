@@ -35,7 +35,7 @@ from topo.generate import leaf_spine
 from topo.graph import Topology
 from topo.jsonio import topology_to_json
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 RATE_BPS = 100_000_000
 
 
@@ -258,14 +258,15 @@ class Controller:
 
 
 def spawn(arguments: list[str], log: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "polyrhythm", "controller", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log.open("w"),
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+    with log.open("w") as sink:
+        return subprocess.Popen(
+            [sys.executable, "-m", "polyrhythm", "controller", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from bmv2.server.schema import CounterInfo, PacketHeader, Schema
 
 ROOT = Path(__file__).parents[2]
 DEVICE = 1
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 _WRITE_CHUNK = 200
 # The sentinels' own counts are taken off: these ports' cells, and theirs of the CPU's in the control queue.
 _SENTINEL_CELLS = range(SENTINEL_PORTS[0] * 8, SENTINEL_PORTS[-1] * 8 + 8)

@@ -213,7 +213,7 @@ def running(first: View | None, port: int = 0, reading_s: float = 0.0) -> Iterat
 
     thread = threading.Thread(target=asyncio.run, args=(main(),))
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(300)
     loop, stop, handle = box[0]
     try:
         yield handle

@@ -20,7 +20,7 @@ from bmv2.server import SwitchServer, serve
 from bmv2.switch import EmbeddedSwitch
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 class CountingLoop(HostLoop):

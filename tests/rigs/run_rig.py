@@ -23,9 +23,11 @@ def shortened(name: str, folder: Path, *, warmup: int, iterations: int) -> Path:
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*POLYRHYTHM, "run", *map(str, arguments)]
-    # The machine's proxy for the web, here one that answers nobody, is none for the fabric.
+    # The fabric must not use the machine's web proxy; here the proxy is one that never answers.
     environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
+    for name in ("no_proxy", "NO_PROXY"):
+        environment.pop(name, None)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
 
 
 def figures(folder: Path, *arguments: object) -> tuple[dict[str, Any], str]:

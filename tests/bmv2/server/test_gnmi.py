@@ -7,7 +7,7 @@ import grpc
 import pytest
 from finsy.proto import gnmi
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 def path(*elements):

@@ -232,7 +232,7 @@ def test_a_failed_batch_of_any_length_reaches_a_client_with_grpcs_own_limits(
         device_id=1, updates=batch, election_id=p4r.Uint128(low=controller.election_id)
     )
     with grpc.insecure_channel(rig.server.address) as plain, pytest.raises(grpc.RpcError) as caught:
-        p4r_grpc.P4RuntimeStub(plain).Write(request, timeout=20)
+        p4r_grpc.P4RuntimeStub(plain).Write(request, timeout=300)
     failed = min(failing, total)
     assert caught.value.code() is grpc.StatusCode.UNKNOWN
     assert caught.value.details().startswith(f"{failed} of {total} updates failed")

@@ -21,7 +21,7 @@ def test_a_whole_session(rig):
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -135,7 +135,7 @@ def test_a_view_is_encoded_once_for_all_clients() -> None:
 
 
 def test_over_a_socket_each_publication_arrives_as_json() -> None:
-    with running(view(0)) as server, httpx.stream("GET", server.url + "api/v1/events", timeout=20) as answer:
+    with running(view(0)) as server, httpx.stream("GET", server.url + "api/v1/events", timeout=300) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["cache-control"] == "no-store"
         times = []

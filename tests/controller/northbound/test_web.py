@@ -68,7 +68,7 @@ def test_close_ends_open_event_streams_and_frees_the_port() -> None:
     async def main() -> tuple[int, bytes]:
         server = await serve(app(), port=0)
         async with (
-            httpx.AsyncClient(timeout=20) as client,
+            httpx.AsyncClient(timeout=300) as client,
             client.stream("GET", f"{server.url}api/v1/events") as answer,
         ):
             chunks = answer.aiter_raw()

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent_rig import ROOT, config_text, start_agent
+from agent_rig import ROOT, config_text
 from shim_rig import needs_compiler
 
 from hostagent.clock import EventClock
@@ -19,8 +19,6 @@ from hostagent.nic.choose import open_nic
 from hostagent.nic.external import ExternalNic
 from hostagent.nic.port_map import parse_port_map
 from hostagent.nic.udp import NicError
-
-__all__ = ["start_agent"]
 
 # Creates a queue pair as its owner, drives it to RTS, then moves it by the driver.
 OWNER = """

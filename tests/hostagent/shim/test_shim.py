@@ -49,7 +49,7 @@ class Program:
     def end(self) -> int:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        code = self.process.wait(20)
+        code = self.process.wait(300)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code

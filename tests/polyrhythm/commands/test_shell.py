@@ -111,7 +111,7 @@ def shell_python():
         if not usable(python):
             venv.create(home, with_pip=True, clear=True)
             install = [python, "-m", "pip", "install", "--quiet", *requirements(ROOT / "pyproject.toml")]
-            done = subprocess.run(install, capture_output=True, text=True, timeout=300, check=False)
+            done = subprocess.run(install, capture_output=True, text=True, timeout=600, check=False)
             if done.returncode != 0:
                 pytest.skip(f"pip cannot install p4runtime-shell: {done.stderr.strip().splitlines()[-1]}")
     return python
@@ -133,7 +133,7 @@ def test_the_shell_reads_and_does_not_take_the_switch(rig, controller, shell_pyt
 
     command = shell_command(shell_python, SwitchAddress(rig.server.address, 1))
     command[1:3] = [str(Path(__file__).parents[2] / "rigs" / "shell_session.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout.splitlines()[-1])
     assert seen["version"] == "1.4.1"
@@ -148,7 +148,7 @@ def test_the_shell_reads_and_does_not_take_the_switch(rig, controller, shell_pyt
 def test_the_real_shell_opens_on_the_switch(rig, controller, shell_python):
     command = shell_command(shell_python, SwitchAddress(rig.server.address, 1))
     done = subprocess.run(
-        command, input="print(len(tables))\nexit\n", capture_output=True, text=True, timeout=60, check=False
+        command, input="print(len(tables))\nexit\n", capture_output=True, text=True, timeout=300, check=False
     )
     assert "Welcome to the IPython shell for P4Runtime" in done.stdout, done.stderr
     assert "only have read access" in done.stdout

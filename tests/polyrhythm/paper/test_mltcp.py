@@ -29,7 +29,7 @@ def test_report_and_files(tmp_path, capsys) -> None:
         assert report["packets"][name]["took_turns"] == int(rising)
     assert report["packets"]["1.75r+0.25"]["speedup_mean"] > 1
     assert len(report["noise"]) == 5
-    rows = list(csv.reader((out / "offsets.csv").open()))
+    rows = list(csv.reader((out / "offsets.csv").read_text().splitlines()))
     assert [row[0] for row in rows[1:]] == list(SHAPES)
     assert ET.parse(out / "iteration-times.svg").getroot().tag.endswith("svg")
 

@@ -79,7 +79,7 @@ def test_a_stop_loses_no_row_and_leaves_no_process(tmp_path: Path, how: signal.S
         os.killpg(process.pid, how)
     else:
         process.kill()
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=300)
     assert "Traceback" not in said
     if how == signal.SIGINT:
         assert process.returncode == 130
