@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run mininet shim test test-slow lint format setup p4 shell wire wheel clean help
+.PHONY: run mininet shim test test-slow coverage lint format setup p4 shell wire wheel clean help
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,10 +14,16 @@ run: .venv/.run ## measure the default scenarios, then serve the live fabric (ON
 	  $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(SEED),--seed $(SEED)) $(SCENARIO)
 
 test: .venv/.dev ## every test but the slow ones
-	@$(BIN)/python -m pytest -n 2 -m "not slow"
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 -m "not slow"
 
 test-slow: .venv/.dev ## the slow tests
 	@$(BIN)/python -m pytest -m slow
+
+coverage: .venv/.dev ## make test, and the share of lines that it runs, with a floor (pyproject.toml)
+	@rm -rf out/coverage && mkdir -p out/coverage
+	@$(BIN)/coverage run -m pytest -n auto --maxprocesses 8 -m "not slow"
+	@$(BIN)/coverage combine -q
+	@$(BIN)/coverage report
 
 lint: .venv/.dev ## ruff and mypy
 	@$(BIN)/ruff check .
@@ -50,7 +56,7 @@ wheel: .venv/.dev ## build the wheel into dist/
 	@$(BIN)/pip wheel -q --no-deps -w dist .
 
 clean: ## remove the environments and what was built
-	@rm -rf .venv .venv-shell dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-shell dist .mypy_cache .ruff_cache .pytest_cache .hypothesis out/coverage
 
 # pip reads dependency groups from 25.1 on.
 .venv/bin/python:
