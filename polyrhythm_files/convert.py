@@ -195,13 +195,17 @@ def _type_of(kind: Any) -> inspect.Type:
 
 def described(kind: Any) -> str:
     """The legal values of a type in words: "a whole number from 1 to 64"."""
+    options = _options(kind)
+    if len(options) == 1 and get_origin(options[0]) is Literal:
+        # In the declared order, which msgspec does not keep.
+        return listed([str(value) for value in get_args(options[0])])
     return _words(_type_of(kind))
 
 
 def _words(found: inspect.Type) -> str:
     match found:
         case inspect.Metadata():
-            return _words(found.type)
+            return str((found.extra or {}).get("legal") or _words(found.type))
         case inspect.IntType():
             return f"a whole number{_range(found)}"
         case inspect.FloatType():

@@ -60,7 +60,7 @@ class Document:
     def line(self, loc: Loc) -> int:
         """The line of the value at `loc`, from 1; of the nearest value around it where there is none."""
         line, known = 1, -1
-        for found, at in self._positions():
+        for found, at in self.positions():
             if len(found) > known and found == loc[: len(found)]:
                 line, known = at, len(found)
                 if known == len(loc):

@@ -20,7 +20,7 @@ from rich.table import Table
 from controller.kernel import cold
 from polyrhythm.progress import Bar
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path
-from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
+from polyrhythm.scenario.build import ROCE_OVERHEAD_BYTES
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 from sim import figures

@@ -79,7 +79,7 @@ class EmbeddedFabric:
         `profile` says whether jobs are measured or declared, where the scenario is not to say so."""
         scenario = self.scenario
         topology = scenario.topology
-        if not scenario.hash_told:
+        if not scenario.hash_known:
             topology = replace(topology, hash=HashSpec(UNKNOWN_HASH))
         addresses = {name: server.address for name, server in self.servers.items()}
         return {

@@ -12,7 +12,7 @@ from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfi
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.parent_messages import session_result
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Workload
-from polyrhythm.scenario.domain import Steps
+from polyrhythm.scenario.build import Steps
 
 # The first job starts after the switches are programmed and the agents have met the controller.
 FIRST_START_NS = 100_000_000

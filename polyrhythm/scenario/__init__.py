@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario files: what a person wrote, validated, and turned into the fabric and its jobs."""
+"""Scenario files: what a person writes, checked, and turned into an emulated fabric and its jobs."""
 
-from polyrhythm.scenario.domain import ALONE_ITERATIONS, ALONE_WARMUP, ROCE_OVERHEAD_BYTES, Scenario, Workload
+from polyrhythm.scenario.build import ALONE_ITERATIONS, ALONE_WARMUP, ROCE_OVERHEAD_BYTES, Scenario, Workload
 from polyrhythm.scenario.load import load_scenario, scenario_path, write_on
 
 __all__ = [

@@ -1,161 +1,243 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario file's grammar: every key, its unit, its range and its default."""
+"""The keys of a scenario file: for each its meaning, unit, legal values and default.
+
+The same types read the files and give docs/schemas/scenario.json.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Gbps = Annotated[float, Field(gt=0, le=10_000)]
+from polyrhythm_files import InvalidValueError, Section, finite
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$(?!\n)",
+        extra={
+            "legal": "a name of 1 to 64 letters, digits, '_', '.' and '-' that begins with a letter or digit"
+        },
+    ),
+]
+MAX_GBPS = 10_000
+"""Of a NIC or cable (chosen: ten times the fastest Ethernet port of today)."""
+MAX_MS = 3_600_000
+"""Of a period (chosen: an hour)."""
+Gbps = Annotated[float, finite(above=0, most=MAX_GBPS)]
+Milliseconds = Annotated[float, finite(0, MAX_MS)]
+Teraflops = Annotated[float, finite(above=0, most=1e12)]
 
 
-class Section(BaseModel):
-    """A mapping in the file: unknown keys are refused, numbers are numbers, nothing is coerced."""
+class LeafSpineConfig(Section, frozen=True, kw_only=True, tag_field="kind", tag="leaf_spine"):
+    """A generated two-tier Clos: every leaf has one cable to every spine."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class LeafSpineConfig(Section):
-    """A generated two-tier Clos; rates are nominal."""
-
-    kind: Literal["leaf_spine"]
-    leaves: Annotated[int, Field(ge=1, le=64)]
-    spines: Annotated[int, Field(ge=0, le=64)]
-    hosts_per_leaf: Annotated[int, Field(ge=1, le=64)]
-    host_gbps: Gbps
-    fabric_gbps: Gbps
+    leaves: Annotated[int, Meta(ge=1, le=64)]
+    spines: Annotated[int, Meta(ge=0, le=64)]
+    hosts_per_leaf: Annotated[int, Meta(ge=1, le=64)]
+    host_gbps: Annotated[Gbps, Meta(description="nominal rate of a host's NIC")]
+    fabric_gbps: Annotated[Gbps, Meta(description="nominal rate of a cable between leaf and spine")]
 
 
-class CableConfig(Section):
+class CableConfig(Section, frozen=True, kw_only=True):
     """A cable between two switches of an explicit fabric."""
 
     a: Name
     b: Name
-    gbps: Gbps
+    gbps: Annotated[Gbps, Meta(description="nominal rate in each direction")]
 
 
-class HostConfig(Section):
-    """A host of an explicit fabric."""
+class HostConfig(Section, frozen=True, kw_only=True):
+    """A host of an explicit fabric, with one NIC."""
 
     name: Name
-    leaf: Name
-    gbps: Gbps
+    leaf: Annotated[Name, Meta(description="the switch of tier leaf that the NIC is connected to")]
+    gbps: Annotated[Gbps, Meta(description="nominal rate of the NIC")]
 
 
-class SwitchConfig(Section):
+class SwitchConfig(Section, frozen=True, kw_only=True):
     """A switch of an explicit fabric."""
 
     name: Name
     tier: Literal["leaf", "spine", "core"]
 
 
-class ExplicitConfig(Section):
-    """A fabric written out node by node."""
+class ExplicitConfig(Section, frozen=True, kw_only=True, tag_field="kind", tag="explicit"):
+    """A fabric that is written out node by node."""
 
-    kind: Literal["explicit"]
-    switches: Annotated[tuple[SwitchConfig, ...], Field(min_length=1, max_length=512)]
-    hosts: Annotated[tuple[HostConfig, ...], Field(min_length=1, max_length=4096)]
+    switches: Annotated[tuple[SwitchConfig, ...], Meta(min_length=1, max_length=512)]
+    hosts: Annotated[tuple[HostConfig, ...], Meta(min_length=1, max_length=4096)]
     links: tuple[CableConfig, ...] = ()
 
 
-class FileConfig(Section):
-    """A topology file, beside the scenario or by its whole path; rates are nominal.
+class FileConfig(Section, frozen=True, kw_only=True, tag_field="kind", tag="file"):
+    """A fabric from a topology file."""
 
-    `gbps` is for the cables that a p4lang tutorial's topology.json gives no bandwidth; the bandwidths that it
-    gives are the emulated ones.
+    path: Annotated[
+        str,
+        Meta(
+            min_length=1, description="of the topology file; a relative path starts at the scenario's folder"
+        ),
+    ]
+    gbps: Annotated[
+        Gbps,
+        Meta(
+            description="nominal rate of the cables to which a p4lang tutorial's topology.json gives no "
+            "bandwidth; bandwidths that it gives are emulated ones"
+        ),
+    ] = 100.0
+
+
+class EcnConfig(Section, frozen=True, kw_only=True):
+    """How each job queue of a switch marks packets: none below kmin, a part pmax at kmax, all above kmax."""
+
+    kmin: Annotated[int, Meta(ge=0, le=10_000, description="queue length in packets; below kmax")] = 20
+    kmax: Annotated[int, Meta(ge=1, le=10_000, description="queue length in packets")] = 60
+    pmax: Annotated[float, finite(above=0, most=1, what="part of the packets that is marked at kmax")] = 0.2
+
+    def __post_init__(self) -> None:
+        if self.kmin >= self.kmax:
+            raise InvalidValueError(("kmin",), f"{self.kmin} is not below kmax; legal: 0 to {self.kmax - 1}")
+
+
+class PhaseConfig(Section, frozen=True, kw_only=True):
+    """An Up phase: a part of the period in which the flows of the job send."""
+
+    start_ms: Annotated[Milliseconds, Meta(description="from the start of the period; 0 for the first phase")]
+    end_ms: Annotated[float, finite(above=0, most=MAX_MS, what="from the start of the period")]
+    gbps: Annotated[Gbps, Meta(description="nominal rate at which each flow of the job sends")]
+
+
+Phases = Annotated[tuple[PhaseConfig, ...], Meta(min_length=1, max_length=64)]
+Period = Annotated[float, finite(1, MAX_MS, what="length of an iteration of the job alone on the fabric")]
+
+
+class ChangeConfig(Section, frozen=True, kw_only=True):
+    """Another communication pattern that the job has from an iteration on, such as after a new batch size."""
+
+    iteration: Annotated[int, Meta(ge=1, le=10_000_000, description="the first iteration, counted from 0")]
+    period_ms: Period
+    phases: Phases
+    teraflops_per_iteration: Teraflops | None = None
+
+
+class PcieConfig(Section, frozen=True, kw_only=True):
+    """The PCIe link, on each host of the job, between the job's GPUs and the NIC.
+
+    Jobs that name the same link share it, in the order of their priority levels.
     """
-
-    kind: Literal["file"]
-    path: Annotated[str, Field(min_length=1)]
-    gbps: Gbps = 100.0
-
-
-class EcnConfig(Section):
-    """The marking ramp of each job queue, in packets: none below kmin, pmax at kmax, all above."""
-
-    kmin: Annotated[int, Field(ge=0, le=10_000)] = 20
-    kmax: Annotated[int, Field(ge=1, le=10_000)] = 60
-    pmax: Annotated[float, Field(gt=0, le=1)] = 0.2
-
-
-class PhaseConfig(Section):
-    """An Up phase inside the period, and the rate at which each flow of the job sends in it."""
-
-    start_ms: Annotated[float, Field(ge=0, le=3_600_000)]
-    end_ms: Annotated[float, Field(gt=0, le=3_600_000)]
-    gbps: Gbps
-
-
-class ChangeConfig(Section):
-    """From an iteration on (counted from 0) the job runs another pattern: a new batch size, say."""
-
-    iteration: Annotated[int, Field(ge=1, le=10_000_000)]
-    period_ms: Annotated[float, Field(ge=1, le=3_600_000)]
-    phases: Annotated[tuple[PhaseConfig, ...], Field(min_length=1, max_length=64)]
-    teraflops_per_iteration: Annotated[float, Field(gt=0, le=1e12)] | None = None
-
-
-class PcieConfig(Section):
-    """The PCIe link of each of its hosts by which a job's GPUs reach their NIC; jobs that say the same name
-    share it there, by their levels."""
 
     link: Name
-    gbps: Gbps
+    gbps: Annotated[Gbps, Meta(description="nominal rate; the same in all jobs that name the link")]
 
 
-class JobConfig(Section):
-    """A training job: one ring all-reduce over `hosts` in each Up phase, compute in between.
-
-    `sender` is its NICs' congestion control; `increase_timer` makes DCQCN greedier (below 1) or tamer, in
-    parts of the profile's timer. A job that `announces` nothing tells the controller of no profile; the
-    iterations of a `silent` one are reported to nobody.
-    """
+class JobConfig(Section, frozen=True, kw_only=True):
+    """A training job: one ring all-reduce over its hosts in each Up phase, compute between the phases."""
 
     name: Name
-    model: Annotated[str, Field(min_length=1, max_length=64)]
-    gpus: Annotated[int, Field(ge=1, le=100_000)]
-    hosts: Annotated[tuple[Name, ...], Field(min_length=2, max_length=1024)]
-    period_ms: Annotated[float, Field(ge=1, le=3_600_000)]
-    phases: Annotated[tuple[PhaseConfig, ...], Field(min_length=1, max_length=64)]
-    sender: Literal["dcqcn", "mltcp"] = "dcqcn"
-    increase_timer: Annotated[float, Field(ge=0.01, le=100)] = 1.0
-    teraflops_per_iteration: Annotated[float, Field(gt=0, le=1e12)] | None = None
-    announces: Literal["profile", "nothing"] = "profile"
-    silent: bool = False
+    model: Annotated[str, Meta(min_length=1, max_length=64)]
+    gpus: Annotated[int, Meta(ge=1, le=100_000, description="of the whole job")]
+    hosts: Annotated[
+        tuple[Name, ...], Meta(min_length=2, max_length=1024, description="in the order of the ring")
+    ]
+    period_ms: Period
+    phases: Phases
+    sender: Annotated[Literal["dcqcn", "mltcp"], Meta(description="congestion control of the job's NICs")] = (
+        "dcqcn"
+    )
+    increase_timer: Annotated[
+        float,
+        finite(
+            0.01,
+            100,
+            what="DCQCN's rate increase timer, as a multiple of the NIC profile's; below 1: greedier",
+        ),
+    ] = 1.0
+    teraflops_per_iteration: Annotated[
+        Teraflops | None,
+        Meta(description="of the whole job; without it, 40 % of an A100's peak rate during the compute time"),
+    ] = None
+    announces: Annotated[
+        Literal["profile", "nothing"],
+        Meta(
+            description="nothing: the job does not tell the controller its profile, which has to be measured"
+        ),
+    ] = "profile"
+    silent: Annotated[
+        bool, Meta(description="the job's iterations are not reported to the agent, so bytes are counted")
+    ] = False
     pcie: PcieConfig | None = None
-    changes: Annotated[tuple[ChangeConfig, ...], Field(max_length=64)] = ()
+    changes: Annotated[
+        tuple[ChangeConfig, ...], Meta(max_length=64, description="in the order of their iterations")
+    ] = ()
 
 
-class NicConfig(Section):
-    """What the emulated NICs of `hosts` (none named: of all) do not let the controller choose."""
+class NicConfig(Section, frozen=True, kw_only=True):
+    """What the emulated NICs do not let the controller choose."""
 
-    chooses_ports: bool = False
-    keeps_dscp: bool = False
-    hosts: tuple[Name, ...] = ()
+    chooses_ports: Annotated[bool, Meta(description="the NIC draws the UDP source ports itself")] = False
+    keeps_dscp: Annotated[bool, Meta(description="a queue pair keeps the DSCP that it is opened with")] = (
+        False
+    )
+    hosts: Annotated[tuple[Name, ...], Meta(description="whose NICs; empty: of all hosts")] = ()
 
 
-class ScenarioConfig(Section):
-    """A whole scenario file."""
+class ScenarioConfig(Section, frozen=True, kw_only=True):
+    """A scenario file. Nominal rates are divided by `scale` for the emulation."""
 
     name: Name
-    about: Annotated[str, Field(max_length=2000)] = ""
-    fabric: Annotated[LeafSpineConfig | ExplicitConfig | FileConfig, Field(discriminator="kind")]
-    jobs: Annotated[tuple[JobConfig, ...], Field(min_length=1, max_length=256)]
-    scale: Annotated[float, Field(ge=1, le=1_000_000)] = 2000
-    packet_bytes: Annotated[int, Field(ge=256, le=8192)] = 1024
-    buffer_packets: Annotated[int, Field(ge=16, le=100_000)] = 256
+    about: Annotated[str, Meta(max_length=2000, description="one line for people")] = ""
+    fabric: LeafSpineConfig | ExplicitConfig | FileConfig
+    jobs: Annotated[tuple[JobConfig, ...], Meta(min_length=1, max_length=256)]
+    scale: Annotated[float, finite(1, 1_000_000, what="nominal rates over emulated rates")] = 2000.0
+    packet_bytes: Annotated[int, Meta(ge=256, le=8192, description="payload of a packet")] = 1024
+    buffer_packets: Annotated[int, Meta(ge=16, le=100_000, description="of each queue of a switch port")] = (
+        256
+    )
     ecn: EcnConfig = EcnConfig()
-    warmup: Annotated[int, Field(ge=1, le=10_000)] = 5
-    iterations: Annotated[int, Field(ge=1, le=1_000_000)] = 50
-    start_jitter_ms: Annotated[float, Field(ge=0, le=1000)] = 1.0
-    hash: Literal["told", "unknown"] = "told"
-    draws: Annotated[int, Field(ge=1, le=100)] = 1
-    profile: Literal["measured", "declared"] = "measured"
-    profile_window_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 30_000
-    realign_pct: Annotated[float, Field(gt=0, le=50)] = 5
-    clock_offset_ms: Annotated[float, Field(ge=0, le=1e9)] = 0
-    clock_drift_ppm: Annotated[float, Field(ge=0, le=200)] = 0
+    warmup: Annotated[int, Meta(ge=1, le=10_000, description="iterations of a job that are not measured")] = 5
+    iterations: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="iterations of a job that are measured")
+    ] = 50
+    start_jitter_ms: Annotated[
+        float, finite(0, 1000, what="each job starts later by a random time up to this")
+    ] = 1.0
+    hash: Annotated[
+        Literal["told", "unknown"],
+        Meta(
+            description="unknown: the controller is not told the switches' ECMP hash and learns it by probes"
+        ),
+    ] = "told"
+    draws: Annotated[
+        int, Meta(ge=1, le=100, description="runs of the ECMP baseline, each with other source ports")
+    ] = 1
+    profile: Annotated[
+        Literal["measured", "declared"],
+        Meta(description="measured: the controller measures each job's profile; declared: the job states it"),
+    ] = "measured"
+    profile_window_ms: Annotated[
+        int, Meta(ge=1, le=MAX_MS, description="the longest measurement of one job")
+    ] = 30_000
+    realign_pct: Annotated[
+        float,
+        finite(
+            above=0,
+            most=50,
+            what="a phase that starts later than this part of the period waits for its next slot",
+        ),
+    ] = 5.0
+    clock_offset_ms: Annotated[
+        float, finite(0, 1e9, what="each host's clock is off by a random time up to this")
+    ] = 0.0
+    clock_drift_ppm: Annotated[
+        float, finite(0, 200, what="each host's clock runs fast or slow by a random rate up to this")
+    ] = 0.0
     nics: NicConfig = NicConfig()
-    strays: Literal["remark", "stop"] = "remark"
+    strays: Annotated[
+        Literal["remark", "stop"],
+        Meta(
+            description="what a switch does with packets that a host must not send (INT probes, false CNPs): "
+            "remark: send them on with the lowest priority; stop: drop them"
+        ),
+    ] = "remark"

@@ -15,7 +15,7 @@ from controller.routing.paths import path_of
 from polyrhythm.commands.sim import requests_of
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path
-from polyrhythm.scenario.domain import ROCE_OVERHEAD_BYTES
+from polyrhythm.scenario.build import ROCE_OVERHEAD_BYTES
 from sim.jobrun import FREE, IterationSchedule, JobRun
 from sim.network import Network
 from sim.output import MARKED

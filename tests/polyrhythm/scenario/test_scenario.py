@@ -48,14 +48,14 @@ def test_shipped_scenarios_load(name: str) -> None:
         (
             "period_ms: 260",
             "perod_ms: 260",
-            "12: jobs[0].perod_ms: unknown key; legal keys: name, model, gpus",
+            "12: jobs[0].perod_ms: unknown key (is period_ms meant?); legal: name, model, gpus",
         ),
         (
             "[h1, h3]",
             "[h1, h9]",
             "11: jobs[0].hosts[1]: 'h9' is no host of the fabric; legal: h1, h2, h3, h4",
         ),
-        ("[h1, h3]", "[h1, h1]", "11: jobs[0].hosts[1]: 'h1' is listed twice"),
+        ("[h1, h3]", "[h1, h1]", "11: jobs[0].hosts[1]: 'h1' is in the list twice; legal: each host once"),
         (
             "end_ms: 120",
             "end_ms: 320",
@@ -64,7 +64,7 @@ def test_shipped_scenarios_load(name: str) -> None:
         (
             "gbps: 50}]",
             "gbps: -3}]",
-            "13: jobs[0].phases[0].gbps: input should be greater than 0 (it says -3)",
+            "13: jobs[0].phases[0].gbps: -3 is wrong; legal: a number above 0, at most 10000",
         ),
         (
             "spines: 1",
@@ -74,28 +74,40 @@ def test_shipped_scenarios_load(name: str) -> None:
         (
             "kind: leaf_spine",
             "kind: mesh",
-            "6: fabric.kind: 'mesh' is not legal; legal: leaf_spine, explicit, file",
+            "6: fabric.kind: 'mesh' is wrong; legal: leaf_spine, explicit, file",
         ),
         ("kind: leaf_spine, ", "", "6: fabric.kind: missing; legal: leaf_spine, explicit, file"),
         (
             "{kind: leaf_spine, leaves: 2, ",
             "{kind: file, path: x.json, leaves: 2, ",
-            "6: fabric.leaves: unknown key; legal keys: kind, path, gbps",
+            "6: fabric.leaves: unknown key; legal: kind, path, gbps",
         ),
-        ("name: two_vgg19", "name: 2026-02-31", "4: name: '2026-02-31' is no timestamp"),
+        ("name: two_vgg19", "name: 2026-02-31", "4: name: '2026-02-31' is a timestamp; legal: quoted text"),
         ("gpus: 2", "gpus: !!int two", "10: jobs[0].gpus: 'two' is no int"),
         (
             "end_ms: 120",
             "end_ms: 0.0000001",
-            "13: jobs[0].phases[0].end_ms: 1e-07 must be above start_ms (0)",
+            "13: jobs[0].phases[0].end_ms: 1e-07 is not after start_ms; legal: above 0, by 1 ns or more",
         ),
-        ("gpus: 2", f"gpus: {10**4000}", "10: jobs[0].gpus: input should be"),
-        ("[h1, h3]", "h1", "11: jobs[0].hosts: input should be a list (it says 'h1')"),
-        ("gpus: 2", "gpus: two", "10: jobs[0].gpus: input should be a valid integer (it says 'two')"),
-        ("name: two_vgg19", "name: two_vgg19\nname: x", "5: name: said twice"),
-        ("leaves: 2, ", "", "6: fabric.leaves: missing; needed beside kind, leaves, spines"),
-        ("period_ms: 260", "period_ms: .nan", "12: jobs[0].period_ms: input should be"),
-        ("name: vgg19-b", "name: vgg19-a", "8: jobs[0].name: 'vgg19-a' names 2 jobs; names are unique"),
+        ("gpus: 2", f"gpus: {10**4000}", "10: jobs[0].gpus: a whole number of more than 77 digits"),
+        (
+            "[h1, h3]",
+            "h1",
+            "11: jobs[0].hosts: 'h1' is wrong; legal: a list of 2 to 1024 values, each a name of",
+        ),
+        ("gpus: 2", "gpus: two", "10: jobs[0].gpus: 'two' is wrong; legal: a whole number from 1 to 100000"),
+        ("name: two_vgg19", "name: two_vgg19\nname: x", "5: name: this key is there twice; first in line 4"),
+        ("leaves: 2, ", "", "6: fabric.leaves: missing; legal: a whole number from 1 to 64"),
+        (
+            "period_ms: 260",
+            "period_ms: .nan",
+            "12: jobs[0].period_ms: nan is no number; legal: finite numbers",
+        ),
+        (
+            "name: vgg19-b",
+            "name: vgg19-a",
+            "8: jobs[0].name: 'vgg19-a' names 2 jobs; legal: a name of its own",
+        ),
         (
             "gbps: 50}]",
             "gbps: 50}, {start_ms: 100, end_ms: 130, gbps: 5}]",
@@ -117,7 +129,7 @@ def test_jobs_share_a_pcie_link_of_one_rate(tmp_path: Path) -> None:
     first, second = load_scenario(path).workloads
     assert first.pcie == second.pcie == PcieUse("gpu0", 20_000_000)
     refused = refusal(tmp_path, lines.replace("gbps: 40", "gbps: 20", 1))
-    assert "jobs[1].pcie.gbps: link 'gpu0' has 20 already" in refused
+    assert "17: jobs[1].pcie.gbps: 40 is not the rate of link 'gpu0' in an earlier job; legal: 20" in refused
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a validated scenario to the fabric, its jobs and the emulated scale."""
+"""From the keys of a scenario file to the emulated fabric and its jobs."""
 
 from __future__ import annotations
 
@@ -18,34 +18,36 @@ from polyrhythm.scenario.config import (
     PhaseConfig,
     ScenarioConfig,
 )
-from polyrhythm_files import InvalidValueError
+from polyrhythm_files import InvalidValueError, listed
 from topo.generate import explicit, leaf_spine
 from topo.graph import Tier, Topology
 
-# What one A100 does in a second at the 40 % that large training reaches: the stand-in for a job's
-# flops where the scenario gives none.
 FLOPS_PER_GPU_SECOND = 312e12 * 0.4
+"""An A100's peak in bf16 (data sheet), at the 40 % that large training reaches. It stands for a job's flops
+where the scenario gives none."""
 
-# The iterations of a job alone on the fabric, to profile it: nothing disturbs it, so few suffice.
 ALONE_WARMUP = 2
 ALONE_ITERATIONS = 8
+"""Iterations of a job alone on the fabric, which give its profile (chosen: nothing disturbs the job, so few
+suffice)."""
 
-# A flow that sends less than this in an iteration is a mouse: it goes by ECMP, in the lowest queue.
 ELEPHANT_NOMINAL_BYTES = 10_000_000
+"""A flow that sends less in an iteration, before scaling, is a mouse: it is left to ECMP and to the lowest
+queue (chosen)."""
 
-# The emulated switches' CPU port; BMv2's too. Cables have the ports below.
 CPU_PORT = 255
+"""Of the emulated switches, as of BMv2. Cables have lower ports."""
 
-# Ethernet, IPv4, UDP, BTH and ICRC around a payload.
 ROCE_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
+"""Ethernet, IPv4, UDP, BTH and ICRC around a payload."""
 
 Steps = tuple[tuple[int, int, int], ...]
-"""For each Up phase (bytes per flow, rate cap in bit/s, compute in ns after it)."""
+"""For each Up phase: bytes of each flow, rate cap of a flow in bit/s, compute time after the phase in ns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """What a job runs from `iteration` on."""
+class ChangedPattern:
+    """The communication pattern of a job from `iteration` on."""
 
     iteration: int
     profile: Profile
@@ -55,33 +57,34 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A job as the emulated hosts run it: per Up phase the bytes of each flow, then compute.
+    """A job as the emulated hosts run it: in each Up phase its flows send, then its GPUs compute.
 
-    `steps` are in the order of the period; `sender`, `increase_timer`, `announces`, `silent` and `pcie` are
-    as in the file.
+    `steps` are in the order of the period. `sender`, `increase_timer`, `announces` and `silent` are as in the
+    file (`JobConfig`).
     """
 
     job: Job
-    steps: tuple[tuple[int, int, int], ...]
+    steps: Steps
     sender: str = "dcqcn"
     increase_timer: float = 1.0
     announces: str = "profile"
     silent: bool = False
-    changes: tuple[Changed, ...] = ()
+    changes: tuple[ChangedPattern, ...] = ()
     pcie: PcieUse | None = None
 
     @property
     def compute_ns(self) -> int:
-        """GPU time of one iteration."""
+        """Compute time of one iteration."""
         return sum(step[2] for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario in emulated units: bit/s and bytes on the emulated wire, nanoseconds of real time.
+    """A scenario in emulated units: bit/s and bytes on the emulated wire, ns of fabric time.
 
-    The NICs of `port_choosers` draw their source ports themselves; queue pairs of `dscp_keepers` keep the
-    DSCP that they are opened with; `strays` is the switches' rule for what hosts may not say.
+    The NICs of the hosts `port_choosers` draw their UDP source ports themselves. The queue pairs of the hosts
+    `dscp_keepers` keep the DSCP that they are opened with. `hash_known`: the controller knows the switches'
+    ECMP hash. The other values are as in the file (`ScenarioConfig`).
     """
 
     name: str
@@ -102,29 +105,28 @@ class Scenario:
     realign_pct: float
     clock_offset_ns: int
     clock_drift_ppm: float
-    hash_told: bool = True
+    hash_known: bool = True
     port_choosers: frozenset[str] = frozenset()
     dscp_keepers: frozenset[str] = frozenset()
     strays: str = "remark"
 
 
 def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
-    """Scales the nominal rates down and checks what no grammar can: names, phases, reachability.
+    """The scenario with its rates divided by the scale, after the checks that need several keys at once.
 
-    `fabric` is what the file holds that `config.fabric` names, if it names one; rates nominal.
+    `fabric` is what the topology file that `config.fabric` names holds, in nominal rates.
 
     Raises:
-        InvalidValueError: with the path of the offending value.
+        InvalidValueError: with the path of the value that makes no sense.
     """
     topology = _scaled(fabric, config.scale) if fabric is not None else _topology(config)
     names = Counter(job.name for job in config.jobs)
     for i, job in enumerate(config.jobs):
         if names[job.name] > 1:
             raise InvalidValueError(
-                ("jobs", i, "name"), f"{job.name!r} names {names[job.name]} jobs; names are unique"
+                ("jobs", i, "name"), f"{job.name!r} names {names[job.name]} jobs; legal: a name of its own"
             )
         _check_job(i, job, topology)
-    _check_ecn(config)
     _check_pcie(config)
     _check_ports(topology)
     _check_reachable(config, topology)
@@ -143,7 +145,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         iterations=config.iterations,
         start_jitter_ns=round(config.start_jitter_ms * 1e6),
         draws=config.draws,
-        hash_told=config.hash == "told",
+        hash_known=config.hash == "told",
         profile=config.profile,
         profile_window_ms=config.profile_window_ms,
         realign_pct=config.realign_pct,
@@ -156,10 +158,13 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
 
 
 def _limited(config: ScenarioConfig, topology: Topology) -> frozenset[str]:
-    """The hosts that `nics` is about."""
+    """The hosts whose NICs `nics` describes."""
     for k, host in enumerate(config.nics.hosts):
         if host not in topology.host:
-            raise InvalidValueError(("nics", "hosts", k), f"{host!r} is no host of the fabric")
+            legal = listed(list(topology.host))
+            raise InvalidValueError(
+                ("nics", "hosts", k), f"{host!r} is no host of the fabric; legal: {legal}"
+            )
     return frozenset(config.nics.hosts or topology.host)
 
 
@@ -191,17 +196,14 @@ def _scaled(fabric: Topology, scale: float) -> Topology:
     )
 
 
-def _check_ecn(config: ScenarioConfig) -> None:
-    if config.ecn.kmin >= config.ecn.kmax:
-        raise InvalidValueError(("ecn", "kmin"), f"must be below kmax ({config.ecn.kmax})")
-
-
 def _check_pcie(config: ScenarioConfig) -> None:
     rates: dict[str, float] = {}
     for i, job in enumerate(config.jobs):
         if job.pcie is not None and job.pcie.gbps != rates.setdefault(job.pcie.link, job.pcie.gbps):
             raise InvalidValueError(
-                ("jobs", i, "pcie", "gbps"), f"link {job.pcie.link!r} has {rates[job.pcie.link]:g} already"
+                ("jobs", i, "pcie", "gbps"),
+                f"{job.pcie.gbps:g} is not the rate of link {job.pcie.link!r} in an earlier job; "
+                f"legal: {rates[job.pcie.link]:g}",
             )
 
 
@@ -210,8 +212,8 @@ def _check_ports(topology: Topology) -> None:
         if max(ports, default=0) >= CPU_PORT:
             raise InvalidValueError(
                 ("fabric",),
-                f"{switch} has a cable on port {max(ports)}; legal: up to {CPU_PORT - 1}, for {CPU_PORT} is "
-                "the CPU's",
+                f"{switch} has a cable on port {max(ports)}; legal: up to {CPU_PORT - 1}, since port "
+                f"{CPU_PORT} leads to the CPU",
             )
 
 
@@ -219,7 +221,9 @@ def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
     nodes = Counter(s.name for s in fabric.switches) + Counter(h.name for h in fabric.hosts)
     twice = next((name for name, count in nodes.items() if count > 1), None)
     if twice is not None:
-        raise InvalidValueError(("fabric",), f"{twice!r} names more than one node; names are unique")
+        raise InvalidValueError(
+            ("fabric",), f"{twice!r} names more than one node; legal: a name of its own for each"
+        )
     leaves = [s.name for s in fabric.switches if s.tier == "leaf"]
     for i, host in enumerate(fabric.hosts):
         if host.leaf not in leaves:
@@ -235,7 +239,9 @@ def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
                     ("fabric", "links", i, end), f"{name!r} is no switch; legal: {', '.join(known)}"
                 )
         if cable.a == cable.b:
-            raise InvalidValueError(("fabric", "links", i), "a cable joins two different switches")
+            raise InvalidValueError(
+                ("fabric", "links", i), f"{cable.a!r} is at both ends; legal: two different switches"
+            )
     try:
         return explicit(
             config.name,
@@ -250,20 +256,23 @@ def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
 def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
     for k, host in enumerate(job.hosts):
         if host not in topology.host:
-            shown = ", ".join(h.name for h in topology.hosts[:12]) + (
-                ", ..." if len(topology.hosts) > 12 else ""
-            )
+            legal = listed(list(topology.host))
             raise InvalidValueError(
-                ("jobs", i, "hosts", k), f"{host!r} is no host of the fabric; legal: {shown}"
+                ("jobs", i, "hosts", k), f"{host!r} is no host of the fabric; legal: {legal}"
             )
         if host in job.hosts[:k]:
-            raise InvalidValueError(("jobs", i, "hosts", k), f"{host!r} is listed twice")
+            raise InvalidValueError(
+                ("jobs", i, "hosts", k), f"{host!r} is in the list twice; legal: each host once"
+            )
     _check_phases(("jobs", i), job.phases, job.period_ms)
     last = 0
     for k, change in enumerate(job.changes):
         where = ("jobs", i, "changes", k)
         if change.iteration <= last:
-            raise InvalidValueError((*where, "iteration"), f"must be above the change before ({last})")
+            raise InvalidValueError(
+                (*where, "iteration"),
+                f"{change.iteration} is not above that of the change before; legal: {last + 1} or more",
+            )
         last = change.iteration
         _check_phases(where, change.phases, change.period_ms)
 
@@ -275,7 +284,7 @@ def _check_phases(at: tuple[str | int, ...], phases: tuple[PhaseConfig, ...], pe
         if round(phase.end_ms * 1e6) <= round(phase.start_ms * 1e6):
             raise InvalidValueError(
                 (*where, "end_ms"),
-                f"{phase.end_ms:g} must be above start_ms ({phase.start_ms:g}), by a nanosecond at least",
+                f"{phase.end_ms:g} is not after start_ms; legal: above {phase.start_ms:g}, by 1 ns or more",
             )
         if phase.start_ms < end:
             raise InvalidValueError(
@@ -283,7 +292,8 @@ def _check_phases(at: tuple[str | int, ...], phases: tuple[PhaseConfig, ...], pe
             )
         if k == 0 and phase.start_ms != 0:
             raise InvalidValueError(
-                (*where, "start_ms"), "the period begins with the first Up phase; legal: 0"
+                (*where, "start_ms"),
+                f"{phase.start_ms:g}: the period begins with the first Up phase; legal: 0",
             )
         end = phase.end_ms
         if end > period_ms:
@@ -305,7 +315,7 @@ def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
 
 
 def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Workload:
-    """The ring's flows, and what they carry."""
+    """A job as the emulated hosts run it."""
     nic_bps = min(topology.host[h].rate_bps for h in job.hosts)
     steps, profile = _steps(config, job, nic_bps)
     flops = _flops(job, job.gpus, steps)
@@ -314,7 +324,7 @@ def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Wor
     changes = []
     for change in job.changes:
         after, pattern = _steps(config, change, nic_bps)
-        changes.append(Changed(change.iteration, pattern, after, _flops(change, job.gpus, after)))
+        changes.append(ChangedPattern(change.iteration, pattern, after, _flops(change, job.gpus, after)))
     return Workload(
         job=Job(
             name=job.name,
@@ -336,7 +346,7 @@ def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Wor
 
 
 def _steps(config: ScenarioConfig, job: JobConfig | ChangeConfig, nic_bps: int) -> tuple[Steps, Profile]:
-    """For each Up phase the payload that fills it at the phase's rate, and the profile that is meant."""
+    """For each Up phase the payload that fills it at the phase's rate, and the profile."""
     share = config.packet_bytes / (config.packet_bytes + ROCE_OVERHEAD_BYTES)
     steps: list[tuple[int, int, int]] = []
     phases: list[Phase] = []
@@ -351,6 +361,6 @@ def _steps(config: ScenarioConfig, job: JobConfig | ChangeConfig, nic_bps: int) 
 
 
 def _flops(job: JobConfig | ChangeConfig, gpus: int, steps: Steps) -> float:
-    """What the file says, or what the GPUs do in the time that they compute."""
+    """Flops of an iteration: the file's, or what the GPUs do in their compute time."""
     compute_s = sum(step[2] for step in steps) / 1e9
     return (job.teraflops_per_iteration or 0) * 1e12 or gpus * max(compute_s, 1e-9) * FLOPS_PER_GPU_SECOND
