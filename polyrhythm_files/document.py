@@ -81,7 +81,8 @@ class Document:
         except InvalidValueError as error:
             raise self.error((*loc, *error.loc), error.message) from None
 
-    def _positions(self) -> Iterator[Position]:
+    def positions(self) -> Iterator[Position]:
+        """The path and line of every value, in the order of the text. Found anew at each call."""
         if self.text is None:
             return iter(())
         if self.format == "json":
