@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from agent_rig import eventually
 
 from hostagent.pcie import PcieLink
 
@@ -84,12 +85,13 @@ def order(folder: Path) -> list[str]:
 
 
 def settle(folder: Path, waiting: int) -> None:
-    """Until so many clients wait for the link: their lines in the table say so."""
-    for _ in range(10_000):
+    """Return when so many clients wait for the link: their lines in the table say so."""
+
+    def count() -> int:
         with PcieLink("0000:17:00.0", folder) as link:
-            if sum(link._read(line)[0] == 2 for line in range(64)) >= waiting:
-                return
-    raise AssertionError("they never waited")
+            return sum(link._read(line)[0] == 2 for line in range(64))
+
+    eventually(lambda: count() >= waiting, "the clients wait")
 
 
 def test_the_higher_priority_goes_first_whoever_came_first(tmp_path: Path, clients) -> None:

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,6 @@ from polyrhythm.bench.hostfabric import fabric
 __all__ = ["start_agent"]
 
 ELEPHANT = 1 << 30
-TIMELY_S = 5.0
-"""What a call may take on a busy machine; the agent's own deadline is 10 ms of it."""
 
 
 class Rig:
@@ -105,11 +104,8 @@ def agent_text(path: Path, controller: str, host: str = "h1") -> str:
 
 
 def asked(job: polyrhythm_job, number: int) -> str:
-    """How a new flow was answered, in good time."""
-    began = time.monotonic()
-    by = job.flow(f"a/new{number}", ELEPHANT).by
-    assert time.monotonic() - began < TIMELY_S
-    return by
+    """How a new flow was answered; "deadline" and "late" say that nothing waited for an answer any longer."""
+    return job.flow(f"a/new{number}", ELEPHANT).by
 
 
 @pytest.mark.slow
@@ -239,6 +235,8 @@ def test_a_network_that_is_cut_and_mended(
 ) -> None:
     """The agent lives in a namespace; its only link to the controller goes down, without a reset."""
     space, ours, theirs = f"pr{os.getpid()}", f"pra{os.getpid()}", f"prb{os.getpid()}"
+    # A subnet of four addresses for this process alone, from the block for tests of networks (RFC 2544).
+    near, far = (IPv4Address("198.18.0.0") + 4 * (os.getpid() % (1 << 15)) + n for n in (1, 2))
 
     def ip(*words: str) -> None:
         subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
@@ -248,13 +246,13 @@ def test_a_network_that_is_cut_and_mended(
         pytest.skip(f"namespaces cannot be made here: {made.stderr.strip()}")
     try:
         ip("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", space)
-        ip("addr", "add", "198.18.7.1/30", "dev", ours)
+        ip("addr", "add", f"{near}/30", "dev", ours)
         ip("link", "set", ours, "up")
-        for words in (("addr", "add", "198.18.7.2/30", "dev", theirs), ("link", "set", theirs, "up")):
+        for words in (("addr", "add", f"{far}/30", "dev", theirs), ("link", "set", theirs, "up")):
             ip("-n", space, *words)
-        controller = rig.controller("--agents-address=198.18.7.1", "--agents-port=19560")
+        controller = rig.controller(f"--agents-address={near}", "--agents-port=19560")
         path = tmp_path / "agent.sock"
-        start_agent(agent_text(path, "198.18.7.1:19560"), prefix=("ip", "netns", "exec", space))
+        start_agent(agent_text(path, f"{near}:19560"), prefix=("ip", "netns", "exec", space))
         eventually(lambda: status(str(path))["connected"], "a session")
         with polyrhythm_job("a", ["h1"], rank=0, period_ms=50, agent=str(path)) as job:
             eventually(lambda: asked(job, time.monotonic_ns()) == "controller", "an answer")
