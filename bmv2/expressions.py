@@ -18,9 +18,9 @@ from .ir import (
     Expression,
     FieldRef,
     Header,
-    Lookahead,
     MeterArray,
     Operator,
+    PacketLookahead,
     Param,
     RegisterCell,
     Stack,
@@ -141,7 +141,7 @@ class Scope:
                 )
             return Param(index, params[index][1])
         if kind == "lookahead":
-            return Lookahead(value[0].integer(), value[1].width())
+            return PacketLookahead(value[0].integer(), value[1].width())
         if kind == "stack_field":
             field = value[1]
             choice = self._last(self.stack(value[0]))

@@ -18,9 +18,9 @@ from .ir_values import (
     FieldRef,
     Header,
     HeaderArg,
-    Lookahead,
     ObjectArg,
     Operator,
+    PacketLookahead,
     Param,
     Primitive,
     RegisterCell,
@@ -49,11 +49,11 @@ __all__ = [
     "HeaderArg",
     "Ir",
     "KeyField",
-    "Lookahead",
     "MeterArray",
     "Node",
     "ObjectArg",
     "Operator",
+    "PacketLookahead",
     "Param",
     "ParserOp",
     "ParserState",
@@ -344,7 +344,7 @@ class Ir:
             return FieldRef(header, field)
         return None
 
-    def width(self, ref: FieldRef | ValidBit | Param | Lookahead) -> int:
+    def width(self, ref: FieldRef | ValidBit | Param | PacketLookahead) -> int:
         """Bits of a field, validity bit, parameter or piece of the packet."""
         if isinstance(ref, FieldRef):
             return self.headers[ref.header].fields[ref.field].width

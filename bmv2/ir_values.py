@@ -78,7 +78,7 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookahead:
+class PacketLookahead:
     """`width` bits of the packet, `offset` bits after the parser's position, without consuming them."""
 
     offset: int
@@ -103,7 +103,7 @@ class RegisterCell:
     width: int
 
 
-Expression: TypeAlias = Const | Bool | FieldRef | ValidBit | Param | Lookahead | RegisterCell | Operator
+Expression: TypeAlias = Const | Bool | FieldRef | ValidBit | Param | PacketLookahead | RegisterCell | Operator
 
 
 def is_boolean(expression: Expression) -> bool:

@@ -14,8 +14,8 @@ from .ir import (
     Extract,
     ExtractNext,
     FieldRef,
-    Lookahead,
     Operator,
+    PacketLookahead,
     ParserOp,
     ParserState,
     Primitive,
@@ -128,7 +128,7 @@ class _ParserReader:
                 source = Operator("?", (test, inner, source), False)
             return source, self._scope.headers[header].fields[field].width
         source = self._scope.expression(reader)
-        if isinstance(source, Lookahead):
+        if isinstance(source, PacketLookahead):
             return source, source.width
         if isinstance(source, FieldRef):
             return source, self._scope.headers[source.header].fields[source.field].width

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .entries import Exact, Lpm, Optional, Ternary
-from .ir import Extract, ExtractNext, FieldRef, Lookahead, ParserState, Primitive, Transition, Verify
+from .ir import Extract, ExtractNext, FieldRef, PacketLookahead, ParserState, Primitive, Transition, Verify
 from .reference_steps import ReferenceSteps
 from .reference_values import Packet, evaluate
 from .structures import length_of
@@ -60,7 +60,7 @@ class Parser(ReferenceSteps):
 
     def _check_lookahead(self, op: Primitive, packet: Packet) -> None:
         for arg in op.args:
-            if isinstance(arg, Lookahead):
+            if isinstance(arg, PacketLookahead):
                 self._need(-(-arg.width // 8), packet)
 
     def _extract_next(self, op: ExtractNext, packet: Packet) -> None:

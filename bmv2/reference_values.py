@@ -13,8 +13,8 @@ from .ir import (
     Const,
     Expression,
     FieldRef,
-    Lookahead,
     Operator,
+    PacketLookahead,
     Param,
     RegisterCell,
     Table,
@@ -59,7 +59,7 @@ def evaluate(expression: Expression, packet: Packet) -> int:
         return int(expression.header in packet.valid)
     if isinstance(expression, Param):
         return packet.params[expression.index]
-    if isinstance(expression, Lookahead):
+    if isinstance(expression, PacketLookahead):
         first = packet.position + expression.offset // 8
         size = -(-(expression.offset + expression.width) // 8) - expression.offset // 8
         shift = -(expression.offset + expression.width) % 8

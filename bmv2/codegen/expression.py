@@ -11,8 +11,8 @@ from ..ir import (
     Const,
     Expression,
     FieldRef,
-    Lookahead,
     Operator,
+    PacketLookahead,
     Param,
     RegisterCell,
     ValidBit,
@@ -75,7 +75,7 @@ class Expressions:
             return Code(self._writer.load(self._layout.valid(expression.header)), 0, 1)
         if isinstance(expression, Param):
             return Code(self.params[expression.index], 0, (1 << expression.width) - 1)
-        if isinstance(expression, Lookahead):
+        if isinstance(expression, PacketLookahead):
             return self._lookahead(expression)
         if isinstance(expression, RegisterCell):
             return self._cell(expression)
@@ -123,7 +123,7 @@ class Expressions:
         text = f"{array}[{index.text}]" if inside else f"cell({array}, {index.text})"
         return Code(text, 0, (1 << cell.width) - 1)
 
-    def _lookahead(self, part: Lookahead) -> Code:
+    def _lookahead(self, part: PacketLookahead) -> Code:
         first, last = part.offset // 8, -(-(part.offset + part.width) // 8)
         shift = last * 8 - part.offset - part.width
         text = f"peek(frame, {self.position} + {first}, {last - first})"

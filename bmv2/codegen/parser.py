@@ -15,7 +15,7 @@ from ..ir import (
     Extract,
     ExtractNext,
     FieldRef,
-    Lookahead,
+    PacketLookahead,
     ParserState,
     Primitive,
     Transition,
@@ -122,7 +122,7 @@ class ParserWriter:
                 position = self._extract_next(op, position)
             elif isinstance(op, Primitive):
                 for arg in op.args:
-                    if isinstance(arg, Lookahead):
+                    if isinstance(arg, PacketLookahead):
                         self._need(-(-arg.width // 8), position)
                 self._actions.primitive(op)
             elif isinstance(op, Verify):
