@@ -41,6 +41,8 @@ class Process:
                     stdout=asyncio.subprocess.PIPE,
                     stderr=sink,
                     limit=64 << 20,
+                    # Ctrl-C on the terminal is for us alone: a child that ended first would be a failure.
+                    process_group=0,
                     env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
                 )
             )
