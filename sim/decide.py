@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from controller.model import TRAFFIC_CLASSES, Job, JobPlan, Plan, Policy
+from controller.model import REALIGN, TRAFFIC_CLASSES, Job, JobPlan, Plan, Policy
 from controller.planner import POLICIES, PlanInput, plan
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
-from sim.jobrun import FREE, LATE, IterationSchedule
+from sim.jobrun import FREE, IterationSchedule
 from sim.mltcp import BY_POLICY, LINEAR, weights
 from sim.units import CLASSES, PS_PER_NS
 from topo.graph import Topology
@@ -133,7 +133,7 @@ def orders(plan: Plan, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
             decided.shift_ns * PS_PER_NS - lead_ps,
             decided.period_ns * PS_PER_NS,
             decided.once,
-            LATE if decided.realign is None else decided.realign,
+            REALIGN if decided.realign is None else decided.realign,
         )
     return Orders(
         paths={f: p for f, p in paths.items() if p is not None},

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.kernel import available
-from sim.jobrun import LATE, JobRun, slot_delay
+from controller.model import REALIGN
+from sim.jobrun import JobRun, slot_delay
 from sim.reference import ReferenceEngine
 from sim.task_graph import FLOW
 from sim.units import NEVER
@@ -281,7 +282,7 @@ def _allocate(
             (k.SALT, run.salt),
             (k.ONCE, run.rhythm.once),
             (k.LATE_BY, int(run.rhythm.late * run.rhythm.period)),
-            (k.FIRST_BY, int(min(run.rhythm.late, LATE) * run.rhythm.period)),
+            (k.FIRST_BY, int(min(run.rhythm.late, REALIGN) * run.rhythm.period)),
             (k.ALIGNED, run.aligned),
         ):
             jobs[i, column] = value

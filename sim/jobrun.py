@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.model import REALIGN
 from sim.task_graph import TaskGraph
 from sim.units import NEVER
-
-LATE = 0.05
-"""Part of a period by which an iteration may begin late before it waits for its next slot: the agents'
-rule on the hosts (CASSINI thesis 4.4.2, step 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class IterationSchedule:
     shift: int = 0
     period: int = 0
     once: bool = False
-    late: float = LATE
+    late: float = REALIGN
 
     def keeps(self, other: IterationSchedule) -> bool:
         """Whether `other` has the same slots, whatever the epoch it counts from."""
@@ -53,7 +50,7 @@ def slot_delay(now: int, rhythm: IterationSchedule, aligned: bool) -> int:
     if offset < 0 and not free:
         return -offset
     offset %= rhythm.period
-    tolerance = int((rhythm.late if free or not rhythm.once else min(rhythm.late, LATE)) * rhythm.period)
+    tolerance = int((rhythm.late if free or not rhythm.once else min(rhythm.late, REALIGN)) * rhythm.period)
     if offset <= tolerance or (free and rhythm.period - offset <= tolerance):
         return 0
     return rhythm.period - offset

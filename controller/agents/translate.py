@@ -26,6 +26,7 @@ from controller.live.messages import (
     WorkerJoined,
     WorkerLeft,
 )
+from controller.model import REALIGN
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
@@ -72,7 +73,7 @@ class WelcomeTerms:
     elephant_bytes: int
     answer_deadline_ns: int = ANSWER_DEADLINE_NS
     clock_poll_ns: int = 4_000_000_000
-    realign: float = 0.05
+    realign: float = REALIGN
     profiles: bool = False
 
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from controller.interleave.affinity import Alignment, LinkFit, components
 from controller.interleave.circle import SharedLink, score
 from controller.interleave.link_arrays import group_identical_links
+from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
 from controller.interleave.previous_slots import GroupTiming, keep_previous
-from controller.interleave.slot_schedule import GOOD_SCORE, JobSlot, SlotSchedule, contended
+from controller.interleave.slot_schedule import JobSlot, SlotSchedule
 from controller.interleave.solve import Interleaving, TooFineError, interleave
 
 _DRIFTS = 1.0
@@ -49,13 +50,13 @@ def shift_once(
     periods: Mapping[str, int],
     *,
     previous: Mapping[str, tuple[int, int]] | None = None,
-    slack: float = 0.02,
+    slack: float = SLACK,
     seed: int = 0,
 ) -> SlotSchedule:
     """The published policy: the jobs of contended `links` begin at their shift once, then run at their own
     pace, and are aligned again when they have drifted (4.4.2, step 3).
 
-    Where the best score of a connected part is below GOOD_SCORE, its jobs' iterations become longer than
+    Where the best score of a connected part is below SLOT_SCORE, its jobs' iterations become longer than
     their profiles say by what exceeds the links. Against the profile's period they would drift at every
     iteration, and the thesis reports few adjustments (4.5.7): there drift is left alone. `previous` (period,
     shift) stay where they are as good: jobs that keep step are not shifted again.
@@ -83,7 +84,7 @@ def shift_once(
         kept = keep_previous(
             part, GroupTiming(own_periods, Alignment(own_shifts, new, ())), periods, previous or {}, slack
         )
-        fitting = min(f.score for f in kept.alignment.links) >= GOOD_SCORE
+        fitting = min(f.score for f in kept.alignment.links) >= SLOT_SCORE
         for j in own:
             slots[j] = JobSlot(
                 kept.periods[j],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, combinations
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,33 +155,6 @@ def random_score(
         rates, where = np.unique(rates, return_inverse=True)
         odds = np.bincount(where, weights=odds).astype(np.float64)
     return 1 - float(excess_rate(rates, link.rate_bps, slack) @ odds) / link.rate_bps
-
-
-def overlapping(
-    link: SharedLink,
-    periods: Mapping[str, int],
-    shifts: Mapping[str, int],
-    *,
-    slack: float = 0.0,
-    tolerance: float = 0.005,
-) -> frozenset[tuple[str, str]]:
-    """Pairs of jobs (sorted) that both send while the link is asked for more than it has.
-
-    Shorter than `tolerance` times the perimeter in all does not count.
-    """
-    total = demand(link, periods, shifts)
-    length, marks = int(total.edges[-1]), total.edges[:-1].tolist()
-    over = excess_rate(total.rate, link.rate_bps, slack) > 0
-    time = np.where(over, total.widths, 0)
-    sends = {
-        job: overlay([(phases, periods[job], shifts[job])], length, edges=marks).rate > 0
-        for job, phases in link.demands.items()
-    }
-    return frozenset(
-        (a, b)
-        for a, b in combinations(sorted(sends), 2)
-        if float(time @ (sends[a] & sends[b])) > tolerance * length
-    )
 
 
 def sweep(

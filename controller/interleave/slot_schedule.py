@@ -10,15 +10,13 @@ from functools import partial
 from controller.interleave.affinity import LinkFit, LinkName, Loop, align, components
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.link_arrays import group_identical_links
+from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
 from controller.interleave.period import quantise
 from controller.interleave.previous_slots import TOLERANCE, GroupTiming, keep_previous
 from controller.interleave.rotate import rotate
 from controller.interleave.search import places
 
 MIN_STRETCH = 1.002
-# A held job that still meets others is lengthened past its slot now and then, and loses a whole
-# period to re-align: more than turn-taking gives. So only what fits is held.
-GOOD_SCORE = 0.999
 NEGLIGIBLE_SCORE = 0.95
 LEAST_GAIN = 0.01
 _FULL = 1 - 1e-6
@@ -52,26 +50,20 @@ class SlotSchedule:
     loops: tuple[Loop, ...]
 
 
-def contended(link: SharedLink, slack: float) -> bool:
-    """Whether several jobs' highest demands together exceed the link (by more than `slack`)."""
-    peak = sum(max((p.rate_bps for p in phases), default=0) for phases in link.demands.values())
-    return len(link.demands) > 1 and peak > link.rate_bps * (1 + slack)
-
-
 def schedule_slots(
     links: Sequence[SharedLink],
     periods: Mapping[str, int],
     ranking: Sequence[str],
     *,
     previous: Mapping[str, tuple[int, int]] | None = None,
-    slack: float = 0.02,
+    slack: float = SLACK,
     seed: int = 0,
     cache: RotationCache | None = None,
 ) -> SlotSchedule:
     """Decide who takes turns on the shared `links`, at which period and shift (ns).
 
     `periods` are measured, alone; held ones are between HOLD and 1 + TOLERANCE times as long. A group
-    is held if on each of its links the score reaches GOOD_SCORE, if the link can carry the group's
+    is held if on each of its links the score reaches SLOT_SCORE, if the link can carry the group's
     demand at that pace, and if each job gains LEAST_GAIN on some link. Otherwise the job that ranks
     last (`ranking`: highest first) on the worst link is let go, and the rest tried again. Links that
     score NEGLIGIBLE_SCORE at random and would gain less than LEAST_GAIN bind nobody. `previous` (period,
@@ -149,7 +141,7 @@ class RotationCache:
         if key not in self._fitting_shifts:
             nodes = _NODES if self._fast else 0
             search = partial(rotate, slack=self._slack, seed=self._seed, nodes=nodes, fast=self._fast)
-            most = (1 - GOOD_SCORE) * len(links)
+            most = (1 - SLOT_SCORE) * len(links)
             # Gaps are made even only where all fits: that takes longer than finding it out.
             tried = search(links, periods, widen=False)
             if tried.loss <= most:
@@ -257,7 +249,7 @@ class RotationCache:
         )
         if sent > link.rate_bps * (1 + self._slack):
             return False
-        return fit.score >= GOOD_SCORE
+        return fit.score >= SLOT_SCORE
 
 
 def _fits(timing: GroupTiming) -> bool:

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from controller.live.messages import BytesCounted, Effect, IterationReport, SendMeasure
-from controller.measure.bursts import longest_silence, looks_changed
-from controller.measure.change import ChangeDetector
+from controller.measure.change import ChangeDetector, longest_silence, looks_changed
 from controller.measure.iteration import Sample, from_bytes, from_iterations
 from controller.measure.profiling_queue import ProfilingQueue, with_job_on_top
 from controller.measure.series import KEPT, Series

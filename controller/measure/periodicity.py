@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,20 +15,7 @@ _CHANCE = 4.0
 _NEAR_BEST = 0.8
 _STILL_THERE = 0.6
 _RISE = 0.4
-_SENDING = 0.25
 _FEWEST_PERIODS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Rhythm:
-    """One iteration as counters show it: its length in s, the bytes sent, and the seconds spent sending
-    (t_j, where the job was profiled on the highest level). `strength` is the part of the variance that
-    repeats from one iteration to the next, at most 1."""
-
-    period_s: float
-    bytes: float
-    sending_s: float
-    strength: float
 
 
 def iteration_length(sent: Floats, interval_s: float) -> tuple[float, float] | None:
@@ -113,35 +98,3 @@ def _vertex(values: Floats, at: int) -> float:
     left, mid, right = values[at - 1 : at + 2]
     bend = left - 2 * mid + right
     return float(at) if bend >= 0 else at + float(np.clip(0.5 * (left - right) / bend, -0.5, 0.5))
-
-
-def rhythm(sent: Floats, interval_s: float) -> Rhythm | None:
-    """One iteration of the job whose counter gave `sent`; None where nothing repeats.
-
-    Sending is what is above a quarter of the way from the least to the most (5th and 95th percentile) in
-    the mean iteration: noise averages out there, and acknowledgements do not count as communication.
-    """
-    found = iteration_length(sent, interval_s)
-    if found is None:
-        return None
-    period, strength = found
-    series = np.asarray(sent, dtype=np.float64)
-    # Whole iterations only: a piece of one would weigh its bytes or its silence too much.
-    whole = series[: max(1, round(int(len(series) * interval_s / period) * period / interval_s))]
-    iterations = len(whole) * interval_s / period
-    bins = max(2, round(period / interval_s))
-    phase = ((np.arange(len(whole)) + 0.5) * interval_s / period % 1 * bins).astype(np.int64)
-    mean = np.bincount(phase, weights=whole, minlength=bins) / np.maximum(
-        np.bincount(phase, minlength=bins), 1
-    )
-    low, high = np.quantile(mean, [0.05, 0.95])
-    sending = float((mean > low + _SENDING * (high - low)).mean()) * period
-    return Rhythm(period, float(whole.sum()) / iterations, sending, strength)
-
-
-def intensity(flops_per_s: float, measured: Rhythm) -> float | None:
-    """I_j = W_j / t_j in flop/s: W_j from the job's floating-point rate over its iterations (all GPUs,
-    measured while it was profiled); None without traffic."""
-    if measured.sending_s <= 0:
-        return None
-    return flops_per_s * measured.period_s / measured.sending_s

@@ -3,6 +3,8 @@
 
 from controller.model.job import Flow, Job, Measurement, Phase, Profile
 from controller.model.plan import (
+    REALIGN,
+    REALIGN_PCT,
     FlowPin,
     FlowPlan,
     FlowRemark,
@@ -15,6 +17,8 @@ from controller.model.plan import (
 from controller.model.traffic import TRAFFIC_CLASSES, TrafficClasses
 
 __all__ = [
+    "REALIGN",
+    "REALIGN_PCT",
     "TRAFFIC_CLASSES",
     "Flow",
     "FlowPin",

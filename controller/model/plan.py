@@ -90,6 +90,12 @@ class QueuePair:
     dscp: int | None = None
 
 
+REALIGN_PCT = 5
+REALIGN = REALIGN_PCT / 100
+"""The part of its period by which an iteration may begin late before it waits for its next slot, unless a
+scenario says otherwise (CASSINI thesis, 4.4.2, step 3)."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobPlan:
     """`level` 0 is the highest. The job starts communicating at times t with

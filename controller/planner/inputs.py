@@ -28,8 +28,6 @@ POLICIES: Mapping[str, Policy] = {
     "varys": Policy("varys", "ecmp", "varys", "none"),
     "taccl": Policy("taccl", "greedy", "taccl", "none"),
 }
-# What the sum of demands may exceed a link's rate by before its jobs count as contending.
-SLACK = 0.02
 
 # Entries of `pinned_flow` in our P4 program.
 PIN_CAPACITY = 4096

@@ -12,10 +12,10 @@ from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import score
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, plain
-from controller.interleave.slot_schedule import GOOD_SCORE, JobSlot, SlotSchedule, contended
+from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
+from controller.interleave.slot_schedule import JobSlot, SlotSchedule
 from controller.model import Phase
 from controller.planner.demand import Demands
-from controller.planner.inputs import SLACK
 from controller.planner.levels_only import levels_only
 from controller.planner.loop.search import Limits, SearchResult, solve
 from controller.planner.pinned_flows import kept_ports
@@ -103,7 +103,7 @@ class Joint:
             more = {j: round(2 * JITTER * t) for j, t in periods.items()}
             demands = {j: _longer(link.demands[j], more[j], t) for j, t in periods.items()}
             shifts = {j: held[j].shift_ns - more[j] // 2 for j in periods}
-            if score(replace(link, demands=demands), periods, shifts, slack=SLACK) < GOOD_SCORE:
+            if score(replace(link, demands=demands), periods, shifts, slack=SLACK) < SLOT_SCORE:
                 return True
         return False
 

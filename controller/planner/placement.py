@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from controller.interleave.candidates import MOST, rank
-from controller.interleave.slot_schedule import contended
+from controller.interleave.link_sharing import SLACK, contended
 from controller.model import Job
 from controller.planner.demand import Demands
-from controller.planner.inputs import SLACK, PlanInput, check
+from controller.planner.inputs import PlanInput, check
 from controller.planner.routing_stage import RoutingStage
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from controller.interleave.circle import random_score
+from controller.interleave.link_sharing import SLACK
 from controller.model import Flow, Job
-from controller.planner.inputs import SLACK
 from controller.planner.loop.search import SearchResult
 from controller.planner.priority_stage import PriorityStage
 from controller.planner.routing_stage import RoutingStage

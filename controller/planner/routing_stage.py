@@ -10,20 +10,15 @@ from functools import cached_property
 from itertools import pairwise
 
 from controller.interleave.circle import SharedLink
-from controller.interleave.period import quantise
-from controller.interleave.rotate import rotate
+from controller.interleave.link_sharing import ROUTING_WEIGHT, pair_fits
 from controller.model import Phase
 from controller.planner.demand import Demands
-from controller.planner.inputs import SLACK, DirectedLink
+from controller.planner.inputs import DirectedLink
 from controller.planner.pinned_flows import NOT_TOLD, Pinned, kept_ports, pin, untold
 from controller.routing.assign import Assignment, assign_ecmp, assign_greedy
 from controller.routing.forwarding import SwitchForwarding, forwarding
 from controller.routing.from_topology import Failures
 from controller.routing.greedy import Commodity, connection_order
-
-# How much two jobs that can take turns on a link hurt each other there, when paths are chosen.
-TURNS = 0.5
-_FIT = 0.99
 
 
 @dataclass(frozen=True)
@@ -38,18 +33,14 @@ class RoutingStage:
     _pairs: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def _turns(self, a: str, b: str) -> float:
-        """How much two jobs on one link hurt each other: TURNS if they can take turns there, else 1."""
+        """The cost of two jobs sharing a link: ROUTING_WEIGHT if they can take turns there, else 1."""
         key = (a, b) if a < b else (b, a)
         if key not in self._pairs:
             profiles = {j: self.demands.profiles[j] for j in key}
-            fitted = quantise([p.period_ns for p in profiles.values()])
-            if fitted is None:
-                self._pairs[key] = 1.0
-            else:
-                peak = max(x.rate_bps for p in profiles.values() for x in p.phases)
-                link = SharedLink(("", ""), peak, {j: p.phases for j, p in profiles.items()})
-                loss = rotate([link], dict(zip(key, fitted.periods, strict=True)), slack=SLACK).loss
-                self._pairs[key] = TURNS if 1 - loss >= _FIT else 1.0
+            fits = pair_fits(
+                {j: p.phases for j, p in profiles.items()}, {j: p.period_ns for j, p in profiles.items()}
+            )
+            self._pairs[key] = ROUTING_WEIGHT if fits else 1.0
         return self._pairs[key]
 
     @property

@@ -10,10 +10,11 @@ from functools import cached_property
 from itertools import combinations
 
 from controller.interleave.cassini import shift_once
-from controller.interleave.circle import SharedLink, overlapping, random_score
-from controller.interleave.slot_schedule import SlotSchedule, contended, schedule_slots
+from controller.interleave.circle import SharedLink, random_score
+from controller.interleave.link_sharing import SLACK, contended, overlapping
+from controller.interleave.slot_schedule import SlotSchedule, schedule_slots
 from controller.planner.demand import Demands
-from controller.planner.inputs import SLACK, DirectedLink
+from controller.planner.inputs import DirectedLink
 
 
 def only(link: SharedLink, jobs: Iterable[str]) -> SharedLink:

@@ -48,22 +48,3 @@ def top_levels(count: int, levels: int) -> list[int]:
 def balanced(count: int, levels: int) -> list[int]:
     """Varys' compression: the places cut into `levels` runs of equal length, as far as they go."""
     return [place * levels // max(count, levels) for place in range(count)]
-
-
-def madd(seconds: NDArray[np.float64], order: list[int]) -> NDArray[np.float64]:
-    """Varys' rates: each coflow as slowly as its bottleneck lets it end, in `order` (Varys, section 5.3).
-
-    The result is the part of its own bottleneck speed at which each coflow runs, shape (coflows,): every
-    one of its flows then ends with the last. What a coflow leaves of a port, the next ones share.
-    """
-    alone = seconds.max(axis=1, initial=0.0)
-    room = np.ones(seconds.shape[1])
-    speed = np.zeros(len(seconds))
-    for i in order:
-        used = seconds[i] > 0
-        if not used.any():
-            continue
-        share = seconds[i, used] / alone[i]
-        speed[i] = min(1.0, float((room[used] / share).min()))
-        room[used] = np.maximum(0.0, room[used] - speed[i] * share)
-    return speed

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-_NS = 1_000_000_000
+NS = 1_000_000_000
 _LONGER_ITERATIONS = 1_000
 _NEGLIGIBLE = 0.005
 _CLAMP = 8.0
@@ -37,14 +37,6 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """Seconds of a window in which a job sends, and in which it computes."""
-
-    traffic_s: float
-    compute_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class RankedJob:
     """A job with its intensity I_j, correction factor k_j and priority P_j = k_j I_j."""
 
@@ -65,7 +57,7 @@ def traffic_time(bytes_on: Mapping[Any, float], rate_bps: Mapping[Any, float]) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Timing:
+class IterationTimes:
     """A contender in whole nanoseconds: compute before and after its communication starts."""
 
     before: int
@@ -73,15 +65,17 @@ class _Timing:
     traffic: int
 
     @classmethod
-    def of(cls, job: Contender) -> _Timing:
-        compute = round(job.compute_s * _NS)
+    def of(cls, job: Contender) -> IterationTimes:
+        """The times of a contender, rounded to whole nanoseconds."""
+        compute = round(job.compute_s * NS)
         before = round(compute * job.overlap_start)
-        traffic = round(job.traffic_s * _NS)
+        traffic = round(job.traffic_s * NS)
         # Traffic of less than a nanosecond is still traffic.
         return cls(before, compute - before, max(traffic, 1) if job.traffic_s > 0 else 0)
 
     @property
     def period(self) -> int:
+        """The length of an iteration without other jobs."""
         return self.before + max(self.after, self.traffic)
 
     def computed(self, start: int, horizon: int) -> int:
@@ -89,19 +83,15 @@ class _Timing:
         return max(0, min(start + self.after, horizon) - max(start - self.before, 0))
 
 
-def preempt(high: Contender, low: Contender, horizon_s: float) -> tuple[Use, Use]:
-    """Two jobs alone on one link under strict pre-emption; what each gets in `horizon_s` seconds.
+def preempt(
+    high: IterationTimes, low: IterationTimes, horizon: int
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Two jobs alone on one link under strict pre-emption: (traffic, compute) in ns of each in `horizon` ns.
 
-    Both start communicating at t = 0. An iteration computes, communicates once `overlap_start` of the
-    compute is done, and ends when both are over; the next follows at once. The high job runs as if
-    alone; the low one sends in its gaps.
+    Both start communicating at t = 0. An iteration computes, communicates once `overlap_start` of the compute
+    is done, and ends when both are over. The next iteration follows at once. The high job runs as if it were
+    alone, and the low job sends in its gaps. Raises ValueError for a job without compute and traffic.
     """
-    high_ns, low_ns = _preempt(_Timing.of(high), _Timing.of(low), round(horizon_s * _NS))
-    return Use(*(x / _NS for x in high_ns)), Use(*(x / _NS for x in low_ns))
-
-
-def _preempt(high: _Timing, low: _Timing, horizon: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Traffic and compute time of each, all in ns."""
     if high.period <= 0 or low.period <= 0:
         raise ValueError("a job needs compute or traffic: an iteration cannot take no time")
     high_alone, low_alone = _alone(high, horizon), _alone(low, horizon)
@@ -136,7 +126,7 @@ def _preempt(high: _Timing, low: _Timing, horizon: int) -> tuple[tuple[int, int]
     return high_alone, (traffic, compute)
 
 
-def _alone(job: _Timing, horizon: int) -> tuple[int, int]:
+def _alone(job: IterationTimes, horizon: int) -> tuple[int, int]:
     """Traffic and compute time in ns of a job that nobody disturbs."""
     whole, rest = divmod(horizon, job.period)
     traffic = whole * job.traffic + min(rest, job.traffic)
@@ -152,16 +142,16 @@ def correction(job: Contender, reference: Contender) -> float:
     the longer job; k = d_job / d_reference, clamped to [1/8, 8]. 1 if both d are below 0.5 % of the
     horizon.
     """
-    return _correction(_Timing.of(job), _Timing.of(reference))
+    return _correction(IterationTimes.of(job), IterationTimes.of(reference))
 
 
 @lru_cache(maxsize=4096)
-def _correction(job: _Timing, reference: _Timing) -> float:
+def _correction(job: IterationTimes, reference: IterationTimes) -> float:
     if job == reference:
         return 1.0
     horizon = _LONGER_ITERATIONS * max(job.period, reference.period)
-    (job_first, _), (reference_second, _) = _preempt(job, reference, horizon)
-    (reference_first, _), (job_second, _) = _preempt(reference, job, horizon)
+    (job_first, _), (reference_second, _) = preempt(job, reference, horizon)
+    (reference_first, _), (job_second, _) = preempt(reference, job, horizon)
     d_job, d_reference = job_first - job_second, reference_first - reference_second
     if max(d_job, d_reference) < _NEGLIGIBLE * horizon:
         return 1.0

@@ -12,6 +12,7 @@ from typing import Any
 from finsy.grpcutil import GRPCCredentialsTLS
 
 from controller.agents.translate import ANSWER_DEADLINE_NS
+from controller.model import REALIGN, REALIGN_PCT
 from controller.southbound.desired import FRAME_BYTES, STRAY_ACTIONS, EcnProfile
 from controller.southbound.fleet import Target
 from polyrhythm_files import ConfigError
@@ -30,7 +31,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "tls": None,
     "profile": "measured",
     "profile_window_ms": 30_000,
-    "realign_pct": 5,
+    "realign_pct": REALIGN_PCT,
     "answer_deadline_ms": 10,
 }
 CLOCKS = ("embedded", "host")
@@ -60,7 +61,7 @@ class FabricDescription:
     grace_ns: int = 1_000_000_000
     measured: bool = True
     profile_window_ns: int = 30_000_000_000
-    realign: float = 0.05
+    realign: float = REALIGN
     answer_deadline_ns: int = ANSWER_DEADLINE_NS
 
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_rig import Cluster, job
 
+from controller.model import REALIGN
 from controller.wire import agent_pb2 as pb
-from hostagent.job import Schedule, next_slot
+from hostagent.job import LATE_TOLERANCE, Schedule, next_slot
 
 PERIOD = 200 * MS
 
@@ -117,3 +118,8 @@ def test_a_clock_that_is_corrected_a_little_makes_no_new_schedule(
     assert not schedule.keeps(Schedule(slot, 0, PERIOD + 1, 0.05, once))
     assert not schedule.keeps(Schedule(slot, 0, PERIOD, 0.05, not once))
     assert not schedule.keeps(None)
+
+
+def test_agent_and_controller_use_one_threshold_of_drift() -> None:
+    # The job library depends on nothing, so it has its own copy of the controller's value.
+    assert LATE_TOLERANCE == REALIGN

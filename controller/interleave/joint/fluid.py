@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from controller.interleave.jitter import PRIME, draw
 from controller.interleave.joint.instance import Instance
 from controller.interleave.joint.sharing_groups import SharingGroup
+from controller.model import REALIGN
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-LATE = 0.05
-"""Part of a period by which an iteration may begin late before it waits for its next slot: the agents' rule
-(CASSINI thesis 4.4.2, step 3)."""
 STAIRS = 6
 """F is taken as constant over sixths of an iteration's bytes."""
 _DONE_BITS = 1e-3
@@ -283,7 +281,7 @@ def begin_at(now: float, period: float, shift: float) -> float:
     if offset < 0:
         return shift
     offset %= period
-    return now if offset <= LATE * period else now + period - offset
+    return now if offset <= REALIGN * period else now + period - offset
 
 
 def plain_lengths(

@@ -8,15 +8,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.interleave.circle import SharedLink
 from controller.interleave.joint.instance import Instance
 from controller.interleave.joint.timings import phases_of
-from controller.interleave.period import quantise
-from controller.interleave.rotate import rotate
+from controller.interleave.link_sharing import SEARCH_WEIGHT, SLACK, pair_fits
 
-FITS = 0.99
-TIME_SHARING_WEIGHT = 0.15
-"""What sharing a link with a job counts for if both can take turns, against 1 if they cannot."""
 _SAME = 1e-9
 _NOBODY: Mapping[int, int] = {}
 
@@ -29,7 +24,7 @@ class TimeSharing:
     """Which pairs of jobs can take turns on a link that holds one of them; asked once for each pair."""
 
     instance: Instance
-    slack: float = 0.02
+    slack: float = SLACK
     _known: dict[tuple[int, int], bool] = field(default_factory=dict)
     _scored: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Scored]] = field(default_factory=dict)
 
@@ -54,14 +49,10 @@ class TimeSharing:
 
     def _ask(self, a: int, b: int) -> bool:
         pair = [self.instance.jobs[j] for j in (a, b)]
-        fitted = quantise([p.alone_ns for p in pair])
-        if fitted is None:
-            return False
         peak = max(s.rate_bps for p in pair for s in p.steps)
-        link = SharedLink(("", ""), peak, {p.name: phases_of(p, 1.0, peak) for p in pair})
-        names = [p.name for p in pair]
-        loss = rotate([link], dict(zip(names, fitted.periods, strict=True)), slack=self.slack).loss
-        return 1 - loss >= FITS
+        return pair_fits(
+            {p.name: phases_of(p, 1.0, peak) for p in pair}, {p.name: p.alone_ns for p in pair}, self.slack
+        )
 
 
 class PathCosts:
@@ -106,7 +97,7 @@ class PathCosts:
                 # Pairs that fit matter only beside others: half as much.
                 share = over - 1 if over > 1 + _SAME else beside * over
                 weighed = share * busy[a] * busy[b]
-                total += TIME_SHARING_WEIGHT * weighed if can_share(a, b) else weighed
+                total += SEARCH_WEIGHT * weighed if can_share(a, b) else weighed
         # Beyond what the link can carry at all nothing helps.
         mean = sum(rate * busy[j] for j, rate in users) / capacity
         return total + 4 * max(0.0, mean - 1)

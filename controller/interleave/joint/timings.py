@@ -9,10 +9,9 @@ from controller.interleave.cassini import DiscardedError, unique_shifts
 from controller.interleave.circle import SharedLink
 from controller.interleave.joint.instance import UNSCHEDULED, Instance, JobTiming, JointJob
 from controller.interleave.joint.sharing_groups import demand_on, full_links
+from controller.interleave.link_sharing import SLACK
 from controller.interleave.slot_schedule import RotationCache, schedule_slots
 from controller.model import Phase
-
-SLACK = 0.02
 
 
 def rotation_cache_of(instance: Instance, *, fast: bool = False, seed: int = 0) -> RotationCache:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.interleave.cassini import has_loop, shift_once
 from controller.interleave.circle import SharedLink, score
-from controller.interleave.slot_schedule import contended
+from controller.interleave.link_sharing import contended
 from controller.model import Flow, Job, Phase, Profile
 from controller.planner import POLICIES, PlanInput, diff, explain, plan
 from sim.cluster import JobRequest, machines

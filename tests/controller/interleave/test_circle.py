@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.interleave.circle import SharedLink, overlapping, perimeter, random_score, score, sweep
+from controller.interleave.circle import SharedLink, perimeter, random_score, score, sweep
+from controller.interleave.link_sharing import overlapping
 from controller.interleave.rotate import rotate
 from controller.model import Phase
 

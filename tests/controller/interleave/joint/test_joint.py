@@ -25,7 +25,8 @@ from controller.interleave.joint.instance import (
 from controller.interleave.joint.longer_periods import longer_period_timings
 from controller.interleave.joint.sharing_groups import sharing_groups_of
 from controller.interleave.joint.time_sharing import PathCosts, TimeSharing, arrange_paths
-from controller.interleave.joint.timings import SLACK, shared_links
+from controller.interleave.joint.timings import shared_links
+from controller.interleave.link_sharing import SLACK
 from controller.planner.loop.initial_plans import single_mechanism_plans
 from controller.planner.loop.search import Limits, SearchResult, solve
 

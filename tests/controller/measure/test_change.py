@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.measure.bursts import longest_silence, looks_changed
+from controller.measure.change import longest_silence, looks_changed
 from controller.model.job import Phase, Profile
 
 MS = 1_000_000

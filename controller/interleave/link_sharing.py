@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether jobs can share a link in time, with the thresholds and weights that follow from the answer.
+
+Three questions are asked of a link. `contended`: can the demands exceed it at all? `pair_fits`: are there
+shifts at which two jobs do not exceed it? `overlapping`: which jobs exceed it together at given shifts?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+
+from controller.interleave.circle import SharedLink, demand, excess_rate, overlay
+from controller.interleave.period import quantise
+from controller.interleave.rotate import rotate
+from controller.model import Phase
+
+SLACK = 0.02
+"""The part of a link's capacity by which demand may exceed it before the demand counts as excess. Chosen: a
+measured rate is uncertain by about as much."""
+SLOT_SCORE = 0.999
+"""The least compatibility score at which jobs are scheduled to slots. Chosen close to 1: a scheduled job that
+still meets another one misses its slot now and then, and then waits for a whole period. That costs more than
+taking turns gains."""
+PAIR_SCORE = 0.99
+"""The least score at which two jobs count as able to take turns while paths are chosen. Chosen lower than
+SLOT_SCORE: the estimate is made before the shifts of the other jobs on the link are known."""
+OVERLAP_TOLERANCE = 0.005
+"""The part of the perimeter for which two jobs may exceed a link together without counting as overlapping.
+Chosen: shorter overlaps are within the error of measured phases."""
+ROUTING_WEIGHT = 0.5
+"""The cost of sharing a link with a job that can take turns, when the routing stage chooses paths.
+
+Sharing with a job that cannot take turns costs 1. Chosen: the routing stage decides before the shifts are
+known, so a pair that fits may still not be scheduled."""
+SEARCH_WEIGHT = 0.15
+"""The same cost when the plan search arranges paths. Chosen lower than ROUTING_WEIGHT: the search evaluates
+each plan with its shifts afterwards, so a wrong estimate costs one evaluation only."""
+
+
+def contended(link: SharedLink, slack: float) -> bool:
+    """Whether several jobs use the link and their peak rates together exceed it by more than `slack`."""
+    peak = sum(max((p.rate_bps for p in phases), default=0) for phases in link.demands.values())
+    return len(link.demands) > 1 and peak > link.rate_bps * (1 + slack)
+
+
+def pair_fits(
+    demands: Mapping[str, tuple[Phase, ...]], periods: Mapping[str, int], slack: float = SLACK
+) -> bool:
+    """Whether two jobs can take turns on a link that is as fast as the higher of their peak rates.
+
+    `demands` are the phases and `periods` (ns) the periods of the two jobs, both by job. False where the
+    periods cannot be quantised to a common perimeter.
+    """
+    fitted = quantise([periods[job] for job in demands])
+    if fitted is None:
+        return False
+    peak = max(p.rate_bps for phases in demands.values() for p in phases)
+    link = SharedLink(("", ""), peak, demands)
+    return 1 - rotate([link], dict(zip(demands, fitted.periods, strict=True)), slack=slack).loss >= PAIR_SCORE
+
+
+def overlapping(
+    link: SharedLink,
+    periods: Mapping[str, int],
+    shifts: Mapping[str, int],
+    *,
+    slack: float = 0.0,
+    tolerance: float = OVERLAP_TOLERANCE,
+) -> frozenset[tuple[str, str]]:
+    """The pairs of jobs (sorted by name) that both send at these shifts (ns) while the demand exceeds the
+    link.
+
+    A pair that overlaps for less than `tolerance` times the perimeter is left out.
+    """
+    total = demand(link, periods, shifts)
+    length, marks = int(total.edges[-1]), total.edges[:-1].tolist()
+    over = excess_rate(total.rate, link.rate_bps, slack) > 0
+    time = np.where(over, total.widths, 0)
+    sends = {
+        job: overlay([(phases, periods[job], shifts[job])], length, edges=marks).rate > 0
+        for job, phases in link.demands.items()
+    }
+    return frozenset(
+        (a, b)
+        for a, b in combinations(sorted(sends), 2)
+        if float(time @ (sends[a] & sends[b])) > tolerance * length
+    )
