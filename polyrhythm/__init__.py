@@ -1,55 +1,138 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Polyrhythm: where each flow of a training job goes, who goes first, and when each job talks.
+"""Where each flow of a GPU training job goes, which job goes first, and when each job sends.
 
-The public import: `polyrhythm_job` for training code, the job API (`Job`, `Profile`, `Phase`, `Flow`), the
-values of a plan and the planner (`plan`, `PlanInput`, `POLICIES`). Names are imported when first used.
+This module is the public Python API (docs/python-api.md). A name is imported when it is first used, so
+`import polyrhythm` alone loads nothing else.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from controller.model import Flow, FlowPlan, Job, JobPlan, LinkPlan, Phase, Plan, Policy, Profile
-    from controller.planner import POLICIES, PlanInput, plan
+    from controller.model import (
+        Flow,
+        FlowPlan,
+        Job,
+        JobPlan,
+        LinkPlan,
+        Phase,
+        Plan,
+        Policy,
+        Profile,
+        QueuePair,
+    )
+    from controller.planner import POLICIES, PlanInput, diff, explain, plan
     from hostagent.library import polyrhythm_job
-    from topo.generate import explicit, leaf_spine
-    from topo.graph import Topology
+    from polyrhythm.api import (
+        SimulatedJob,
+        SimulationResult,
+        load_scenario,
+        plan_scenario,
+        run_scenario,
+        scenario_workload,
+        simulate,
+    )
+    from polyrhythm.run.experiment import PolicyResult, ScenarioResult
+    from polyrhythm.run.figures import JobFigures
+    from polyrhythm.run.processes import RunError
+    from polyrhythm.scenario import Scenario
+    from polyrhythm_files import ConfigError
+    from sim.cluster import JobRequest
+    from sim.shape import PhaseShape, Shape
+    from sim.state import FabricFailure
+    from topo.files import load_topology
+    from topo.generate import explicit, leaf_spine, three_tier
+    from topo.graph import Tier, Topology
 
-_HOMES = {
-    **dict.fromkeys(
-        ("Flow", "FlowPlan", "Job", "JobPlan", "LinkPlan", "Phase", "Plan", "Policy", "Profile"),
-        "controller.model",
-    ),
-    **dict.fromkeys(("POLICIES", "PlanInput", "plan"), "controller.planner"),
-    **dict.fromkeys(("explicit", "leaf_spine"), "topo.generate"),
-    "Topology": "topo.graph",
+_MODULE_OF = {
+    "Flow": "controller.model",
+    "FlowPlan": "controller.model",
+    "Job": "controller.model",
+    "JobPlan": "controller.model",
+    "LinkPlan": "controller.model",
+    "Phase": "controller.model",
+    "Plan": "controller.model",
+    "Policy": "controller.model",
+    "Profile": "controller.model",
+    "QueuePair": "controller.model",
+    "POLICIES": "controller.planner",
+    "PlanInput": "controller.planner",
+    "diff": "controller.planner",
+    "explain": "controller.planner",
+    "plan": "controller.planner",
     "polyrhythm_job": "hostagent.library",
+    "SimulatedJob": "polyrhythm.api",
+    "SimulationResult": "polyrhythm.api",
+    "load_scenario": "polyrhythm.api",
+    "plan_scenario": "polyrhythm.api",
+    "run_scenario": "polyrhythm.api",
+    "scenario_workload": "polyrhythm.api",
+    "simulate": "polyrhythm.api",
+    "PolicyResult": "polyrhythm.run.experiment",
+    "ScenarioResult": "polyrhythm.run.experiment",
+    "JobFigures": "polyrhythm.run.figures",
+    "RunError": "polyrhythm.run.processes",
+    "Scenario": "polyrhythm.scenario",
+    "ConfigError": "polyrhythm_files",
+    "JobRequest": "sim.cluster",
+    "PhaseShape": "sim.shape",
+    "Shape": "sim.shape",
+    "FabricFailure": "sim.state",
+    "load_topology": "topo.files",
+    "explicit": "topo.generate",
+    "leaf_spine": "topo.generate",
+    "three_tier": "topo.generate",
+    "Tier": "topo.graph",
+    "Topology": "topo.graph",
 }
 
 __all__ = [
     "POLICIES",
+    "ConfigError",
+    "FabricFailure",
     "Flow",
     "FlowPlan",
     "Job",
+    "JobFigures",
     "JobPlan",
+    "JobRequest",
     "LinkPlan",
     "Phase",
+    "PhaseShape",
     "Plan",
     "PlanInput",
     "Policy",
+    "PolicyResult",
     "Profile",
+    "QueuePair",
+    "RunError",
+    "Scenario",
+    "ScenarioResult",
+    "Shape",
+    "SimulatedJob",
+    "SimulationResult",
+    "Tier",
     "Topology",
+    "diff",
+    "explain",
     "explicit",
     "leaf_spine",
+    "load_scenario",
+    "load_topology",
     "plan",
+    "plan_scenario",
     "polyrhythm_job",
+    "run_scenario",
+    "scenario_workload",
+    "simulate",
+    "three_tier",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'polyrhythm' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

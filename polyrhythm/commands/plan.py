@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm plan`: what the planner would decide for a scenario's declared profiles, and why."""
+"""`polyrhythm plan`: compute the plan of a scenario from its declared profiles, and explain it."""
 
 from __future__ import annotations
 
@@ -9,29 +9,41 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from controller.model import Plan, Policy, QueuePair
-from controller.planner import POLICIES, PlanInput, explain, plan
+from controller.model import Plan
+from controller.planner import POLICIES, explain
 from controller.planner.options import add_policy_options, policy_of
-from polyrhythm.scenario import Scenario, load_scenario, scenario_path
+from polyrhythm.api import load_scenario, plan_scenario
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `polyrhythm plan`."""
-    parser.add_argument("scenario", metavar="SCENARIO", help="a scenario file, or the name of a shipped one")
-    parser.add_argument("--policy", choices=sorted(POLICIES), default="polyrhythm")
+    parser.add_argument(
+        "scenario",
+        metavar="SCENARIO",
+        help="a scenario file, or the name of a scenario that comes with Polyrhythm",
+    )
+    parser.add_argument(
+        "--policy",
+        choices=sorted(POLICIES),
+        default="polyrhythm",
+        help="the policy to plan with (default polyrhythm)",
+    )
     add_policy_options(parser)
     parser.add_argument(
-        "--seed", type=integer(0), default=1, help="of the planner's random choices (default 1)"
+        "--seed",
+        type=integer(0),
+        default=1,
+        help="seed of the planner's random choices, 0 or more (default 1)",
     )
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan and print."""
+    """Compute and print the plan. Returns 2 for a scenario that is not legal."""
     try:
-        scenario = load_scenario(scenario_path(args.scenario))
+        scenario = load_scenario(args.scenario)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
@@ -40,33 +52,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def plan_scenario(scenario: Scenario, policy: Policy, seed: int) -> Plan:
-    """The plan for all jobs of a scenario at once, from their declared profiles."""
-    return plan(
-        PlanInput(
-            topology=scenario.topology,
-            jobs=tuple(w.job for w in scenario.workloads),
-            policy=policy,
-            epoch_ns=0,
-            down_links=frozenset(),
-            down_switches=frozenset(),
-            previous=None,
-            seed=seed,
-            elephant_bytes=scenario.elephant_bytes,
-            queue_pairs={
-                f.name: QueuePair(port_fixed=True)
-                for w in scenario.workloads
-                for f in w.job.flows
-                if f.src in scenario.port_choosers
-            },
-            # The NICs of scenarios are emulated ones.
-            mltcp_hosts=frozenset(scenario.topology.host),
-        )
-    )
-
-
 def to_json(decided: Plan) -> dict[str, Any]:
-    """A plan as JSON values; shifts and periods in ms."""
+    """A plan as JSON values. Time-shifts and periods are in ms."""
     jobs = [
         {
             "job": j.job,

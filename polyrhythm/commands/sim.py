@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.kernel import cold
+from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.progress import Bar
-from polyrhythm.scenario import Scenario, load_scenario, scenario_path
+from polyrhythm.scenario import scenario_path
 from polyrhythm.scenario.build import ROCE_OVERHEAD_BYTES
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
@@ -32,7 +33,6 @@ from sim.network import HostInternals, Network
 from sim.output import MarkEstimate, parquet_available, replace_file, summary, versions, write_tables
 from sim.readers import read_lingjun_topology
 from sim.scheduler import SCHEDULERS, scheduler_named
-from sim.shape import PhaseShape, Shape
 from sim.simulation import FabricFailure, Simulation, SimulationSettings
 from sim.workload import check_connected, read_trace
 from topo.files import load_topology
@@ -106,33 +106,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def requests_of(scenario: Scenario, iterations: int | None = None) -> list[JobRequest]:
-    """A scenario's jobs for the simulator: the same bytes on the wire, caps, compute and hosts. All start
-    together; `iterations` defaults to the scenario's, warm-up and measured."""
-    overhead = (scenario.packet_bytes + ROCE_OVERHEAD_BYTES) / scenario.packet_bytes
-    count = iterations or scenario.warmup + scenario.iterations
-    requests = []
-    for workload in scenario.workloads:
-        job, n = workload.job, len(workload.job.hosts)
-        phases = tuple(
-            # A fused ring of this size makes every flow carry `size` bytes.
-            PhaseShape("fused_ring", size * n / (2 * (n - 1)), after_ns=compute, limit_bps=rate)
-            for size, rate, compute in workload.steps
-        )
-        requests.append(
-            JobRequest(
-                name=job.name,
-                model=job.model,
-                arrival_ns=0,
-                gpus=job.gpus,
-                iterations=count,
-                shape=Shape(phases, overhead=overhead, flops=job.flops_per_iteration),
-                ranks=job.hosts,
-            )
-        )
-    return requests
-
-
 def _check_options(args: argparse.Namespace) -> None:
     """Refuse figures out of range and unknown policies, before anything is read or run."""
     for name in args.policy.split(","):
@@ -161,11 +134,11 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
     if args.topology is None:
         if of_scenario is False:
             raise WorkloadError("--topology is needed; only a scenario brings its own")
-        scenario = load_scenario(scenario_path(args.trace))
+        scenario = load_scenario(args.trace)
         largest = max(w.job.gpus for w in scenario.workloads)
         cluster = machines(Network(scenario.topology, inside), max(args.gpus_per_server, largest))
         marking = MarkEstimate(8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES))
-        return cluster, requests_of(scenario), scenario.elephant_bytes, marking
+        return cluster, scenario_workload(scenario), scenario.elephant_bytes, marking
     if of_scenario:
         raise WorkloadError(f"{args.trace}: a scenario brings its own fabric; leave --topology out")
     if args.topology.suffix == ".csv":

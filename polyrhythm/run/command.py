@@ -22,7 +22,7 @@ from rich.progress import Progress as Bar
 from controller.planner.options import add_policy_options, policy_arguments
 from polyrhythm.emulation.interactive import serve_command_line
 from polyrhythm.fabric.failures import FailureError, parse_failure
-from polyrhythm.run.experiment import Comparison, OverallProgress, RunOptions, ScenarioRunner, to_json
+from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioResult, ScenarioRunner, to_json
 from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
@@ -234,7 +234,7 @@ async def _run(
         if live is not None:
             console.print(f"The live fabric: [bold]{await live.start(workdir / 'live')}[/bold]")
         outcomes = await _measure(args, scenarios, workdir)
-        document = {c.scenario.name: to_json(c) for c in outcomes if isinstance(c, Comparison)}
+        document = {c.scenario.name: to_json(c) for c in outcomes if isinstance(c, ScenarioResult)}
         if document:
             console.print(table(document) if console.width >= WIDE else blocks(document))
         failures = _failures(outcomes, scenarios)
@@ -254,7 +254,7 @@ async def _run(
 
 async def _measure(
     args: argparse.Namespace, scenarios: list[tuple[Path, Scenario]], workdir: Path
-) -> list[Comparison | BaseException]:
+) -> list[ScenarioResult | BaseException]:
     options = RunOptions(
         seed=args.seed,
         policy=args.policy,
@@ -284,7 +284,7 @@ async def _measure(
 
 
 def _failures(
-    outcomes: list[Comparison | BaseException], scenarios: list[tuple[Path, Scenario]]
+    outcomes: list[ScenarioResult | BaseException], scenarios: list[tuple[Path, Scenario]]
 ) -> list[str]:
     """A line for each scenario that did not finish; anything but a RunError is a fault of ours and raised."""
     lines = []

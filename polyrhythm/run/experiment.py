@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scenario measured: each job alone, then all together under ECMP and under Polyrhythm."""
+"""Measure a scenario: each job alone, then all jobs together under plain ECMP and under the policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ BASELINE = "ecmp"
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the command line asks for beside the scenarios."""
+    """How to run scenarios.
+
+    `seed` decides the start jitter, the source ports of ECMP and the ECN marking. `policy_options` are
+    options of `polyrhythm controller`. `offsets` is the number of additional runs from random start offsets;
+    `lanes` is how many sessions run at once. `rpc_delay_ms` delays every RPC by host time, for tests. `fail`
+    lists failures as in `--fail`. `fabric` is "embedded" or "mininet". `profile` is "measured", "declared",
+    or "" for what the scenario says.
+    """
 
     seed: int = 1
     policy: str = "polyrhythm"
@@ -33,8 +40,14 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """One policy over a scenario: the jobs' figures and the plan that made them."""
+class PolicyResult:
+    """The figures of a scenario under one policy.
+
+    `jobs` maps the name of each job to its figures. `plan` is the last plan of the controller as JSON values
+    (docs/api.md), or None if the controller could not be asked. `deterministic` is False if the run depended
+    on host time: then another run with the same seed may give other figures. `notes` are events that a reader
+    of the figures must know. `failovers` has one entry for each failure (docs/run.md).
+    """
 
     jobs: Mapping[str, JobFigures]
     plan: Mapping[str, Any] | None
@@ -44,31 +57,46 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """A scenario's whole outcome."""
+class ScenarioResult:
+    """The figures of a scenario under plain ECMP and under the policy.
+
+    `alone` maps the name of each job to its figures alone on the fabric, without the other jobs.
+    `random_offsets` holds a pair (under ECMP, under the policy) for each additional run from random start
+    offsets.
+    """
 
     scenario: Scenario
     alone: Mapping[str, JobFigures]
-    baseline: Measured
-    ours: Measured
-    offsets: tuple[tuple[Measured, Measured], ...] = ()
+    under_ecmp: PolicyResult
+    under_policy: PolicyResult
+    random_offsets: tuple[tuple[PolicyResult, PolicyResult], ...] = ()
 
-    def utilisation(self, measured: Measured) -> float:
-        """GPU utilisation under `measured`."""
+    @property
+    def speedup_mean(self) -> float:
+        """Mean over all jobs: the mean iteration time under ECMP over that under the policy."""
+        return speedup(self.under_ecmp.jobs, self.under_policy.jobs, "mean_ms")
+
+    @property
+    def speedup_p99(self) -> float:
+        """Mean over all jobs: the 99th percentile under ECMP over that under the policy."""
+        return speedup(self.under_ecmp.jobs, self.under_policy.jobs, "p99_ms")
+
+    def gpu_utilisation(self, result: PolicyResult) -> float:
+        """GPU utilisation of this scenario's jobs in `result`, 0 to 1."""
         gpus = {w.job.name: w.job.gpus for w in self.scenario.workloads}
         compute = {w.job.name: w.compute_ns / 1e6 for w in self.scenario.workloads}
-        return gpu_utilisation(gpus, compute, measured.jobs)
+        return gpu_utilisation(gpus, compute, result.jobs)
 
 
 @dataclass(slots=True)
 class OverallProgress:
-    """Finished fraction of every session of a run; `changed` is told after each step."""
+    """The finished fraction of each session. `changed` is called with the mean of all after each step."""
 
     changed: Callable[[float], None]
     fractions: dict[str, float] = field(default_factory=dict)
 
     def track(self, name: str) -> Callable[[float], None]:
-        """A callback for one session, which counts as one part of the whole."""
+        """The progress callback for one session. All sessions have the same weight."""
         self.fractions[name] = 0.0
 
         def step(fraction: float) -> None:
@@ -79,7 +107,10 @@ class OverallProgress:
 
 
 class ScenarioRunner:
-    """Runs sessions over a bounded number of lanes (each is a busy fabric and a mostly idle controller)."""
+    """Runs the sessions of scenarios, at most `RunOptions.lanes` at once.
+
+    A session is two processes: a fabric, which is busy, and a controller, which is mostly idle.
+    """
 
     def __init__(self, options: RunOptions, workdir: Path, progress: OverallProgress) -> None:
         self._options = options
@@ -87,7 +118,7 @@ class ScenarioRunner:
         self._progress = progress
         self._lanes = asyncio.Semaphore(options.lanes)
 
-    async def compare(self, path: Path, scenario: Scenario) -> Comparison:
+    async def compare(self, path: Path, scenario: Scenario) -> ScenarioResult:
         """Measure one scenario under the baseline and under the policy.
 
         Raises:
@@ -111,19 +142,20 @@ class ScenarioRunner:
         alone = await self._run(alone_spec, alone_step)
         profiles = base.workdir / "profiles.json"
         profiles.write_text(json.dumps(alone.profiles))
-        # Where the controller measures, jobs announce what the scenario declares: a first guess.
+        # Where the controller measures the jobs, they announce the scenario's profile as a first guess.
         announced = None if base.profile == "measured" else profiles
         results = await _all([self._run(replace(spec, profiles=announced), step) for spec, step in together])
-        draws, ours, rest = results[: scenario.draws], results[scenario.draws], results[scenario.draws + 1 :]
-        return Comparison(
+        draws, rest = results[: scenario.draws], results[scenario.draws + 1 :]
+        under_policy = results[scenario.draws]
+        return ScenarioResult(
             scenario=scenario,
             alone={
                 job: job_figures(records, ALONE_WARMUP, ALONE_ITERATIONS)
                 for job, records in alone.iterations.items()
             },
-            baseline=self._measured(scenario, draws),
-            ours=self._measured(scenario, [ours]),
-            offsets=tuple(
+            under_ecmp=self._measured(scenario, draws),
+            under_policy=self._measured(scenario, [under_policy]),
+            random_offsets=tuple(
                 (self._measured(scenario, [a]), self._measured(scenario, [b]))
                 for a, b in zip(rest[::2], rest[1::2], strict=True)
             ),
@@ -132,7 +164,7 @@ class ScenarioRunner:
     def _together(
         self, base: SessionSpec, scenario: Scenario
     ) -> list[tuple[SessionSpec, Callable[[float], None]]]:
-        """The sessions with all jobs: the baseline's draws, ours, then pairs from random offsets."""
+        """The sessions with all jobs: the draws of ECMP, the policy, then a pair for each random offset."""
         policy, options = self._options.policy, self._options.policy_options
         specs = [
             replace(base, seed=base.seed + 1000 * draw, workdir=base.workdir / f"{BASELINE}-{draw}")
@@ -142,8 +174,8 @@ class ScenarioRunner:
         for k in range(self._options.offsets):
             shifted = replace(base, random_offsets=True, seed=base.seed + 1000 * (k + 1))
             specs.append(replace(shifted, workdir=base.workdir / f"{BASELINE}-offset-{k}"))
-            ours = base.workdir / f"{policy}-offset-{k}"
-            specs.append(replace(shifted, policy=policy, policy_options=options, workdir=ours))
+            workdir = base.workdir / f"{policy}-offset-{k}"
+            specs.append(replace(shifted, policy=policy, policy_options=options, workdir=workdir))
         return [(spec, self._progress.track(f"{scenario.name}/{spec.workdir.name}")) for spec in specs]
 
     async def _run(self, spec: SessionSpec, step: Callable[[float], None]) -> SessionResult:
@@ -152,12 +184,12 @@ class ScenarioRunner:
         step(1.0)
         return result
 
-    def _measured(self, scenario: Scenario, draws: Sequence[SessionResult]) -> Measured:
+    def _measured(self, scenario: Scenario, draws: Sequence[SessionResult]) -> PolicyResult:
         figures = [
             {job: job_figures(r, scenario.warmup, scenario.iterations) for job, r in draw.iterations.items()}
             for draw in draws
         ]
-        return Measured(
+        return PolicyResult(
             jobs={job: pooled([f[job] for f in figures]) for job in figures[0]},
             plan=draws[-1].plan,
             deterministic=all(draw.deterministic for draw in draws),
@@ -167,7 +199,7 @@ class ScenarioRunner:
 
 
 async def _all(work: Sequence[Coroutine[Any, Any, SessionResult]]) -> list[SessionResult]:
-    """All results in order; with the first failure the others are ended, and waited for."""
+    """All results in order. The first failure cancels the other sessions and waits until they have ended."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(session) for session in work]
@@ -176,10 +208,10 @@ async def _all(work: Sequence[Coroutine[Any, Any, SessionResult]]) -> list[Sessi
     return [task.result() for task in tasks]
 
 
-def to_json(comparison: Comparison) -> Mapping[str, Any]:
-    """The figures of one scenario as they go into RUN_JSON. Times in ms, marks in packets."""
-    scenario, base, ours = comparison.scenario, comparison.baseline, comparison.ours
-    plan = ours.plan or {"jobs": [], "flows": []}
+def to_json(result: ScenarioResult) -> Mapping[str, Any]:
+    """The figures of one scenario as in the JSON of `polyrhythm run` (docs/run.md)."""
+    scenario, ecmp, policy = result.scenario, result.under_ecmp, result.under_policy
+    plan = policy.plan or {"jobs": [], "flows": []}
     planned = {entry["job"]: entry for entry in plan["jobs"]}
     jobs = []
     for workload in scenario.workloads:
@@ -191,10 +223,10 @@ def to_json(comparison: Comparison) -> Mapping[str, Any]:
                 "model": job.model,
                 "gpus": job.gpus,
                 "hosts": list(job.hosts),
-                "ideal_iteration_ms": comparison.alone[job.name].mean_ms,
-                "ecmp": _figures_json(base.jobs[job.name]),
-                "polyrhythm": _figures_json(ours.jobs[job.name]),
-                "speedup_mean": base.jobs[job.name].mean_ms / ours.jobs[job.name].mean_ms,
+                "ideal_iteration_ms": result.alone[job.name].mean_ms,
+                "ecmp": _figures_json(ecmp.jobs[job.name]),
+                "polyrhythm": _figures_json(policy.jobs[job.name]),
+                "speedup_mean": ecmp.jobs[job.name].mean_ms / policy.jobs[job.name].mean_ms,
                 "level": decided.get("level"),
                 "dscp": decided.get("dscp"),
                 "shift_ms": decided.get("shift_ms"),
@@ -205,14 +237,14 @@ def to_json(comparison: Comparison) -> Mapping[str, Any]:
         )
     document: dict[str, Any] = {
         "about": scenario.about,
-        "deterministic": base.deterministic and ours.deterministic,
-        "notes": {"ecmp": list(base.notes), "polyrhythm": list(ours.notes)},
-        "failovers": {"ecmp": list(base.failovers), "polyrhythm": list(ours.failovers)},
-        "speedup_mean": speedup(base.jobs, ours.jobs, "mean_ms"),
-        "speedup_p99": speedup(base.jobs, ours.jobs, "p99_ms"),
+        "deterministic": ecmp.deterministic and policy.deterministic,
+        "notes": {"ecmp": list(ecmp.notes), "polyrhythm": list(policy.notes)},
+        "failovers": {"ecmp": list(ecmp.failovers), "polyrhythm": list(policy.failovers)},
+        "speedup_mean": result.speedup_mean,
+        "speedup_p99": result.speedup_p99,
         "gpu_utilisation": {
-            "ecmp": comparison.utilisation(base),
-            "polyrhythm": comparison.utilisation(ours),
+            "ecmp": result.gpu_utilisation(ecmp),
+            "polyrhythm": result.gpu_utilisation(policy),
         },
         "jobs": jobs,
         "scale": {
@@ -221,8 +253,8 @@ def to_json(comparison: Comparison) -> Mapping[str, Any]:
             "packet_payload_bytes": scenario.packet_bytes,
         },
     }
-    if comparison.offsets:
-        speedups = [speedup(a.jobs, b.jobs, "mean_ms") for a, b in comparison.offsets]
+    if result.random_offsets:
+        speedups = [speedup(a.jobs, b.jobs, "mean_ms") for a, b in result.random_offsets]
         document["random_offsets"] = {
             "draws": len(speedups),
             "speedup_mean": sum(speedups) / len(speedups),

@@ -2,45 +2,16 @@
 """The wheel, installed away from the source tree, is whole."""
 
 import json
-import os
-import subprocess
-import sys
-import venv
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from wheel_environment import ROOT, build_environment
+from wheel_environment import run_python as run
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel in it; its dependencies are those of this one."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", folder, ROOT], check=True, cwd=folder)
-    venv.create(folder / "env", with_pip=False, symlinks=True)
-    python = folder / "env" / "bin" / "python"
-    (wheel,) = folder.glob("polyrhythm-*.whl")
-    subprocess.run([*pip, "--python", python, "install", "--no-deps", wheel], check=True, cwd=folder)
-    dependencies = next(p for p in sys.path if p.endswith("site-packages"))
-    site = next((folder / "env" / "lib").glob("python*/site-packages"))
-    # After the wheel's own files on the path; the editable install's hook is left behind.
-    (site / "dependencies.pth").write_text(dependencies + "\n")
-    return python
-
-
-def run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    return subprocess.run(
-        [python, *arguments],
-        cwd="/",
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return build_environment(tmp_path_factory.mktemp("wheel"))
 
 
 def test_everything_is_imported_from_the_wheel(installed: Path) -> None:

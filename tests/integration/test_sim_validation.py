@@ -12,7 +12,7 @@ import pytest
 from controller.model import TRAFFIC_CLASSES
 from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
-from polyrhythm.commands.sim import requests_of
+from polyrhythm.api import scenario_workload
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path
 from polyrhythm.scenario.build import ROCE_OVERHEAD_BYTES
@@ -87,7 +87,7 @@ def simulated(
     planned = {f["flow"]: f["path"] for f in result.plan["flows"]}
     told = orders(scenario, result.plan)
     runs = []
-    for request in requests_of(scenario, iterations=10**6):
+    for request in scenario_workload(scenario, iterations=10**6):
         built = program(request.shape, request.name, request.ranks or ())
         paths = []
         for c in built.channels:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import polyrhythm
@@ -27,6 +29,20 @@ def test_a_command_shadows_no_export() -> None:
 def test_the_exports_are_listed() -> None:
     assert set(polyrhythm.__all__) <= set(dir(polyrhythm))
     assert sorted(polyrhythm.__all__) == sorted(set(polyrhythm.__all__))
+
+
+def test_type_checkers_see_what_is_imported() -> None:
+    tree = ast.parse(Path(polyrhythm.__file__).read_text())
+    (block,) = (n for n in tree.body if isinstance(n, ast.If))
+    seen = {a.name: n.module for n in block.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert seen == polyrhythm._MODULE_OF
+    assert sorted(seen) == sorted(polyrhythm.__all__)
+
+
+def test_every_package_whose_types_are_exported_has_them_marked() -> None:
+    root = Path(polyrhythm.__file__).parents[1]
+    packages = {module.partition(".")[0] for module in polyrhythm._MODULE_OF.values()}
+    assert [p for p in sorted(packages) if not (root / p / "py.typed").exists()] == []
 
 
 def test_the_import_is_light() -> None:

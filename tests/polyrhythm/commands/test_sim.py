@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from polyrhythm import bench, paper
+from polyrhythm.api import scenario_workload
 from polyrhythm.commands import sim as sim_command
 from polyrhythm.scenario import load_scenario, scenario_path
 from sim import figures, simulation
@@ -140,7 +141,7 @@ def test_too_many_samples_are_refused(fabric: str, capsys: pytest.CaptureFixture
 
 def test_a_scenario_keeps_its_bytes_on_the_wire() -> None:
     scenario = load_scenario(scenario_path("two_vgg19"))
-    for request, workload in zip(sim_command.requests_of(scenario), scenario.workloads, strict=True):
+    for request, workload in zip(scenario_workload(scenario), scenario.workloads, strict=True):
         built = program(request.shape, request.name, request.ranks or ())
         frames = workload.job.flows[0].bytes_per_iteration / scenario.packet_bytes
         assert built.channel_bits == pytest.approx([frames * (scenario.packet_bytes + 58) * 8] * 2)
