@@ -52,8 +52,8 @@ shell: .venv/.run .venv-shell/.ready ## p4runtime-shell on a switch of the live 
 wire: .venv/.dev ## regenerate the agent protocol's code
 	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. controller/wire/agent.proto
 
-wheel: .venv/.dev ## build the wheel into dist/
-	@$(BIN)/pip wheel -q --no-deps -w dist .
+wheel: .venv/.dev ## build both wheels into dist/: polyrhythm, and polyrhythm-job for training containers
+	@$(BIN)/pip wheel -q --no-deps -w dist . ./hostagent/job_library
 
 clean: ## remove the environments and what was built
 	@rm -rf .venv .venv-shell dist .mypy_cache .ruff_cache .pytest_cache .hypothesis out/coverage

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host agent: it speaks for its workers to the controller, and pins their flows in the NIC.
+"""The host agent: it reports its workers to the controller, and pins their flows in the NIC.
 
-It runs on the data-plane thread and lives by the injected clock. Nothing it does waits for the
-controller longer than the answer deadline: without an answer, or without a session, a flow goes by ECMP.
+It runs on the data-plane thread and on the injected clock. It waits for the controller at most until the
+answer deadline: without an answer, or without a session, a flow goes by ECMP.
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ from hostagent.assignments import Pin, ProbedPath, SessionSettings
 from hostagent.clock import EventClock
 from hostagent.counts import ByteSource
 from hostagent.fabric_time import FabricTime
-from hostagent.job import LATE_TOLERANCE, IterationRecord, Schedule
+from hostagent.job import IterationRecord
 from hostagent.messages import flow_fallback, flow_opened, hello, iteration_report, job_join
 from hostagent.metering import Metering
 from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, ReceiveQueue, SendQueue
 from hostagent.nic.requester import check_pin
 from hostagent.worker import Worker
+from polyrhythm_job.schedule import REALIGN_THRESHOLD, Schedule
 
 log = logging.getLogger(__name__)
 
 DEFAULT_CLOCK_POLL_NS = 4_000_000_000
-"""How often fabric time is asked for, unless Welcome says otherwise."""
+"""The time between two questions for fabric time, if Welcome gives no other. Chosen: a clock that drifts by
+200 ppm is then off by less than 1 ms."""
 UNKNOWN_NS = 1 << 62
-"""The error of a fabric time that nobody has told."""
+"""The error of fabric time while the controller has not yet told it."""
 LINGER_NS = 1_000_000_000
-"""How long receiving ends outlive their worker, to acknowledge again what a peer sends again."""
+"""How long receiving ends outlive their worker: they acknowledge again what a peer retransmits."""
 
 
-class _Worker:
-    """A worker on this host and the state of its flows; `waiting` names flows not yet open."""
+class _WorkerState:
+    """A worker on this host and its flows. `waiting`: flow name -> destination of the flows not yet open;
+    `asked`: the flows that the controller was asked about."""
 
-    __slots__ = ("asked", "joined", "out", "receive", "trainer", "waiting")
+    __slots__ = ("asked", "joined", "out", "receive", "waiting", "worker")
 
-    def __init__(self, trainer: Worker, waiting: dict[str, str]) -> None:
-        self.trainer = trainer
+    def __init__(self, worker: Worker, waiting: dict[str, str]) -> None:
+        self.worker = worker
         self.joined = False
         self.waiting = waiting
         self.asked: set[str] = set()
@@ -47,23 +50,27 @@ class _Worker:
         self.receive: list[ReceiveQueue] = []
 
     def read(self) -> Mapping[str, int]:
-        """What each flow of the worker has put on the wire so far."""
+        """Bytes that each flow of the worker has put on the wire so far."""
         return {flow: qp.wire_bytes for flow, qp in self.out.items()}
 
 
 class Agent:
     """One host's agent.
 
+    Parameters:
     `send(message)` is called with `sequence` and `time_ns` filled, only between `session_up` and
-    `session_lost`. `addresses` maps host names to IPv4 addresses. `seed` fixes the source ports that ECMP
-    flows draw: a port depends on the seed and the flow's name alone, so two runs with one seed agree.
-    `shared_clock` says that `clock` is the fabric's own; otherwise the controller is asked for its time.
-    `byte_source(job)` gives another source of a job's byte counts than its queue pairs.
-    `on_answer(flow, pin)` hears of each assignment, `on_session(up)` of the session.
-    `fallen` are the flows that go by ECMP instead of by their pins, each with the reason.
-    No flow waits for the controller longer than `most_wait_ns`, whatever the controller says (0: that).
-    `present()` reads the clock where `clock.now` may lag behind it, as it does within a callback on a host.
-    `on_clock()` hears of each answer to what time it is.
+    `session_lost`. `addresses`: host name -> IPv4 address. `seed`: a flow on ECMP draws its source port from
+    the seed and its name, so two runs with one seed agree. `shared_clock`: `clock` shows fabric time;
+    otherwise the agent asks the controller for it. `byte_source(job)` replaces the queue pairs as the source
+    of a job's byte counts. `most_wait_ns`: the longest that a flow waits for the controller, even if the
+    controller allows more (0: as the controller says). `present()` reads the clock: on a host `clock.now`
+    stands still within a callback.
+
+    Attributes:
+    `settings`: from the controller's Welcome. `pins`, `schedules`, `senders`: the controller's assignments.
+    `fallen`: the flows that go by ECMP instead of by their pins, each with the reason. `on_answer(flow, pin)`
+    is called after each flow assignment, `on_session(up)` when the session begins or ends, `on_clock()` after
+    each answer to the question for the time.
     """
 
     def __init__(
@@ -85,7 +92,7 @@ class Agent:
         self.ip = ip
         self.connected = False
         self.welcomed = False
-        self.marking = SessionSettings()
+        self.settings = SessionSettings()
         self.pins: dict[str, Pin] = {}
         self.schedules: dict[str, Schedule] = {}
         self.senders: dict[str, str] = {}
@@ -104,47 +111,41 @@ class Agent:
         self._most_wait_ns = most_wait_ns
         self._present = present or (lambda: clock.now)
         self._sequence = 0
-        self._workers: dict[tuple[str, int], _Worker] = {}
+        self._workers: dict[tuple[str, int], _WorkerState] = {}
         self.metering = Metering(clock, self.time, self._send_counts, byte_source)
         self.clock_poll_ns = DEFAULT_CLOCK_POLL_NS
         self._clock_round = 0
 
-    # -- the session
+    # -- session with the controller
 
     def session_up(self) -> None:
-        """A session with a controller is open: say who we are."""
+        """A session with a controller is open: send Hello."""
         self.connected = True
         self.welcomed = False
         self._send(hello(self.host, self.ip, self._nic))
 
     def session_lost(self) -> None:
-        """The session is gone: flows go on as they are, and those that wait for an answer go by ECMP."""
+        """The session has ended: open flows stay as they are, flows that wait for an answer go by ECMP."""
         self.connected = self.welcomed = False
         self._clock_round += 1
         self.metering.clear()
-        for worker in list(self._workers.values()):
-            self._open_waiting(worker)
+        for state in list(self._workers.values()):
+            self._open_waiting(state)
         if self.on_session is not None:
             self.on_session(False)
 
     def on_message(self, message: pb.ControllerMessage, arrived_ns: int | None = None) -> None:
-        """A message of the controller, which came when the clock showed `arrived_ns` (None: just now). Raises
-        ValueError, and does nothing, for what it cannot mean."""
+        """Handle a message of the controller that arrived at `arrived_ns` of the clock (None: now).
+
+        Raises ValueError, and changes nothing, for illegal content.
+        """
         kind = message.WhichOneof("body")
         if kind == "welcome":
             self._on_welcome(message.welcome)
         elif kind == "flow":
             self._on_assignment(message.flow)
         elif kind == "schedule":
-            said = message.schedule
-            realign = said.realign or LATE_TOLERANCE
-            schedule = Schedule(said.epoch_ns, said.shift_ns, said.period_ns, realign, said.once)
-            self.schedules[said.job] = schedule
-            self.senders[said.job] = said.sender
-            for (job, _), worker in list(self._workers.items()):
-                if job == said.job:
-                    worker.trainer.set_schedule(schedule)
-                    self._set_sender(worker)
+            self._on_schedule(message.schedule)
         elif kind == "probe_result":
             result = message.probe_result
             self.probes[result.flow] = ProbedPath(tuple(result.path), result.verified)
@@ -161,100 +162,104 @@ class Agent:
             log.warning("agent %s: the controller refuses: %s", self.host, message.refusal.what)
 
     def probe(self, flow: str) -> None:
-        """Ask the controller to verify the path of a flow; the answer comes into `probes`."""
+        """Ask the controller to verify the path of a flow. The answer appears in `probes`."""
         self._send(pb.AgentMessage(probe_request=pb.ProbeRequest(flow=flow)))
 
-    # -- the workers
+    # -- workers and flows
 
-    def add_worker(self, trainer: Worker, join_ns: int) -> None:
-        """Bring a worker's job to the fabric at `join_ns`, and its training loop up when its flows are open.
+    def add_worker(self, worker: Worker, join_ns: int) -> None:
+        """Announce a worker's job to the controller at `join_ns`, and start the worker when its flows are
+        open.
 
-        Raises ValueError for a worker that runs already, or a flow with a host without an address.
+        Raises ValueError for a worker of another host or one that runs already, or for a flow to or from a
+        host without an address.
         """
-        spec, key = trainer.spec, (trainer.spec.name, trainer.rank)
-        if spec.hosts[trainer.rank] != self.host:
-            raise ValueError(f"job {spec.name}: rank {trainer.rank} belongs to {spec.hosts[trainer.rank]}")
+        spec, key = worker.spec, (worker.spec.name, worker.rank)
+        if spec.hosts[worker.rank] != self.host:
+            raise ValueError(f"job {spec.name}: rank {worker.rank} belongs to {spec.hosts[worker.rank]}")
         if key in self._workers:
-            raise ValueError(f"job {spec.name}: rank {trainer.rank} runs already on {self.host}")
+            raise ValueError(f"job {spec.name}: rank {worker.rank} runs already on {self.host}")
         for host in {host for pair in spec.ring for host in pair} - self._addresses.keys():
             raise ValueError(f"job {spec.name}: host {host} has no address")
         at = max(join_ns, self._clock.now)
         ends = {spec.flow_name(src, dst): dst for src, dst in spec.ring if src == self.host}
-        worker = self._workers[key] = _Worker(trainer, ends)
-        trainer.keep_time(self.fabric_time)
-        self._clock.call_at(at, self._join, worker)
+        state = self._workers[key] = _WorkerState(worker, ends)
+        worker.keep_time(self.fabric_time)
+        self._clock.call_at(at, self._join, state)
 
-    def job_left(self, trainer: Worker) -> None:
-        """A worker is done: close its flows and tell the controller."""
-        name = trainer.spec.name
-        worker = self._workers.pop((name, trainer.rank))
-        self.metering.left(trainer)
-        for flow, qp in worker.out.items():
+    def job_left(self, worker: Worker) -> None:
+        """A worker has ended: close its flows and tell the controller."""
+        name = worker.spec.name
+        state = self._workers.pop((name, worker.rank))
+        self.metering.left(worker)
+        for flow, qp in state.out.items():
             qp.close()
             self.pins.pop(flow, None)
             self.fallen.pop(flow, None)
-        self._clock.call_at(self._clock.now + LINGER_NS, _close_all, worker.receive)
+        self._clock.call_at(self._clock.now + LINGER_NS, _close_all, state.receive)
         if all(job != name for job, _ in self._workers):
             self.schedules.pop(name, None)
             self.senders.pop(name, None)
-        if self.welcomed and worker.joined:
-            self._send(pb.AgentMessage(job_leave=pb.JobLeave(job=name, rank=trainer.rank)))
+        if self.welcomed and state.joined:
+            self._send(pb.AgentMessage(job_leave=pb.JobLeave(job=name, rank=worker.rank)))
 
     def report(self, *records: IterationRecord) -> None:
-        """Tell the controller of iterations, in one message; not of silent jobs'. Times are the host's."""
+        """Report iterations to the controller in one message, except those of silent jobs. Times are the
+        host's."""
         if not self.welcomed:
             return
         error_ns = self.fabric_time()[1]
-        told = [iteration_report(r, self.time.to_fabric, error_ns) for r in records if not self._silent(r)]
-        if told:
-            self._send(pb.AgentMessage(earlier=told[:-1], iteration=told[-1]))
+        reports = [iteration_report(r, self.time.to_fabric, error_ns) for r in records if not self._silent(r)]
+        if reports:
+            self._send(pb.AgentMessage(earlier=reports[:-1], iteration=reports[-1]))
 
     def fabric_time(self) -> tuple[int, int]:
-        """The present fabric time as this host knows it, and how far off it may be, in ns."""
+        """The present fabric time as this host knows it, and the bound of its error, both in ns."""
         now = self._clock.now
         if not self.time.known:
             return now, UNKNOWN_NS
         return self.time.to_fabric(now), self.time.error_ns(now)
 
     def source_port(self, flow: str) -> int:
-        """The source port a flow draws when it goes by ECMP."""
+        """The source port that a flow draws when it goes by ECMP."""
         return Random(f"{self._seed}/{flow}").randrange(FIRST_SOURCE_PORT, 0x10000)
 
     def port_of(self, flow: str, pin: Pin) -> int:
-        """Where a flow of that pin goes: a fallen one, or one without a port, by ECMP."""
+        """The source port of a flow with that pin: ECMP's if the flow has fallen back or the pin has no
+        port."""
         return self.source_port(flow) if flow in self.fallen else pin.source_port or self.source_port(flow)
 
     def queue_pairs(self) -> Mapping[str, SendQueue]:
         """The sending ends of all flows that are open here."""
-        return {flow: qp for worker in self._workers.values() for flow, qp in worker.out.items()}
+        return {flow: qp for state in self._workers.values() for flow, qp in state.out.items()}
 
     def fall_back(self, flow: str, why: str) -> None:
-        """Let a pinned flow go by ECMP, for a reason, or (without one) by its pin again; the controller hears
-        of both. A pin to another port ends it by itself."""
+        """Let a pinned flow go by ECMP for the reason `why`; with an empty reason let it go by its pin again.
+
+        The controller is told of both. A new pin to another port ends the fall-back too.
+        """
         if why:
             self.fallen[flow] = why
         else:
             self.fallen.pop(flow, None)
-        self._tell_fallen(flow)
+        self._send_fallback(flow)
         qp = self.queue_pairs().get(flow)
         if qp is not None and flow in self.pins:
-            self._place(flow, qp)
+            self._apply_pin(flow, qp)
 
     def request(self, flow: str) -> None:
-        """Ask the controller for a flow's path; the answer comes to `on_answer`."""
+        """Ask the controller for the source port of a flow. `on_answer` receives the answer."""
         self._send(pb.AgentMessage(flow_request=pb.FlowRequest(flow=flow)))
 
     @property
     def deadline_ns(self) -> int:
         """How long a flow waits for the controller's answer."""
-        said = self.marking.deadline_ns
-        return min(said, self._most_wait_ns) if self._most_wait_ns else said
-
-    # -- inside
+        deadline = self.settings.deadline_ns
+        return min(deadline, self._most_wait_ns) if self._most_wait_ns else deadline
 
     def _silent(self, record: IterationRecord) -> bool:
-        worker = self._workers.get((record.job, record.rank))
-        return worker is not None and worker.trainer.spec.silent
+        state = self._workers.get((record.job, record.rank))
+        return state is not None and state.worker.spec.silent
 
     def _send(self, message: pb.AgentMessage | None) -> None:
         if self.connected and message is not None:
@@ -266,52 +271,63 @@ class Agent:
     def _send_counts(self, counts: pb.ByteCounts) -> None:
         self._send(pb.AgentMessage(byte_counts=counts))
 
+    def _on_schedule(self, terms: pb.JobSchedule) -> None:
+        realign = terms.realign or REALIGN_THRESHOLD
+        schedule = Schedule(terms.epoch_ns, terms.shift_ns, terms.period_ns, realign, terms.once)
+        self.schedules[terms.job] = schedule
+        self.senders[terms.job] = terms.sender
+        for (job, _), state in list(self._workers.items()):
+            if job == terms.job:
+                state.worker.set_schedule(schedule)
+                self._set_sender(state)
+
     def _on_welcome(self, welcome: pb.Welcome) -> None:
         self.welcomed = True
-        self.marking = SessionSettings.of(welcome)
+        self.settings = SessionSettings.from_welcome(welcome)
         self._nic.set_control_dscp(welcome.cnp_dscp, welcome.ack_dscp)
         self.clock_poll_ns = welcome.clock_poll_ns or DEFAULT_CLOCK_POLL_NS
         self._clock_round += 1
         if not self.time.shared:
             self._ask_time(self._clock_round)
-        for worker in list(self._workers.values()):
-            if worker.joined:
-                self._announce(worker)
+        for state in list(self._workers.values()):
+            if state.joined:
+                self._announce(state)
         for flow in self.fallen.keys() - self.queue_pairs().keys():
-            self._tell_fallen(flow)
+            self._send_fallback(flow)
         if self.on_session is not None:
             self.on_session(True)
 
     def _ask_time(self, round_: int) -> None:
-        """Ask for fabric time now and every so often, as long as this session lasts."""
+        """Ask for fabric time now and every `clock_poll_ns`, until the session ends."""
         if round_ == self._clock_round:
             now = self._present()
             self._send(pb.AgentMessage(clock_request=pb.ClockRequest(sent_ns=now)))
             self._clock.call_at(now + self.clock_poll_ns, self._ask_time, round_)
 
-    def _on_assignment(self, said: pb.FlowAssignment) -> None:
-        pin = Pin(said.source_port, said.dscp, said.rate_cap_bps)
-        check_pin(said.flow, pin.source_port or FIRST_SOURCE_PORT, pin.dscp)
-        before = self.pins.get(said.flow)
-        self.pins[said.flow] = pin
+    def _on_assignment(self, assignment: pb.FlowAssignment) -> None:
+        flow = assignment.flow
+        pin = Pin(assignment.source_port, assignment.dscp, assignment.rate_cap_bps)
+        check_pin(flow, pin.source_port or FIRST_SOURCE_PORT, pin.dscp)
+        before = self.pins.get(flow)
+        self.pins[flow] = pin
         moved = before is None or before.source_port != pin.source_port
-        if moved and self.fallen.pop(said.flow, None) is not None:
-            self._tell_fallen(said.flow)
-        for worker in list(self._workers.values()):
-            if said.flow in worker.out:
-                self._place(said.flow, worker.out[said.flow])
-                self._tell_level(worker)
-            elif said.flow in worker.waiting and worker.joined:
-                self._open_flow(worker, said.flow)
+        if moved and self.fallen.pop(flow, None) is not None:
+            self._send_fallback(flow)
+        for state in list(self._workers.values()):
+            if flow in state.out:
+                self._apply_pin(flow, state.out[flow])
+                self._update_level(state)
+            elif flow in state.waiting and state.joined:
+                self._open_flow(state, flow)
         if self.on_answer is not None:
-            self.on_answer(said.flow, pin)
+            self.on_answer(flow, pin)
 
-    def _tell_fallen(self, flow: str) -> None:
+    def _send_fallback(self, flow: str) -> None:
         pin = self.pins.get(flow)
         if self.welcomed and pin is not None:
             self._send(flow_fallback(flow, pin.source_port, self.fallen.get(flow, "")))
 
-    def _place(self, flow: str, qp: SendQueue) -> None:
+    def _apply_pin(self, flow: str, qp: SendQueue) -> None:
         pin = self.pins[flow]
         port = self.port_of(flow, pin)
         qp.repin(port, pin.dscp)
@@ -319,81 +335,84 @@ class Agent:
         if port != pin.source_port and self._nic.pinning != "none":
             self._send(flow_opened(self._nic, qp, port))
 
-    def _join(self, worker: _Worker) -> None:
-        trainer = worker.trainer
-        if trainer.done:
+    def _join(self, state: _WorkerState) -> None:
+        worker = state.worker
+        if worker.done:
             return
-        worker.joined = True
-        spec = trainer.spec
+        state.joined = True
+        spec = worker.spec
         for src, dst in spec.ring:
             if dst == self.host:
-                queue = self._nic.listen(spec.flow_name(src, dst), self._addresses[src], trainer.on_bytes)
-                worker.receive.append(queue)
-        self.metering.joined(trainer, worker.read)
+                queue = self._nic.listen(spec.flow_name(src, dst), self._addresses[src], worker.on_bytes)
+                state.receive.append(queue)
+        self.metering.joined(worker, state.read)
         schedule = self.schedules.get(spec.name)
         if schedule is not None:
-            trainer.set_schedule(schedule)
-        self._set_sender(worker)
+            worker.set_schedule(schedule)
+        self._set_sender(state)
         if not self.connected:
-            self._open_waiting(worker)
+            self._open_waiting(state)
             return
-        self._clock.call_at(self._clock.now + self.deadline_ns, self._open_waiting, worker)
+        self._clock.call_at(self._clock.now + self.deadline_ns, self._open_waiting, state)
         if self.welcomed:
-            self._announce(worker)
-        if not worker.waiting:
-            self._start(worker)
+            self._announce(state)
+        if not state.waiting:
+            self._start(state)
 
-    def _set_sender(self, worker: _Worker) -> None:
-        """The congestion control that the plan wants for the job, or that the job chose."""
-        spec, told = worker.trainer.spec, self.senders.get(worker.trainer.spec.name)
-        self._nic.set_sender(spec.name, told if told in SENDERS else spec.sender)
+    def _set_sender(self, state: _WorkerState) -> None:
+        """Use the congestion control that the plan has for the job, else the one that the job chose."""
+        spec, planned = state.worker.spec, self.senders.get(state.worker.spec.name)
+        self._nic.set_sender(spec.name, planned if planned in SENDERS else spec.sender)
 
-    def _announce(self, worker: _Worker) -> None:
-        """Tell the controller of a worker's job, and ask for its flows: for those that are open too, since
-        what was asked in an earlier session, perhaps of another controller, is forgotten."""
-        self._send(pb.AgentMessage(job_join=job_join(worker.trainer.spec, worker.trainer.rank)))
-        mice = worker.trainer.spec.bytes_per_iteration < self.marking.elephant_bytes
-        for flow, qp in worker.out.items():
+    def _announce(self, state: _WorkerState) -> None:
+        """Announce a worker's job to the controller, and ask for the source ports of its flows.
+
+        That includes open flows: an earlier session was perhaps with another controller.
+        """
+        self._send(pb.AgentMessage(job_join=job_join(state.worker.spec, state.worker.rank)))
+        mice = state.worker.spec.bytes_per_iteration < self.settings.elephant_bytes
+        for flow, qp in state.out.items():
             self._send(flow_opened(self._nic, qp, qp.source_port))
             if flow in self.fallen:
-                self._tell_fallen(flow)
+                self._send_fallback(flow)
             if not mice:
                 self.request(flow)
-        for flow in list(worker.waiting):
+        for flow in list(state.waiting):
             if mice or flow in self.pins:
-                self._open_flow(worker, flow)
-            elif flow not in worker.asked:
-                worker.asked.add(flow)
+                self._open_flow(state, flow)
+            elif flow not in state.asked:
+                state.asked.add(flow)
                 self.request(flow)
 
-    def _open_waiting(self, worker: _Worker) -> None:
-        """No answer in time, or nobody to answer: what waits goes as it is known, else by ECMP."""
-        if worker.trainer.done or not worker.joined:
+    def _open_waiting(self, state: _WorkerState) -> None:
+        """No answer came in time, or there is no session: open the waiting flows by their pins, else by
+        ECMP."""
+        if state.worker.done or not state.joined:
             return
-        for flow in list(worker.waiting):
-            self._open_flow(worker, flow)
-        self._start(worker)
+        for flow in list(state.waiting):
+            self._open_flow(state, flow)
+        self._start(state)
 
-    def _open_flow(self, worker: _Worker, flow: str) -> None:
-        dst = worker.waiting.pop(flow)
-        marking = self.marking
-        mice = worker.trainer.spec.bytes_per_iteration < marking.elephant_bytes
-        pin = self.pins.get(flow) or Pin(0, marking.mice_dscp if mice else marking.equal_dscp)
+    def _open_flow(self, state: _WorkerState, flow: str) -> None:
+        dst = state.waiting.pop(flow)
+        settings = self.settings
+        mice = state.worker.spec.bytes_per_iteration < settings.elephant_bytes
+        pin = self.pins.get(flow) or Pin(0, settings.mice_dscp if mice else settings.equal_dscp)
         port = self.port_of(flow, pin)
         qp = self._nic.open_qp(flow, self._addresses[dst], port, pin.dscp)
         qp.set_rate_cap(pin.rate_cap_bps)
-        worker.out[flow] = qp
+        state.out[flow] = qp
         self._send(flow_opened(self._nic, qp, qp.source_port))
-        self._start(worker)
+        self._start(state)
 
-    def _tell_level(self, worker: _Worker) -> None:
-        """Who goes first on what jobs share within the host is as in the fabric."""
-        worker.trainer.set_level(self.marking.level(self.pins[f] for f in worker.out if f in self.pins))
+    def _update_level(self, state: _WorkerState) -> None:
+        """Give the worker the job's priority level: it holds within the host as in the fabric."""
+        state.worker.set_level(self.settings.level(self.pins[f] for f in state.out if f in self.pins))
 
-    def _start(self, worker: _Worker) -> None:
-        if not worker.waiting and not worker.trainer.running:
-            self._tell_level(worker)
-            worker.trainer.open(tuple(worker.out.values()), tuple(worker.receive))
+    def _start(self, state: _WorkerState) -> None:
+        if not state.waiting and not state.worker.running:
+            self._update_level(state)
+            state.worker.open(tuple(state.out.values()), tuple(state.receive))
 
 
 def _close_all(queues: list[ReceiveQueue]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent has been told by the controller: traffic classes, and where flows go."""
+"""The controller's assignments as the agent keeps them: session settings, pins of flows, probed paths."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.wire import agent_pb2 as pb
-from hostagent.job import UNPLANNED
+from polyrhythm_job.protocol import NO_LEVEL
 
 DEFAULT_DEADLINE_NS = 10_000_000
+"""How long a flow waits for the controller's answer if Welcome does not say. Chosen: the controller's
+default."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What Welcome says of traffic classes, of which flows ask, and of whether jobs are profiled; the
-    defaults hold without a session. `levels` are the DSCPs of the job levels, the highest first."""
+    """The contents of the controller's Welcome; the defaults hold without a session.
+
+    `equal_dscp`: for jobs without a level; `mice_dscp`: for flows below `elephant_bytes`, which need not ask
+    for a path; `deadline_ns`: how long a flow waits for an answer; `profiles`: new jobs are profiled;
+    `levels`: the DSCP of each priority level, the highest level first.
+    """
 
     policy: str = ""
     equal_dscp: int = 0
@@ -26,8 +32,8 @@ class SessionSettings:
     levels: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, welcome: pb.Welcome) -> SessionSettings:
-        """From the controller's word."""
+    def from_welcome(cls, welcome: pb.Welcome) -> SessionSettings:
+        """The settings in a Welcome message."""
         return cls(
             welcome.policy,
             welcome.equal_dscp,
@@ -39,14 +45,14 @@ class SessionSettings:
         )
 
     def level(self, pins: Iterable[Pin]) -> int:
-        """The level of a job with these pins: that of its highest flow, 0 the highest."""
+        """The level of a job with these pins: the level of its highest flow, 0 the highest."""
         known = {dscp: level for level, dscp in enumerate(self.levels)}
-        return min((known.get(pin.dscp, UNPLANNED) for pin in pins), default=UNPLANNED)
+        return min((known.get(pin.dscp, NO_LEVEL) for pin in pins), default=NO_LEVEL)
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Where a flow goes: `source_port` 0 leaves the choice to the agent (ECMP)."""
+    """Source port, DSCP and rate cap of a flow. `source_port` 0: by ECMP; `rate_cap_bps` 0: no cap."""
 
     source_port: int
     dscp: int
@@ -55,7 +61,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class ProbedPath:
-    """The controller's answer to a probe request: the path the packets of the flow take."""
+    """The controller's answer to a probe request: the path that packets of the flow take."""
 
     path: tuple[str, ...]
     verified: bool

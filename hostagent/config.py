@@ -13,8 +13,8 @@ from hostagent.declared import read, schema, setting
 from hostagent.job import MOST_BYTES, MOST_GPUS, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
 from hostagent.nic.driver import SENDERS
 from hostagent.nic.roce import ip_bytes
-from hostagent.pcie import check_link_name
 from polyrhythm_files import ConfigError
+from polyrhythm_job.pcie import check_link_name
 
 DRIVERS = ("auto", "verbs", "shim", "udp", "none")
 BUILT_SHIM = Path(__file__).parent / "shim" / "build" / "libpolyrhythm-verbs.so"

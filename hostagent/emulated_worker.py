@@ -12,10 +12,11 @@ from functools import partial
 from random import Random
 
 from hostagent.clock import EventClock
-from hostagent.job import FREE, IterationRecord, JobSpec, PhaseSpec, Schedule, Slot, next_slot
+from hostagent.job import IterationRecord, JobSpec, PhaseSpec
 from hostagent.nic.driver import ReceiveQueue, SendQueue
 from hostagent.pcie_transfer import PcieTransfer
 from hostagent.worker import ReadFabricTime
+from polyrhythm_job.schedule import UNSCHEDULED, Schedule, Slot, next_slot
 
 
 class EmulatedWorker:
@@ -57,7 +58,7 @@ class EmulatedWorker:
         self._on_done = on_done
         self._random = Random(f"{seed}/{spec.name}/{rank}")
         self._copier = copier
-        self._schedule = FREE
+        self._schedule = UNSCHEDULED
         self._kept: Schedule | None = None
         self._slot = Slot()
         self._phases: tuple[PhaseSpec, ...] = spec.phases

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of a real training job: a process that has joined through the agent's socket."""
+"""A worker that is not the agent's own: a training process that joined over the agent's socket, or a job that
+the agent only observes."""
 
 from __future__ import annotations
 
@@ -9,19 +10,18 @@ from typing import Any
 
 from hostagent.declared import setting
 from hostagent.job import (
-    FREE,
     MOST_NS,
-    UNPLANNED,
     IterationRecord,
     JobSpec,
     MeasuredPhase,
     MeasuredProfile,
     PcieUse,
     PhaseSpec,
-    Schedule,
 )
 from hostagent.nic.driver import ReceiveQueue, SendQueue
 from hostagent.worker import ReadFabricTime
+from polyrhythm_job.protocol import NO_LEVEL, flows_event, level_event, schedule_event
+from polyrhythm_job.schedule import UNSCHEDULED, Schedule
 
 _MOST_CLOCK_NS = 1 << 61
 _MOST_INDEX = (1 << 32) - 1
@@ -30,11 +30,11 @@ SendEvent = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinMessage:
-    """What a training process says of its job; as JSON, the body of "join"."""
+    """The fields of a "join" request: a training process describes its job."""
 
     job: str = setting("name of the job, without '/'")
     hosts: tuple[str, ...] = setting("names of its hosts, in the order of their ranks")
-    rank: int = setting("which of them this is", least=0)
+    rank: int = setting("the place of this host among them", least=0)
     ring: tuple[tuple[str, str], ...] = setting("its flows, [source, destination] host; empty: a ring", ())
     model: str = setting("name of the model", "")
     gpus: int = setting("of the whole job; 0: one a host", 0, least=0)
@@ -42,14 +42,16 @@ class JoinMessage:
     bytes_per_flow: int = setting("bytes a flow carries in an iteration; 0: line rate", 0, least=0)
     period_ns: int = setting("length of an iteration alone", least=1)
     phases: tuple[tuple[int, int], ...] = setting(
-        "[start, end] of each Up phase in ns from the first; empty: all of it", (), least=0
+        "[start, end] of each Up phase in ns from the start of the first; empty: the whole period",
+        (),
+        least=0,
     )
     silent: bool = setting("it will not report its iterations", False)
-    pcie_link: str = setting("the PCIe link of each host by which its GPUs reach the NIC", "")
-    pcie_bps: int = setting("its rate; 0: not known, and the plan leaves it out", 0, least=0)
+    pcie_link: str = setting("the PCIe link between its GPUs and the NIC on each host", "")
+    pcie_bps: int = setting("the rate of that link; 0: unknown, then the plan ignores the link", 0, least=0)
 
     def spec(self, line_bps: int) -> JobSpec:
-        """The job. Raises ValueError for one that cannot be."""
+        """The job, for a NIC of `line_bps`. Raises ValueError for an impossible one."""
         hosts = self.hosts
         around = tuple((host, hosts[(i + 1) % len(hosts)]) for i, host in enumerate(hosts))
         phases = self.phases or ((0, self.period_ns),)
@@ -77,81 +79,72 @@ class JoinMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMessage:
-    """An iteration that a training process has done; times on the host's monotonic clock."""
+    """The fields of a "step" request: an iteration has ended. Times are on the host's monotonic clock."""
 
     index: int = setting("from 0", least=0, most=_MOST_INDEX)
     start_ns: int = setting("start of the first Up phase", least=0, most=_MOST_CLOCK_NS)
-    end_ns: int = setting("start of the next iteration's", least=0, most=_MOST_CLOCK_NS)
+    end_ns: int = setting("start of the next iteration's first Up phase", least=0, most=_MOST_CLOCK_NS)
     communication_ns: int = setting("time in Up phases", 0, least=0, most=MOST_NS)
-    held_ns: int = setting("delay put in by the schedule", 0, least=0, most=MOST_NS)
+    held_ns: int = setting("how long it waited for its slot", 0, least=0, most=MOST_NS)
     drift_ns: int = setting("how late it began after its slot", 0, least=0, most=MOST_NS)
-    realigned: bool = setting("it had drifted too far, and waited for the next slot", False)
+    realigned: bool = setting("it was too late for its slot, and waited for the next one", False)
 
 
 class ExternalWorker:
-    """The worker as the agent knows it; what it is told goes to its process by `tell`."""
+    """The worker as the agent sees it. Events for its process go to `send`; `to_local` turns fabric time into
+    the host's."""
 
-    def __init__(self, spec: JobSpec, rank: int, tell: SendEvent, to_local: Callable[[int], int]) -> None:
+    def __init__(self, spec: JobSpec, rank: int, send: SendEvent, to_local: Callable[[int], int]) -> None:
         self.spec = spec
         self.rank = rank
         self.running = self.done = False
         self.flops = 0.0
         self._counted = (0, 0)
-        self._tell = tell
+        self._send = send
         self._to_local = to_local
         self._fabric_time: ReadFabricTime = lambda: (0, 0)
-        self._schedule = FREE
-        self._level = UNPLANNED
+        self._schedule = UNSCHEDULED
+        self._level = NO_LEVEL
         self._out: Sequence[SendQueue] = ()
 
     def open(self, out: Sequence[SendQueue], receive: Sequence[ReceiveQueue]) -> None:
-        """Its flows have their places: say so."""
+        """Take the flows that are open, and tell the process where they go."""
         self._out = out
         self.running = True
-        self.tell_flows()
+        self.send_flows()
 
     def keep_time(self, fabric_time: ReadFabricTime) -> None:
-        """Hold schedules by this idea of fabric time."""
+        """Read the error of fabric time here."""
         self._fabric_time = fabric_time
 
     def set_schedule(self, schedule: Schedule) -> None:
-        """Pass a schedule on, in the host's time."""
+        """Send the job's slots to the process, in the host's time."""
         self._schedule = schedule
-        self.tell_schedule()
+        self.send_schedule()
 
     def set_level(self, level: int) -> None:
-        """Pass the job's level on, if that is news."""
+        """Send the job's level to the process if it has changed."""
         if level != self._level:
             self._level = level
-            self._tell({"event": "level", "level": level})
+            self._send(level_event(level))
 
     def on_bytes(self, queue: ReceiveQueue, size: int) -> None:
-        """Nothing is seen of what arrives."""
+        """Not called: the agent does not see the bytes of another process."""
 
-    def tell_flows(self) -> None:
-        """Where each of its flows goes now."""
-        flows = {qp.flow: {"source_port": qp.source_port, "dscp": qp.dscp} for qp in self._out}
-        self._tell({"event": "flows", "flows": flows})
+    def send_flows(self) -> None:
+        """Send the source port and DSCP of each flow to the process."""
+        self._send(flows_event({qp.flow: (qp.source_port, qp.dscp) for qp in self._out}))
 
-    def tell_schedule(self) -> None:
-        """When it talks, on the host's clock as far as that is known by now."""
+    def send_schedule(self) -> None:
+        """Send the job's slots to the process, on the host's clock as far as fabric time is known now."""
         schedule = self._schedule
-        slot = self._to_local(schedule.epoch_ns + schedule.shift_ns)
-        self._tell(
-            {
-                "event": "schedule",
-                "slot_ns": slot,
-                "period_ns": schedule.period_ns,
-                "realign": schedule.realign,
-                "once": schedule.once,
-                "error_ns": self._fabric_time()[1],
-            }
-        )
+        slot_ns = self._to_local(schedule.epoch_ns + schedule.shift_ns)
+        self._send(schedule_event(schedule, slot_ns, self._fabric_time()[1]))
 
     def record(self, step: StepMessage) -> IterationRecord:
-        """The iteration as the agent reports it."""
-        sent, again = sum(qp.bytes_acked for qp in self._out), sum(qp.retransmits for qp in self._out)
-        before, self._counted = self._counted, (sent, again)
+        """The iteration as the agent reports it to the controller."""
+        sent, retransmits = sum(qp.bytes_acked for qp in self._out), sum(qp.retransmits for qp in self._out)
+        before, self._counted = self._counted, (sent, retransmits)
         self.flops += self.spec.flops_per_iteration / len(self.spec.hosts)
         span = max(0, step.end_ns - step.start_ns)
         return IterationRecord(
@@ -163,7 +156,7 @@ class ExternalWorker:
             communication_ns=step.communication_ns,
             bytes_sent=sent - before[0] or self.spec.bytes_per_iteration * len(self._out),
             ecn_marks=0,
-            retransmits=again - before[1],
+            retransmits=retransmits - before[1],
             held_ns=step.held_ns,
             phases=(),
             wire_bytes=(),

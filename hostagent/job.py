@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-UNPLANNED = 255
-"""The level of a job that no plan has put on one: behind every other."""
 MOST_GPUS = 10_000_000
 MOST_NS = 10**15
 """The longest iteration: eleven days."""
@@ -192,71 +190,3 @@ class IterationRecord:
     flops: float = 0.0
     drift_ns: int = 0
     realigned: bool = False
-
-
-LATE_TOLERANCE = 0.05
-"""Part of a period a communication phase may start late before it waits for its next slot. The thesis
-(4.4.2, step 3) measures the drift on each server and adjusts; the figure is the authors' later one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """When the job talks: at t with (t - epoch) mod period == shift, not before epoch + shift.
-
-    Times are the fabric's. `period_ns` 0: run free. `realign` is the part of the period that a phase may
-    begin late. `once`: the first iteration begins so; those after it at their own pace, until one is further
-    than `realign` from its slot, early or late (CASSINI thesis 4.4.2, step 3).
-    """
-
-    epoch_ns: int
-    shift_ns: int
-    period_ns: int
-    realign: float = LATE_TOLERANCE
-    once: bool = False
-
-    def keeps(self, other: Schedule | None) -> bool:
-        """Whether `other` has the same slots, as far as clocks that are corrected a little can tell."""
-        if other is None or (self.period_ns, self.once) != (other.period_ns, other.once):
-            return False
-        if self.period_ns <= 0:
-            return True
-        apart = (self.epoch_ns + self.shift_ns - other.epoch_ns - other.shift_ns) % self.period_ns
-        return min(apart, self.period_ns - apart) <= LATE_TOLERANCE * self.period_ns
-
-
-FREE = Schedule(0, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """What a phase that is ready has to do: wait `delay_ns`; begin `drift_ns` after its slot."""
-
-    delay_ns: int = 0
-    drift_ns: int = 0
-    realigned: bool = False
-
-
-def next_slot(now: int, schedule: Schedule, error_ns: int = 0, *, kept: bool = False) -> Slot:
-    """The slot of a communication phase that is ready at fabric time `now`, known to +- `error_ns`.
-
-    At its slot or late by at most `realign` of the period it goes at once; otherwise, early or later
-    than that, it waits for the next slot (CASSINI thesis 4.4.2, step 3). If the schedule says `once` and
-    was `kept` before, a phase that is early by no more than that goes at once too. A host whose clock may be
-    further off cannot keep step, and runs free.
-    """
-    period = schedule.period_ns
-    free = schedule.once and kept
-    tolerance = schedule.realign if free or not schedule.once else min(schedule.realign, LATE_TOLERANCE)
-    if period <= 0 or error_ns > tolerance * period:
-        return Slot()
-    offset = now - schedule.epoch_ns - schedule.shift_ns
-    if offset < 0 and not free:
-        return Slot(-offset)
-    offset %= period
-    if offset <= tolerance * period:
-        return Slot(0, offset)
-    if free:
-        early = period - offset
-        return Slot() if early <= tolerance * period else Slot(early, 0, True)
-    # The first half of the way is called late, the second early: late ones have lost their slot.
-    return Slot(period - offset, 0, offset < period / 2)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's socket for training code of its host: JSON objects, one a line, both ways.
+"""The agent's Unix socket for the training processes of its host; see polyrhythm_job.protocol.
 
-A training process joins with its job, is told where its flows go and when it talks, and reports its
-iterations. It may ask for the place of a flow of its own. What it says wrong is answered with an error and
-ends its connection; nobody else notices. When its connection ends, its job has left.
+A training process joins with its job, receives the source ports of its flows and the slots of its job, and
+reports its iterations. It may also ask for the source port of a new flow. An illegal request is answered with
+an error and closes that connection only. When a connection closes, the job of its process has ended.
 """
 
 from __future__ import annotations
@@ -23,27 +23,39 @@ from hostagent.agent import Agent
 from hostagent.declared import is_text, read
 from hostagent.external_worker import ExternalWorker, JoinMessage, StepMessage
 from hostagent.loop import AgentLoop
-from hostagent.new_flows import FlowPlacement, NewFlows
+from hostagent.new_flows import NewFlows
 from hostagent.nic.external import ExternalSendQueue
 from polyrhythm_files import ConfigError
+from polyrhythm_job.protocol import (
+    PROTOCOL_VERSION,
+    FlowPlacement,
+    encode,
+    error_event,
+    flow_event,
+    split_lines,
+)
 
 log = logging.getLogger(__name__)
 
-PROTOCOL = 1
 _LONGEST_LINE = 1 << 16
 _MOST_UNSENT = 1 << 20
 _MOST_CONNECTIONS = 512
 _STEP_WAIT_NS = 500_000_000
-"""A step waits so long for others, to be looked at and told with them: what it costs is the waking, of the
-agent's code and of gRPC's threads, and hardly what is done then."""
+"""Steps are collected for this long and reported in one message. Measured: most of what a report costs is
+waking the agent's and gRPC's threads, so an agent with many jobs should wake no more often than one with one
+job."""
 _MOST_STEPS = 256
+"""Steps that are reported at once, before that time is over."""
 _REFRESH_NS = 10_000_000_000
-"""How often schedules are told again where no answer of the controller tells more: the host's clock drifts
-against the fabric's."""
+"""How often slots are sent again: the host's clock drifts against fabric time. Also after each answer of the
+controller to the question for the time."""
 
 
 class JobServer:
-    """Listens on a Unix socket. Raises ConfigError when that cannot be had."""
+    """Listens on the Unix socket `path`. Raises ConfigError if it cannot.
+
+    `line_bps` is the rate of the NIC: the rate of flows of which the process gives no bytes.
+    """
 
     def __init__(self, path: str, agent: Agent, flows: NewFlows, loop: AgentLoop, *, line_bps: int) -> None:
         self._path = Path(path)
@@ -59,7 +71,7 @@ class JobServer:
         agent.on_clock = self._refresh
 
     def close(self) -> None:
-        """End all connections and take the socket away."""
+        """Close all connections and remove the socket."""
         for connection in list(self._connections):
             connection.end()
         self.loop.unwatch(self._socket.fileno())
@@ -67,20 +79,17 @@ class JobServer:
         self._path.unlink(missing_ok=True)
 
     def moved(self, queue_pair: ExternalSendQueue) -> None:
-        """A flow has another place: its owner is told."""
+        """A flow has another source port: tell the process that owns its queue pairs."""
         job = queue_pair.flow.partition("/")[0]
         for connection in self._connections:
-            if (
-                connection.guest is not None
-                and connection.guest.spec.name == job
-                and connection.guest.running
-            ):
-                connection.guest.tell_flows()
+            worker = connection.worker
+            if worker is not None and worker.spec.name == job and worker.running:
+                worker.send_flows()
 
     def _refresh(self) -> None:
         for connection in list(self._connections):
-            if connection.guest is not None:
-                connection.guest.tell_schedule()
+            if connection.worker is not None:
+                connection.worker.send_schedule()
 
     def _accept(self) -> None:
         try:
@@ -96,54 +105,53 @@ class JobServer:
             return
         self._connections.add(_Connection(self, accepted))
 
-    # -- what connections ask
+    # -- requests of the connections
 
     def join(self, join: JoinMessage, connection: _Connection) -> ExternalWorker:
-        """A training process brings its job. Raises ValueError for one that cannot be."""
+        """A training process joins with its job. Raises ValueError for an impossible one."""
         if not 0 <= join.rank < len(join.hosts):
             raise ConfigError(f"rank: from 0 to {len(join.hosts) - 1} is legal, not {join.rank}")
-        guest = ExternalWorker(
-            join.spec(self._line_bps), join.rank, connection.tell, self._agent.time.to_local
+        worker = ExternalWorker(
+            join.spec(self._line_bps), join.rank, connection.send, self._agent.time.to_local
         )
-        self._agent.add_worker(guest, self.loop.now)
-        return guest
+        self._agent.add_worker(worker, self.loop.now)
+        return worker
 
-    def leave(self, guest: ExternalWorker) -> None:
-        """A training process is done."""
+    def leave(self, worker: ExternalWorker) -> None:
+        """A training process has ended."""
         self._take_steps()
-        guest.done = True
-        self._agent.job_left(guest)
+        worker.done = True
+        self._agent.job_left(worker)
 
-    def step(self, connection: _Connection, guest: ExternalWorker, said: dict[str, Any]) -> None:
-        """A training process has done an iteration."""
-        self._steps.append((connection, guest, said))
+    def step(self, connection: _Connection, worker: ExternalWorker, fields: dict[str, Any]) -> None:
+        """A training process has ended an iteration."""
+        self._steps.append((connection, worker, fields))
         if len(self._steps) == 1:
             self.loop.call_at(self.loop.now + _STEP_WAIT_NS, self._take_steps)
         elif len(self._steps) >= _MOST_STEPS:
             self._take_steps()
 
     def flow(self, name: str, size: int, connection: _Connection, number: object) -> None:
-        """A training process has a new flow."""
+        """A training process asks for the source port of a new flow."""
 
-        def then(answer: FlowPlacement) -> None:
-            place = {"source_port": answer.source_port, "dscp": answer.dscp, "by": answer.by}
-            connection.tell({"event": "flow", "id": number, "flow": name, **place})
+        def answer(placement: FlowPlacement) -> None:
+            connection.send(flow_event(number, name, placement))
 
-        self._flows.ask(name, size, then)
+        self._flows.ask(name, size, answer)
 
     def end_flow(self, name: str) -> None:
-        """A flow is over."""
+        """A flow has ended."""
         self._flows.end(name)
 
     def status(self) -> Mapping[str, Any]:
-        """The agent's state, for people and for tests."""
+        """The agent's state, for operators and for tests."""
         agent = self._agent
         return {
             "event": "status",
             "host": agent.host,
             "connected": agent.welcomed,
-            "policy": agent.marking.policy,
-            "equal_dscp": agent.marking.equal_dscp,
+            "policy": agent.settings.policy,
+            "equal_dscp": agent.settings.equal_dscp,
             "flows": {
                 flow: {"source_port": qp.source_port, "dscp": qp.dscp, "fallen": flow in agent.fallen}
                 for flow, qp in sorted(agent.queue_pairs().items())
@@ -156,10 +164,10 @@ class JobServer:
     def _take_steps(self) -> None:
         steps, self._steps = self._steps, []
         records, refused = [], {}
-        for connection, guest, said in steps:
+        for connection, worker, fields in steps:
             try:
                 if connection not in refused:
-                    records.append(guest.record(read(StepMessage, said)))
+                    records.append(worker.record(read(StepMessage, fields)))
             except ConfigError as error:
                 refused[connection] = str(error)
         self._agent.report(*records)
@@ -167,52 +175,52 @@ class JobServer:
             connection.refuse(why)
 
     def gone(self, connection: _Connection) -> None:
-        """A connection has ended."""
+        """A connection is closed."""
         self._connections.discard(connection)
 
 
 class _Connection:
-    """One training process."""
+    """The connection of one training process."""
 
     def __init__(self, server: JobServer, accepted: socket.socket) -> None:
-        self.guest: ExternalWorker | None = None
+        self.worker: ExternalWorker | None = None
         self._server = server
         self._loop = server.loop
         self._socket = accepted
         self._peer = _peer(accepted)
-        self._read = b""
+        self._incomplete = b""
         self._unsent = bytearray()
         self._open = True
         self._loop.watch(accepted.fileno(), self._readable)
 
-    def tell(self, message: Mapping[str, Any]) -> None:
-        """Send a message; a process that does not read loses its connection, and harms nobody."""
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message without waiting. A process that does not read loses its connection."""
         if not self._open:
             return
-        waits = bool(self._unsent)
-        self._unsent += json.dumps(message).encode() + b"\n"
+        waiting = bool(self._unsent)
+        self._unsent += encode(message)
         if len(self._unsent) > _MOST_UNSENT:
-            log.warning("%s does not read what it is told; its connection ends", self._peer)
+            log.warning("%s does not read what the agent sends; its connection is closed", self._peer)
             self.end()
             return
-        if not waits:
+        if not waiting:
             self._flush()
 
     def end(self) -> None:
-        """End the connection; its job has left."""
+        """Close the connection: the job of its process has ended."""
         if not self._open:
             return
         self._open = False
         self._loop.unwatch(self._socket.fileno())
         self._socket.close()
         self._server.gone(self)
-        if self.guest is not None:
-            self._server.leave(self.guest)
+        if self.worker is not None:
+            self._server.leave(self.worker)
 
     def refuse(self, why: str) -> None:
-        """End the connection for what its process said, and say why."""
-        log.warning("%s says what makes no sense, and is cut off: %.300s", self._peer, why)
-        self.tell({"event": "error", "what": why[:1000]})
+        """Answer an illegal request with an error, and close the connection."""
+        log.warning("%s sent an illegal request; its connection is closed: %.300s", self._peer, why)
+        self.send(error_event(why))
         self.end()
 
     def _flush(self) -> None:
@@ -236,40 +244,41 @@ class _Connection:
         if not fresh:
             self.end()
             return
-        *lines, self._read = (self._read + fresh).split(b"\n")
+        lines, self._incomplete = split_lines(self._incomplete + fresh)
         for line in lines:
             if self._open:
                 self._line(line)
-        if len(self._read) > _LONGEST_LINE:
+        if len(self._incomplete) > _LONGEST_LINE:
             self.refuse("a line is longer than 64 KiB")
 
     def _line(self, line: bytes) -> None:
         try:
-            said = json.loads(line)
-            if not isinstance(said, dict):
-                raise ConfigError(f"an object with a key op is needed, not {said!r:.100}")
-            self._act(said.pop("op", None), said)
+            fields = json.loads(line)
+            if not isinstance(fields, dict):
+                raise ConfigError(f"an object with a key op is needed, not {fields!r:.100}")
+            self._handle(fields.pop("op", None), fields)
         except (ValueError, RecursionError) as error:
             self.refuse(str(error))
 
-    def _act(self, op: object, said: dict[str, Any]) -> None:
+    def _handle(self, op: object, fields: dict[str, Any]) -> None:
         server = self._server
         if op == "join":
-            if said.pop("protocol", PROTOCOL) != PROTOCOL:
-                raise ConfigError(f"protocol: {PROTOCOL} is legal")
-            if self.guest is not None:
-                raise ConfigError(f"this connection has joined with {self.guest.spec.name}; one job each")
-            self.guest = server.join(read(JoinMessage, said), self)
-        elif op == "step" and self.guest is not None:
-            server.step(self, self.guest, said)
+            if fields.pop("protocol", PROTOCOL_VERSION) != PROTOCOL_VERSION:
+                raise ConfigError(f"protocol: {PROTOCOL_VERSION} is legal")
+            if self.worker is not None:
+                joined = self.worker.spec.name
+                raise ConfigError(f"this connection has joined with job {joined}; open one for each job")
+            self.worker = server.join(read(JoinMessage, fields), self)
+        elif op == "step" and self.worker is not None:
+            server.step(self, self.worker, fields)
         elif op == "flow":
-            server.flow(_text(said, "flow"), _count(said, "bytes"), self, said.get("id"))
+            server.flow(_text(fields, "flow"), _count(fields, "bytes"), self, fields.get("id"))
         elif op == "end":
-            server.end_flow(_text(said, "flow"))
+            server.end_flow(_text(fields, "flow"))
         elif op == "status":
-            self.tell(server.status())
+            self.send(server.status())
         else:
-            legal = "join, flow, end, status" if self.guest is None else "step, flow, end, status"
+            legal = "join, flow, end, status" if self.worker is None else "step, flow, end, status"
             raise ConfigError(f"op: {op!r} is none of {legal}")
 
 
@@ -290,10 +299,10 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _clear(path: Path) -> None:
-    """Take away a socket that nobody listens on any more; refuse one that another agent holds."""
+    """Remove a socket that no agent listens on any more. Raises ConfigError if one does."""
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise ConfigError(f"agent.socket: {path} is there, and is no socket")
+            raise ConfigError(f"agent.socket: {path} exists, and is not a socket")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -309,15 +318,15 @@ def _peer(accepted: socket.socket) -> str:
     return f"process {struct.unpack('=I', credentials[:4])[0]}"
 
 
-def _text(said: Mapping[str, Any], key: str) -> str:
-    value = said.get(key)
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
     if not isinstance(value, str) or not value or not is_text(value):
         raise ConfigError(f"{key}: a name is needed, not {value!r:.100}")
     return value
 
 
-def _count(said: Mapping[str, Any], key: str) -> int:
-    value = said.get(key)
+def _count(fields: Mapping[str, Any], key: str) -> int:
+    value = fields.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ConfigError(f"{key}: a whole number from 0 is needed, not {value!r:.100}")
     return value

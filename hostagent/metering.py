@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jobs of a host are being measured: a sampler for each worker whose job the controller asks about."""
+"""Byte counts for the controller: a sampler for each worker of a job that the controller wants measured."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from hostagent.worker import Worker
 
 
 class Metering:
-    """Keeps the controller's requests, and the samplers that answer them.
+    """The controller's requests to measure jobs, and the samplers that answer them.
 
-    `profiled` are the jobs here that have had their turn alone. `send(counts)` takes each report.
-    `byte_source(job)` gives another source of a job's bytes than the
-    one that comes with its worker.
+    `profiled`: the jobs here that have been profiled in the profiling queue. `send(counts)` takes each
+    report. `byte_source(job)` replaces the source of a job's bytes that comes with its worker.
     """
 
     def __init__(
@@ -37,40 +36,40 @@ class Metering:
         self._workers: dict[tuple[str, int], tuple[Worker, ByteSource]] = {}
         self._samplers: dict[tuple[str, int], ByteSampler] = {}
 
-    def request(self, said: pb.MeasureRequest) -> None:
-        """Measure a job from now on, or no more."""
-        if said.profiling:
-            self._profiling.add(said.job)
-        elif said.job in self._profiling:
-            self._profiling.discard(said.job)
-            self.profiled.add(said.job)
-        if said.bin_ns:
-            self._requests[said.job] = said
+    def request(self, request: pb.MeasureRequest) -> None:
+        """Begin or end to measure a job."""
+        if request.profiling:
+            self._profiling.add(request.job)
+        elif request.job in self._profiling:
+            self._profiling.discard(request.job)
+            self.profiled.add(request.job)
+        if request.bin_ns:
+            self._requests[request.job] = request
         else:
-            self._requests.pop(said.job, None)
-        for key in [key for key in self._workers if key[0] == said.job]:
+            self._requests.pop(request.job, None)
+        for key in [key for key in self._workers if key[0] == request.job]:
             self._sample(key)
 
-    def joined(self, trainer: Worker, source: ByteSource) -> None:
-        """A worker is there; `source` reads its flows."""
-        key = (trainer.spec.name, trainer.rank)
+    def joined(self, worker: Worker, source: ByteSource) -> None:
+        """A worker has joined; `source` reads the bytes of its flows."""
+        key = (worker.spec.name, worker.rank)
         if self._byte_source is not None:
-            source = self._byte_source(trainer.spec.name)
-        self._workers[key] = (trainer, source)
+            source = self._byte_source(worker.spec.name)
+        self._workers[key] = (worker, source)
         self._sample(key)
 
-    def left(self, trainer: Worker) -> None:
-        """A worker is gone; with the last one of its job goes what was asked about it."""
-        job = trainer.spec.name
-        self._stop((job, trainer.rank))
-        self._workers.pop((job, trainer.rank), None)
+    def left(self, worker: Worker) -> None:
+        """A worker has ended. With the last worker of a job the requests for the job are dropped."""
+        job = worker.spec.name
+        self._stop((job, worker.rank))
+        self._workers.pop((job, worker.rank), None)
         if all(name != job for name, _ in self._workers):
             self._requests.pop(job, None)
             self._profiling.discard(job)
             self.profiled.discard(job)
 
     def clear(self) -> None:
-        """Nobody asks any more: the session is gone."""
+        """Drop all requests: the session has ended."""
         self._requests.clear()
         for key in list(self._samplers):
             self._stop(key)
@@ -82,16 +81,16 @@ class Metering:
 
     def _sample(self, key: tuple[str, int]) -> None:
         self._stop(key)
-        asked = self._requests.get(key[0])
-        if asked is None:
+        request = self._requests.get(key[0])
+        if request is None:
             return
-        trainer, source = self._workers[key]
+        worker, source = self._workers[key]
         self._samplers[key] = ByteSampler(
             self._clock,
             source,
-            lambda: trainer.flops,
-            bin_ns=asked.bin_ns,
-            report_ns=asked.report_ns,
+            lambda: worker.flops,
+            bin_ns=request.bin_ns,
+            report_ns=request.report_ns,
             to_fabric=self._time.to_fabric,
             to_local=self._time.to_local,
             on_counts=lambda counts: self._counted(key, counts),
@@ -99,7 +98,7 @@ class Metering:
 
     def _counted(self, key: tuple[str, int], counts: Counts) -> None:
         flows = [pb.FlowBytes(flow=flow, bytes=sent) for flow, sent in counts.flows.items()]
-        said = pb.ByteCounts(
+        request = pb.ByteCounts(
             job=key[0],
             rank=key[1],
             start_ns=max(0, counts.start_ns),
@@ -107,4 +106,4 @@ class Metering:
             flows=flows,
             flops=counts.flops,
         )
-        self._send(said)
+        self._send(request)

@@ -1,39 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The new-flow procedure (routing paper, 3.5.4): threshold, request, port, send.
+"""The procedure for a new flow (routing paper, 3.5.4): threshold, request, source port, send.
 
-A flow below the controller's threshold goes by ECMP at once. Any other is asked about, and waits for the
-answer at most the agent's deadline; then it goes by ECMP, and an answer that comes later moves it. When
-answer after answer is late, flows are asked about but wait no more, until the controller is quick again.
+A flow below the controller's threshold goes by ECMP at once. For any other flow the agent asks the
+controller, and the flow waits for the answer until the agent's deadline. Then it goes by ECMP, and an answer
+that comes later moves it. After several late answers in a row the agent still asks, but flows no longer wait,
+until an answer is in time again.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hostagent.agent import Agent
 from hostagent.assignments import Pin
 from hostagent.loop import AgentLoop, Timer
+from polyrhythm_job.protocol import FlowPlacement
 
 log = logging.getLogger(__name__)
 
-_DEAF_AFTER = 3
-"""Late answers in a row after which nobody waits for the controller."""
-
-
-@dataclass(frozen=True, slots=True)
-class FlowPlacement:
-    """Where a flow goes. `by`: controller, known (told before), mouse (below the threshold), deadline (no
-    answer in time), late (the controller is late all the time) or alone (no controller)."""
-
-    source_port: int
-    dscp: int
-    by: str
+_LATE_ANSWERS = 3
+"""Late answers in a row after which flows no longer wait for the controller. Chosen: one may be chance."""
 
 
 class NewFlows:
-    """Answers each new flow of this host once; all on the loop's thread."""
+    """Gives each new flow of this host its placement, once. All calls are on the loop's thread.
+
+    `counts`: how many placements were given for each reason, see FlowPlacement.by.
+    """
 
     def __init__(self, agent: Agent, loop: AgentLoop) -> None:
         self._agent = agent
@@ -47,10 +41,10 @@ class NewFlows:
         agent.on_session = self._session
 
     def ask(self, flow: str, size: int, then: Callable[[FlowPlacement], None]) -> None:
-        """A new flow of `size` bytes: `then(answer)` is called once, now or within the deadline."""
+        """A new flow of `size` bytes: `then(placement)` is called once, now or within the deadline."""
         agent = self._agent
         pin = agent.pins.get(flow)
-        if size < agent.marking.elephant_bytes:
+        if size < agent.settings.elephant_bytes:
             self._ecmp(flow, "mouse", then)
         elif pin is not None:
             self._pinned(flow, pin, "known", then)
@@ -61,65 +55,68 @@ class NewFlows:
             if flow not in self._pending:
                 self._pending[flow] = self._loop.now
                 agent.request(flow)
-            if self._late >= _DEAF_AFTER:
+            if self._late >= _LATE_ANSWERS:
                 self._ecmp(flow, "late", then)
                 return
             timer = self._loop.timer(agent.deadline_ns, self._overdue, flow)
             self._waiting.setdefault(flow, []).append((then, timer))
 
     def end(self, flow: str) -> None:
-        """A flow is over: what was told of it, or will be, is forgotten."""
+        """A flow has ended: forget its pin, and what the controller may still say about it."""
         self._live.discard(flow)
         self._forget(flow)
 
     def _answered(self, flow: str, pin: Pin) -> None:
         asked = self._pending.pop(flow, None)
         if asked is not None and self._loop.now - asked <= self._agent.deadline_ns:
-            self._hear()
+            self._answer_in_time()
         for then, timer in self._waiting.pop(flow, ()):
             timer.cancel()
             self._pinned(flow, pin, "controller", then)
         self._forget(flow)
 
     def _forget(self, flow: str) -> None:
-        """Keep nothing of a flow that is over: the controller goes on to tell where its plan has it."""
+        """Drop the pin of a flow that has ended: the controller still sends the plan's port for it."""
         if flow not in self._live and flow not in self._agent.queue_pairs():
             self._agent.pins.pop(flow, None)
 
     def _overdue(self, flow: str) -> None:
         if flow in self._waiting:
             self._late += 1
-            if self._late == _DEAF_AFTER:
-                log.warning("the controller is late: flows go by ECMP at once until it is quick again")
+            if self._late == _LATE_ANSWERS:
+                log.warning(
+                    "the controller's last %d answers were late; flows go by ECMP until one is in time",
+                    _LATE_ANSWERS,
+                )
         for then, timer in self._waiting.pop(flow, ()):
             timer.cancel()
             self._ecmp(flow, "deadline", then)
 
-    def _hear(self) -> None:
-        if self._late >= _DEAF_AFTER:
-            log.info("the controller answers again")
+    def _answer_in_time(self) -> None:
+        if self._late >= _LATE_ANSWERS:
+            log.info("the controller answers in time again")
         self._late = 0
 
     def _session(self, up: bool) -> None:
-        """A new session answers nothing that the last was asked."""
+        """A session has begun or ended. A new session does not answer the requests of an earlier one."""
         self._late = 0
         self._pending.clear()
         for flow in list(self._waiting):
             for then, timer in self._waiting.pop(flow):
                 timer.cancel()
                 if up:
-                    self.ask(flow, self._agent.marking.elephant_bytes, then)
+                    self.ask(flow, self._agent.settings.elephant_bytes, then)
                 else:
                     self._ecmp(flow, "alone", then)
 
     def _pinned(self, flow: str, pin: Pin, by: str, then: Callable[[FlowPlacement], None]) -> None:
-        self._say(FlowPlacement(self._agent.port_of(flow, pin), pin.dscp, by), then)
+        self._give(FlowPlacement(self._agent.port_of(flow, pin), pin.dscp, by), then)
 
     def _ecmp(self, flow: str, by: str, then: Callable[[FlowPlacement], None]) -> None:
-        marking = self._agent.marking
-        dscp = marking.mice_dscp if by == "mouse" else marking.equal_dscp
-        self._say(FlowPlacement(self._agent.source_port(flow), dscp, by), then)
+        settings = self._agent.settings
+        dscp = settings.mice_dscp if by == "mouse" else settings.equal_dscp
+        self._give(FlowPlacement(self._agent.source_port(flow), dscp, by), then)
 
-    def _say(self, answer: FlowPlacement, then: Callable[[FlowPlacement], None]) -> None:
-        self.counts[answer.by] = self.counts.get(answer.by, 0) + 1
-        then(answer)
+    def _give(self, placement: FlowPlacement, then: Callable[[FlowPlacement], None]) -> None:
+        self.counts[placement.by] = self.counts.get(placement.by, 0) + 1
+        then(placement)

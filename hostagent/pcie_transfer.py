@@ -17,9 +17,9 @@ from threading import Thread
 from typing import Protocol
 
 from hostagent.clock import EventClock
-from hostagent.job import UNPLANNED
 from hostagent.loop import AgentLoop
-from hostagent.pcie import PcieLink
+from polyrhythm_job.pcie import PcieLink
+from polyrhythm_job.protocol import NO_LEVEL
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def piece_bytes(rate_bps: int) -> int:
 
 
 class SharedPcieTransfer:
-    """A copier among those of other processes: they share the semaphore of `hostagent.pcie`.
+    """A copier among those of other processes: they share the semaphore of `polyrhythm_job.pcie`.
 
     A thread of its own waits for turns and calls back on the loop's. Raises ValueError for a name that is
     none, OSError where the semaphore cannot be had.
@@ -62,7 +62,7 @@ class SharedPcieTransfer:
         self._link = PcieLink(link, folder)
         self._rate_bps = rate_bps
         self._loop = loop
-        self._level = UNPLANNED
+        self._level = NO_LEVEL
         self._pieces: queue.SimpleQueue[tuple[int, Callback] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = Thread(target=self._run, name=f"pcie-{link}", daemon=True)
@@ -87,7 +87,7 @@ class SharedPcieTransfer:
         with self._link as link:
             while (piece := self._pieces.get()) is not None and not self._closed:
                 size, then = piece
-                with link.turn(self._level, MAX_WAIT_S) as got:
+                with link.acquired(self._level, MAX_WAIT_S) as got:
                     if not got:
                         log.warning("%s: no turn within %g s; going ahead", link.path.name, MAX_WAIT_S)
                     lasts_s = size * 8 / self._rate_bps * max(1, link.users())
@@ -143,7 +143,7 @@ class EmulatedPcieTransfer:
 
     def __init__(self, link: EmulatedPcieLink) -> None:
         self.piece_bytes = piece_bytes(link.rate_bps)
-        self.level = self.held = UNPLANNED
+        self.level = self.held = NO_LEVEL
         self.ticket = 0
         self._link = link
         self._pieces: list[tuple[int, Callback]] = []

@@ -1,39 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent needs of a worker of a training job, emulated or real."""
+"""A worker of a training job as the agent uses it, emulated or real."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from hostagent.job import JobSpec, Schedule
+from hostagent.job import JobSpec
 from hostagent.nic.driver import ReceiveQueue, SendQueue
+from polyrhythm_job.schedule import Schedule
 
 ReadFabricTime = Callable[[], tuple[int, int]]
-"""The present fabric time as the host knows it, and how far off that may be, both in ns."""
+"""Gives the present fabric time as the host knows it, and the bound of its error, both in ns."""
 
 
 class Worker(Protocol):
-    """One worker: the emulated training loop, or a process that has joined through the agent's socket."""
+    """One worker: an emulated training loop, or a process that joined over the agent's socket.
+
+    `running`: its flows are open; `done`: it has ended; `flops`: done by its GPUs so far, 0: unknown.
+    """
 
     spec: JobSpec
     rank: int
     running: bool
     done: bool
     flops: float
-    """Done by this worker's GPUs so far; 0: not known."""
 
     def open(self, out: Sequence[SendQueue], receive: Sequence[ReceiveQueue]) -> None:
-        """The worker's flows are open."""
+        """Start: the worker's flows are open."""
 
     def keep_time(self, fabric_time: ReadFabricTime) -> None:
-        """Hold schedules by this idea of fabric time."""
+        """Use this fabric time for the job's slots."""
 
     def set_schedule(self, schedule: Schedule) -> None:
-        """When the job talks from now on."""
+        """Use these slots from now on."""
 
     def set_level(self, level: int) -> None:
-        """The job's level in the plan, 0 the highest; hostagent.job.UNPLANNED: it has none."""
+        """The job's level in the plan, 0 the highest; NO_LEVEL: it has none."""
 
     def on_bytes(self, queue: ReceiveQueue, size: int) -> None:
-        """Bytes of an incoming flow arrived."""
+        """`size` bytes of an incoming flow have arrived."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         QueuePair,
     )
     from controller.planner import POLICIES, PlanInput, diff, explain, plan
-    from hostagent.library import polyrhythm_job
     from polyrhythm.api import (
         SimulatedJob,
         SimulationResult,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from polyrhythm.run.processes import RunError
     from polyrhythm.scenario import Scenario
     from polyrhythm_files import ConfigError
+    from polyrhythm_job import polyrhythm_job
     from sim.cluster import JobRequest
     from sim.shape import PhaseShape, Shape
     from sim.state import FabricFailure
@@ -60,7 +60,7 @@ _MODULE_OF = {
     "diff": "controller.planner",
     "explain": "controller.planner",
     "plan": "controller.planner",
-    "polyrhythm_job": "hostagent.library",
+    "polyrhythm_job": "polyrhythm_job",
     "SimulatedJob": "polyrhythm.api",
     "SimulationResult": "polyrhythm.api",
     "load_scenario": "polyrhythm.api",

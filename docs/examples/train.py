@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data-parallel training that tells Polyrhythm's agent of its iterations.
+"""Data-parallel training that reports its iterations to Polyrhythm's agent.
 
     eval "$(polyrhythm agent env example --export)"
     torchrun --nnodes 2 --nproc-per-node 8 --rdzv-endpoint h1:29500 --rdzv-backend c10d docs/examples/train.py
 
-The three lines that matter are marked. Without an agent they do nothing.
+It needs `polyrhythm-job` only. The three lines that matter are numbered. Without an agent they do nothing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import argparse
 import time
 from collections.abc import Callable
 
-from polyrhythm import polyrhythm_job
+from polyrhythm_job import polyrhythm_job
 
 
 def torch_iteration() -> tuple[Callable[[], None], Callable[[], None]]:
-    """One iteration's compute, and its gradients' all-reduce, over NCCL."""
+    """The compute of an iteration, and the all-reduce of its gradients over NCCL."""
     import torch
     import torch.distributed as dist
 
@@ -41,7 +41,7 @@ def torch_iteration() -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def plain_iteration() -> tuple[Callable[[], None], Callable[[], None]]:
-    """The same in sleep, to try the agent without GPUs."""
+    """The same as pauses, to try the agent without GPUs."""
     return lambda: time.sleep(0.02), lambda: time.sleep(0.01)
 
 
@@ -55,9 +55,9 @@ def main() -> None:
     with polyrhythm_job("example") as job:  # 1: announce the job
         for _ in range(args.iterations):
             compute()
-            with job.communicating():  # 2: say when it communicates
+            with job.communicating():  # 2: mark an Up phase
                 exchange()
-            job.step()  # 3: an iteration is over
+            job.step()  # 3: end the iteration
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which NIC driver an agent uses: the one it is told, or the best that this host is capable of."""
+"""The choice of the NIC driver: the configured one, or the first that this host can use."""
 
 from __future__ import annotations
 
@@ -15,19 +15,29 @@ from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.external import ExternalNic
 from hostagent.nic.roce import OVERHEAD_BYTES
 from hostagent.nic.udp import NicError, UdpNic
-from hostagent.nic.verbs import Verbs, VerbsError
+from polyrhythm_job.verbs import Verbs, VerbsError
 
 log = logging.getLogger(__name__)
 
 _INTERFACES = Path("/sys/class/net")
 _LEAST_RETRANSMIT_NS = 50_000_000
-"""A host that others keep busy answers late; a time-out that fires for that sends everything again."""
+"""The least time-out of the udp driver. Chosen: a busy host may answer tens of ms late, and each time-out
+would send everything again."""
 
 
-def open_nic(config: Config, loop: AgentLoop) -> UdpNic | ExternalNic:
-    """The driver that the configuration names; `auto` takes the first of shim, verbs and none that can.
+def verbs_devices() -> list[str]:
+    """The RDMA devices that rdma-core finds on this host. Raises VerbsError if it is missing or too old."""
+    return Verbs().devices()
 
-    Raises NicError for a device, interface, address or library that is not there.
+
+def open_nic(
+    config: Config, loop: AgentLoop, verbs_devices: Callable[[], list[str]] = verbs_devices
+) -> UdpNic | ExternalNic:
+    """The driver that the configuration names; `auto` takes the first of shim, verbs and none that works
+    here.
+
+    `verbs_devices` gives the names of the RDMA devices, and raises VerbsError where the verbs driver cannot
+    work. Raises NicError for a missing device, interface, address or library.
     """
     driver = config.nic.driver
     if driver == "udp":
@@ -37,7 +47,10 @@ def open_nic(config: Config, loop: AgentLoop) -> UdpNic | ExternalNic:
     elif config.nic.interface and not (_INTERFACES / config.nic.interface).is_dir():
         legal = ", ".join(sorted(p.name for p in _INTERFACES.iterdir())) if _INTERFACES.is_dir() else "none"
         raise NicError(f"nic.interface: no interface {config.nic.interface!r}; legal: {legal}")
-    why_not = {"shim": _why_no_shim(config), "verbs": "" if driver == "none" else _why_no_verbs(config)}
+    why_not = {
+        "shim": _why_no_shim(config),
+        "verbs": "" if driver == "none" else _why_no_verbs(config, verbs_devices),
+    }
     if driver == "auto":
         driver = next((name for name, why in why_not.items() if not why), "none")
         if driver == "none":
@@ -49,12 +62,12 @@ def open_nic(config: Config, loop: AgentLoop) -> UdpNic | ExternalNic:
     path = Path(config.nic.port_map)
     nic = ExternalNic("shim", config.agent.ip, loop, path)
     if not path.parent.is_dir():
-        raise NicError(f"nic.port_map: no directory {path.parent}; systemd makes it (RuntimeDirectory)")
+        raise NicError(f"nic.port_map: no directory {path.parent}; systemd creates it (RuntimeDirectory)")
     return nic
 
 
 def shim_path(config: Config) -> Path:
-    """Where the verbs shim is, or would be."""
+    """The path of the verbs shim, built or not."""
     return Path(config.nccl.shim) if config.nccl.shim else BUILT_SHIM
 
 
@@ -64,8 +77,11 @@ def port_folder(config: Config) -> Path:
 
 
 def byte_counter(config: Config) -> Callable[[], ByteSource] | None:
-    """What counts the bytes that leave this host for all its jobs together: the RDMA device's port, else the
-    network interface; None where neither is named. The udp driver counts each flow by itself."""
+    """The counter of all bytes that leave this host: of the RDMA device's port, else of the network
+    interface.
+
+    None where the configuration names neither. The udp driver counts the bytes of each flow itself.
+    """
     if config.nic.device:
         return lambda: port_counter(port_folder(config))
     if config.nic.interface and config.nic.driver != "udp":
@@ -92,9 +108,9 @@ def _why_no_shim(config: Config) -> str:
     return ""
 
 
-def _why_no_verbs(config: Config) -> str:
+def _why_no_verbs(config: Config, verbs_devices: Callable[[], list[str]]) -> str:
     try:
-        devices = Verbs().devices()
+        devices = verbs_devices()
     except VerbsError as error:
         return str(error)
     if not devices:
@@ -107,8 +123,8 @@ def _udp(config: Config, loop: AgentLoop) -> UdpNic:
     settings = config.nic
     rate_bps = int(settings.rate_mbps * 1e6)
     profile = DcqcnProfile.scaled(rate_bps, settings.mtu + OVERHEAD_BYTES)
-    told_ns = int(settings.retransmit_ms * 1e6)
-    retransmit_ns = told_ns or max(_LEAST_RETRANSMIT_NS, profile.retransmit_ns)
+    configured_ns = int(settings.retransmit_ms * 1e6)
+    retransmit_ns = configured_ns or max(_LEAST_RETRANSMIT_NS, profile.retransmit_ns)
     return UdpNic(
         config.agent.host,
         config.agent.ip,

@@ -145,7 +145,7 @@ class JobRunner:
     def _being_profiled(self) -> bool:
         """Whether the controller still has to profile a job; counting begins when that is over."""
         agents = {name: self._fabric.hosts[spec.hosts[0]].agent for name, spec in self._specs.items()}
-        if not any(agent.marking.profiles for agent in agents.values()):
+        if not any(agent.settings.profiles for agent in agents.values()):
             self._awaiting = False
             return False
         todo = [name for name, agent in agents.items() if name not in agent.metering.profiled]

@@ -15,7 +15,8 @@ from training_rig import WELCOME, Cluster, job, up
 
 from controller.wire import agent_pb2 as pb
 from hostagent.host import measured_profile
-from hostagent.job import IterationRecord, JobSpec, PcieUse, PhaseSpec, Schedule, next_slot
+from hostagent.job import IterationRecord, JobSpec, PcieUse, PhaseSpec
+from polyrhythm_job.schedule import Schedule, next_slot
 
 
 def test_alone_an_iteration_is_up_plus_down_and_the_profile_says_so() -> None:

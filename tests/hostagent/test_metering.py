@@ -22,9 +22,10 @@ from hostagent.clock import SkewedClock
 from hostagent.counts import ByteSampler, Counts, port_counter
 from hostagent.fabric_time import FabricTime
 from hostagent.host import EmulatedHost, Skew
-from hostagent.job import JobSpec, PhaseChange, PhaseSpec, Schedule, next_slot
+from hostagent.job import JobSpec, PhaseChange, PhaseSpec
 from hostagent.loop import AgentLoop
 from hostagent.nic.external import ExternalNic
+from polyrhythm_job.schedule import Schedule, next_slot
 
 WAY_NS = MS
 

@@ -142,7 +142,7 @@ with polyrhythm_job(
     print(job.level, flush=True)
     sys.stdin.readline()
     for _ in range(100):
-        with job.moving():
+        with job.pcie_transfer():
             time.sleep(0.002)
     print(time.monotonic(), flush=True)
 """
@@ -193,11 +193,11 @@ def _line(mover: subprocess.Popen[str]) -> str:
 
 
 def test_without_an_agent_or_a_link_nothing_waits(tmp_path: Path, caplog: Any) -> None:
-    with polyrhythm_job("a", ["h2"], agent=str(tmp_path / "none"), pcie=LINK) as job, job.moving():
+    with polyrhythm_job("a", ["h2"], agent=str(tmp_path / "none"), pcie=LINK) as job, job.pcie_transfer():
         assert job.level == 255
-    with polyrhythm_job("a", ["h2"], agent=str(tmp_path / "none"), pcie="../x") as job, job.moving():
+    with polyrhythm_job("a", ["h2"], agent=str(tmp_path / "none"), pcie="../x") as job, job.pcie_transfer():
         pass
-    assert "no turns on PCIe link '../x'" in caplog.text
-    with polyrhythm_job("a", ["h2"], agent=str(tmp_path / "none")) as job, job.moving():
+    assert "do not wait for other jobs: PCIe link '../x'" in caplog.text
+    with polyrhythm_job("a", ["h2"], agent=str(tmp_path / "none")) as job, job.pcie_transfer():
         pass
     assert os.listdir(tmp_path) == [f"pcie-{LINK}"]

@@ -93,7 +93,7 @@ def test_an_agent_is_welcomed_and_pinned_over_grpc(delay_s: float) -> None:
         assert kind == "message"
         assert welcome is not None
         host.on_message(welcome)
-        assert host.agent.marking.policy == "greedy"
+        assert host.agent.settings.policy == "greedy"
         spec = JobSpec("a", "m", 2, ("h0", "h1"), (("h0", "h1"),), (PhaseSpec(MS, 3000, 0, MS),), 1.0)
         host.add_worker(spec, 0, 15 * MS, 1)
         heap.run(1)

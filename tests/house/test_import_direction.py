@@ -26,9 +26,12 @@ FLOORS = {
     "hostagent": 6,
     "bmv2": 6,
     "sim": 6,
+    "polyrhythm_job": 0,
     "polyrhythm": 7,
 }
-OURS = {"topo", "controller", "hostagent", "bmv2", "sim", "polyrhythm", "polyrhythm_files"}
+OURS = {"topo", "controller", "hostagent", "bmv2", "sim", "polyrhythm", "polyrhythm_files", "polyrhythm_job"}
+# Folders of the packages that do not lie in the root.
+FOLDERS = {"polyrhythm_job": ROOT / "hostagent" / "job_library"}
 
 
 def room(module: str) -> str:
@@ -39,9 +42,11 @@ def room(module: str) -> str:
 def modules() -> list[tuple[str, Path]]:
     found = []
     for package in sorted(OURS):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if "_pb2" not in path.name:
-                name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        top = FOLDERS.get(package, ROOT)
+        for path in sorted((top / package).rglob("*.py")):
+            inside_another = any(f in path.parents and f != top for f in FOLDERS.values())
+            if "_pb2" not in path.name and not inside_another:
+                name = ".".join(path.relative_to(top).with_suffix("").parts)
                 found.append((name.removesuffix(".__init__"), path))
     return found
 
@@ -69,7 +74,7 @@ def allowed(importer: str, imported: str) -> bool:
     here, there = room(importer), room(imported)
     if here == there or (here == "hostagent" and imported.startswith("controller.wire")):
         return True
-    if there == "polyrhythm_files":
+    if there == "polyrhythm_files" or (here == "hostagent" and there == "polyrhythm_job"):
         return True
     if here in {"hostagent", "bmv2"}:
         return False

@@ -135,7 +135,7 @@ class AgentProcess:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'hostagent' / 'job_library'}"}
 
 
 def command(*arguments: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -233,9 +233,9 @@ def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def patient_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job library waits for its agent as long as a busy machine needs; in a product it gives up soon."""
-    monkeypatch.setattr("hostagent.agentlink.CONNECT_S", PATIENCE_S)
-    monkeypatch.setattr("hostagent.library.CONNECT_S", PATIENCE_S)
-    monkeypatch.setattr("hostagent.library._ANSWER_S", PATIENCE_S)
+    monkeypatch.setattr("polyrhythm_job.connection.CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr("polyrhythm_job.job.CONNECT_S", PATIENCE_S)
+    monkeypatch.setattr("polyrhythm_job.job._ANSWER_S", PATIENCE_S)
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection of training code with the agent of its host: lines of JSON over a Unix socket."""
+"""The connection of a training process with the agent of its host."""
 
 from __future__ import annotations
 
@@ -10,30 +10,34 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from polyrhythm_job.protocol import encode, split_lines
+
 log = logging.getLogger(__name__)
 
 CONNECT_S = 0.05
-"""The longest that anything waits for the agent but an answer."""
+"""The longest wait to connect, or for the agent to take a message. Chosen: below what one iteration takes."""
 RETRY_NS = 5_000_000_000
+"""The least time between two attempts to connect."""
 
 
-class AgentLink:
-    """The connection with the agent: lines of JSON, never waited for longer than is said."""
+class AgentConnection:
+    """A connection that never raises and never waits longer than it is told: without an agent nothing is
+    sent, and nothing is received."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._socket: socket.socket | None = None
-        self._read = b""
+        self._incomplete = b""
         self._retry_ns = 0
-        self._told = ""
+        self._last_warning = ""
 
     @property
     def up(self) -> bool:
-        """Whether there is an agent."""
+        """Whether the connection is open."""
         return self._socket is not None
 
     def connect(self) -> bool:
-        """Try to reach the agent, unless that was tried a moment ago."""
+        """Connect, unless the last attempt was less than RETRY_NS ago. Returns `up`."""
         now = time.monotonic_ns()
         if self._socket is not None or now < self._retry_ns:
             return self.up
@@ -44,33 +48,33 @@ class AgentLink:
             made.connect(self._path)
         except OSError as error:
             made.close()
-            self._say(f"no agent at {self._path} ({error.strerror or error}); training goes on without")
+            self._warn(f"no agent at {self._path} ({error.strerror or error}); training goes on without it")
             return False
-        self._socket, self._read, self._told = made, b"", ""
+        self._socket, self._incomplete, self._last_warning = made, b"", ""
         return True
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Say something; an agent that does not take it is left."""
+        """Send a message. If the agent does not take it, the connection is closed."""
         if self._socket is None:
             return
         try:
             self._socket.settimeout(CONNECT_S)
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+            self._socket.sendall(encode(message))
         except OSError as error:
             self._lost(str(error))
 
     def receive(self, wait_s: float = 0.0) -> list[dict[str, Any]]:
-        """What the agent has said by now, or within `wait_s` if it has said nothing."""
+        """The messages that have arrived. If none has, waits up to `wait_s` for one."""
         if self._socket is None:
             return []
         try:
             self._socket.settimeout(wait_s)
             fresh = self._socket.recv(1 << 16)
             if not fresh:
-                self._lost("it has ended")
+                self._lost("the agent closed it")
                 return []
-            *lines, self._read = (self._read + fresh).split(b"\n")
-            return [said for line in lines if isinstance(said := json.loads(line), dict)]
+            lines, self._incomplete = split_lines(self._incomplete + fresh)
+            return [message for line in lines if isinstance(message := json.loads(line), dict)]
         except (BlockingIOError, TimeoutError):
             return []
         except (OSError, ValueError) as error:
@@ -78,16 +82,17 @@ class AgentLink:
             return []
 
     def close(self) -> None:
-        """Leave the agent; the job has ended."""
+        """Close the connection: for the agent, the job has ended."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def _lost(self, why: str) -> None:
         self.close()
-        self._say(f"the agent at {self._path} is lost ({why}); training goes on without")
+        self._warn(f"the connection with the agent at {self._path} is lost ({why}); training goes on without")
 
-    def _say(self, what: str) -> None:
-        if what != self._told:
-            self._told = what
+    def _warn(self, what: str) -> None:
+        """Log a warning, once while it stays the same."""
+        if what != self._last_warning:
+            self._last_warning = what
             log.warning("polyrhythm: %s", what)

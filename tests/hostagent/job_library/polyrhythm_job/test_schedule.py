@@ -11,7 +11,7 @@ from training_rig import Cluster, job
 
 from controller.model import REALIGN
 from controller.wire import agent_pb2 as pb
-from hostagent.job import LATE_TOLERANCE, Schedule, next_slot
+from polyrhythm_job.schedule import REALIGN_THRESHOLD, Schedule, next_slot
 
 PERIOD = 200 * MS
 
@@ -99,8 +99,8 @@ def test_a_job_that_ends_while_it_waits_for_its_slot_leaves_nothing_behind() -> 
         cluster.hosts[host].on_message(pb.ControllerMessage(schedule=said))
     cluster.heap.run(300 * MS)
     for host in ("h0", "h1"):
-        (worker,) = [w for (name, _), w in cluster.hosts[host].agent._workers.items() if name == "a"]
-        worker.trainer.stop()
+        (state,) = [w for (name, _), w in cluster.hosts[host].agent._workers.items() if name == "a"]
+        state.worker.stop()
     cluster.heap.run(3_000 * MS)
     assert cluster.records("h0", "a") == []
     assert [m.job_leave.job for _, m in cluster.bodies("h0", "job_leave")] == ["a"]
@@ -122,4 +122,4 @@ def test_a_clock_that_is_corrected_a_little_makes_no_new_schedule(
 
 def test_agent_and_controller_use_one_threshold_of_drift() -> None:
     # The job library depends on nothing, so it has its own copy of the controller's value.
-    assert LATE_TOLERANCE == REALIGN
+    assert REALIGN_THRESHOLD == REALIGN

@@ -69,7 +69,7 @@ def test_a_job_with_a_profile_joins_is_placed_and_reports(
             time.sleep(0.002)
             job.step()
         assert job.connected
-        assert job.places["llama/h2>h3"].source_port == 0xC777
+        assert job.placements["llama/h2>h3"].source_port == 0xC777
         assert moves == [0xC777]
         eventually(lambda: len(made.bodies("iteration")) == 4, "four reports")
     eventually(lambda: made.bodies("job_leave"), "the job's leave")
@@ -190,7 +190,7 @@ def test_the_job_outlives_its_agent_and_finds_the_next(
     start_agent: Start, tmp_path: Path, hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, address = hub
-    monkeypatch.setattr("hostagent.agentlink.RETRY_NS", 50 * MS)
+    monkeypatch.setattr("polyrhythm_job.connection.RETRY_NS", 50 * MS)
     path = str(tmp_path / "agent.sock")
     text = config_text(
         "h2",
@@ -293,7 +293,7 @@ def test_a_reader_that_does_not_read_is_cut_off(agent: tuple[AgentProcess, str])
                 lazy.sendall(b'{"op": "status"}\n' * 1000)
         except OSError:
             pass
-    eventually(lambda: process.says("does not read what it is told"), "the lazy one is cut off")
+    eventually(lambda: process.says("does not read what the agent sends"), "the lazy one is cut off")
     assert status(path)["connected"]
 
 

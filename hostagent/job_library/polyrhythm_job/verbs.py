@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Re-pinning of queue pairs of this very process, through rdma-core's libraries by ctypes.
+"""Source ports of the queue pairs of this process, set through rdma-core's libraries by ctypes.
 
-Only the process that owns a queue pair can do that; an agent beside it cannot, and uses the shim.
+Only the process that owns a queue pair can change its source port. The agent is another process: it uses the
+verbs shim instead.
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ from __future__ import annotations
 import ctypes
 import os
 
-from hostagent.nic.driver import FIRST_SOURCE_PORT
-
 VERBS = "libibverbs.so.1"
 MLX5 = "libmlx5.so.1"
+SOURCE_PORTS = range(0xC000, 0x10000)
+"""The source ports of RoCEv2: two bits are set, 14 come from the flow label."""
 
 
 class VerbsError(OSError):
-    """Verbs cannot do what was asked; the message says why."""
+    """rdma-core cannot do what was asked; the message says why."""
 
 
 class Verbs:
-    """The device list, and mlx5's way to give a queue pair in RTS another source port.
+    """The list of RDMA devices, and mlx5's call that changes the source port of a queue pair in RTS.
 
-    Raises VerbsError when rdma-core is not installed, or knows no such way.
+    Raises VerbsError when rdma-core is not installed, or is older than that call.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class Verbs:
         self._verbs.ibv_get_device_name.restype = ctypes.c_char_p
 
     def devices(self) -> list[str]:
-        """Names of the RDMA devices of this host."""
+        """The names of the RDMA devices of this host."""
         count = ctypes.c_int()
         found = self._verbs.ibv_get_device_list(ctypes.byref(count))
         if not found:
@@ -54,9 +55,9 @@ class Verbs:
     def move(self, queue_pair: int, source_port: int) -> None:
         """Let a queue pair (`struct ibv_qp *`, RC or UC, in RTS) send from `source_port`.
 
-        Raises ValueError for a port that is none of RoCEv2's, VerbsError when the device refuses.
+        Raises ValueError for a port outside SOURCE_PORTS, VerbsError when the device refuses.
         """
-        if not FIRST_SOURCE_PORT <= source_port <= 0xFFFF:
+        if source_port not in SOURCE_PORTS:
             raise ValueError(f"source port {source_port} is outside 49152-65535")
         result = self._modify(queue_pair, source_port)
         if result:

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from agent_rig import eventually
 
-from hostagent.pcie import PcieLink
+from polyrhythm_job.pcie import PcieLink
 
 CLIENT = """
 import sys
 from pathlib import Path
-from hostagent.pcie import PcieLink
+from polyrhythm_job.pcie import PcieLink
 
 name, level, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 link = PcieLink("0000:17:00.0", folder)
@@ -139,9 +139,9 @@ def test_jobs_of_one_level_share_the_link(tmp_path: Path, clients) -> None:
     two.takes()
     one.gives()
     with PcieLink("0000:17:00.0", tmp_path) as link:
-        assert not link.acquire(0, patience_s=0.05)
+        assert not link.acquire(0, timeout_s=0.05)
         two.gives()
-        with link.turn(0, patience_s=20) as got:
+        with link.acquired(0, timeout_s=20) as got:
             assert got
 
 
@@ -150,10 +150,10 @@ def test_a_stopped_holder_is_waited_for_no_longer_than_patience_lasts(tmp_path: 
     holder.takes()
     holder.process.send_signal(signal.SIGSTOP)
     with PcieLink("0000:17:00.0", tmp_path) as link:
-        with link.turn(1, patience_s=0.05) as got:
+        with link.acquired(1, timeout_s=0.05) as got:
             assert not got
         holder.process.send_signal(signal.SIGKILL)
-        with link.turn(1) as got:
+        with link.acquired(1) as got:
             assert got
 
 
@@ -163,10 +163,10 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with PcieLink("a", tmp_path) as link:
         with pytest.raises(ValueError, match="level -1"):
             link.acquire(-1)
-        with pytest.raises(RuntimeError, match="not held"):
+        with pytest.raises(RuntimeError, match="not acquired"):
             link.release()
         link.acquire(1)
-        with pytest.raises(RuntimeError, match="held already"):
+        with pytest.raises(RuntimeError, match="acquired already"):
             link.acquire(1)
     many = [PcieLink("a", tmp_path) for _ in range(64)]
     with pytest.raises(OSError, match="share it already"):
