@@ -22,11 +22,11 @@ _TAG = "tag:yaml.org,2002:"
 _CONSTRUCTORS = yaml.SafeLoader.yaml_constructors
 
 
-class _Scalars(yaml.SafeLoader):
+class Scalars(yaml.SafeLoader):
     """The types of plain words: those of YAML 1.1, and numbers such as 1e9, which YAML 1.1 takes for text."""
 
 
-_Scalars.add_implicit_resolver(
+Scalars.add_implicit_resolver(
     f"{_TAG}float", pattern(r"^[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"), list("-+.0123456789")
 )
 
@@ -56,7 +56,7 @@ class _Builder:
     result: Any = None
 
     def build(self) -> Any:
-        scalars: Any = _Scalars("")
+        scalars: Any = Scalars("")
         documents = 0
         for event in yaml.parse(self.text, Loader=_PARSER):
             line = event.start_mark.line + 1 if event.start_mark else 1
@@ -106,10 +106,8 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent, line: int, scalars: Any) -> None:
         if self._is_key():
-            value = self._plain(event, line, scalars)
-            if not isinstance(value, str):
-                raise TextError(line, f"{self._path()}the key {shown(value)} is no text; put it in quotes")
-            self._key(value, line)
+            # As in TOML, a key is the text that is written, not a number or a truth value.
+            self._key(event.value, line)
             return
         self._place(line)
         value = self._plain(event, line, scalars)

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from xml.etree.ElementTree import ParseError
+from xml.sax.saxutils import quoteattr
 
 import networkx as nx
 
-from polyrhythm_files import ConfigError
+from polyrhythm_files import LARGE, ConfigError, InvalidValueError, Loc, read_text, shown
 from topo.generate import explicit
 from topo.graph import Tier, Topology
+
+_HOST_CABLE = "a host has no cable, or not one to a leaf; legal: one cable, to a leaf"
 
 
 def to_networkx(topology: Topology) -> nx.MultiGraph:
@@ -38,24 +43,29 @@ def to_networkx(topology: Topology) -> nx.MultiGraph:
 def from_networkx(graph: nx.Graph) -> Topology:
     """A fabric from a graph whose nodes carry `tier` (host, leaf, spine, core) and edges `rate_bps`.
 
-    Addresses and ports are given anew, in the order of the graph; `server` joins NICs to a machine.
+    Addresses and ports are generated, in the order of the graph. NICs of one `server` are in one machine.
 
     Raises:
-        ValueError: an empty or directed graph, a node without a legal tier or of another's name, a host that
-            is not on exactly one leaf, a cable from a switch to itself, an edge without rate.
+        InvalidValueError: an empty or directed graph, a node without a legal tier or with the name of another
+            one, a host that is not connected to exactly one leaf, a cable from a switch to itself, an edge
+            without rate. Its path is ("node", name) or ("edge", source, target).
     """
     if graph.is_directed():
-        raise ValueError("the graph is directed; a cable goes both ways")
+        raise InvalidValueError((), "the graph is directed; legal: an undirected graph")
     if not graph.number_of_nodes():
-        raise ValueError("the graph is empty")
+        raise InvalidValueError((), "the graph is empty; legal: one node or more")
     tiers: dict[str, str] = {}
     servers: dict[str, str] = {}
     for node, data in graph.nodes(data=True):
         tier = data.get("tier")
         if tier not in ("host", *(t.value for t in Tier)):
-            raise ValueError(f"node {node}: tier {tier!r} is none of host, leaf, spine, core")
+            raise InvalidValueError(
+                ("node", str(node)), f"tier {shown(tier)} is wrong; legal: host, leaf, spine, core"
+            )
         if str(node) in tiers:
-            raise ValueError(f"node {node}: another node has this name")
+            raise InvalidValueError(
+                ("node", str(node)), "another node has this name; legal: a name of its own"
+            )
         tiers[str(node)] = tier
         if data.get("server"):
             servers[str(node)] = str(data["server"])
@@ -64,20 +74,20 @@ def from_networkx(graph: nx.Graph) -> Topology:
     for one, other, data in graph.edges(data=True):
         a, b, rate = str(one), str(other), data.get("rate_bps", 0)
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 1 <= rate <= 10**15:
-            raise ValueError(f"edge {a}-{b}: a rate_bps from 1 to 10^15 is needed, not {rate!r}")
+            raise InvalidValueError(("edge", a, b), f"rate_bps {shown(rate)} is wrong; legal: 1 to 10^15")
         if a == b:
-            raise ValueError(f"edge {a}-{b}: a cable joins two different nodes")
+            raise InvalidValueError(("edge", a, b), "joins a node to itself; legal: two different nodes")
         if "host" not in (tiers[a], tiers[b]):
             links.append((a, b, int(rate)))
             continue
         host, leaf = (a, b) if tiers[a] == "host" else (b, a)
         if tiers[leaf] != "leaf" or host in hosts:
-            raise ValueError(f"host {host}: it needs one cable, to a leaf")
+            raise InvalidValueError(("node", host), _HOST_CABLE)
         hosts[host] = (host, leaf, int(rate))
     found = [hosts.get(name) for name, tier in tiers.items() if tier == "host"]
     if None in found:
         loose = next(name for name, tier in tiers.items() if tier == "host" and name not in hosts)
-        raise ValueError(f"host {loose}: it needs one cable, to a leaf")
+        raise InvalidValueError(("node", loose), _HOST_CABLE)
     switches = [(name, Tier(tier)) for name, tier in tiers.items() if tier != "host"]
     wired = explicit(str(graph.name or "fabric"), switches, [h for h in found if h], links)
     return replace(wired, hosts=tuple(replace(h, server=servers.get(h.name, "")) for h in wired.hosts))
@@ -87,14 +97,31 @@ def read_graphml(path: Path) -> Topology:
     """A fabric from a GraphML file with the attributes of `to_networkx`, named as the file if it has no name.
 
     Raises:
-        ConfigError: no GraphML, or no fabric; says why.
-        OSError: the file cannot be read.
+        ConfigError: the file cannot be read, is no GraphML, or holds no fabric; with file and line.
     """
+    text = read_text(path, LARGE.max_bytes)
     try:
-        graph = nx.read_graphml(path)
+        graph = nx.read_graphml(BytesIO(text.encode()))
         return from_networkx(nx.MultiGraph(graph, name=graph.name or path.stem))
-    except (ParseError, nx.NetworkXException, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path}: no fabric in GraphML: {error}") from None
+    except InvalidValueError as error:
+        where = "-".join(map(str, error.loc[1:]))
+        named = f"{error.loc[0]} {where}: " if error.loc else ""
+        raise ConfigError(f"{path}:{_graphml_line(text, error.loc)}: {named}{error.message}") from None
+    except ParseError as error:
+        raise ConfigError(f"{path}:{error.position[0]}: not GraphML: {error}") from None
+    except (nx.NetworkXException, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path}:1: not GraphML: {error}") from None
+
+
+def _graphml_line(text: str, loc: Loc) -> int:
+    """The line of a node or edge in the text of a GraphML file; 1 where it cannot be found."""
+    if not loc:
+        return 1
+    names = [re.escape(quoteattr(str(name))[1:-1]) for name in loc[1:]]
+    keys = ("id",) if loc[0] == "node" else ("source", "target")
+    wanted = "".join(rf"(?=[^>]*\b{key}=[\"']{name}[\"'])" for key, name in zip(keys, names, strict=True))
+    found = re.search(rf"<{loc[0]}\b{wanted}", text)
+    return text.count("\n", 0, found.start()) + 1 if found else 1
 
 
 def graphml(topology: Topology) -> str:

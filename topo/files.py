@@ -1,167 +1,139 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topology files: JSON that names a generator, lists the nodes, holds a whole fabric, or is a tutorial's; or
-GraphML."""
+"""Reads topology files.
+
+A file in YAML, JSON or TOML names a generator, lists the nodes, holds a whole fabric, or is a tutorial's of
+p4lang. A file that ends in `.graphml` is a graph.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from polyrhythm_files import ConfigError
+from polyrhythm_files import LARGE, Document, InvalidValueError, Loc, convert, read_document
+from topo.file_types import (
+    GENERATED,
+    KINDS,
+    ExplicitFile,
+    LeafSpineFile,
+    ThreeTierFile,
+    TutorialTopology,
+    WholeTopology,
+    hash_of,
+)
 from topo.generate import explicit, leaf_spine, rail, three_tier
 from topo.graph import Tier, Topology
-from topo.jsonio import hash_from_json, topology_from_json
-from topo.tutorials import DEFAULT_BPS, is_tutorial, read_tutorial
-
-# kind -> (generator, whole-number parameters in its order). All kinds take host_gbps and fabric_gbps.
-_GENERATORS: Mapping[str, tuple[Callable[..., Topology], tuple[str, ...]]] = {
-    "leaf_spine": (leaf_spine, ("leaves", "spines", "hosts_per_leaf")),
-    "three_tier": (
-        three_tier,
-        ("pods", "leaves_per_pod", "spines_per_pod", "cores_per_spine", "hosts_per_leaf"),
-    ),
-    "rail": (rail, ("groups", "rails", "spines", "servers_per_group")),
-}
-KINDS = (*_GENERATORS, "explicit")
-_MAX_BYTES = 200_000_000
-_MAX_NODES = 200_000
+from topo.jsonio import whole_topology
+from topo.tutorials import DEFAULT_BPS, is_tutorial, tutorial_topology
 
 
 def load_topology(path: Path, *, default_bps: int = DEFAULT_BPS, scale: float = 1.0) -> Topology:
-    """Read a topology file; `default_bps` and `scale` are for a tutorial's cables (see `read_tutorial`).
+    """Read a topology file.
+
+    `default_bps` is the rate of those cables to which a tutorial's file gives no bandwidth; the file's
+    bandwidths count `scale` times.
 
     Raises:
-        ConfigError: the file cannot be read, is no JSON, or describes no fabric; says where.
+        ConfigError: the file cannot be read, or describes no fabric; with file, line and path.
     """
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ConfigError(f"{path}: larger than {_MAX_BYTES // 1_000_000} MB")
-        if path.suffix == ".graphml":
-            # networkx takes long to import, and few files are graphs.
-            from topo.export import read_graphml
+    if path.suffix.lower() == ".graphml":
+        # networkx takes long to import, and few files are graphs.
+        from topo.export import read_graphml
 
-            return read_graphml(path)
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not UTF-8 text") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from None
-    if is_tutorial(data):
-        return read_tutorial(data, str(path), path.stem, default_bps=default_bps, scale=scale)
-    return read_topology(data, str(path), path.stem or "fabric")
+        return read_graphml(path)
+    document = read_document(path, LARGE)
+    return read_topology(document, (), path.stem or "fabric", default_bps=default_bps, scale=scale)
 
 
-def read_topology(data: object, where: str, name: str) -> Topology:
-    """A fabric from the value of a file: `{"kind": ...}`, or what `topology_to_json` wrote.
+def read_topology(
+    document: Document, loc: Loc, name: str, *, default_bps: int = DEFAULT_BPS, scale: float = 1.0
+) -> Topology:
+    """The fabric that the value at `loc` of a document describes, called `name` unless it says another name.
+
+    `default_bps` and `scale` are as for `load_topology`.
 
     Raises:
-        ConfigError: with the path in the value and what would be legal.
+        ConfigError: the value describes no fabric.
     """
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{where}: an object with a `kind` is needed: {', '.join(KINDS)}")
-    if "kind" not in data:
-        if "prefixes" in data:
-            return topology_from_json(data, where)
-        raise ConfigError(f"{where}.kind: missing; legal: {', '.join(KINDS)}")
-    if "hash" in data:
-        spec = hash_from_json(data["hash"], f"{where}.hash")
-        rest = {key: value for key, value in data.items() if key != "hash"}
-        return replace(read_topology(rest, where, name), hash=spec)
-    kind = data["kind"]
-    if kind == "explicit":
-        return _explicit(data, where, name)
-    if not isinstance(kind, str) or kind not in _GENERATORS:
-        raise ConfigError(f"{where}.kind: {kind!r} is not legal; legal: {', '.join(KINDS)}")
-    generator, parameters = _GENERATORS[kind]
-    _keys(data, where, ("kind", *parameters, "host_gbps", "fabric_gbps"), ("name",))
-    numbers = [_whole(data[key], f"{where}.{key}", 0 if key == "spines" else 1) for key in parameters]
+    value = document.at(loc)
+    if is_tutorial(value):
+        tutorial = convert(document, TutorialTopology, loc)
+        with document.checks(loc):
+            return tutorial_topology(tutorial, name, default_bps=default_bps, scale=scale)
+    if isinstance(value, Mapping) and "kind" not in value and "prefixes" in value:
+        whole = convert(document, WholeTopology, loc)
+        with document.checks(loc):
+            return whole_topology(whole)
+    given: KINDS = convert(document, KINDS, loc)  # type: ignore[arg-type]
+    with document.checks(loc):
+        found = _explicit(given, name) if isinstance(given, ExplicitFile) else _generated(given, name)
+    return replace(found, hash=hash_of(given.hash))
+
+
+def _generated(given: GENERATED, name: str) -> Topology:
+    host, fabric = _bps(given.host_gbps), _bps(given.fabric_gbps)
+    name = given.name or name
     try:
-        return generator(
-            *numbers,
-            host_bps=_bps(data["host_gbps"], f"{where}.host_gbps"),
-            fabric_bps=_bps(data["fabric_gbps"], f"{where}.fabric_gbps"),
-            name=str(data.get("name", name)),
+        if isinstance(given, LeafSpineFile):
+            return leaf_spine(
+                given.leaves, given.spines, given.hosts_per_leaf, host_bps=host, fabric_bps=fabric, name=name
+            )
+        if isinstance(given, ThreeTierFile):
+            return three_tier(
+                given.pods,
+                given.leaves_per_pod,
+                given.spines_per_pod,
+                given.cores_per_spine,
+                given.hosts_per_leaf,
+                host_bps=host,
+                fabric_bps=fabric,
+                name=name,
+            )
+        return rail(
+            given.groups,
+            given.rails,
+            given.spines,
+            given.servers_per_group,
+            host_bps=host,
+            fabric_bps=fabric,
+            name=name,
         )
     except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{where}: {error}") from None
+        raise InvalidValueError((), str(error)) from None
 
 
-def _explicit(data: Mapping[str, Any], where: str, name: str) -> Topology:
-    _keys(data, where, ("kind", "switches", "hosts", "links"), ("name",))
-    rows = {key: _rows(data[key], f"{where}.{key}") for key in ("switches", "hosts", "links")}
+def _explicit(given: ExplicitFile, name: str) -> Topology:
     switches: dict[str, Tier] = {}
-    tiers = [t.value for t in Tier]
-    for i, item in enumerate(rows["switches"]):
-        at = f"{where}.switches[{i}]"
-        _keys(item, at, ("name", "tier"))
-        if item["tier"] not in tiers:
-            raise ConfigError(f"{at}.tier: {item['tier']!r} is none of {', '.join(tiers)}")
-        switches[_fresh(item["name"], f"{at}.name", switches)] = Tier(item["tier"])
+    for i, switch in enumerate(given.switches):
+        if switch.name in switches:
+            raise InvalidValueError(("switches", i, "name"), f"{switch.name!r} names another node already")
+        switches[switch.name] = Tier(switch.tier)
     hosts: dict[str, tuple[str, str, int]] = {}
-    for i, item in enumerate(rows["hosts"]):
-        at = f"{where}.hosts[{i}]"
-        _keys(item, at, ("name", "leaf", "gbps"))
-        host = _fresh(item["name"], f"{at}.name", hosts)
-        if host in switches:
-            raise ConfigError(f"{at}.name: {host!r} names a switch already")
-        if not isinstance(item["leaf"], str) or switches.get(item["leaf"]) is not Tier.LEAF:
-            raise ConfigError(f"{at}.leaf: {item['leaf']!r} is no leaf")
-        hosts[host] = (host, item["leaf"], _bps(item["gbps"], f"{at}.gbps"))
+    for i, host in enumerate(given.hosts):
+        if host.name in hosts or host.name in switches:
+            other = "switch" if host.name in switches else "host"
+            raise InvalidValueError(("hosts", i, "name"), f"{host.name!r} names a {other} already")
+        if switches.get(host.leaf) is not Tier.LEAF:
+            raise InvalidValueError(
+                ("hosts", i, "leaf"), f"{host.leaf!r} is no leaf; legal: a switch of tier leaf"
+            )
+        hosts[host.name] = (host.name, host.leaf, _bps(host.gbps))
     links = []
-    for i, item in enumerate(rows["links"]):
-        at = f"{where}.links[{i}]"
-        _keys(item, at, ("a", "b", "gbps"))
-        for end in ("a", "b"):
-            if not isinstance(item[end], str) or item[end] not in switches:
-                raise ConfigError(f"{at}.{end}: {item[end]!r} is no switch")
-        if item["a"] == item["b"]:
-            raise ConfigError(f"{at}: a cable joins two different switches")
-        links.append((item["a"], item["b"], _bps(item["gbps"], f"{at}.gbps")))
+    for i, link in enumerate(given.links):
+        for key, end in (("a", link.a), ("b", link.b)):
+            if end not in switches:
+                raise InvalidValueError(("links", i, key), f"{end!r} is no switch; legal: a name in switches")
+        if link.a == link.b:
+            raise InvalidValueError(
+                ("links", i), f"{link.a!r} is at both ends; legal: two different switches"
+            )
+        links.append((link.a, link.b, _bps(link.gbps)))
     try:
-        return explicit(str(data.get("name", name)), list(switches.items()), list(hosts.values()), links)
+        return explicit(given.name or name, list(switches.items()), list(hosts.values()), links)
     except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise InvalidValueError((), str(error)) from None
 
 
-def _keys(data: object, where: str, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> None:
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{where}: an object with the keys {', '.join(keys)} is needed")
-    unknown = sorted(set(map(str, data)) - set(keys) - set(optional))
-    missing = [key for key in keys if key not in data]
-    if unknown or missing:
-        wrong = [f"unknown: {', '.join(unknown)}"] if unknown else []
-        wrong += [f"missing: {', '.join(missing)}"] if missing else []
-        raise ConfigError(f"{where}: {'; '.join(wrong)}; the keys are {', '.join(keys)}")
-
-
-def _rows(value: object, where: str) -> list[Any]:
-    if not isinstance(value, list) or len(value) > _MAX_NODES:
-        raise ConfigError(f"{where}: a list of at most {_MAX_NODES} is needed")
-    return value
-
-
-def _fresh(value: object, where: str, taken: Mapping[str, object]) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{where}: a non-empty string is needed")
-    if value in taken:
-        raise ConfigError(f"{where}: {value!r} names another node already")
-    return value
-
-
-def _whole(value: object, where: str, least: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MAX_NODES:
-        raise ConfigError(f"{where}: a whole number from {least} to {_MAX_NODES} is needed")
-    return value
-
-
-def _bps(value: object, where: str) -> int:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 10_000:
-        raise ConfigError(f"{where}: Gbit/s above 0 and up to 10000 are needed")
-    return max(1, round(value * 1e9))
+def _bps(gbps: float) -> int:
+    return max(1, round(gbps * 1e9))

@@ -25,8 +25,11 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A GPU host's NIC: addresses, and the leaf port it hangs on. `server` is the machine where that has
-    several NICs, one on each rail; empty where the host is the machine."""
+    """A NIC of a GPU host: its addresses, and the leaf port that it is connected to.
+
+    `server` is the machine where a machine has several NICs, one on each rail. It is empty where the host is
+    the machine.
+    """
 
     name: str
     ip: str
@@ -65,7 +68,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What a switch port is wired to. `port` is the peer's port; 0 for a host's NIC."""
+    """What a switch port is wired to. `port` is the port at the other end; 0 for a host's NIC."""
 
     node: str
     port: int
@@ -74,23 +77,26 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class HashSpec:
-    """The switches' ECMP hash over source, destination, protocol and ports: tier t takes 8 bits of it, from
-    bit slices[t] upward. `algorithm` is one of HASH_BITS, or UNKNOWN_HASH where nobody has told."""
+    """The switches' ECMP hash over source, destination, protocol and ports.
+
+    The switches of tier t use 8 bits of it, from bit slices[t] upward. `algorithm` is one of HASH_BITS, or
+    UNKNOWN_HASH if the switches' hash is not known.
+    """
 
     algorithm: str = "crc32"
     slices: tuple[int, ...] = (0, 8, 16)
 
     @property
     def known(self) -> bool:
-        """Whether source ports can be worked out instead of learned by probes."""
+        """Whether source ports can be computed instead of learned by probes."""
         return self.algorithm != UNKNOWN_HASH
 
 
 HASH_BITS: Mapping[str, int] = MappingProxyType({"crc32": 32, "crc16": 16})
-"""Hash algorithms, and how many bits of a hash there are to slice."""
+"""Hash algorithms, and the bits of their hashes."""
 UNKNOWN_HASH = "unknown"
-OURS = HashSpec()
-"""The hash of our own P4 program."""
+OUR_HASH = HashSpec()
+"""The hash of our own P4 program (p4/shared)."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class Topology:
     switches: tuple[Switch, ...]
     links: tuple[Link, ...]
     prefixes: Mapping[str, str]
-    hash: HashSpec = OURS
+    hash: HashSpec = OUR_HASH
 
     @cached_property
     def host(self) -> Mapping[str, Host]:
@@ -124,7 +130,7 @@ class Topology:
 
     @cached_property
     def ports(self) -> Mapping[str, Mapping[int, Peer]]:
-        """Per switch, its wired ports and what hangs on each."""
+        """For each switch, its wired ports and what is connected to each."""
         table: dict[str, dict[int, Peer]] = {s.name: {} for s in self.switches}
         for h in self.hosts:
             table[h.leaf][h.leaf_port] = Peer(h.name, 0, h.rate_bps)
@@ -135,18 +141,24 @@ class Topology:
 
     @cached_property
     def upward(self) -> Mapping[str, tuple[str, ...]]:
-        """Per switch, the higher switches on its ports in the order of the ports; parallel cables repeat."""
+        """For each switch, the switches of a higher tier on its ports, in the order of the ports.
+
+        A switch that several cables lead to is there several times.
+        """
         level = {s.name: s.tier.level for s in self.switches}
         found: dict[str, list[tuple[int, str]]] = {s.name: [] for s in self.switches}
         for k in self.links:
             for low, port, high in ((k.a, k.a_port, k.b), (k.b, k.b_port, k.a)):
                 if level[low] < level[high]:
                     found[low].append((port, high))
-        return MappingProxyType({low: tuple(s for _, s in sorted(ways)) for low, ways in found.items()})
+        return MappingProxyType({low: tuple(s for _, s in sorted(above)) for low, above in found.items()})
 
     @cached_property
     def part(self) -> Mapping[str, str]:
-        """Per switch, one of those that cables join it to, directly or not: the same one for all of them."""
+        """For each switch, a representative of its connected part of the fabric.
+
+        Two switches can reach each other if and only if their representatives are the same.
+        """
         above = {s.name: s.name for s in self.switches}
 
         def root(name: str) -> str:

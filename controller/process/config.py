@@ -1,51 +1,149 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric's description, which whoever starts the controller writes: one JSON file."""
+"""The fabric's description, a file for the controller: its keys, and how it is read and checked."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from finsy.grpcutil import GRPCCredentialsTLS
+from msgspec import Meta
 
 from controller.agents.translate import ANSWER_DEADLINE_NS
 from controller.model import REALIGN, REALIGN_PCT
-from controller.southbound.desired import FRAME_BYTES, STRAY_ACTIONS, EcnProfile
+from controller.southbound.desired import FRAME_BYTES, EcnProfile
 from controller.southbound.fleet import Target
-from polyrhythm_files import ConfigError
+from polyrhythm_files import (
+    LARGE,
+    Document,
+    InvalidValueError,
+    Section,
+    convert,
+    finite,
+    listed,
+    read_document,
+)
 from topo.files import read_topology
 from topo.graph import Topology
 
-_REQUIRED = {"name", "clock", "control_delay_ns", "topology", "switches", "ecn"}
-_DEFAULTS: Mapping[str, Any] = {
-    "verify": True,
-    "scenario": "",
-    "poll_ms": 100,
-    "elephant_bytes": 10_000,
-    "strays": STRAY_ACTIONS[0],
-    "read_back_ms": 60_000,
-    "grace_ms": 1_000,
-    "tls": None,
-    "profile": "measured",
-    "profile_window_ms": 30_000,
-    "realign_pct": REALIGN_PCT,
-    "answer_deadline_ms": 10,
-}
-CLOCKS = ("embedded", "host")
-PROFILES = ("measured", "declared")
+MAX_MS = 10**9
+"""Of every time in the file (chosen: eleven days)."""
+
+
+class TlsFile(Section, frozen=True, kw_only=True):
+    """Certificates for the sessions with switches: PEM files, relative to the folder of the description."""
+
+    ca: Annotated[
+        str, Meta(min_length=1, description="authorities that a switch's certificate must come from")
+    ]
+    cert: Annotated[str, Meta(min_length=1, description="the controller's certificate")] | None = None
+    key: Annotated[str, Meta(min_length=1, description="its private key, without a password")] | None = None
+    server_name: Annotated[
+        str, Meta(min_length=1, description="name in the switches' certificates, if not their address")
+    ] | None = None  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if (self.cert is None) != (self.key is None):
+            raise InvalidValueError((), "one of cert and key is missing; legal: both or none")
+
+
+class SwitchFile(Section, frozen=True, kw_only=True):
+    """Where a switch serves P4Runtime."""
+
+    address: Annotated[str, Meta(description="HOST:PORT or unix:/PATH")]
+    device_id: Annotated[int, Meta(ge=1, description="P4Runtime device id; that of the topology")]
+
+    def __post_init__(self) -> None:
+        if not _is_address(self.address):
+            raise InvalidValueError(
+                ("address",), f"{self.address!r} is wrong; legal: HOST:PORT or unix:/PATH"
+            )
+
+
+class EcnFile(Section, frozen=True, kw_only=True):
+    """How the job queues of the switches mark packets: none below kmin, a part pmax at kmax, all above."""
+
+    kmin: Annotated[int, Meta(ge=0, description="queue length in packets; below kmax")]
+    kmax: Annotated[int, Meta(ge=1, description="queue length in packets")]
+    pmax: Annotated[float, finite(0, 1, what="part of the packets that is marked at kmax")]
+    frame_bytes: Annotated[int, Meta(ge=1, description="of a full packet on the wire")] = FRAME_BYTES
+
+    def profile(self) -> EcnProfile:
+        """The profile for the switches. Raises InvalidValueError for one that makes no ramp."""
+        try:
+            return EcnProfile(self.kmin, self.kmax, self.pmax, self.frame_bytes)
+        except ValueError as error:
+            raise InvalidValueError((), str(error)) from None
+
+
+class FabricFile(Section, frozen=True, kw_only=True):
+    """A fabric's description."""
+
+    name: str
+    clock: Annotated[
+        Literal["embedded", "host"],
+        Meta(description="embedded: the fabric sends its own time; host: the controller's host keeps it"),
+    ]
+    control_delay_ns: Annotated[
+        int, Meta(ge=0, description="from a decision of the controller to its effect, in fabric time")
+    ]
+    topology: Annotated[Any, Meta(description="as in a topology file")]
+    switches: Annotated[
+        Mapping[str, SwitchFile],
+        Meta(description="by name; the switches of the topology, no more and no less"),
+    ]
+    ecn: EcnFile
+    verify: Annotated[bool, Meta(description="check by INT probes which path a source port leads along")] = (
+        True
+    )
+    scenario: Annotated[str, Meta(description="name that the web page shows")] = ""
+    poll_ms: Annotated[int, Meta(ge=1, le=MAX_MS, description="between two readings of the counters")] = 100
+    elephant_bytes: Annotated[
+        int, Meta(ge=0, description="a flow with less in an iteration is a mouse: it is left to ECMP")
+    ] = 10_000
+    strays: Annotated[
+        Literal["remark", "stop"],
+        Meta(
+            description="what switches do with packets that a host must not send (INT probes, false CNPs): "
+            "remark: send them on with the lowest priority; stop: drop them"
+        ),
+    ] = "remark"
+    read_back_ms: Annotated[
+        int, Meta(ge=1, le=MAX_MS, description="between two checks that switches hold what they should")
+    ] = 60_000
+    grace_ms: Annotated[
+        int, Meta(ge=0, le=MAX_MS, description="a switch without a session for this long counts as lost")
+    ] = 1_000
+    tls: TlsFile | None = None
+    profile: Annotated[
+        Literal["measured", "declared"],
+        Meta(description="measured: the controller measures each job's profile; declared: the job states it"),
+    ] = "measured"
+    profile_window_ms: Annotated[
+        int, Meta(ge=1, le=MAX_MS, description="the longest measurement of one job")
+    ] = 30_000
+    realign_pct: Annotated[
+        float,
+        finite(above=0, most=50, what="a phase later than this part of its period waits for its next slot"),
+    ] = REALIGN_PCT
+    answer_deadline_ms: Annotated[
+        float, finite(0.1, 1000, what="a flow whose agent has no answer by then is left to ECMP")
+    ] = ANSWER_DEADLINE_NS / 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class FabricDescription:
-    """A fabric as the controller is told of it. A flow below `elephant_bytes` an iteration goes by ECMP;
-    `strays` (one of STRAY_ACTIONS) is what becomes of what hosts may not say. Switches are read back every
-    `read_back_ns`, and count as lost when their session is gone for `grace_ns`. `measured`: jobs are
-    profiled, each for `profile_window_ns` at most; otherwise they are what they declare. A phase later
-    than `realign` of its period waits for its next slot. A flow whose agent has no answer within
-    `answer_deadline_ns` goes by ECMP."""
+    """A fabric as the controller uses it.
+
+    A flow of less than `elephant_bytes` in an iteration is left to ECMP. `strays` is one of
+    `controller.southbound.desired.STRAY_ACTIONS`. The switches' content is read back every `read_back_ns`, and a
+    switch counts as lost when its session is gone for `grace_ns`. `measured`: the controller measures each
+    job's profile, for `profile_window_ns` at most; otherwise it takes the profile that the job declares. A
+    phase that starts later than the part `realign` of its period waits for its next slot. A flow whose agent
+    has no answer within `answer_deadline_ns` is left to ECMP.
+    """
 
     name: str
     clock: str
@@ -56,7 +154,7 @@ class FabricDescription:
     scenario: str
     poll_ns: int
     elephant_bytes: int
-    strays: str = STRAY_ACTIONS[0]
+    strays: str = "remark"
     read_back_ns: int = 60_000_000_000
     grace_ns: int = 1_000_000_000
     measured: bool = True
@@ -69,109 +167,82 @@ def load_fabric(path: Path) -> FabricDescription:
     """Read and check a description.
 
     Raises:
-        ConfigError: the file is not readable, no JSON, or says something impossible.
+        ConfigError: the file cannot be read or is no legal description; with file, line and path.
     """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from None
-    try:
-        return _fabric(data, path.parent)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def _fabric(data: object, folder: Path) -> FabricDescription:
-    if not isinstance(data, dict):
-        raise ConfigError("an object is needed")
-    legal = sorted(_REQUIRED | set(_DEFAULTS))
-    for key in data:
-        if key not in legal:
-            raise ConfigError(f"{key}: unknown key; legal: {', '.join(legal)}")
-    missing = sorted(_REQUIRED - set(data))
-    if missing:
-        raise ConfigError(f"missing: {', '.join(missing)}")
-    data = {**_DEFAULTS, **data}
-    if data["clock"] not in CLOCKS:
-        raise ConfigError(f"clock: {data['clock']!r} is none of {', '.join(CLOCKS)}")
-    if data["strays"] not in STRAY_ACTIONS:
-        raise ConfigError(f"strays: {data['strays']!r} is none of {', '.join(STRAY_ACTIONS)}")
-    if data["profile"] not in PROFILES:
-        raise ConfigError(f"profile: {data['profile']!r} is none of {', '.join(PROFILES)}")
-    if not isinstance(data["verify"], bool):
-        raise ConfigError("verify: true or false is needed")
-    topology = read_topology(data["topology"], "topology", str(data["name"]))
-    _whole(data, "control_delay_ns", 0)
+    document = read_document(path, LARGE)
+    given = convert(document, FabricFile)
+    topology = read_topology(document, ("topology",), given.name)
+    with document.checks():
+        tls = _tls(given.tls, path.parent) if given.tls is not None else None
+        targets = _targets(given, topology, tls)
     return FabricDescription(
-        name=str(data["name"]),
-        clock=data["clock"],
+        name=given.name,
+        clock=given.clock,
         topology=topology,
-        targets=_targets(data["switches"], topology, _tls(data["tls"], folder)),
-        ecn=_ecn(data["ecn"]),
-        verify=data["verify"],
-        scenario=str(data["scenario"]),
-        poll_ns=_whole(data, "poll_ms", 1) * 1_000_000,
-        elephant_bytes=_whole(data, "elephant_bytes", 0),
-        strays=data["strays"],
-        read_back_ns=_whole(data, "read_back_ms", 1) * 1_000_000,
-        grace_ns=_whole(data, "grace_ms", 0) * 1_000_000,
-        measured=data["profile"] == "measured",
-        profile_window_ns=_whole(data, "profile_window_ms", 1) * 1_000_000,
-        realign=_percent(data, "realign_pct") / 100,
-        answer_deadline_ns=_deadline(data["answer_deadline_ms"]),
+        targets=targets,
+        ecn=_ecn(document, given.ecn),
+        verify=given.verify,
+        scenario=given.scenario,
+        poll_ns=given.poll_ms * 1_000_000,
+        elephant_bytes=given.elephant_bytes,
+        strays=given.strays,
+        read_back_ns=given.read_back_ms * 1_000_000,
+        grace_ns=given.grace_ms * 1_000_000,
+        measured=given.profile == "measured",
+        profile_window_ns=given.profile_window_ms * 1_000_000,
+        realign=given.realign_pct / 100,
+        answer_deadline_ns=round(given.answer_deadline_ms * 1e6),
     )
 
 
-def _tls(data: object, folder: Path) -> GRPCCredentialsTLS | None:
-    """The certificates for sessions with switches; files are relative to the description's folder."""
-    if data is None:
-        return None
-    legal = {"ca", "cert", "key", "server_name"}
-    if not isinstance(data, dict) or set(data) - legal or "ca" not in data:
-        raise ConfigError("tls: an object with ca is needed, and cert, key and server_name at will")
-    if ("cert" in data) != ("key" in data):
-        raise ConfigError("tls: cert and key belong together; give both or none")
-    for key, value in data.items():
-        if not isinstance(value, str) or not value:
-            raise ConfigError(f"tls.{key}: a text is needed, not {value!r}")
-    pem = {key: _pem(f"tls.{key}", folder / data[key]) for key in ("ca", "cert", "key") if key in data}
+def _ecn(document: Document, given: EcnFile) -> EcnProfile:
+    with document.checks(("ecn",)):
+        return given.profile()
+
+
+def _tls(given: TlsFile, folder: Path) -> GRPCCredentialsTLS:
+    """The certificates of the files that a description names."""
+    pem = {
+        key: _pem(("tls", key), folder / name)
+        for key, name in (("ca", given.ca), ("cert", given.cert), ("key", given.key))
+        if name is not None
+    }
     return GRPCCredentialsTLS(
         cacert=pem["ca"],
         cert=pem.get("cert"),
         private_key=pem.get("key"),
-        target_name_override=data.get("server_name", ""),
+        target_name_override=given.server_name or "",
     )
 
 
-def _pem(where: str, path: Path) -> bytes:
+def _pem(loc: tuple[str, str], path: Path) -> bytes:
     try:
         content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{where}: {path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise InvalidValueError(loc, f"{path}: {why}; legal: a PEM file") from None
     if b"-----BEGIN " not in content:
-        raise ConfigError(f"{where}: {path} holds no PEM")
+        raise InvalidValueError(loc, f"{path} holds no PEM; legal: a PEM file")
     return content
 
 
-def _targets(data: object, topology: Topology, tls: GRPCCredentialsTLS | None) -> Mapping[str, Target]:
-    if not isinstance(data, dict) or set(data) != set(topology.switch):
-        names = ", ".join(topology.switch)
-        raise ConfigError(f"switches: an object with a key for each switch is needed: {names}")
-    targets = {}
-    for name, item in data.items():
-        if not isinstance(item, dict) or set(item) != {"address", "device_id"}:
-            raise ConfigError(f"switches.{name}: an object with address and device_id is needed")
-        if not _is_address(str(item["address"])):
-            raise ConfigError(f"switches.{name}.address: {item['address']!r} is no host:port or unix:/PATH")
-        device = _whole(item, "device_id", 1)
-        if device != topology.switch[name].device_id:
-            raise ConfigError(
-                f"switches.{name}.device_id: {device} is not the topology's {topology.switch[name].device_id}"
+def _targets(given: FabricFile, topology: Topology, tls: GRPCCredentialsTLS | None) -> Mapping[str, Target]:
+    wanted = topology.switch
+    legal = listed(list(wanted))
+    missing = next((name for name in wanted if name not in given.switches), None)
+    if missing is not None:
+        raise InvalidValueError(
+            ("switches", missing), f"missing; legal: each switch of the topology: {legal}"
+        )
+    for name, item in given.switches.items():
+        if name not in wanted:
+            raise InvalidValueError(("switches", name), f"no switch of the topology; legal: {legal}")
+        if item.device_id != wanted[name].device_id:
+            raise InvalidValueError(
+                ("switches", name, "device_id"),
+                f"{item.device_id} is not the topology's; legal: {wanted[name].device_id}",
             )
-        targets[name] = Target(str(item["address"]), device, tls)
-    return targets
+    return {name: Target(item.address, item.device_id, tls) for name, item in given.switches.items()}
 
 
 def _is_address(address: str) -> bool:
@@ -179,39 +250,3 @@ def _is_address(address: str) -> bool:
         return address.startswith("unix:/")
     host, _, port = address.rpartition(":")
     return bool(host) and port.isdigit() and 0 < int(port) < 65536
-
-
-def _ecn(data: object) -> EcnProfile:
-    if not isinstance(data, dict) or set(data) - {"frame_bytes"} != {"kmin", "kmax", "pmax"}:
-        raise ConfigError("ecn: an object with kmin, kmax and pmax is needed, and frame_bytes at will")
-    data = {"frame_bytes": FRAME_BYTES, **data}
-    pmax = data["pmax"]
-    if not isinstance(pmax, int | float) or isinstance(pmax, bool):
-        raise ConfigError("ecn.pmax: a number from 0 to 1 is needed")
-    try:
-        return EcnProfile(
-            _whole(data, "kmin", 0), _whole(data, "kmax", 1), float(pmax), _whole(data, "frame_bytes", 1)
-        )
-    except ValueError as error:
-        raise ConfigError(f"ecn: {error}") from None
-
-
-def _percent(item: Mapping[str, Any], key: str) -> float:
-    value = item[key]
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 50:
-        raise ConfigError(f"{key}: a number above 0 and up to 50 is needed, not {value!r}")
-    return float(value)
-
-
-def _deadline(value: object) -> int:
-    """In ns; the bounds are those of an agent's own deadline."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.1 <= value <= 1000:
-        raise ConfigError(f"answer_deadline_ms: a number from 0.1 to 1000 is needed, not {value!r}")
-    return round(value * 1e6)
-
-
-def _whole(item: Mapping[str, Any], key: str, least: int) -> int:
-    value = item[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{key}: a whole number from {least} is needed, not {value!r}")
-    return value

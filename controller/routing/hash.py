@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from topo.graph import OURS
+from topo.graph import OUR_HASH
 
 UDP = 17
 ROCE_PORT = 4791
@@ -54,7 +54,7 @@ def ecmp_hash(
     return ALGORITHMS[algorithm](_fields(src, dst, source_port, protocol, dest_port))
 
 
-def bucket(value: int, tier: int, slices: Sequence[int] = OURS.slices) -> int:
+def bucket(value: int, tier: int, slices: Sequence[int] = OUR_HASH.slices) -> int:
     """The 8 bits of a hash that tier 0, 1 or 2 reads, from bit slices[tier] upward."""
     return (value >> slices[tier]) & 0xFF
 

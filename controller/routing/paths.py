@@ -10,7 +10,7 @@ import numpy as np
 
 from controller.routing.forwarding import Route, SwitchForwarding
 from controller.routing.hash import ROCE_PORTS, ecmp_hash, source_port_hashes
-from topo.graph import OURS, Topology
+from topo.graph import OUR_HASH, Topology
 
 Path = tuple[str, ...]
 Forwarding = Mapping[str, SwitchForwarding]
@@ -88,7 +88,7 @@ def port_for_path(
     src, dst = path[0], path[-1]
     spec = topology.hash
     a, b = topology.host[src].ip, topology.host[dst].ip
-    algorithm = spec.algorithm if spec.known else OURS.algorithm
+    algorithm = spec.algorithm if spec.known else OUR_HASH.algorithm
     hashes = source_port_hashes(a, b, algorithm=algorithm)[ROCE_PORTS.start :]
     good = np.ones(len(ROCE_PORTS), dtype=np.bool_)
     for switch, following in pairwise(path[1:]):

@@ -18,7 +18,7 @@ from controller.routing.forwarding import BUCKETS, forwarding
 from controller.routing.generic import GenericFabric
 from controller.routing.hash import ROCE_PORTS
 from controller.routing.three_tier import ThreeTier
-from topo.graph import OURS, HashSpec, Topology
+from topo.graph import OUR_HASH, HashSpec, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def ports_for(
     wanted: Stages,
     *,
     skip: Ints | None = None,
-    spec: HashSpec = OURS,
+    spec: HashSpec = OUR_HASH,
     plain: bool = False,
 ) -> Ints:
     """The lowest source port in 0xC000-0xFFFF that leads each flow along its path; -1 if there is none.
@@ -234,7 +234,12 @@ def ports_for(
 
 
 def leads(
-    src: NDArray[np.uint32], dst: NDArray[np.uint32], ports: Ints, wanted: Stages, *, spec: HashSpec = OURS
+    src: NDArray[np.uint32],
+    dst: NDArray[np.uint32],
+    ports: Ints,
+    wanted: Stages,
+    *,
+    spec: HashSpec = OUR_HASH,
 ) -> NDArray[np.bool_]:
     """Whether the port of each flow leads along its path, (flows,)."""
     value = bases(spec, src, dst) ^ contributions(spec.algorithm)[ports - ROCE_PORTS.start]
@@ -253,7 +258,7 @@ def ports_of_all_paths(
     table: Ints,
     *,
     tier: int = 0,
-    spec: HashSpec = OURS,
+    spec: HashSpec = OUR_HASH,
 ) -> NDArray[np.uint16]:
     """The lowest legal port for every choice of one tier, (flows, choices); 0 where no port leads there.
 

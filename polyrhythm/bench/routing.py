@@ -36,7 +36,7 @@ from controller.routing.three_tier import three_tier as three_tier_arrays
 from polyrhythm.bench.report import show
 from polyrhythm.subcommands import integer
 from topo.generate import leaf_spine, three_tier
-from topo.graph import OURS
+from topo.graph import OUR_HASH
 
 RUNS = 15
 _RATE = 100_000_000_000
@@ -214,7 +214,7 @@ def _ports(rng: np.random.Generator) -> dict[str, Any]:
     src, dst = (rng.integers(0, 2**32, 100_000, dtype=np.uint32) for _ in range(2))
     table = (np.arange(256) % 32).astype(np.int32)
     counts = []
-    for base in bases(OURS, src[:1000], dst[:1000]):
+    for base in bases(OUR_HASH, src[:1000], dst[:1000]):
         slices = ((base ^ contributions("crc32")) & np.uint32(31)).tolist()
         counts.append(learn(partial(_slice, slices), 32).probes)
     return {

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from controller.model import REALIGN_PCT
 from polyrhythm_files import InvalidValueError, Section, finite
 
 Name = Annotated[
@@ -190,7 +191,7 @@ class ScenarioConfig(Section, frozen=True, kw_only=True):
     about: Annotated[str, Meta(max_length=2000, description="one line for people")] = ""
     fabric: LeafSpineConfig | ExplicitConfig | FileConfig
     jobs: Annotated[tuple[JobConfig, ...], Meta(min_length=1, max_length=256)]
-    scale: Annotated[float, finite(1, 1_000_000, what="nominal rates over emulated rates")] = 2000.0
+    scale: Annotated[float, finite(1, 1_000_000, what="nominal rates over emulated rates")] = 2000
     packet_bytes: Annotated[int, Meta(ge=256, le=8192, description="payload of a packet")] = 1024
     buffer_packets: Annotated[int, Meta(ge=16, le=100_000, description="of each queue of a switch port")] = (
         256
@@ -226,13 +227,13 @@ class ScenarioConfig(Section, frozen=True, kw_only=True):
             most=50,
             what="a phase that starts later than this part of the period waits for its next slot",
         ),
-    ] = 5.0
+    ] = REALIGN_PCT
     clock_offset_ms: Annotated[
         float, finite(0, 1e9, what="each host's clock is off by a random time up to this")
-    ] = 0.0
+    ] = 0
     clock_drift_ppm: Annotated[
         float, finite(0, 200, what="each host's clock runs fast or slow by a random rate up to this")
-    ] = 0.0
+    ] = 0
     nics: NicConfig = NicConfig()
     strays: Annotated[
         Literal["remark", "stop"],

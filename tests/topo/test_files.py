@@ -11,7 +11,7 @@ import pytest
 from controller.routing.fabric import two_tier
 from controller.routing.three_tier import three_tier as arrays_of_three
 from polyrhythm.cli import main
-from polyrhythm_files import ConfigError
+from polyrhythm_files import ConfigError, InvalidValueError, value_document
 from topo.export import from_networkx, to_networkx
 from topo.files import load_topology, read_topology
 from topo.generate import leaf_spine, rail, three_tier
@@ -35,21 +35,21 @@ GOOD = {
         ({"leaves": 5000}, ["4096"]),
         ({"leaves": "2"}, ["leaves"]),
         ({"host_gbps": -1}, ["host_gbps", "above 0"]),
-        ({"extra": 1}, ["unknown: extra"]),
+        ({"extra": 1}, ["extra: unknown key; legal: kind, name, hash, leaves"]),
         ({"hosts_per_leaf": 254}, ["253"]),
         ({"kind": ["leaf_spine"]}, ["kind"]),
     ],
 )
 def test_what_is_wrong_is_told(change: dict, words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        read_topology(GOOD | change, "t.json", "t")
+        read_topology(value_document(GOOD | change, "t.json"), (), "t")
     assert all(word in str(caught.value) for word in words), caught.value
 
 
 def test_missing_keys_and_other_values_are_told() -> None:
     for data in ({k: v for k, v in GOOD.items() if k != "spines"}, [], {"leaves": 3}, None):
         with pytest.raises(ConfigError):
-            read_topology(data, "t.json", "t")
+            read_topology(value_document(data, "t.json"), (), "t")
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_missing_keys_and_other_values_are_told() -> None:
         ("hosts", [{"name": "h", "leaf": "z", "gbps": 1}], ["'z'", "no leaf"]),
         ("links", [{"a": "x", "b": "x", "gbps": 1}], ["different"]),
         ("links", [{"a": "x", "b": "w", "gbps": 1}], ["'w'", "no switch"]),
-        ("links", 3, ["links", "list"]),
+        ("links", 3, ["links: 3 is wrong; legal: a list"]),
     ],
 )
 def test_explicit_fabrics_are_checked(part: str, value: object, words: list[str]) -> None:
     base = {"kind": "explicit", "switches": [{"name": "x", "tier": "leaf"}], "hosts": [], "links": []}
     with pytest.raises(ConfigError) as caught:
-        read_topology(base | {part: value}, "t.json", "t")
+        read_topology(value_document(base | {part: value}, "t.json"), (), "t")
     assert all(word in str(caught.value) for word in words), caught.value
 
 
@@ -114,24 +114,24 @@ def test_fabrics_survive_json_and_graphs(capsys, tmp_path, topology) -> None:
 def test_graphs_that_are_no_fabric() -> None:
     graph = nx.Graph()
     graph.add_node("x", tier="roof")
-    with pytest.raises(ValueError, match="roof"):
+    with pytest.raises(InvalidValueError, match="roof"):
         from_networkx(graph)
     graph.nodes["x"]["tier"] = "host"
-    with pytest.raises(ValueError, match="one cable"):
+    with pytest.raises(InvalidValueError, match="one cable, to a leaf"):
         from_networkx(graph)
     graph.add_edge("x", "y")
     graph.nodes["y"]["tier"] = "leaf"
-    with pytest.raises(ValueError, match="rate_bps"):
+    with pytest.raises(InvalidValueError, match="rate_bps"):
         from_networkx(graph)
     graph.edges["x", "y"]["rate_bps"] = "fast"
-    with pytest.raises(ValueError, match=r"rate_bps from 1 to .* not 'fast'"):
+    with pytest.raises(InvalidValueError, match=r"rate_bps 'fast' is wrong; legal: 1 to"):
         from_networkx(graph)
     graph.edges["x", "y"]["rate_bps"] = 5
     assert from_networkx(graph).hosts[0].leaf == "y"
-    with pytest.raises(ValueError, match="directed"):
+    with pytest.raises(InvalidValueError, match="directed"):
         from_networkx(graph.to_directed())
     graph.add_edge("y", "y", rate_bps=5)
-    with pytest.raises(ValueError, match="two different"):
+    with pytest.raises(InvalidValueError, match="two different"):
         from_networkx(graph)
 
 
@@ -141,7 +141,7 @@ def test_graphml_that_is_none_is_one_line(tmp_path, capsys, text) -> None:
     path.write_text(text)
     assert main(["topo", "show", str(path)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"{path}: ")
+    assert error.startswith(f"{path}:1: ")
     assert error.count("\n") == 1
 
 

@@ -53,7 +53,7 @@ def test_a_description_may_name_a_generated_fabric(tmp_path):
 def test_a_description_nested_without_end_is_refused(tmp_path):
     file = tmp_path / "f.json"
     file.write_text("[" * 100_000)
-    with pytest.raises(ConfigError, match="not JSON"):
+    with pytest.raises(ConfigError, match=r"f\.json:1: nested deeper than 64 levels"):
         load_fabric(file)
 
 
@@ -69,32 +69,44 @@ def spoil(path, value):
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (("colour",), 1, "colour: unknown key; legal: answer_deadline_ms, clock"),
+        (("colour",), 1, "colour: unknown key; legal: name, clock"),
         (("clock",), "sundial", "embedded, host"),
         (("strays",), ["stop"], "remark, stop"),
-        (("read_back_ms",), 0, "read_back_ms: a whole number from 1"),
-        (("grace_ms",), -1, "grace_ms: a whole number from 0"),
-        (("answer_deadline_ms",), 0, "answer_deadline_ms: a number from 0.1 to 1000"),
-        (("answer_deadline_ms",), True, "answer_deadline_ms: a number from 0.1 to 1000"),
-        (("tls",), {"cert": "c.pem", "key": "k.pem"}, "tls: an object with ca"),
-        (("tls",), {"ca": "ca.pem", "cert": "c.pem"}, "cert and key belong together"),
-        (("tls",), {"ca": 5}, "tls.ca: a text is needed"),
+        (("read_back_ms",), 0, "read_back_ms: 0 is wrong; legal: a whole number from 1 to 1000000000"),
+        (("grace_ms",), -1, "grace_ms: -1 is wrong; legal: a whole number from 0"),
+        (("answer_deadline_ms",), 0, "answer_deadline_ms: 0 is wrong; legal: a number from 0.1 to 1000"),
+        (
+            ("answer_deadline_ms",),
+            True,
+            "answer_deadline_ms: true is wrong; legal: a number from 0.1 to 1000",
+        ),
+        (("tls",), {"cert": "c.pem", "key": "k.pem"}, "tls.ca: missing; legal: text"),
+        (
+            ("tls",),
+            {"ca": "ca.pem", "cert": "c.pem"},
+            "tls: one of cert and key is missing; legal: both or none",
+        ),
+        (("tls",), {"ca": 5}, "tls.ca: 5 is wrong; legal: text"),
         (("tls",), {"ca": "nowhere.pem"}, "tls.ca: "),
         (("control_delay_ns",), -1, "control_delay_ns"),
         (("poll_ms",), 0, "poll_ms"),
         (("verify",), "yes", "true or false"),
         (("switches",), {}, "leaf1"),
-        (("switches", "leaf1", "address"), "nowhere", "host:port"),
-        (("switches", "leaf1", "device_id"), 9, "not the topology's 1"),
+        (("switches", "leaf1", "address"), "nowhere", "HOST:PORT"),
+        (("switches", "leaf1", "device_id"), 9, "9 is not the topology's; legal: 1"),
         (("ecn", "kmax"), 5, "kmin < kmax"),
         (("ecn", "pmax"), "high", "from 0 to 1"),
-        (("topology", "hosts", 0, "leaf"), "mars", "topology.hosts[0].leaf: no switch is named 'mars'"),
+        (
+            ("topology", "hosts", 0, "leaf"),
+            "mars",
+            "topology.hosts[0].leaf: no switch is named 'mars'; legal: a name in switches",
+        ),
         (("topology", "hosts", 0, "ip"), "300.1.1.1", "topology.hosts[0].ip"),
         (("topology", "hosts", 0, "leaf_port"), 2, "port 2 of leaf1 is wired twice"),
-        (("topology", "hosts", 0, "name"), "leaf1", "several nodes are named leaf1"),
+        (("topology", "hosts", 0, "name"), "leaf1", "topology.switches[0].name: 2 nodes are named 'leaf1'"),
         (("topology", "switches", 0, "tier"), "attic", "leaf, spine, core"),
         (("topology", "links", 0, "rate_bps"), 0, "topology.links[0].rate_bps"),
-        (("topology", "links"), 3, "topology.links: a list"),
+        (("topology", "links"), 3, "topology.links: 3 is wrong; legal: a list"),
         (("topology", "prefixes"), {"leaf1": "10.0.0.0/99"}, "topology.prefixes.leaf1"),
     ],
 )
@@ -103,13 +115,13 @@ def test_a_bad_description_names_file_and_place(tmp_path, path, value, words):
     file.write_text(json.dumps(spoil(path, value)))
     with pytest.raises(ConfigError) as caught:
         load_fabric(file)
-    assert str(caught.value).startswith(f"{file}: ")
+    assert str(caught.value).startswith(f"{file}:1: ")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_missing_keys_are_named():
-    with pytest.raises(ConfigError, match="links, prefixes"):
+    with pytest.raises(ConfigError, match="links: missing; legal: a list"):
         topology_from_json({"name": "x", "hosts": [], "switches": []})
 
 

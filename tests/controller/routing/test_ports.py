@@ -22,7 +22,7 @@ from controller.routing.paths import path_of
 from controller.routing.port_learning import learn
 from controller.routing.ports import addresses, leads, ports_for, ports_of_all_paths, repeats, stages
 from topo.generate import rail, three_tier
-from topo.graph import OURS, HashSpec, Link, Topology
+from topo.graph import OUR_HASH, HashSpec, Link, Topology
 
 
 def lopsided() -> Topology:
@@ -110,7 +110,7 @@ def test_flows_take_turns_where_ports_run_out() -> None:
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
 def test_hash_of_many_is_the_hash_of_one(a: int, b: int) -> None:
     src, dst = np.array([a], dtype=np.uint32), np.array([b], dtype=np.uint32)
-    value = bases(OURS, src, dst) ^ contributions("crc32")
+    value = bases(OUR_HASH, src, dst) ^ contributions("crc32")
     dotted = [".".join(str(x >> s & 255) for s in (24, 16, 8, 0)) for x in (a, b)]
     assert (value == source_port_hashes(*dotted)[0xC000:]).all()
     packet = a.to_bytes(4) + b.to_bytes(4) + bytes([17]) + (0xC123).to_bytes(2) + (4791).to_bytes(2)
@@ -123,7 +123,7 @@ def test_crc16_is_arc() -> None:
     assert crc16(b"123456789") == 0xBB3D
 
 
-@pytest.mark.parametrize("spec", [OURS, HashSpec("crc16", (4, 0, 8)), HashSpec("crc32", (24, 0, 8))])
+@pytest.mark.parametrize("spec", [OUR_HASH, HashSpec("crc16", (4, 0, 8)), HashSpec("crc32", (24, 0, 8))])
 @pytest.mark.parametrize("paths", [1, 5, 32])
 def test_all_paths_at_once(spec: HashSpec, paths: int) -> None:
     rng = np.random.default_rng(1)
@@ -139,17 +139,17 @@ def test_all_paths_at_once(spec: HashSpec, paths: int) -> None:
 
 
 def test_polarisation_is_seen() -> None:
-    assert polarisation(OURS, (8, 8)).reached == 64
+    assert polarisation(OUR_HASH, (8, 8)).reached == 64
     same = polarisation(HashSpec("crc32", (0, 0)), (8, 8))
     assert (same.reached, same.possible, same.polarised) == (8, 64, True)
-    assert not polarisation(OURS, (5, 7, 2)).polarised
+    assert not polarisation(OUR_HASH, (5, 7, 2)).polarised
 
 
 def test_a_linear_hash_is_learnt_in_few_probes() -> None:
     rng = np.random.default_rng(4)
     src, dst = (rng.integers(0, 2**32, 60, dtype=np.uint32) for _ in range(2))
     counts = []
-    for base in bases(OURS, src, dst):
+    for base in bases(OUR_HASH, src, dst):
         chosen = (base ^ contributions("crc32")) & 31
         found = learn(lambda port, chosen=chosen: int(chosen[port - 0xC000]), 32)
         assert found.linear

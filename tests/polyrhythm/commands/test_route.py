@@ -372,9 +372,12 @@ def test_an_unknown_hash_gives_no_ports(capsys, files) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("crc64", '"unknown"'),
-        ({"algorithm": "md5", "slices": [0, 8, 16]}, "'md5' is none of crc32, crc16"),
-        ({"algorithm": "crc16", "slices": [0, 8, 16]}, "slices[2]: the lowest of 8 bits is needed, 0 to 8"),
+        ("crc64", "'crc64' is wrong; legal: unknown, or a table"),
+        ({"algorithm": "md5", "slices": [0, 8, 16]}, "'md5' is wrong; legal: crc32, crc16"),
+        (
+            {"algorithm": "crc16", "slices": [0, 8, 16]},
+            "slices[2]: 16 is wrong; legal: a whole number from 0 to 8",
+        ),
         ({"algorithm": "crc32", "slices": [0, 8]}, "a list of 3"),
         ({"algorithm": "crc32"}, "slices"),
     ],
