@@ -138,7 +138,7 @@ class FabricDescription:
     """A fabric as the controller uses it.
 
     A flow of less than `elephant_bytes` in an iteration is left to ECMP. `strays` is one of
-    `controller.southbound.desired.STRAY_ACTIONS`. The switches' content is read back every `read_back_ns`, and a
+    `STRAY_ACTIONS` of the southbound. The switches' content is read back every `read_back_ns`, and a
     switch counts as lost when its session is gone for `grace_ns`. `measured`: the controller measures each
     job's profile, for `profile_window_ns` at most; otherwise it takes the profile that the job declares. A
     phase that starts later than the part `realign` of its period waits for its next slot. A flow whose agent
