@@ -17,7 +17,7 @@ from controller.interleave.slot_schedule import JobSlot, SlotSchedule
 from controller.model import Phase
 from controller.planner.demand import Demands
 from controller.planner.levels_only import levels_only
-from controller.planner.loop.search import Limits, SearchResult, solve
+from controller.planner.loop.search import SearchLimits, SearchResult, solve
 from controller.planner.pinned_flows import kept_ports
 from controller.planner.priority_stage import PriorityStage
 from controller.planner.reasons import loop_why
@@ -30,7 +30,7 @@ from controller.routing.ecmp import draw_port
 from controller.routing.paths import Path, path_of, paths
 
 # What is planned on the fly must be quick: the search is bounded by what it looks at.
-LIMITS = Limits(
+LIMITS = SearchLimits(
     evaluations=48,
     max_work=60_000,
     starts=1,
@@ -127,7 +127,7 @@ class Joint:
             return replace(found, evaluations=judged)
         return replace(weighed, evaluations=judged, baselines={**found.baselines, **weighed.baselines})
 
-    def _solved(self, given: Mapping[str, Choice], limits: Limits, *, mltcp: bool) -> SearchResult:
+    def _solved(self, given: Mapping[str, Choice], limits: SearchLimits, *, mltcp: bool) -> SearchResult:
         return solve(
             self.instance,
             {"ecmp": self._ecmp, "composed": self._composed.path_choice},

@@ -11,7 +11,7 @@ from controller.interleave.joint.instance import Choice
 from controller.interleave.slot_schedule import SlotSchedule
 from controller.kernel import available
 from controller.planner.demand import Demands
-from controller.planner.loop.search import Limits, solve_levels
+from controller.planner.loop.search import SearchLimits, solve_levels
 from controller.planner.priority_stage import PriorityStage, method_of
 from controller.planner.reasons import loop_why
 from controller.planner.routing_stage import RoutingStage
@@ -19,7 +19,7 @@ from controller.planner.search_instance import composed, instance_of
 from controller.planner.time_shifts import TimeShifts
 from controller.priority.methods import Setting
 
-LIMITS = Limits(
+LIMITS = SearchLimits(
     evaluations=150,
     max_work=2_500_000,
     quick=Effort((101,), 8),

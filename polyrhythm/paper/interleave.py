@@ -101,7 +101,7 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
 
         return measure_small(number, seed)
     from controller.planner.loop.initial_plans import single_mechanism_plans
-    from controller.planner.loop.search import Limits, solve
+    from controller.planner.loop.search import SearchLimits, solve
     from polyrhythm.paper.interleave_bound import bound_of
     from polyrhythm.paper.interleave_cases import draw_case
     from polyrhythm.paper.interleave_sim import simulate_choice
@@ -111,7 +111,7 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
         name.removeprefix("paths:"): choice
         for name, choice in single_mechanism_plans(case.instance, case.starts, mltcp=True)
     }
-    found = solve(case.instance, case.starts, limits=Limits(evaluations=900))
+    found = solve(case.instance, case.starts, limits=SearchLimits(evaluations=900))
     choices["loop"] = found.choice
     seen: dict[Any, Any] = {}
     for choice in choices.values():

@@ -49,7 +49,7 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """How much to search: `judged` moves in all, from the best single mechanism and so many `starts`.
 
     It ends early when the judge has `spent` so much on them. `quick` looks at
@@ -84,7 +84,7 @@ def solve(
     given: Mapping[str, Choice] | None = None,
     others: Mapping[str, Choice] | None = None,
     mltcp: bool = True,
-    limits: Limits = Limits(),
+    limits: SearchLimits = SearchLimits(),
     plain: bool = False,
     seed: int = 0,
 ) -> SearchResult:
@@ -128,7 +128,7 @@ def solve_levels(
     instance: Instance,
     given: Mapping[str, Choice],
     *,
-    limits: Limits,
+    limits: SearchLimits,
     plain: bool = False,
     seed: int = 0,
 ) -> SearchResult | None:
@@ -166,7 +166,7 @@ def _decided(
     plans: Mapping[str, Choice],
     thorough: Mapping[str, Floats],
     preferred: Sequence[str],
-    limits: Limits,
+    limits: SearchLimits,
     evaluations: int,
 ) -> SearchResult:
     """The best of the lines, or the first of the preferred plans, at last the best plan, that is as good."""
@@ -195,7 +195,7 @@ def _starts(
     time_sharing: TimeSharing,
     cache: RotationCache,
     mltcp: bool,
-    limits: Limits,
+    limits: SearchLimits,
     seed: int,
 ) -> list[_Line]:
     """The most promising plans of several mechanisms together, on paths given and arranged."""
@@ -221,7 +221,9 @@ def _starts(
     return kept
 
 
-def _climb(evaluator: Evaluator, line: _Line, offer: Offer, limits: Limits, budget: int, seed: int) -> int:
+def _climb(
+    evaluator: Evaluator, line: _Line, offer: Offer, limits: SearchLimits, budget: int, seed: int
+) -> int:
     """Improve a line by moves until `budget` are judged; returns how many were.
 
     Where no move helps, two at random are made and the climb goes on from there; the best is kept.
@@ -258,7 +260,7 @@ def _climb(evaluator: Evaluator, line: _Line, offer: Offer, limits: Limits, budg
 
 
 def _polish(
-    evaluator: Evaluator, line: _Line, cache: RotationCache, mltcp: bool, limits: Limits, seed: int
+    evaluator: Evaluator, line: _Line, cache: RotationCache, mltcp: bool, limits: SearchLimits, seed: int
 ) -> int:
     """Take what fits a line's paths as a whole, if that is better; returns how many plans were judged."""
     value, evaluations = float(evaluator.utilisation(line.choice, limits.quick).mean()), 0

@@ -13,7 +13,7 @@ from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.model import Flow, Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
-from controller.planner.loop.search import Limits, solve_levels
+from controller.planner.loop.search import SearchLimits, solve_levels
 from sim.cluster import JobRequest, machines
 from sim.network import Network
 from sim.scheduler import Fifo
@@ -25,7 +25,7 @@ MS, G = 1_000_000, 10_000_000_000
 OURS = POLICIES["polyrhythm"]
 LEAVES, JOBS, RANKS = 6, 12, 4
 FABRIC = leaf_spine(LEAVES, 1, JOBS + 2, host_bps=G, fabric_bps=2 * G)
-LIMITS = Limits(evaluations=40, quick=Effort((1,), 8), thorough=Effort((2, 3), 16), min_gain=0.01)
+LIMITS = SearchLimits(evaluations=40, quick=Effort((1,), 8), thorough=Effort((2, 3), 16), min_gain=0.01)
 
 
 @pytest.fixture(autouse=True)

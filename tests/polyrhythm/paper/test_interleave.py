@@ -14,7 +14,7 @@ import pytest
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import Step, plain
 from controller.planner.loop.initial_plans import single_mechanism_plans
-from controller.planner.loop.search import Limits, solve
+from controller.planner.loop.search import SearchLimits, solve
 from polyrhythm.cli import main
 from polyrhythm.paper import interleave, interleave_joint
 from polyrhythm.paper.interleave_bound import best_rates, bound_of
@@ -31,7 +31,7 @@ from polyrhythm.paper.interleave_sim import UNSEEN, simulate_choice
 
 pytest.importorskip("numba")
 G = 50_000_000_000
-LITTLE = Limits(
+LITTLE = SearchLimits(
     evaluations=40, quick=Effort((1,), 12), thorough=Effort((2, 3), 40), arranged_sets=1, exchanges=200
 )
 

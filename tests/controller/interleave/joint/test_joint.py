@@ -28,9 +28,9 @@ from controller.interleave.joint.time_sharing import PathCosts, TimeSharing, arr
 from controller.interleave.joint.timings import shared_links
 from controller.interleave.link_sharing import SLACK
 from controller.planner.loop.initial_plans import single_mechanism_plans
-from controller.planner.loop.search import Limits, SearchResult, solve
+from controller.planner.loop.search import SearchLimits, SearchResult, solve
 
-QUICK = Limits(
+QUICK = SearchLimits(
     evaluations=60, quick=Effort((1,), 12), thorough=Effort((2, 3), 30), arranged_sets=1, exchanges=200
 )
 
