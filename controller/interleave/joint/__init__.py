@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole plans as values, and their judge: paths, levels and rhythms under one fluid."""
+"""Plans as values, and their evaluation: paths, levels and time-shifts of all jobs in one fluid model."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one judge of all candidates: GPU utilisation by the fluid, under several seeds of jitter."""
+"""The evaluator of all plans: GPU utilisation in the fluid model, under several seeds of jitter."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from controller.interleave.joint.sharing_groups import Sharing, SharingGroup, sh
 from controller.kernel import KernelsUnavailableError, available
 
 _MOST_BEGUN = 20_000
-"""Iterations of a part, all jobs together, that are computed at most for one seed."""
+"""The most iterations of a group, all jobs together, that are computed for one seed. Chosen: a few tenths of
+a second."""
 _MOST_STREAMED = 2_000_000
-"""The same times the streams that each event looks at."""
+"""The same, multiplied by the number of streams, because each event visits all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How closely to look: the `seeds` of jitter and starts, and for how many `iterations` of the longest
-    job of a part."""
+    """How closely to evaluate.
+
+    `seeds` are those of jitter and start times. Each group is simulated for `iterations` iterations of its
+    longest job.
+    """
 
     seeds: tuple[int, ...]
     iterations: int
@@ -30,11 +34,11 @@ class Effort:
 
 @dataclass
 class Evaluator:
-    """Judges choices for one instance. Parts that have been seen are not computed again.
+    """Evaluates choices for one instance. Groups that were evaluated before are not computed again.
 
-    `spent` is the search's measure of work: the iterations that were computed, seed by seed, those of parts
-    with many streams or with MLTCP's changing weights counted several times, as they take.
-    `plain` keeps to the plain reference; else the kernel is taken where Numba is installed.
+    `work_done` measures the work of the search: the number of iterations computed, over all seeds. Iterations
+    of groups with many streams, or with MLTCP's changing weights, count several times, because they take
+    longer. `plain` uses the plain reference; otherwise the compiled kernel is used where Numba is installed.
     """
 
     instance: Instance
@@ -51,17 +55,17 @@ class Evaluator:
 
     @property
     def bound(self) -> float:
-        """The utilisation if no job met another."""
+        """The utilisation if no job shared a link with another."""
         return float((self._weight / self._alone).sum()) / self._all
 
     def groups(self, choice: Choice) -> list[SharingGroup]:
-        """The independent parts of a choice."""
+        """The independent groups of a choice."""
         if self._last is None or self._last[0] != choice.path_choice:
             self._last = choice.path_choice, sharing_of(self.instance, choice.path_choice)
         return sharing_groups_of(self.instance, choice, self._last[1])
 
     def lengths(self, choice: Choice, effort: Effort) -> Floats:
-        """Every job's mean iteration in ns, shape (seeds, jobs)."""
+        """The mean length of each job's iterations in ns, shape (seeds, jobs)."""
         found = np.tile(self._alone, (len(effort.seeds), 1))
         for group in self.groups(choice):
             if not group.undisturbed:
@@ -73,19 +77,19 @@ class Evaluator:
         return self.used(self.lengths(choice, effort))
 
     def used(self, lengths: Floats) -> Floats:
-        """The utilisation that iterations of these lengths make."""
+        """The GPU utilisation that results from iterations of these lengths, by seed."""
         result: Floats = (self._weight / lengths).sum(axis=1) / self._all
         return result
 
     def of_group(self, group: SharingGroup, effort: Effort) -> Floats:
-        """Mean iterations of a part's jobs in ns, shape (seeds, jobs)."""
+        """The mean length of the iterations of a group's jobs in ns, shape (seeds, jobs)."""
         key = group, effort
         if key not in self._known:
             self._known[key] = self._compute(group, effort)
         return self._known[key]
 
     def lost(self, group: SharingGroup, effort: Effort) -> float:
-        """What a part costs in utilisation, against its jobs being alone."""
+        """The utilisation that a group loses because its jobs share links."""
         jobs = list(group.jobs)
         if group.undisturbed:
             return 0.0
@@ -93,11 +97,11 @@ class Evaluator:
         return float((self._weight[jobs] / self._alone[jobs]).sum() - got) / self._all
 
     def cost(self, choice: Choice, effort: Effort) -> int:
-        """What a look at a choice would add to `spent`, if nothing of it were known."""
+        """What evaluating a choice would add to `work_done` if no group of it were known."""
         return sum(self._span(p, effort)[1] for p in self.groups(choice) if not p.undisturbed)
 
     def _span(self, group: SharingGroup, effort: Effort) -> tuple[float, int]:
-        """How long a part is played, in ns, and what that adds to `spent`."""
+        """For how long a group is simulated, in ns, and what that adds to `work_done`."""
         own = [max(float(self._alone[j]), r[0]) for j, r in zip(group.jobs, group.timings, strict=True)]
         begun = sum(max(own) / t for t in own)
         most = min(_MOST_BEGUN, _MOST_STREAMED / max(1, len(group.streams)))
@@ -123,7 +127,7 @@ class Evaluator:
 
 @cache
 def _compiled():  # type: ignore[no-untyped-def]
-    """The kernel; None without Numba."""
+    """The compiled kernel, or None without Numba."""
     if not available():
         return None
     try:
@@ -134,7 +138,10 @@ def _compiled():  # type: ignore[no-untyped-def]
 
 
 def better(ours: Floats, theirs: Floats, margin: float) -> bool:
-    """Whether one utilisation (by seed) is above another by `margin` of it, and by more than its mean is
-    unsure. How much theirs differs by seed is no reason to keep it: it may be a rhythm that falls apart."""
+    """Whether the utilisation `ours` (by seed) is better than `theirs` by more than `margin` of `theirs`.
+
+    The difference must also exceed the standard error of our mean. The spread of `theirs` is no reason to
+    keep it: a large spread may mean a schedule that does not last.
+    """
     spread = float(ours.std(ddof=1)) / len(ours) ** 0.5 if len(ours) > 1 else 0.0
     return float(ours.mean() - theirs.mean()) > max(margin * float(theirs.mean()), spread)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs on links as a fluid: how long their iterations take under a choice, with jitter from a seed."""
+"""A fluid model of jobs on links: how long iterations take under a choice, with jitter from a seed."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from controller.model import REALIGN
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 STAIRS = 6
-"""F is taken as constant over sixths of an iteration's bytes."""
+"""MLTCP's F is constant over each sixth of an iteration's bytes. Chosen: finer steps take longer, and change
+no comparison of plans."""
 _DONE_BITS = 1e-3
 _FULL = 1e-12
 
 
 class FluidArrays(NamedTuple):
-    """A part as arrays. Times in ns, rates in bit/ns.
+    """A sharing group as arrays. Times in ns, rates in bit/ns.
 
-    By job: the first and last of its steps (`first[j]` to `first[j + 1]`), `level`, `period`, `shift`,
-    `mltcp`, `apart`. By step: `up`, `rate`, `compute`. By stream: `job`, `flows`, `part`, and its links,
-    `at[s]` to `at[s + 1]` of `link`. By link: `capacity`.
+    By job: its steps are `first[j]` to `first[j + 1]`; `level`, `period`, `shift`, `mltcp`,
+    `uncontended_size`. By step: `up`, `rate`, `compute`. By stream: `job`, `flows`, `relative_size`, and its
+    links, `at[s]` to `at[s + 1]` of `link`. By link: `capacity`.
     """
 
     first: Ints
@@ -54,7 +55,7 @@ class FluidArrays(NamedTuple):
 
 
 def fluid_arrays(instance: Instance, group: SharingGroup) -> FluidArrays:
-    """The arrays of a part."""
+    """The arrays of a sharing group."""
     place = {j: i for i, j in enumerate(group.jobs)}
     steps = [instance.jobs[j].steps for j in group.jobs]
     links = sorted({k for s in group.streams for k in s.links})
@@ -83,19 +84,19 @@ def fluid_arrays(instance: Instance, group: SharingGroup) -> FluidArrays:
 
 
 def salt_of(seed: int, job: int) -> int:
-    """What a job's draws are hashed with."""
+    """The salt of a job's random draws."""
     return (seed * 1_000_003 + job * 7_919 + 17) % PRIME
 
 
 def start_of(seed: int, job: int, alone_ns: float) -> float:
-    """When a job is first ready, in ns: anywhere in an iteration."""
+    """When a job is first ready, in ns: at a random time within one iteration."""
     return (draw(salt_of(seed, job), 0, 1_000_003) + PRIME) / (2 * PRIME + 1) * alone_ns
 
 
 def mean_length(total: float, count: int, opened: float) -> float:
-    """The mean iteration of a run: `total` ns of `count` whole ones, and one `opened` ns old.
+    """The mean iteration of a run: `count` whole iterations took `total` ns, and one is open for `opened` ns.
 
-    The open one counts where it is longer than the mean already: who starves shows it.
+    The open iteration counts only if it is longer than the mean: a job that starves is noticed that way.
     """
     whole = total / count if count else 0.0
     return max(whole, (total + opened) / (count + 1))
@@ -103,7 +104,7 @@ def mean_length(total: float, count: int, opened: float) -> float:
 
 @dataclass(slots=True)
 class _Runner:
-    """A job under way. `timer`: when it begins or goes on, inf while it sends."""
+    """A job in the simulation. `timer` is when it begins or goes on, and infinite while it sends."""
 
     timer: float
     waiting: bool = True
@@ -116,7 +117,7 @@ class _Runner:
 
 
 class _PlainFluid:
-    """The plain reference of the kernel: from event to event, in lists."""
+    """The plain reference of the kernel: it goes from event to event, on lists."""
 
     def __init__(self, arrays: FluidArrays, salts: Sequence[int], starts: Sequence[float]) -> None:
         first: list[int] = arrays.first.tolist()
@@ -151,7 +152,7 @@ class _PlainFluid:
         self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
 
     def run(self, horizon: float) -> list[float]:
-        """Each job's mean iteration up to `horizon` ns."""
+        """The mean iteration of each job up to `horizon` ns."""
         now = 0.0
         while True:
             rates = self._rates()
@@ -168,7 +169,7 @@ class _PlainFluid:
         ]
 
     def _go_on(self, j: int, now: float) -> None:
-        """The job's timer is due: it begins an iteration, or its flows are done, or its compute."""
+        """Handle a job whose timer is due: it begins an iteration, or its flows or its compute have ended."""
         r = self._runners[j]
         if r.waiting:
             if r.begun >= 0:
@@ -204,7 +205,9 @@ class _PlainFluid:
         return min(STAIRS - 1, int(STAIRS * self._sent[s] / self._whole[s] + 1e-9))
 
     def _rates(self) -> list[float]:
-        """Strict priority, and within a level rates as the weights, up to caps and full links."""
+        """The rates by strict priority. Within a level they are in proportion to the weights, up to caps and
+        full links.
+        """
         active = tuple(s for s, left in enumerate(self._left) if left > _DONE_BITS)
         state = tuple(
             self._runners[self._job[s]].step * STAIRS + (self._stair(s) if self._mltcp[self._job[s]] else 0)
@@ -258,11 +261,12 @@ class _PlainFluid:
         return then
 
     def _flow(self, rates: Sequence[float], now: float, then: float) -> None:
-        """Let the streams send up to `then`; who has sent all may go on."""
+        """Let the streams send up to `then`. A job whose streams have all ended may go on."""
         moved: set[int] = set()
         for s, rate in enumerate(rates):
             if rate > 0:
-                # Late in a long run a double cannot tell the end from now: what is due has ended.
+                # Late in a long run a double cannot resolve the time to the end: a stream that is due has
+                # ended.
                 ends = now + self._left[s] / rate <= then
                 self._left[s] = 0.0 if ends else max(0.0, self._left[s] - rate * (then - now))
                 self._sent[s] += rate * (then - now)
@@ -287,8 +291,10 @@ def begin_at(now: float, period: float, shift: float) -> float:
 def plain_lengths(
     arrays: FluidArrays, jobs: Sequence[int], seeds: Sequence[int], alone: Sequence[float], horizon: float
 ) -> Floats:
-    """Mean iterations in ns, shape (seeds, jobs), by the plain reference. `jobs` are their numbers, `alone`
-    their iterations undisturbed."""
+    """Mean iterations in ns, shape (seeds, jobs), by the plain reference.
+
+    `jobs` are their numbers; `alone` is the length of their iterations without other jobs, in ns.
+    """
     rows = []
     for seed in seeds:
         salts = [salt_of(seed, j) for j in jobs]

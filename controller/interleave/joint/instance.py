@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the joint search is asked, and what it answers, as values."""
+"""The problem that the plan search solves, and its solutions, as values."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from controller.model import Profile
 
 Links = tuple[int, ...]
 JobTiming = tuple[int, int]
-"""(period, shift) in ns: iterations begin at t with t mod period == shift. FREE: at their own pace."""
+"""(period, shift) in ns: iterations begin at times t with t mod period == shift."""
 UNSCHEDULED: JobTiming = (0, 0)
+"""The timing of a job that runs at its own pace."""
 SLOPE, INTERCEPT = 1.75, 0.25
 """MLTCP's F(r) = SLOPE r + INTERCEPT (thesis, 1.2)."""
 
@@ -26,8 +27,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class JointFlow:
-    """A flow of a job: `part` of the bytes of the job's largest flow, and the ways it can go, each the
-    numbers of the links on it."""
+    """A flow of a job.
+
+    `relative_size` is its bytes divided by those of the job's largest flow. Each of `candidate_paths` is the
+    numbers of the links on it.
+    """
 
     relative_size: float
     candidate_paths: tuple[Links, ...]
@@ -35,10 +39,11 @@ class JointFlow:
 
 @dataclass(frozen=True, slots=True)
 class JointJob:
-    """A job: iterations are its `steps` one after another; a step's compute waits for all its flows.
+    """A job. An iteration is its `steps` one after another; the compute of a step waits for all flows of the
+    step.
 
-    `weight` is what a second of its compute counts for: its GPUs. `weighs`: its senders can weigh by MLTCP's
-    F.
+    `weight` is the job's number of GPUs: the value of a second of its compute. `mltcp_capable`: its senders
+    can weight their rate by MLTCP's F.
     """
 
     name: str
@@ -49,26 +54,29 @@ class JointJob:
 
     @property
     def alone_ns(self) -> int:
-        """An iteration without others."""
+        """The length of an iteration without other jobs, in ns."""
         return sum(s.up_ns + s.compute_ns for s in self.steps)
 
     @property
     def compute_ns(self) -> int:
-        """The compute in an iteration."""
+        """The compute time of an iteration, in ns."""
         return sum(s.compute_ns for s in self.steps)
 
     @property
     def up_ns(self) -> int:
-        """The time that an iteration sends if it is alone."""
+        """The time that an iteration sends without other jobs, in ns."""
         return sum(s.up_ns for s in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Jobs on links of `capacity_bps` (by number). Each compute differs by up to `jitter` times itself,
-    either way, uniformly. Switches have so many `levels`; no rhythm is more than `slowest` times as long
-    as its job's own iterations. A flow that weighs by MLTCP has F(r) = slope r + intercept as its weight,
-    `mltcp` being (slope, intercept), where others have 1."""
+    """Jobs on links of `capacity_bps`, by link number.
+
+    Each compute time varies by up to `jitter` times itself in either direction, uniformly. Switches have
+    `levels` priority levels. The period of a scheduled job is at most `slowest` times the length of its own
+    iteration. A flow whose sender uses MLTCP has the weight F(r) = slope r + intercept, where `mltcp` is
+    (slope, intercept); the weight of the others is 1.
+    """
 
     jobs: tuple[JointJob, ...]
     capacity_bps: tuple[int, ...]
@@ -79,14 +87,18 @@ class Instance:
 
     @property
     def flows(self) -> tuple[tuple[int, JointFlow], ...]:
-        """(job, flow) of all jobs, job by job: the order of `Choice.ways`."""
+        """(job, flow) of all jobs, job by job. `Choice.path_choice` has the same order."""
         return tuple((j, f) for j, p in enumerate(self.jobs) for f in p.flows)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A whole plan. `ways` holds the number of the way taken, by flow in the order of `Instance.flows`; by
-    job its `level` (0 goes first), its `rhythm`, and whether its senders weigh by MLTCP's F."""
+    """A whole plan.
+
+    `path_choice` holds the number of the candidate path of each flow, in the order of `Instance.flows`. The
+    others are by job: `level` (0 is the highest priority), `timings`, and `mltcp` (whether its senders use
+    MLTCP).
+    """
 
     path_choice: tuple[int, ...]
     level: tuple[int, ...]
@@ -95,18 +107,21 @@ class Choice:
 
 
 def mltcp_capable_jobs(instance: Instance) -> tuple[bool, ...]:
-    """Which jobs can weigh by MLTCP's F."""
+    """For each job whether its senders can use MLTCP."""
     return tuple(p.mltcp_capable for p in instance.jobs)
 
 
 def plain(instance: Instance, path_choice: tuple[int, ...]) -> Choice:
-    """Nothing but paths: one level, everyone at its own pace."""
+    """The plan that has paths only: one level for all jobs, and no job is scheduled."""
     count = len(instance.jobs)
     return Choice(path_choice, (0,) * count, (UNSCHEDULED,) * count, (False,) * count)
 
 
 def steps_of(profile: Profile) -> tuple[Step, ...]:
-    """The steps of an iteration, which begins with its first Up phase."""
+    """A measured profile as steps: each Up phase with the compute that follows it.
+
+    The iteration begins with its first Up phase.
+    """
     phases = profile.phases
     if not phases:
         return ()

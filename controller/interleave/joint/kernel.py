@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fluid.plain_lengths`, compiled. Import it only where it runs: it brings Numba along."""
+"""`fluid.plain_lengths`, compiled. Import this module only where it runs, because it imports Numba."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _rates(
     room: Floats,
     asked: Floats,
 ) -> None:
-    """The rate of each active stream; `active[:size]` is sorted by level."""
+    """Fill `rates` for the active streams. `active[:size]` is sorted by level."""
     room[:] = x.capacity
     begin = 0
     while begin < size:
@@ -57,7 +57,7 @@ def _rates(
         while end < size and x.level[x.job[active[end]]] == level:
             end += 1
         left = end
-        # active[begin:left] still rises; who stops is swapped behind.
+        # The rates of active[begin:left] still rise. Streams that stop are swapped behind them.
         while left > begin:
             asked[:] = 0.0
             for i in range(begin, left):
@@ -97,7 +97,7 @@ def _rates(
 
 @kernel
 def _run(x: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
-    """Fill `result` with each job's mean iteration; see `fluid._Plain`."""
+    """Fill `result` with the mean iteration of each job; see `fluid._PlainFluid`."""
     jobs, streams, links = len(x.level), len(x.job), len(x.capacity)
     timer, done_at, begun = np.zeros(jobs), np.zeros(jobs), np.full(jobs, -1.0)
     waiting = np.ones(jobs, dtype=np.bool_)
@@ -182,7 +182,7 @@ def _run(x: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Fl
             if rates[s] <= 0:
                 continue
             moved = rates[s] * (then - now)
-            # Late in a long run a double cannot tell the end from now: what is due has ended.
+            # Late in a long run a double cannot resolve the time to the end: a stream that is due has ended.
             ends = now + left[s] / rates[s] <= then
             left[s] = 0.0 if ends else max(0.0, left[s] - moved)
             if any_mltcp:
@@ -239,7 +239,9 @@ def _run(x: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Fl
 
 @kernel
 def lengths(arrays: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
-    """Fill `result`, shape (seeds, jobs), with mean iterations in ns; `salts` and `starts` likewise."""
+    """Fill `result`, shape (seeds, jobs), with mean iterations in ns. `salts` and `starts` have the same
+    shape.
+    """
     for i in range(len(salts)):
         _run(arrays, salts[i], starts[i], horizon, result[i])
 

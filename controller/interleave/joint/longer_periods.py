@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rhythms slower than the jobs: who does not fit a link takes turns there all the same, in a longer period.
+"""Timings with periods longer than the jobs' own, for jobs that do not fit a link otherwise.
 
-CASSINI holds jobs to periods that are as good as their own (thesis, 4.3) and leaves what does not fit to
-congestion. Two jobs whose Up phases are a little longer than their period together lose far less by
-waiting for one another.
+CASSINI gives jobs periods that are about as long as their own (thesis, 4.3), and leaves jobs that do not fit
+to congestion. But two jobs whose Up phases together are a little longer than their period lose far less if
+they wait for each other.
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ from controller.interleave.slot_schedule import MIN_STRETCH, RotationCache
 
 _LAPS = 3
 _MOST_LAPS = 24
+"""A common round has at most _LAPS iterations of some job, and _MOST_LAPS of its least common multiple.
+Chosen: more repeats have hardly ever a place for all phases."""
 _WIDER = (1.0, 1.01, 1.02, 1.04, 1.1, 1.2)
-"""A rhythm that leaves no gap may have no place for all phases of several repeats: then a wider one has."""
+"""Factors by which the periods are made longer. Chosen: periods without a gap may leave no place for all
+phases of several repeats, and slightly longer ones do."""
 _TRIED = 4
+"""How many numbers of repeats are tried, those first that keep most GPUs busy. Chosen: bounds the work."""
 _MOST_JOBS = 6
+"""How many jobs of a component are left out at most, one after another. Chosen: bounds the work."""
 
 
 def longer_period_timings(
@@ -33,11 +38,12 @@ def longer_period_timings(
     cache: RotationCache | None = None,
     guard: float = 0.0,
 ) -> Iterator[tuple[JobTiming, ...]]:
-    """Rhythms under which jobs of full links take turns, none longer than `instance.slowest` allows.
+    """Timings at which the jobs of full links take turns, with no period above `instance.slowest` times their
+    own.
 
-    For each part of the affinity graph all of its jobs if they can, then without the last of `ranking`
-    (highest first), and so on; the first yield has the first of every part, the next the second. With
-    `guard` as in `shared_links` they leave gaps.
+    For each component of the affinity graph all jobs are tried first, then all but the last one of `ranking`
+    (highest first), and so on. The first result has the first timings found in each component, the next
+    result the second ones. `guard` as in `shared_links` leaves gaps.
     """
     cache = cache or rotation_cache_of(instance)
     order = [instance.jobs[j].name for j in ranking]
@@ -52,8 +58,8 @@ def longer_period_timings(
         if fitting:
             found.append(fitting)
     for k in range(max(map(len, found), default=0)):
-        rhythms = {name: r for fitting in found for name, r in fitting[min(k, len(fitting) - 1)].items()}
-        yield tuple(rhythms.get(p.name, UNSCHEDULED) for p in instance.jobs)
+        timings_of = {name: r for fitting in found for name, r in fitting[min(k, len(fitting) - 1)].items()}
+        yield tuple(timings_of.get(p.name, UNSCHEDULED) for p in instance.jobs)
 
 
 def _without(component: Sequence[SharedLink], ranking: Sequence[str], drop: int) -> list[SharedLink]:
@@ -89,7 +95,7 @@ def _best(
 
 
 def _repeats(by_name: Mapping[str, JointJob], names: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """How often each job comes in a common round, near the ratio of their own periods."""
+    """How often each job comes in a common round, close to the ratio of their own periods."""
     own = [by_name[n].alone_ns for n in names]
     for base in own:
         for laps in range(1, _LAPS + 1):
@@ -104,8 +110,10 @@ def _periods(
     by_name: Mapping[str, JointJob],
     wider: float = 1.0,
 ) -> dict[str, int]:
-    """`wider` times the shortest periods (ns) at which the jobs come so often, none faster than alone and
-    no link overfull."""
+    """`wider` times the shortest periods (ns) for these numbers of repeats.
+
+    No job is faster than alone, and no link carries more than its capacity on average.
+    """
     whole = float(max(r * by_name[n].alone_ns for n, r in repeats.items()))
     for link in links:
         needs = sum(
@@ -119,5 +127,5 @@ def _periods(
 
 
 def _busy(by_name: Mapping[str, JointJob], periods: Mapping[str, int]) -> float:
-    """GPUs kept busy under these periods."""
+    """The number of GPUs kept busy under these periods."""
     return sum(by_name[n].weight * by_name[n].compute_ns / t for n, t in periods.items())

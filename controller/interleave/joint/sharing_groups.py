@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a choice to what has to be looked at together: jobs that share full links, their flows merged."""
+"""Groups of jobs that share full links. Each group can be evaluated on its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EPS = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`count` flows of one job over the same full `links`, each `part` of the job's largest flow."""
+    """`count` flows of one job over the same full `links`. `relative_size`: see `JointFlow`."""
 
     job: int
     count: int
@@ -24,8 +24,11 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class SharingGroup:
-    """Jobs that share full links, directly or through others. By job: `level` (dense, from 0), `rhythm`,
-    `mltcp`, and `apart`, the largest part of a flow that meets no full link (0: none)."""
+    """Jobs that share full links, directly or through other jobs.
+
+    By job: `level` (numbered from 0 without gaps), `timings`, `mltcp`, and `uncontended_size`, the largest
+    relative size of a flow that uses no full link (0: there is no such flow).
+    """
 
     jobs: tuple[int, ...]
     streams: tuple[Stream, ...]
@@ -36,30 +39,33 @@ class SharingGroup:
 
     @property
     def undisturbed(self) -> bool:
-        """One job at its own pace: nothing to compute."""
+        """Whether this is a single unscheduled job without full links: there is nothing to compute."""
         return len(self.jobs) == 1 and self.timings[0] == UNSCHEDULED and not self.streams
 
 
 def demand_on(instance: Instance, path_choice: Sequence[int]) -> dict[int, dict[int, float]]:
-    """What each job asks of each link at most, in bit/s: link -> job -> rate."""
+    """The peak demand of each job on each link, in bit/s: link -> job -> rate."""
     wanted: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for (j, flow), way in zip(instance.flows, path_choice, strict=True):
+    for (j, flow), path in zip(instance.flows, path_choice, strict=True):
         rate = max((s.rate_bps for s in instance.jobs[j].steps), default=0)
-        for link in flow.candidate_paths[way]:
+        for link in flow.candidate_paths[path]:
             wanted[link][j] += rate
     return wanted
 
 
 def full_links(instance: Instance, wanted: dict[int, dict[int, float]]) -> set[int]:
-    """The links that could not carry all their flows at full rate at once."""
+    """The links that cannot carry all their flows at full rate at once."""
     return {
         link for link, jobs in wanted.items() if sum(jobs.values()) > instance.capacity_bps[link] * (1 + _EPS)
     }
 
 
 def legal(instance: Instance, choice: Choice) -> bool:
-    """Whether a choice keeps within the levels and the longest rhythms, weighs nobody who cannot, and holds
-    nobody to a rhythm who shares no full link with another that is held."""
+    """Whether a choice is allowed.
+
+    It is, if it uses only existing levels and periods of at most `Instance.slowest`, if it turns MLTCP on for
+    capable jobs only, and if every scheduled job shares a full link with another scheduled job.
+    """
     if any(m and not p.mltcp_capable for m, p in zip(choice.mltcp, instance.jobs, strict=True)):
         return False
     held = {j for j, r in enumerate(choice.timings) if r != UNSCHEDULED}
@@ -79,8 +85,11 @@ def legal(instance: Instance, choice: Choice) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What follows from the ways alone: the `groups` of jobs that share full links, directly or through
-    others, and of each job its streams over them and the largest part of a flow that meets none."""
+    """What follows from the chosen paths alone.
+
+    `groups` are the jobs that share full links, directly or through others. By job: its `streams` over full
+    links, and `uncontended_size`, the largest relative size of a flow that uses none.
+    """
 
     groups: tuple[tuple[int, ...], ...]
     streams: Mapping[int, tuple[Stream, ...]]
@@ -88,12 +97,12 @@ class Sharing:
 
 
 def sharing_of(instance: Instance, path_choice: Sequence[int]) -> Sharing:
-    """Who shares full links by these ways; jobs without steps are left out."""
+    """Which jobs share full links if the flows take these paths. Jobs without steps are left out."""
     full = full_links(instance, demand_on(instance, path_choice))
     merged: dict[tuple[int, float, Links], int] = defaultdict(int)
     uncontended_size: dict[int, float] = defaultdict(float)
-    for (j, flow), way in zip(instance.flows, path_choice, strict=True):
-        links = tuple(sorted(k for k in flow.candidate_paths[way] if k in full))
+    for (j, flow), path in zip(instance.flows, path_choice, strict=True):
+        links = tuple(sorted(k for k in flow.candidate_paths[path] if k in full))
         if links:
             merged[j, flow.relative_size, links] += 1
         else:
@@ -126,7 +135,9 @@ def sharing_of(instance: Instance, path_choice: Sequence[int]) -> Sharing:
 def sharing_groups_of(
     instance: Instance, choice: Choice, sharing: Sharing | None = None
 ) -> list[SharingGroup]:
-    """The independent parts of a choice, by their first jobs; `sharing`, where it is known, is its ways'."""
+    """The independent groups of a choice, ordered by their first jobs. `sharing` may be passed if it is
+    known.
+    """
     by = sharing_of(instance, choice.path_choice) if sharing is None else sharing
     found = []
     for jobs in by.groups:

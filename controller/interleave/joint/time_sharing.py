@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths that put those on one link who can take turns there: a cheap stand-in for the judge."""
+"""Choose paths so that jobs that can take turns share links: a quick estimate that needs no evaluation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Scored = tuple[float, tuple[tuple[int, int], ...]]
 
 @dataclass
 class TimeSharing:
-    """Which pairs of jobs can take turns on a link that holds one of them; asked once for each pair."""
+    """Which pairs of jobs can take turns on one link. Each pair is computed once."""
 
     instance: Instance
     slack: float = SLACK
@@ -29,7 +29,7 @@ class TimeSharing:
     _scored: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Scored]] = field(default_factory=dict)
 
     def can_share(self, a: int, b: int) -> bool:
-        """Whether the two fit on one link at the higher of their rates."""
+        """Whether jobs `a` and `b` can take turns on a link as fast as the higher of their rates."""
         key = (a, b) if a < b else (b, a)
         known = self._known.get(key)
         if known is None:
@@ -37,12 +37,15 @@ class TimeSharing:
         return known
 
     def scored(self, path_choice: tuple[int, ...], jobs: tuple[int, ...], most: int) -> list[Scored]:
-        """What other ways for flows of `jobs` change the cost by, the best first: up to `most` of each flow,
-        and as many exchanges. Asked once for each set of paths."""
+        """How other paths for the flows of `jobs` change the cost, best first. Computed once for each choice
+        of paths.
+
+        For each flow up to `most` moves to another path are listed, and as many exchanges with another flow.
+        """
         if (path_choice, jobs) not in self._scored:
             costs = PathCosts(self.instance, path_choice, self)
             flows = self.instance.flows
-            mine = [f for f in costs.hot() if flows[f][0] in jobs]
+            mine = [f for f in costs.flows_by_cost() if flows[f][0] in jobs]
             found = [(costs.change(m), m) for f in mine for m in costs.moves_of(f, most)]
             self._scored[path_choice, jobs] = sorted(found)
         return self._scored[path_choice, jobs]
@@ -56,8 +59,11 @@ class TimeSharing:
 
 
 class PathCosts:
-    """The load of every link by job, and what paths cost: over the links, how much of the time jobs would
-    meet there, each pair weighed by TURNS if both can take turns."""
+    """The load of every link by job, and the cost of the chosen paths.
+
+    The cost is summed over the links: the part of the time in which two jobs would exceed the link together,
+    multiplied by SEARCH_WEIGHT for jobs that can take turns.
+    """
 
     def __init__(self, instance: Instance, path_choice: Sequence[int], time_sharing: TimeSharing) -> None:
         self._instance = instance
@@ -80,7 +86,7 @@ class PathCosts:
         return sum(self._cost.values())
 
     def _price(self, link: int, wanted: Mapping[int, int]) -> float:
-        """Sum over pairs of the part of the link's time in which both would want it beyond its rate."""
+        """The sum over pairs of jobs of the part of the time in which both would exceed the link's rate."""
         capacity = self._instance.capacity_bps[link]
         peak = sum(wanted.values())
         if peak <= capacity * (1 + _SAME):
@@ -94,20 +100,20 @@ class PathCosts:
                 total += (first / capacity - 1) * busy[a]
             for b, second in users[i + 1 :]:
                 over = (first + second) / capacity
-                # Pairs that fit matter only beside others: half as much.
+                # A pair that fits matters only where a third job is present. It then counts half.
                 share = over - 1 if over > 1 + _SAME else beside * over
                 weighed = share * busy[a] * busy[b]
                 total += SEARCH_WEIGHT * weighed if can_share(a, b) else weighed
-        # Beyond what the link can carry at all nothing helps.
+        # No schedule helps against a mean demand above the capacity.
         mean = sum(rate * busy[j] for j, rate in users) / capacity
         return total + 4 * max(0.0, mean - 1)
 
     def change(self, moves: Sequence[tuple[int, int]]) -> float:
-        """What the cost would change by if these flows took these ways."""
+        """How the cost changes if these flows take these paths. Each move is (flow, number of its path)."""
         wanted: dict[int, dict[int, int]] = {}
-        for f, way in moves:
+        for f, path in moves:
             j, flow = self._flows[f]
-            before, after = flow.candidate_paths[self.path_choice[f]], flow.candidate_paths[way]
+            before, after = flow.candidate_paths[self.path_choice[f]], flow.candidate_paths[path]
             for links, others, sign in ((before, after, -1), (after, before, 1)):
                 for link in links:
                     if link in others:
@@ -121,50 +127,50 @@ class PathCosts:
         return sum(self._price(k, rates) - self._cost.get(k, 0.0) for k, rates in wanted.items())
 
     def take(self, moves: Sequence[tuple[int, int]]) -> None:
-        """Put flows on other ways."""
+        """Move flows to other paths."""
         links = self._touched(moves)
-        for f, way in moves:
+        for f, path in moves:
             j, flow = self._flows[f]
             for link in flow.candidate_paths[self.path_choice[f]]:
                 self._on[link][j] -= self._rate[j]
                 if self._on[link][j] <= 0:
                     del self._on[link][j]
                 self._at[link].discard(f)
-            for link in flow.candidate_paths[way]:
+            for link in flow.candidate_paths[path]:
                 self._on[link][j] += self._rate[j]
                 self._at[link].add(f)
-            self.path_choice[f] = way
+            self.path_choice[f] = path
         for link in links:
             self._cost[link] = self._price(link, self._on[link])
 
     def _touched(self, moves: Sequence[tuple[int, int]]) -> set[int]:
         links: set[int] = set()
-        for f, way in moves:
+        for f, path in moves:
             flow = self._flows[f][1]
-            links |= set(flow.candidate_paths[self.path_choice[f]]) ^ set(flow.candidate_paths[way])
+            links |= set(flow.candidate_paths[self.path_choice[f]]) ^ set(flow.candidate_paths[path])
         return links
 
     def moves_of(self, f: int, most: int) -> list[tuple[tuple[int, int], ...]]:
-        """Other ways for a flow, alone or in exchange with a flow that is on them: up to `most` of each."""
+        """Moves of a flow to other paths, alone or in exchange with another: up to `most` of each kind."""
         j, flow = self._flows[f]
         now = set(flow.candidate_paths[self.path_choice[f]])
         found: list[tuple[tuple[int, int], ...]] = []
-        for way, links in enumerate(flow.candidate_paths[: most + 1]):
-            if way == self.path_choice[f]:
+        for path, links in enumerate(flow.candidate_paths[: most + 1]):
+            if path == self.path_choice[f]:
                 continue
-            found.append(((f, way),))
+            found.append(((f, path),))
             gained, given = set(links) - now, now - set(links)
             for other in sorted({o for link in gained for o in self._at[link]})[:most]:
                 if self._flows[other][0] == j:
                     continue
                 for back, theirs in enumerate(self._flows[other][1].candidate_paths[: most + 1]):
                     if back != self.path_choice[other] and given & set(theirs) and not gained & set(theirs):
-                        found.append(((f, way), (other, back)))
+                        found.append(((f, path), (other, back)))
                         break
         return found
 
-    def hot(self) -> list[int]:
-        """Flows on links that cost something, those on the costliest first."""
+    def flows_by_cost(self) -> list[int]:
+        """The flows on links that have a cost, those on the most expensive link first."""
         links = sorted((k for k, cost in self._cost.items() if cost > _SAME), key=lambda k: -self._cost[k])
         return list(dict.fromkeys(f for link in links for f in sorted(self._at[link])))
 
@@ -177,13 +183,15 @@ def arrange_paths(
     seed: int = 0,
     exchanges: int = 4_000,
 ) -> tuple[int, ...]:
-    """Paths of a lower cost by moves and exchanges of flows, from the given ones; `work` moves are tried."""
+    """Improve paths by moving and exchanging flows until their cost is low; at most `exchanges` moves are
+    tried.
+    """
     costs = PathCosts(instance, path_choice, time_sharing)
     rng = random.Random(seed)
     best, kept = costs.cost, tuple(costs.path_choice)
     while exchanges > 0 and costs.cost > _SAME:
         improved = False
-        for f in costs.hot():
+        for f in costs.flows_by_cost():
             tried = costs.moves_of(f, 8)
             exchanges -= len(tried)
             scored = [(costs.change(m), i) for i, m in enumerate(tried)]
@@ -196,9 +204,9 @@ def arrange_paths(
         if costs.cost < best - _SAME:
             best, kept = costs.cost, tuple(costs.path_choice)
         elif not improved:
-            # A few random moves out of the valley.
-            hot = costs.hot()
-            for f in rng.sample(hot, min(3, len(hot))):
+            # A few random moves lead out of the local optimum.
+            flows_by_cost = costs.flows_by_cost()
+            for f in rng.sample(flows_by_cost, min(3, len(flows_by_cost))):
                 tried = costs.moves_of(f, 8)
                 if tried:
                     costs.take(rng.choice(tried))

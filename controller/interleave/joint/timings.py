@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rhythms for given paths: CASSINI as published, and holding only who gains."""
+"""The timings of jobs on given paths: as CASSINI published it, or only for the jobs that gain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller.model import Phase
 
 
 def rotation_cache_of(instance: Instance, *, fast: bool = False, seed: int = 0) -> RotationCache:
-    """What remembers the rhythms of an instance's jobs; `fast` takes the kernels."""
+    """An empty cache of rotations for the jobs of an instance. `fast` uses the compiled kernels."""
     periods = {p.name: p.alone_ns for p in instance.jobs if p.steps}
     return RotationCache(periods, SLACK, seed, fast=fast)
 
@@ -23,8 +23,11 @@ def rotation_cache_of(instance: Instance, *, fast: bool = False, seed: int = 0) 
 def shared_links(
     instance: Instance, path_choice: Sequence[int], jobs: Sequence[int] | None = None, *, guard: float = 0.0
 ) -> list[SharedLink]:
-    """The full links that several of the `jobs` (None: all) use, as circles; no job asks for more than a
-    link has. Phases end later by `guard` times the compute after them, at most by all of it."""
+    """The full links that at least two of `jobs` (None: all) use, with the demand of each job.
+
+    No job asks for more than the capacity of a link. Each phase is made longer by `guard` times the compute
+    that follows it, and by no more than that whole compute.
+    """
     wanted = demand_on(instance, path_choice)
     full = full_links(instance, wanted)
     found = []
@@ -44,7 +47,7 @@ def shared_links(
 
 
 def phases_of(job: JointJob, flows: float, capacity: int, guard: float = 0.0) -> tuple[Phase, ...]:
-    """The Up phases of so many flows of a job on a link; see `shared_links`."""
+    """The Up phases of `flows` flows of a job on a link of `capacity` bit/s; `guard` as in `shared_links`."""
     phases = []
     at = 0
     for step in job.steps:
@@ -59,8 +62,11 @@ def phases_of(job: JointJob, flows: float, capacity: int, guard: float = 0.0) ->
 def cassini_timings(
     instance: Instance, path_choice: Sequence[int], *, seed: int = 0
 ) -> tuple[JobTiming, ...] | None:
-    """CASSINI's rhythms (thesis, 4.3 and 4.4): every job of a full link in its quantised period at its
-    unique shift, whatever the score. None where a loop makes it discard the placement."""
+    """CASSINI's timings (thesis, 4.3 and 4.4): every job of a full link gets its quantised period and unique
+    shift.
+
+    Scores do not matter. None if the affinity graph has a loop, because CASSINI then discards the placement.
+    """
     links = shared_links(instance, path_choice)
     if not links:
         return None
@@ -83,9 +89,11 @@ def scheduled_timings(
     cache: RotationCache | None = None,
     guard: float = 0.0,
 ) -> tuple[JobTiming, ...]:
-    """Rhythms for those of the `jobs` who gain by taking turns, the others free; see `hold.hold`.
+    """Timings for those of `jobs` that gain by taking turns; the others are not scheduled. See
+    `schedule_slots`.
 
-    `ranking` has the job that is let go first last. With `guard` as in `shared_links` they leave gaps.
+    `ranking` lists the jobs by importance; the last one loses its slot first. `guard` as in `shared_links`
+    leaves gaps between the jobs.
     """
     links = shared_links(instance, path_choice, jobs, guard=guard)
     if not links:

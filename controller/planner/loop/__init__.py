@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of time and space: a search over whole plans, which `controller.interleave.joint` judges."""
+"""The loop of time and space: a search over whole plans, evaluated by `controller.interleave.joint`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plans that the loop starts from: every mechanism alone, on each set of paths, and some together."""
+"""The plans that the search starts from: every mechanism alone on each set of paths, and combinations."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from controller.interleave.slot_schedule import RotationCache
 from controller.planner.loop.levels import levels_for, ranked
 
 PathChoice = tuple[int, ...]
-GAPS = 2.0
-"""Turns leave gaps after Up phases of so many times what the compute may be longer: a rhythm without falls
-apart sooner or later, for who is late delays the next."""
+GUARD_JITTERS = 2.0
+"""The gap after each Up phase of scheduled jobs, in multiples of the jitter of the compute after it. Chosen:
+a schedule without gaps fails sooner or later, because a job that is late delays the next one."""
 
 
-def by_rank(instance: Instance, path_choice: Sequence[int]) -> list[int]:
+def jobs_by_rank(instance: Instance, path_choice: Sequence[int]) -> list[int]:
     """The jobs by CRUX's priority, highest first."""
     number = {p.name: j for j, p in enumerate(instance.jobs)}
     return [number[r.name] for r in ranked(instance, path_choice)]
@@ -40,10 +40,11 @@ def single_mechanism_plans(
     cache: RotationCache | None = None,
     seed: int = 0,
 ) -> Iterator[tuple[str, Choice]]:
-    """Each mechanism alone. `paths` names sets of paths, ECMP's first: what knows no paths goes by it.
+    """Each mechanism alone, as (name, plan). `paths` names sets of paths, ECMP's first.
 
-    paths:NAME; cassini (thesis: all shifts, and where a loop forbids them none), circles (only who gains is
-    held), crux (levels), and with `mltcp` all senders that can weighing by F.
+    paths:NAME has paths only. The others use ECMP's paths: "cassini" (thesis: all jobs shifted, or none where
+    the affinity graph has a loop), "circles" (only jobs that gain are scheduled), "crux" (levels), and with
+    `mltcp` "mltcp" (MLTCP for all capable senders).
     """
     ecmp = next(iter(paths.values()))
     for name, path_choice in paths.items():
@@ -53,7 +54,7 @@ def single_mechanism_plans(
     yield "cassini", base if theirs is None else replace(base, timings=theirs)
     yield (
         "circles",
-        replace(base, timings=scheduled_timings(instance, ecmp, by_rank(instance, ecmp), cache=cache)),
+        replace(base, timings=scheduled_timings(instance, ecmp, jobs_by_rank(instance, ecmp), cache=cache)),
     )
     yield "crux", replace(base, level=levels_for(instance, ecmp, base.timings, seed=seed))
     if mltcp:
@@ -69,20 +70,23 @@ def combined_plans(
     cache: RotationCache | None = None,
     seed: int = 0,
 ) -> Iterator[tuple[str, Choice]]:
-    """Mechanisms together on one set of paths: levels, MLTCP, turns, and turns with either for the rest."""
+    """Combinations of mechanisms on one set of paths, as (name, plan).
+
+    Levels, MLTCP, time-shifts, and time-shifts with levels or MLTCP for the jobs that are not scheduled.
+    """
     base = plain(instance, path_choice)
     able = mltcp_capable_jobs(instance)
     yield name, base
     yield f"{name}, levels", replace(base, level=levels_for(instance, path_choice, base.timings, seed=seed))
     if mltcp:
         yield f"{name}, mltcp", replace(base, mltcp=able)
-    order = by_rank(instance, path_choice)
+    order = jobs_by_rank(instance, path_choice)
     seen: set[tuple[JobTiming, ...]] = {base.timings}
-    gaps = GAPS * instance.jitter
+    guard_part = GUARD_JITTERS * instance.jitter
     for how, ranking, guard in (
-        ("turns", order, gaps),
-        ("turns, the others first", order[::-1], gaps),
-        ("turns without gaps", order, 0.0),
+        ("time-shifts", order, guard_part),
+        ("time-shifts, least intense first", order[::-1], guard_part),
+        ("time-shifts without gaps", order, 0.0),
     ):
         timings = scheduled_timings(instance, path_choice, ranking, cache=cache, guard=guard)
         if timings in seen:
@@ -95,14 +99,15 @@ def combined_plans(
             yield f"{name}, {how}, levels", replace(turns, level=level)
             if mltcp:
                 free = tuple(r == UNSCHEDULED and can for r, can in zip(timings, able, strict=True))
-                yield f"{name}, {how}, mltcp for the rest", replace(turns, mltcp=free)
-    # A period longer than a job's own has time for what comes late: gaps as well are worth it for some only.
+                yield f"{name}, {how}, mltcp for the others", replace(turns, mltcp=free)
+    # A longer period leaves time for late phases already, so gaps pay off for some jobs only.
     longer = (
-        longer_period_timings(instance, path_choice, order, cache=cache, guard=guard) for guard in (0.0, gaps)
+        longer_period_timings(instance, path_choice, order, cache=cache, guard=guard)
+        for guard in (0.0, guard_part)
     )
     for timings in chain.from_iterable(longer):
         if timings in seen:
             continue
         seen.add(timings)
         level = levels_for(instance, path_choice, timings, seed=seed)
-        yield f"{name}, longer turns", replace(base, timings=timings, level=level)
+        yield f"{name}, longer periods", replace(base, timings=timings, level=level)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels for given paths and rhythms: CRUX's order among those who still meet (CRUX, 4.2 and 4.3)."""
+"""Levels for given paths and timings: CRUX's order among the jobs that still overlap (CRUX, 4.2 and 4.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller.priority.crux import Contender, RankedJob, contention, rank
 
 
 def traffic_seconds(instance: Instance, path_choice: Sequence[int]) -> list[float]:
-    """t_j of every job: what its slowest link needs for an iteration, at least its own Up phases."""
+    """t_j of every job in s: the time of its slowest link for one iteration, at least its own Up phases."""
     wanted = demand_on(instance, path_choice)
     slowest = [p.up_ns / 1e9 for p in instance.jobs]
     for link, users in wanted.items():
@@ -25,7 +25,9 @@ def traffic_seconds(instance: Instance, path_choice: Sequence[int]) -> list[floa
 
 
 def ranked(instance: Instance, path_choice: Sequence[int]) -> tuple[RankedJob, ...]:
-    """The jobs by CRUX's priority, highest first. W_j is the GPUs' compute time: they are all alike."""
+    """The jobs by CRUX's priority, highest first. W_j is the compute time of the GPUs: all GPUs count the
+    same.
+    """
     seconds = traffic_seconds(instance, path_choice)
     return rank(
         [
@@ -43,10 +45,10 @@ def ranked(instance: Instance, path_choice: Sequence[int]) -> tuple[RankedJob, .
     )
 
 
-def meeting(
+def overlapping_pairs(
     instance: Instance, path_choice: Sequence[int], timings: Sequence[JobTiming]
 ) -> set[tuple[int, int]]:
-    """Pairs of jobs that share a full link, but for those of which both keep a rhythm."""
+    """The pairs of jobs that share a full link, without the pairs of two scheduled jobs."""
     wanted = demand_on(instance, path_choice)
     pairs: set[tuple[int, int]] = set()
     for link in full_links(instance, wanted):
@@ -57,11 +59,12 @@ def meeting(
 def levels_for(
     instance: Instance, path_choice: Sequence[int], timings: Sequence[JobTiming], *, seed: int = 0
 ) -> tuple[int, ...]:
-    """CRUX's levels by job, 0 first; 0 for jobs without traffic."""
+    """CRUX's level of each job, 0 the highest; 0 for jobs without traffic."""
     order = ranked(instance, path_choice)
     number = {p.name: j for j, p in enumerate(instance.jobs)}
     names = {
-        (instance.jobs[a].name, instance.jobs[b].name) for a, b in meeting(instance, path_choice, timings)
+        (instance.jobs[a].name, instance.jobs[b].name)
+        for a, b in overlapping_pairs(instance, path_choice, timings)
     }
     found = compress([r.name for r in order], contention(order, sorted(names)), instance.levels, seed=seed)
     result = [0] * len(instance.jobs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Local moves: another way for a flow, another rhythm, another level, for the jobs that still meet."""
+"""Local moves of the search: another path, another timing or another level for jobs that still overlap."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from controller.interleave.joint.sharing_groups import SharingGroup, legal
 from controller.interleave.joint.time_sharing import TimeSharing
 from controller.interleave.joint.timings import scheduled_timings
 from controller.interleave.slot_schedule import RotationCache
-from controller.planner.loop.initial_plans import GAPS, by_rank
-from controller.planner.loop.levels import levels_for, meeting
+from controller.planner.loop.initial_plans import GUARD_JITTERS, jobs_by_rank
+from controller.planner.loop.levels import levels_for, overlapping_pairs
 
 STRETCHES = (1.003, 1.01, 1.02)
-_WAYS = 8
-_ROUTED = 12
-_PAIRS = 8
+"""Factors by which all scheduled jobs are slowed down together. Chosen: up to `previous_slots.TOLERANCE`."""
+_MOST_PATHS = 8
+_MOST_PATH_MOVES = 12
+_MOST_PAIRS = 8
+"""How many moves of a kind are offered for one choice. Chosen: bounds the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A changed choice, and in words what was changed."""
+    """A changed choice, with the change in words."""
 
     choice: Choice
     words: str
@@ -41,14 +43,16 @@ def moves(
     mltcp: bool,
     rng: random.Random,
 ) -> Iterator[Move]:
-    """What may help the jobs of a part: of each kind in turn, the most promising first."""
+    """Moves that may help the jobs of a group. The kinds of moves alternate; within a kind the most promising
+    is first.
+    """
     kinds: list[Iterator[Move]] = [
-        _rhythms(instance, choice, group, time_sharing, cache),
-        _routes(instance, choice, group, time_sharing, cache),
+        _timing_moves(instance, choice, group, time_sharing, cache),
+        _path_moves(instance, choice, group, time_sharing, cache),
         level_moves(instance, choice, group, rng),
     ]
     if mltcp:
-        kinds.append(_shuffled(_senders(instance, choice, group), rng))
+        kinds.append(_shuffled(_mltcp_moves(instance, choice, group), rng))
     seen = {choice}
     while kinds:
         for kind in tuple(kinds):
@@ -63,8 +67,8 @@ def moves(
 def level_moves(
     instance: Instance, choice: Choice, group: SharingGroup, rng: random.Random
 ) -> Iterator[Move]:
-    """Other levels for the jobs of a part, all else as it is."""
-    return _shuffled(_levels(instance, choice, group), rng)
+    """Moves that change only the levels of a group's jobs, in random order."""
+    return _shuffled(_priority_moves(instance, choice, group), rng)
 
 
 def _shuffled(found: Iterator[Move], rng: random.Random) -> Iterator[Move]:
@@ -73,52 +77,66 @@ def _shuffled(found: Iterator[Move], rng: random.Random) -> Iterator[Move]:
     return iter(listed)
 
 
-def _put(timings: Sequence[JobTiming], new: dict[int, JobTiming]) -> tuple[JobTiming, ...]:
+def _with_timings(timings: Sequence[JobTiming], new: dict[int, JobTiming]) -> tuple[JobTiming, ...]:
     return tuple(new.get(j, r) for j, r in enumerate(timings))
 
 
-def _rhythms(
+def _timing_moves(
     instance: Instance, choice: Choice, group: SharingGroup, time_sharing: TimeSharing, cache: RotationCache
 ) -> Iterator[Move]:
-    """Hold all who gain, hold one pair, let one go, go a little slower together."""
-    names, gaps = [p.name for p in instance.jobs], GAPS * instance.jitter
-    order = [j for j in by_rank(instance, choice.path_choice) if j in group.jobs]
+    """Moves of timings: schedule all jobs that gain, schedule one pair, unschedule a job, slow all down
+    together.
+    """
+    names, guard_part = [p.name for p in instance.jobs], GUARD_JITTERS * instance.jitter
+    order = [j for j in jobs_by_rank(instance, choice.path_choice) if j in group.jobs]
     holding = [j for j in group.jobs if choice.timings[j] != UNSCHEDULED]
     free = [j for j in group.jobs if choice.timings[j] == UNSCHEDULED]
     if free:
         for ranking, guard, words in (
-            (order, gaps, ""),
+            (order, guard_part, ""),
             (order, 0.0, " without gaps"),
-            (order[::-1], gaps, ", the least intense first"),
+            (order[::-1], guard_part, ", least intense first"),
         ):
             found = scheduled_timings(
                 instance, choice.path_choice, ranking, jobs=group.jobs, cache=cache, guard=guard
             )
             mine = {j: found[j] for j in group.jobs}
             if any(mine[j] != choice.timings[j] for j in group.jobs):
-                yield Move(replace(choice, timings=_put(choice.timings, mine)), f"turns anew{words}")
-    pairs = sorted(p for p in meeting(instance, choice.path_choice, choice.timings) if set(p) <= set(free))
+                yield Move(
+                    replace(choice, timings=_with_timings(choice.timings, mine)), f"new time-shifts{words}"
+                )
+    pairs = sorted(
+        p for p in overlapping_pairs(instance, choice.path_choice, choice.timings) if set(p) <= set(free)
+    )
     fitting = [p for p in pairs if time_sharing.can_share(*p)]
-    for a, b in fitting[:_PAIRS]:
-        found = scheduled_timings(instance, choice.path_choice, order, jobs=(a, b), cache=cache, guard=gaps)
+    for a, b in fitting[:_MOST_PAIRS]:
+        found = scheduled_timings(
+            instance, choice.path_choice, order, jobs=(a, b), cache=cache, guard=guard_part
+        )
         if found[a] != UNSCHEDULED and found[b] != UNSCHEDULED:
             new = {a: found[a], b: found[b]}
             yield Move(
-                replace(choice, timings=_put(choice.timings, new)), f"{names[a]} and {names[b]} take turns"
+                replace(choice, timings=_with_timings(choice.timings, new)),
+                f"{names[a]} and {names[b]} take turns",
             )
     for j in holding:
-        yield Move(replace(choice, timings=_put(choice.timings, {j: UNSCHEDULED})), f"{names[j]} runs free")
+        yield Move(
+            replace(choice, timings=_with_timings(choice.timings, {j: UNSCHEDULED})),
+            f"{names[j]} runs at its own pace",
+        )
     if len(holding) > 1:
         for stretch in STRETCHES:
             slower = slowed_down(choice.timings, holding, stretch)
             if slower is not None:
-                words = f"the rhythm {stretch - 1:.1%} slower"
-                yield Move(replace(choice, timings=_put(choice.timings, slower)), words)
+                words = f"all periods {stretch - 1:.1%} longer"
+                yield Move(replace(choice, timings=_with_timings(choice.timings, slower)), words)
 
 
 def slowed_down(timings: Sequence[JobTiming], jobs: Sequence[int], by: float) -> dict[int, JobTiming] | None:
-    """The rhythms of `jobs`, slower by a factor, still in whole ns and in step; None if they never repeat
-    together soon."""
+    """The timings of `jobs`, slower by the factor `by`, still in whole ns and in step.
+
+    None if the jobs do not repeat together soon enough.
+    """
     around = math.lcm(*(timings[j][0] for j in jobs))
     laps = [around // timings[j][0] for j in jobs]
     unit = math.lcm(*laps)
@@ -130,7 +148,7 @@ def slowed_down(timings: Sequence[JobTiming], jobs: Sequence[int], by: float) ->
     }
 
 
-def _levels(instance: Instance, choice: Choice, group: SharingGroup) -> Iterator[Move]:
+def _priority_moves(instance: Instance, choice: Choice, group: SharingGroup) -> Iterator[Move]:
     names = [p.name for p in instance.jobs]
     found = levels_for(instance, choice.path_choice, choice.timings)
     mine = tuple(found[j] if j in group.jobs else k for j, k in enumerate(choice.level))
@@ -143,7 +161,7 @@ def _levels(instance: Instance, choice: Choice, group: SharingGroup) -> Iterator
         return
     own = [choice.level[j] for j in group.jobs]
     for j in group.jobs:
-        for k, words in ((min(own) - 1, "goes first"), (max(own) + 1, "goes last")):
+        for k, words in ((min(own) - 1, "gets the highest level"), (max(own) + 1, "gets the lowest level")):
             level = dense(
                 tuple(k if i == j else old for i, old in enumerate(choice.level)), group.jobs, instance.levels
             )
@@ -153,18 +171,18 @@ def _levels(instance: Instance, choice: Choice, group: SharingGroup) -> Iterator
         if choice.level[a] != choice.level[b]:
             swapped = list(choice.level)
             swapped[a], swapped[b] = swapped[b], swapped[a]
-            yield Move(replace(choice, level=tuple(swapped)), f"{names[a]} and {names[b]} change places")
+            yield Move(replace(choice, level=tuple(swapped)), f"{names[a]} and {names[b]} exchange levels")
 
 
 def dense(level: tuple[int, ...], jobs: Sequence[int], levels: int) -> tuple[int, ...] | None:
-    """The levels of `jobs` numbered anew from 0; None if they are more than the switches have."""
+    """The levels of `jobs` numbered again from 0; None if they are more than the switches have."""
     ranks = {k: i for i, k in enumerate(sorted({level[j] for j in jobs}))}
     if len(ranks) > levels:
         return None
     return tuple(ranks[k] if j in jobs else k for j, k in enumerate(level))
 
 
-def _senders(instance: Instance, choice: Choice, group: SharingGroup) -> Iterator[Move]:
+def _mltcp_moves(instance: Instance, choice: Choice, group: SharingGroup) -> Iterator[Move]:
     names, able = [p.name for p in instance.jobs], mltcp_capable_jobs(instance)
     for on in (True, False):
         every = tuple(on and able[j] if j in group.jobs else m for j, m in enumerate(choice.mltcp))
@@ -175,37 +193,37 @@ def _senders(instance: Instance, choice: Choice, group: SharingGroup) -> Iterato
         yield Move(replace(choice, mltcp=one), f"MLTCP {'off' if choice.mltcp[j] else 'on'} for {names[j]}")
 
 
-def _routes(
+def _path_moves(
     instance: Instance, choice: Choice, group: SharingGroup, time_sharing: TimeSharing, cache: RotationCache
 ) -> Iterator[Move]:
-    """Other ways, alone or in exchange, those first that cost least by `Board`; as is, and held anew."""
-    flows, gaps = instance.flows, GAPS * instance.jitter
-    for _, move in time_sharing.scored(choice.path_choice, group.jobs, _WAYS)[:_ROUTED]:
+    """Moves of paths, alone or in exchange, cheapest first by `PathCosts`; without and with new timings."""
+    flows, guard_part = instance.flows, GUARD_JITTERS * instance.jitter
+    for _, move in time_sharing.scored(choice.path_choice, group.jobs, _MOST_PATHS)[:_MOST_PATH_MOVES]:
         path_choice = list(choice.path_choice)
-        for f, way in move:
-            path_choice[f] = way
+        for f, path in move:
+            path_choice[f] = path
         jobs = sorted({flows[f][0] for f, _ in move} | set(group.jobs))
-        words = f"another way for {' and '.join(flow_words(instance, f) for f, _ in move)}"
+        words = f"another path for {' and '.join(flow_words(instance, f) for f, _ in move)}"
         moved = replace(choice, path_choice=tuple(path_choice))
         yield Move(moved, words)
-        ranking = by_rank(instance, moved.path_choice)
-        for guard in (gaps, 0.0):
+        ranking = jobs_by_rank(instance, moved.path_choice)
+        for guard in (guard_part, 0.0):
             found = scheduled_timings(
                 instance, moved.path_choice, ranking, jobs=jobs, cache=cache, guard=guard
             )
-            timings = _put(choice.timings, {j: found[j] for j in jobs})
+            timings = _with_timings(choice.timings, {j: found[j] for j in jobs})
             if timings == choice.timings:
                 continue
-            how = "turns anew" if guard else "turns without gaps"
+            how = "new time-shifts" if guard else "time-shifts without gaps"
             turned = replace(moved, timings=timings)
             yield Move(turned, f"{words}, {how}")
             level = levels_for(instance, turned.path_choice, timings)
             if level != choice.level:
-                yield Move(replace(turned, level=level), f"{words}, {how}, levels anew")
+                yield Move(replace(turned, level=level), f"{words}, {how}, new levels")
 
 
 def flow_words(instance: Instance, flow: int) -> str:
-    """A flow by its job and its place there, from 1."""
+    """A flow in words: its job and its position in the job, from 1."""
     j = instance.flows[flow][0]
     first = sum(len(p.flows) for p in instance.jobs[:j])
     return f"{instance.jobs[j].name}'s flow {flow - first + 1}"

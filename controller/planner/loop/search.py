@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of time and space: from the best of all single mechanisms, moves until nothing improves."""
+"""The search over whole plans: it starts from the best single mechanism and applies moves until none
+improves.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,31 @@ from controller.planner.loop.initial_plans import PathChoice, combined_plans, si
 from controller.planner.loop.moves import Move, level_moves, moves
 
 Offer = Callable[[Choice, SharingGroup, random.Random], Iterator[Move]]
-"""The moves to try on a part of a choice."""
+"""The moves to try on a sharing group of a choice."""
 
 QUICK = Effort((101, 102), 24)
 THOROUGH = Effort((201, 202, 203, 204), 120)
+"""Chosen: moves need a quick evaluation. Decisions need one that is long enough for schedules without gaps to
+fail, under seeds that the moves have not seen."""
 GAIN = 0.002
+"""The part of the utilisation by which a move must improve it. Chosen: about the noise of a quick
+evaluation."""
 _NEGLIGIBLE = 0.0005
+"""Groups that lose less than this part of the bound are not improved. Chosen: a quarter of GAIN."""
 _NEARLY = 0.003
-"""Who is this close to the bound is done: a rhythm costs as much."""
+"""A plan within this part of the bound is good enough. Chosen: a schedule costs each job about as much, since
+its period is at least 0.2 % longer than its own."""
 _PROMISING = 3
-"""Of the plans given to `settle`, so many are looked at closely."""
+"""How many of the plans given to `solve_levels` are evaluated thoroughly."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What the loop decides. `base` names the plan it began with, `steps` what it changed, in words;
-    utilisations are by the judge, `rivals` of every mechanism alone; `bound` if no job met another."""
+    """The result of the search.
+
+    `start` names the plan it began with, `steps` its changes in words. `utilisation`, `baselines` (every
+    mechanism alone, by name) and `bound` (no job shares a link) are by the evaluator.
+    """
 
     choice: Choice
     start: str
@@ -50,11 +61,12 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """How much to search: `judged` moves in all, from the best single mechanism and so many `starts`.
+    """How much to search.
 
-    It ends early when the judge has `spent` so much on them. `quick` looks at
-    moves, `sure` where it counts. `arranged` sets of paths are made besides those given, by
-    at most `work` exchanges each. A gain below `worth` is not worth leaving a given plan.
+    At most `evaluations` moves are evaluated, from the best single mechanism and `starts` other plans. The
+    search ends early when the evaluator has done `max_work` on them. `quick` is the effort for moves,
+    `thorough` that for decisions. Besides the given sets of paths, `arranged_sets` are made, each by at most
+    `exchanges` exchanges. A given plan stays unless another one gains `min_gain` of its utilisation.
     """
 
     evaluations: int = 300
@@ -68,10 +80,10 @@ class SearchLimits:
 
 
 @dataclass(slots=True)
-class _Line:
+class _PlanLine:
     """A plan under improvement."""
 
-    base: str
+    start: str
     choice: Choice
     value: Floats
     steps: tuple[str, ...] = ()
@@ -88,10 +100,10 @@ def solve(
     plain: bool = False,
     seed: int = 0,
 ) -> SearchResult:
-    """The best plan that the loop finds; by its judge never worse than any mechanism alone.
+    """The best plan that the search finds. By its evaluator it is never worse than any mechanism alone.
 
-    `paths` are sets of paths, ECMP's first. `given` and `others` are more plans to start from; where those
-    given are as good as any but for `limits.worth`, the first such is kept. Deterministic for a seed.
+    `paths` are sets of paths by name, ECMP's first. `given` and `others` are more plans to start from. The
+    first plan of `given` that no other one beats by `limits.min_gain` is kept. Deterministic for a seed.
     """
     evaluator = Evaluator(instance, plain)
     time_sharing = TimeSharing(instance)
@@ -107,19 +119,19 @@ def solve(
     alone = preferred | {name: c for name, c in alone.items() if legal(instance, c)}
     thorough = {name: evaluator.utilisation(c, limits.thorough) for name, c in alone.items()}
     best = _best(thorough)
-    lines = [_Line(best, alone[best], thorough[best])]
+    lines = [_PlanLine(best, alone[best], thorough[best])]
     evaluations = len(alone)
     if float(thorough[best].mean()) < evaluator.bound * (1 - _NEARLY):
-        lines += _starts(evaluator, paths, time_sharing, cache, mltcp, limits, seed)
+        lines += _combined_starts(evaluator, paths, time_sharing, cache, mltcp, limits, seed)
         for i, line in enumerate(lines):
             share = limits.evaluations // len(lines)
-            evaluations += _climb(evaluator, line, offer, limits, share, seed + i)
+            evaluations += _improve(evaluator, line, offer, limits, share, seed + i)
             if float(evaluator.utilisation(line.choice, limits.quick).mean()) >= evaluator.bound * (
                 1 - _NEARLY
             ):
                 break
         for line in lines:
-            evaluations += _polish(evaluator, line, cache, mltcp, limits, seed)
+            evaluations += _try_combinations(evaluator, line, cache, mltcp, limits, seed)
             line.value = evaluator.utilisation(line.choice, limits.thorough)
     return _decided(evaluator, lines, alone, thorough, tuple(preferred), limits, evaluations)
 
@@ -132,10 +144,10 @@ def solve_levels(
     plain: bool = False,
     seed: int = 0,
 ) -> SearchResult | None:
-    """The best of the plans given, with moves of levels alone: what there is time for in a crowd.
+    """The best of the given plans after moves of levels alone: for instances too large for `solve`.
 
-    Where the first of those given are as good as any but for `limits.worth`, the first such is kept. None
-    where `limits.max_work` is not enough to look at all of them. Deterministic for a seed.
+    The first plan of `given` that no other one beats by `limits.min_gain` is kept. None if `limits.max_work`
+    is not enough to evaluate all of them once. Deterministic for a seed.
     """
     evaluator = Evaluator(instance, plain)
     cost = max(evaluator.cost(choice, limits.quick) for choice in given.values())
@@ -146,11 +158,11 @@ def solve_levels(
     plans = {name: c for i, (name, c) in enumerate(given.items()) if i == 0 or name in promising}
     thorough = {name: evaluator.utilisation(c, limits.thorough) for name, c in plans.items()}
     best = _best(thorough)
-    line, evaluations = _Line(best, plans[best], thorough[best]), len(given)
+    line, evaluations = _PlanLine(best, plans[best], thorough[best]), len(given)
     if float(thorough[best].mean()) < evaluator.bound * (1 - _NEARLY):
         budget = min(limits.evaluations, limits.max_work // max(1, cost))
         offer = partial(level_moves, instance)
-        evaluations += _climb(evaluator, line, offer, replace(limits, evaluations=budget), budget, seed)
+        evaluations += _improve(evaluator, line, offer, replace(limits, evaluations=budget), budget, seed)
         line.value = evaluator.utilisation(line.choice, limits.thorough)
     return _decided(evaluator, [line], plans, thorough, tuple(plans), limits, evaluations)
 
@@ -162,25 +174,25 @@ def _best(thorough: Mapping[str, Floats]) -> str:
 
 def _decided(
     evaluator: Evaluator,
-    lines: Sequence[_Line],
+    lines: Sequence[_PlanLine],
     plans: Mapping[str, Choice],
     thorough: Mapping[str, Floats],
     preferred: Sequence[str],
     limits: SearchLimits,
     evaluations: int,
 ) -> SearchResult:
-    """The best of the lines, or the first of the preferred plans, at last the best plan, that is as good."""
-    # What a short look takes for an improvement may be none.
+    """The best of the lines; or the first preferred plan, then the best start, that is not worse by much."""
+    # An improvement by the quick evaluation may be none by the thorough one.
     best = _best(thorough)
-    lines = [*lines, _Line(best, plans[best], thorough[best])]
+    lines = [*lines, _PlanLine(best, plans[best], thorough[best])]
     top = max(lines, key=lambda line: round(float(line.value.mean()), 9))
     for name in (*preferred, best):
         if not better(top.value, thorough[name], limits.min_gain):
-            top = _Line(name, plans[name], thorough[name])
+            top = _PlanLine(name, plans[name], thorough[name])
             break
     return SearchResult(
         choice=top.choice,
-        start=top.base,
+        start=top.start,
         steps=top.steps,
         utilisation=float(top.value.mean()),
         bound=evaluator.bound,
@@ -189,7 +201,7 @@ def _decided(
     )
 
 
-def _starts(
+def _combined_starts(
     evaluator: Evaluator,
     paths: Mapping[str, PathChoice],
     time_sharing: TimeSharing,
@@ -197,23 +209,23 @@ def _starts(
     mltcp: bool,
     limits: SearchLimits,
     seed: int,
-) -> list[_Line]:
-    """The most promising plans of several mechanisms together, on paths given and arranged."""
+) -> list[_PlanLine]:
+    """The most promising combinations of mechanisms, on the given and on arranged paths."""
     instance = evaluator.instance
     sets = dict(paths)
     for i, (name, path_choice) in enumerate(list(paths.items())[::-1][: limits.arranged_sets]):
         sets[f"{name} arranged"] = arrange_paths(
             instance, path_choice, time_sharing, seed=seed + i, exchanges=limits.exchanges
         )
-    found: dict[Choice, _Line] = {}
+    found: dict[Choice, _PlanLine] = {}
     for name, path_choice in sets.items():
         for words, choice in combined_plans(instance, name, path_choice, mltcp=mltcp, cache=cache, seed=seed):
             if choice not in found and legal(instance, choice):
-                found[choice] = _Line(words, choice, evaluator.utilisation(choice, limits.quick))
+                found[choice] = _PlanLine(words, choice, evaluator.utilisation(choice, limits.quick))
     ordered = sorted(found.values(), key=lambda line: -round(float(line.value.mean()), 9))
-    kept: list[_Line] = []
+    kept: list[_PlanLine] = []
     for line in ordered:
-        # Lines on the same paths end alike: begin on different ones.
+        # Searches on the same paths end with similar plans, so begin on different paths.
         if all(line.choice.path_choice != other.choice.path_choice for other in kept):
             kept.append(line)
         if len(kept) == limits.starts:
@@ -221,12 +233,12 @@ def _starts(
     return kept
 
 
-def _climb(
-    evaluator: Evaluator, line: _Line, offer: Offer, limits: SearchLimits, budget: int, seed: int
+def _improve(
+    evaluator: Evaluator, line: _PlanLine, offer: Offer, limits: SearchLimits, budget: int, seed: int
 ) -> int:
-    """Improve a line by moves until `budget` are judged; returns how many were.
+    """Improve a line by moves until `budget` are evaluated; returns the number evaluated.
 
-    Where no move helps, two at random are made and the climb goes on from there; the best is kept.
+    Where no move helps, two random moves are made and the search goes on from there. The best plan is kept.
     """
     quick, rng = limits.quick, random.Random(seed)
     at, tried = line, 0
@@ -253,16 +265,16 @@ def _climb(
         elif tried < budget:
             if not groups:
                 break
-            at = _kicked(replace(line), [p for _, _, p in groups], offer, rng)
+            at = _perturbed(replace(line), [p for _, _, p in groups], offer, rng)
             value = float(np.mean(evaluator.utilisation(at.choice, quick)))
             tried += 1
     return tried
 
 
-def _polish(
-    evaluator: Evaluator, line: _Line, cache: RotationCache, mltcp: bool, limits: SearchLimits, seed: int
+def _try_combinations(
+    evaluator: Evaluator, line: _PlanLine, cache: RotationCache, mltcp: bool, limits: SearchLimits, seed: int
 ) -> int:
-    """Take what fits a line's paths as a whole, if that is better; returns how many plans were judged."""
+    """Try combinations of mechanisms on a line's paths as a whole; returns the number of plans evaluated."""
     value, evaluations = float(evaluator.utilisation(line.choice, limits.quick).mean()), 0
     for words, choice in combined_plans(
         evaluator.instance, "these paths", line.choice.path_choice, mltcp=mltcp, cache=cache, seed=seed
@@ -275,8 +287,10 @@ def _polish(
     return evaluations
 
 
-def _kicked(line: _Line, groups: Sequence[SharingGroup], offer: Offer, rng: random.Random) -> _Line:
-    """Two moves at random from a line, whatever they do to it."""
+def _perturbed(
+    line: _PlanLine, groups: Sequence[SharingGroup], offer: Offer, rng: random.Random
+) -> _PlanLine:
+    """Apply two random moves to a line, whatever their effect."""
     for _ in range(2):
         group = rng.choice(groups)
         tried = list(islice(offer(line.choice, group, rng), 24))

@@ -83,7 +83,7 @@ def test_who_does_not_fit_takes_longer_turns() -> None:
     (rhythm,) = longer_period_timings(uneven, (0, 0), (0, 1))
     assert [r[0] / MS for r in rhythm] == pytest.approx([100.2, 200.4])
     solved = solve(instance, {"ecmp": (0, 0)}, mltcp=False, limits=QUICK, plain=True)
-    assert any("longer turns" in step for step in (solved.start, *solved.steps))
+    assert any("longer periods" in step for step in (solved.start, *solved.steps))
     assert solved.utilisation > 1.1 * max(solved.baselines.values())
 
 
