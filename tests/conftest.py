@@ -3,6 +3,13 @@
 
 import os
 
+from hypothesis import HealthCheck, settings
+
+# Hypothesis fails an example that takes longer than a deadline, and a test that draws slowly. Both are wall-clock
+# times, which depend on the machine.
+settings.register_profile("polyrhythm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("polyrhythm")
+
 
 def pytest_configure() -> None:
     """Servers of the tests listen on loopback addresses, which no web proxy of the machine may hide."""

@@ -32,7 +32,7 @@ SCRIPT = """
         for frame in batch:
             one.send(frame)
         two.send(head + b"\\x88\\xb6" + bytes(46))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         got = []
         while len(got) < len(batch) and time.monotonic() < deadline:
             frame = two.receive()

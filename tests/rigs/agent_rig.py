@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,8 +157,9 @@ def config_text(
     more: str = "",
 ) -> str:
     hosts = "".join(f'{name} = "{address}"\n' for name, address in (addresses or {}).items())
+    # The longest legal deadline: by default flows wait for the controller 10 ms, less than a busy machine takes.
     return (
-        f'[agent]\nhost = "{host}"\nip = "{ip}"\ncontroller = "{controller}"\n{agent}\n'
+        f'[agent]\nhost = "{host}"\nip = "{ip}"\ncontroller = "{controller}"\ndeadline_ms = 1000.0\n{agent}\n'
         f"[nic]\n{nic}\n[hosts]\n{hosts}\n{more}\n"
     )
 
@@ -174,16 +176,16 @@ def job_text(
     )
 
 
-@pytest.fixture
-def start_agent(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
-    """Start an agent on a configuration; all are ended after the test."""
+@contextmanager
+def agents_in(folder: Path) -> Iterator[Callable[..., AgentProcess]]:
+    """Start an agent on a configuration; all are ended at the end."""
     running: list[AgentProcess] = []
 
     def start(text: str, *, prefix: tuple[str, ...] = (), records: Path | None = None) -> AgentProcess:
         number = len(running)
-        file = tmp_path / f"agent{number}.toml"
+        file = folder / f"agent{number}.toml"
         file.write_text(text)
-        log = tmp_path / f"agent{number}.log"
+        log = folder / f"agent{number}.log"
         with log.open("w") as sink:
             process = subprocess.Popen(
                 [*prefix, sys.executable, "-m", "polyrhythm", "agent", "--config", str(file)],
@@ -192,15 +194,25 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, log.read_text()
-        agent = AgentProcess(process, json.loads(line), log, records or tmp_path / "none")
+        agent = AgentProcess(process, json.loads(line), log, records or folder / "none")
         running.append(agent)
         return agent
 
-    yield start
-    for agent in running:
-        agent.stop(signal.SIGKILL)
-        assert agent.process.stdout is not None
-        agent.process.stdout.close()
+    try:
+        yield start
+    finally:
+        for agent in running:
+            # SIGTERM lets the process write what coverage has counted.
+            agent.stop()
+            assert agent.process.stdout is not None
+            agent.process.stdout.close()
+
+
+@pytest.fixture
+def start_agent(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
+    """Start an agent on a configuration; all are ended after the test."""
+    with agents_in(tmp_path) as start:
+        yield start
 
 
 @pytest.fixture
@@ -238,13 +250,20 @@ def patient_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyrhythm_job.job._ANSWER_S", PATIENCE_S)
 
 
-@pytest.fixture
-def hub() -> Iterator[tuple[Hub, str]]:
+@contextmanager
+def running_hub() -> Iterator[tuple[Hub, str]]:
     """A served hub and its address."""
     made = Hub()
     server, address = serve_hub(made)
     yield made, address
     server.stop(grace=0).wait()
+
+
+@pytest.fixture
+def hub() -> Iterator[tuple[Hub, str]]:
+    """A served hub and its address."""
+    with running_hub() as made:
+        yield made
 
 
 def serve_hub(made: Hub, address: str = "127.0.0.1:0") -> tuple[grpc.Server, str]:

@@ -11,6 +11,8 @@ from typing import Any
 from polyrhythm.scenario import scenario_path
 
 POLYRHYTHM = [sys.executable, "-m", "polyrhythm"]
+PATIENCE_S = 600
+"""How long a test waits for a run: chosen for a machine with much else to do."""
 
 
 def shortened(name: str, folder: Path, *, warmup: int, iterations: int) -> Path:
@@ -27,7 +29,9 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
     for name in ("no_proxy", "NO_PROXY"):
         environment.pop(name, None)
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment
+    )
 
 
 def figures(folder: Path, *arguments: object) -> tuple[dict[str, Any], str]:

@@ -41,7 +41,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def stop_at(process: "subprocess.Popen[str]", checkpoint: Path, how: signal.Signals) -> int:
     """Signal the process as soon as the checkpoint is there; its exit code."""
-    until = time.monotonic() + 240
+    until = time.monotonic() + 600
     while not checkpoint.exists():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until

@@ -23,7 +23,7 @@ MATCHES = {"exact": Exact, "lpm": Lpm, "ternary": Ternary, "range": Range}
 OURS = Path(__file__).parents[3] / "p4" / "build" / "polyrhythm.v1model.json"
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32), flat=st.booleans())
 def test_random_programs_behave_like_the_reference(seed: int, flat: bool) -> None:
     rng = Random(seed)
@@ -45,7 +45,7 @@ def test_random_programs_behave_like_the_reference(seed: int, flat: bool) -> Non
     pair.check_state()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32), flat=st.booleans())
 def test_programs_with_rare_features_behave_like_the_reference(seed: int, flat: bool) -> None:
     rng = Random(seed)
@@ -91,7 +91,7 @@ def ours() -> P4Program:
     return load_program(OURS.read_bytes())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_our_program_behaves_like_the_reference(ours: P4Program, seed: int) -> None:
     rng = Random(seed)

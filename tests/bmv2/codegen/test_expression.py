@@ -20,7 +20,7 @@ from bmv2.reference_values import Packet, evaluate
 from bmv2.structures import read_structures
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_source_value_and_range(seed: int) -> None:
     rng = Random(seed)

@@ -305,7 +305,7 @@ def test_counts_of_strangers_change_nothing() -> None:
     assert fabric.core.registry.get("a").profile.period_ns == 260 * MS
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_no_report_however_odd_keeps_a_plan_from_being_made(data: st.DataObject) -> None:
     fabric = Fabric()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_rig import POLYRHYTHM, figures, run, shortened
+from run_rig import PATIENCE_S, POLYRHYTHM, figures, run, shortened
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_killed_fabric_is_told_in_one_line(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while "controller" not in (found := children(process.pid)) and time.monotonic() < deadline:
         time.sleep(0.1)
     os.kill(found["fabric"], signal.SIGKILL)
@@ -168,7 +168,7 @@ def test_without_its_controller_the_fabric_goes_on(tmp_path: Path) -> None:
     )
     # With one lane the sessions follow one another; ours is the last.
     log = kept / "two_vgg19" / "polyrhythm" / "controller.log"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     # A job that is being measured runs free: what agents are told last counts once all have been.
     while not (log.exists() and planned_as_measured(log.read_text())) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -192,7 +192,7 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
         os.environ["COLUMNS"] = "160"
         os.execv(sys.executable, [*POLYRHYTHM, "run", str(scenario), "--port", "0"])
     shown = b""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while b"Ctrl-C ends it" not in shown and time.monotonic() < deadline:
         if select.select([terminal], [], [], 1)[0]:
             shown += os.read(terminal, 65536)
@@ -205,7 +205,8 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
     assert {job["name"] for job in jobs} == {"vgg19-a", "vgg19-b"}
     family = children(pid)
     os.write(terminal, b"\x03")
-    while time.monotonic() < deadline + 30:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             break

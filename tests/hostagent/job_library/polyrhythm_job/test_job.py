@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,14 @@ from agent_rig import (
     ROOT,
     AgentProcess,
     Hub,
+    agents_in,
     assignment,
     clock_answer,
     config_text,
     environment,
     eventually,
     local_socket,
+    running_hub,
     status,
     welcome_and_pin,
 )
@@ -38,21 +40,33 @@ Start = Callable[..., AgentProcess]
 pytestmark = pytest.mark.usefixtures("patient_library")
 
 
-@pytest.fixture
-def agent(start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]) -> tuple[AgentProcess, str]:
-    """An agent without a NIC that pins, connected with the hub; and its socket."""
-    path = str(tmp_path / "agent.sock")
+def connected_agent(start: Start, folder: Path, controller: str) -> tuple[AgentProcess, str]:
+    """An agent without a NIC that pins, connected with the controller; and its socket."""
+    path = str(folder / "agent.sock")
     text = config_text(
         "h2",
         HOSTS["h2"],
-        controller=hub[1],
+        controller=controller,
         addresses=HOSTS,
         agent=f'socket = "{path}"',
         nic='driver = "none"',
     )
-    process = start_agent(text)
+    process = start(text)
     eventually(lambda: status(path)["connected"], "a session")
     return process, path
+
+
+@pytest.fixture
+def agent(start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]) -> tuple[AgentProcess, str]:
+    return connected_agent(start_agent, tmp_path, hub[1])
+
+
+@pytest.fixture(scope="module")
+def shared_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AgentProcess, str]]:
+    """One agent for all tests of what must not harm it."""
+    folder = tmp_path_factory.mktemp("agent")
+    with running_hub() as (_, address), agents_in(folder) as start:
+        yield connected_agent(start, folder, address)
 
 
 def test_a_job_with_a_profile_joins_is_placed_and_reports(
@@ -263,9 +277,10 @@ JOIN = b'{"op": "join", "job": "a", "hosts": ["h2"], "rank": 0, "period_ns": %s}
     ],
 )
 def test_garbage_is_refused_logged_and_harms_nobody(
-    agent: tuple[AgentProcess, str], said: bytes, complaint: str
+    shared_agent: tuple[AgentProcess, str], said: bytes, complaint: str
 ) -> None:
-    process, path = agent
+    process, path = shared_agent
+    before = len(process.log.read_text())
     with (
         polyrhythm_job("good", ["h2", "h3"], rank=0, period_ms=50, agent=path) as job,
         local_socket(path) as bad,
@@ -278,7 +293,7 @@ def test_garbage_is_refused_logged_and_harms_nobody(
             answer = ""
         if answer:
             assert re.search(complaint, json.loads(answer.splitlines()[-1])["what"])
-        eventually(lambda: re.search(complaint, process.log.read_text()), "a line in the log")
+        eventually(lambda: re.search(complaint, process.log.read_text()[before:]), "a line in the log")
         job.step()
         assert job.connected
     assert "Traceback" not in process.log.read_text()
