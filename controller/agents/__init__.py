@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agents' side of the controller: gRPC server, TLS, and the protocol's words as values."""
+"""The controller's side of the agents: gRPC server, TLS, and translation of the protocol's messages."""

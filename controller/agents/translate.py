@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between the agents' protocol and the controller's own values, both ways."""
+"""Translation between the messages of the agent protocol and the controller's own values, both ways."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a live fabric, and what each piece of news makes the controller do; no socket, clock, file."""
+"""The state of a live fabric: inputs go in one at a time, effects come out. No socket, clock or file."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What agents have been told: ports, DSCPs and schedules, so that a new plan tells them only its news."""
+"""What each agent has received: ports, DSCPs and schedules. A new plan sends agents only what has changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class Assignments:
-    """Who asked for which flow, and what each agent heard last. Every method gives what is to be sent."""
+    """Which agent asked for which flow, and what each agent received last.
+
+    Every method that yields effects yields the messages to send.
+    """
 
     def __init__(self) -> None:
         self._plan: Plan | None = None
@@ -25,17 +28,17 @@ class Assignments:
         self._waiting: dict[str, str] = {}
         self._assigned: dict[str, tuple[int, int, int]] = {}
         self._scheduled: dict[tuple[str, str], tuple[int, int, str, bool, float | None]] = {}
-        self._fallen: dict[str, FallbackFlow] = {}
-        # Who has asked for a flow of no job: said once for each session, for there may be thousands a second.
-        self._strangers: set[str] = set()
+        self._fallback: dict[str, FallbackFlow] = {}
+        # Hosts that asked for a flow of no job: logged once a session, for there may be thousands a second.
+        self._asked_unknown: set[str] = set()
 
     @property
     def fallback_flows(self) -> tuple[FallbackFlow, ...]:
-        """The flows that go by ECMP by their agents' decision, by name."""
-        return tuple(fell for _, fell in sorted(self._fallen.items()))
+        """The flows that their agents have moved back to ECMP, sorted by name."""
+        return tuple(flow for _, flow in sorted(self._fallback.items()))
 
     def adopt(self, plan: Plan, registry: JobRegistry) -> Iterator[Effect]:
-        """A plan is in force: what it changes for agents, and answers to those who wait."""
+        """A plan is in force: tell agents what it changes, and answer the requests that wait for it."""
         self._plan = plan
         for flow, host in self._asked.items():
             yield from self._assign(host, flow)
@@ -49,24 +52,31 @@ class Assignments:
             for host in dict.fromkeys(job.hosts if job is not None else ()):
                 yield from self._schedule(host, job_plan)
 
-    def fell(self, now_ns: int, item: FlowFallback, registry: JobRegistry) -> Iterator[Effect]:
-        """An agent lets a pinned flow go by ECMP, and gets no other pin for it; or it goes by its pin again,
-        and hears what the plan has for it by now."""
+    def flow_fallback(self, now_ns: int, item: FlowFallback, registry: JobRegistry) -> Iterator[Effect]:
+        """An agent has moved a pinned flow to ECMP, or back to its pin.
+
+        While the flow is on ECMP, the agent receives no other source port for it. Once the flow is back on
+        its pin, the agent receives what the plan then has for it.
+        """
         job = registry.flows.get(item.flow)
         if job is None or all(f.name != item.flow or f.src != item.host for f in job.flows):
-            log.warning("%s tells of %s, which is no flow of a job there", item.host, item.flow)
+            log.warning(
+                "host %s: ignored the fallback of flow %s, which is no flow of a job on that host",
+                item.host,
+                item.flow,
+            )
         elif item.on_ecmp:
-            log.warning("%s: %s goes back to ECMP: %s", item.host, item.flow, item.why)
-            self._fallen[item.flow] = FallbackFlow(item.flow, item.host, item.source_port, now_ns, item.why)
-        elif self._fallen.pop(item.flow, None) is not None:
-            log.info("%s: %s goes by its pin again", item.host, item.flow)
+            log.warning("host %s: flow %s goes back to ECMP: %s", item.host, item.flow, item.why)
+            self._fallback[item.flow] = FallbackFlow(item.flow, item.host, item.source_port, now_ns, item.why)
+        elif self._fallback.pop(item.flow, None) is not None:
+            log.info("host %s: flow %s uses its pinned source port again", item.host, item.flow)
             if item.flow in self._asked:
                 yield from self._assign(item.host, item.flow)
 
     def agent_up(self, host: str) -> None:
-        """An agent that has started again knows nothing of what an earlier one was told."""
-        self._fallen = {flow: fell for flow, fell in self._fallen.items() if fell.host != host}
-        self._strangers.discard(host)
+        """A new session: forget what the agent received before, for it may have restarted."""
+        self._fallback = {flow: fell for flow, fell in self._fallback.items() if fell.host != host}
+        self._asked_unknown.discard(host)
         for flow in [f for f, asker in self._asked.items() if asker == host]:
             del self._asked[flow]
             self._assigned.pop(flow, None)
@@ -74,47 +84,52 @@ class Assignments:
             del self._scheduled[key]
 
     def worker_joined(self, host: str, job: str) -> Iterator[Effect]:
-        """One more worker of a job that may be planned already."""
+        """One more worker has joined; if its job has a plan already, send its host the schedule."""
         if self._plan is not None and job in self._plan.jobs:
             yield from self._schedule(host, self._plan.jobs[job])
 
     def job_left(self, job: Job) -> None:
         """Forget a job and its flows."""
         for flow in job.flows:
-            for table in (self._asked, self._waiting, self._assigned, self._fallen):
+            for table in (self._asked, self._waiting, self._assigned, self._fallback):
                 table.pop(flow.name, None)
         for key in [k for k in self._scheduled if k[1] == job.name]:
             del self._scheduled[key]
 
     def flow_asked(self, host: str, flow: str, registry: JobRegistry) -> Iterator[Effect]:
-        """An agent asks for a flow: the plan answers at once, or the next one will."""
+        """An agent asks for a flow's path: the plan in force answers at once, or else the next plan does."""
         if self._plan is not None and flow in self._plan.flows:
             self._asked[flow] = host
             yield from self._assign(host, flow, again=True)
         elif flow in registry.flows:
-            # Its job is arriving: the plan that knows it will answer; until then the agent's own
-            # deadline keeps it from waiting.
+            # The job is still arriving, so the next plan answers. The agent does not wait longer than its
+            # own deadline.
             self._waiting[flow] = host
         else:
             yield SendAssignment(host, flow, 0, TRAFFIC_CLASSES.mice)
-            level = logging.DEBUG if host in self._strangers else logging.WARNING
-            self._strangers.add(host)
-            log.log(level, "%s asks for %s, a flow of no job here; all such go by ECMP", host, flow)
+            level = logging.DEBUG if host in self._asked_unknown else logging.WARNING
+            self._asked_unknown.add(host)
+            log.log(
+                level,
+                "host %s asks for flow %s, which belongs to no job here; such flows go by ECMP (logged once)",
+                host,
+                flow,
+            )
 
     def _assign(self, host: str, flow: str, *, again: bool = False) -> Iterator[Effect]:
-        """Tell an agent a flow's port, DSCP and rate cap if they are news, or `again` because it asks."""
+        """Send a flow's port, DSCP and rate cap if they have changed, or, with `again`, in any case."""
         planned = self._plan.flows.get(flow) if self._plan is not None else None
         if planned is None:
             return
-        fell = self._fallen.get(flow)
-        port = planned.source_port or 0 if fell is None else fell.source_port
+        fallback = self._fallback.get(flow)
+        port = planned.source_port or 0 if fallback is None else fallback.source_port
         answer = (port, planned.dscp, planned.rate_cap_bps)
         if again or self._assigned.get(flow) != answer:
             self._assigned[flow] = answer
             yield SendAssignment(host, flow, *answer)
 
     def _schedule(self, host: str, plan: JobPlan) -> Iterator[Effect]:
-        """Tell an agent when a job talks, if that is news: a new epoch alone is none."""
+        """Send a job's schedule if it has changed. A new epoch with the same slots is no change."""
         epoch = self._plan.epoch_ns if self._plan is not None else 0
         period = plan.period_ns or 0
         how = (period, plan.sender, plan.once, plan.realign)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core: takes inputs one at a time, keeps the state, says what is to be done. It touches nothing.
+"""The state of a live fabric. The core takes one input at a time and returns effects; it does no I/O.
 
-The engine feeds it inputs in order, plans and writes tables when it asks for that, and carries its
-effects out. FlowRequests are answered from the published plan at once, whatever is being planned.
+The control loop (`controller/process/control_loop.py`) feeds it inputs in order, computes plans and writes
+tables when the core asks for them, and carries out its effects. The core answers an agent's request for a
+flow at once from the plan in force, also while a new plan is being computed.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from controller.live.messages import (
     WorkerJoined,
     WorkerLeft,
 )
-from controller.live.pinned import PinnedPaths
+from controller.live.path_verification import PathVerification
 from controller.live.queuepairs import QueuePairs
 from controller.live.verify import TIMEOUT_NS
 from controller.model.plan import Plan, Policy
@@ -72,16 +73,23 @@ from topo.graph import Topology
 
 log = logging.getLogger(__name__)
 
-# A plan's shifts count from this long after it is made, so that every agent has it by then.
+# A plan's epoch, from which its shifts count, lies this long after the plan is asked for: agents then have
+# the plan before its epoch. Chosen: longer than a plan of a few jobs takes to reach all agents.
 LEAD_NS = 20_000_000
 
+# Why a switch sends a packet to the controller: the codes of the P4 program's packet-in header.
 REASON_INT = 1
 REASON_LINK_PROBE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class CoreSettings:
-    """What the core is told at start."""
+    """The core's configuration.
+
+    `verify`: probe the paths of every plan by INT. Flows of fewer than `elephant_bytes` per iteration go by
+    ECMP. `pin_capacity` is how many flows one switch can pin by table entries. A switch that has had no
+    session for `grace_ns` counts as lost.
+    """
 
     topology: Topology
     policy: Policy
@@ -95,7 +103,7 @@ class CoreSettings:
 
 
 class Core:
-    """The state of the controller. Not thread-safe: it belongs to one loop."""
+    """The state of the controller. Not thread-safe: only the control loop may use it."""
 
     def __init__(self, settings: CoreSettings) -> None:
         self._settings = settings
@@ -113,51 +121,54 @@ class Core:
         self.condition = FabricCondition()
         self.wants_plan = False
         self.failovers = PreparedFailovers()
-        self.paths = PinnedPaths(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
+        self.paths = PathVerification(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
         self._learner = HashLearner(settings.topology, settings.probe_timeout_ns, settings.seed)
         paths = settings.policy.routing != "ecmp"
-        # Source ports are found by probes where nobody knows the hash, and the plan wants paths.
+        # Where the switches' hash is unknown and the policy chooses paths, probes find the source ports.
         self._learns = paths and settings.verify and not settings.topology.hash.known
         self._lookahead = Lookahead() if paths and settings.policy.lookahead else None
         self.lookahead_jobs: frozenset[str] | None = None
         self.queue_pairs = QueuePairs()
         self.assignments = Assignments()
         self._announced: Plan | None = None
-        self._shown: tuple[Plan, str | None, Plan] | None = None
+        self._with_profiled: tuple[Plan, str | None, Plan] | None = None
         self._effects: list[Effect] = []
         self._notices: list[Notice] = []
 
     @property
     def wants_tables(self) -> bool:
-        """Whether the fabric's condition has changed since tables were last asked for."""
+        """Whether links or switches have failed or recovered since the last `take_condition`."""
         return self.links.condition != self.condition
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When `run_timers` has something to do; None if never."""
+        """When `run_timers` must be called next; None while no timer is set."""
         timed = (self.links, self.paths, self._learner, self.measuring, self._lookahead)
         times = (t.next_timer_ns for t in timed if t is not None)
         return min((t for t in times if t is not None), default=None)
 
     def take_effects(self) -> tuple[Effect, ...]:
-        """What is to be sent, in order; taken once."""
+        """The messages and frames to send, in order. Each is returned once."""
         effects, self._effects = tuple(self._effects), []
         return effects
 
     def take_notices(self) -> tuple[Notice, ...]:
-        """What Ryu applications are told, in order; taken once."""
+        """The notices for Ryu applications, in order. Each is returned once."""
         notices, self._notices = tuple(self._notices), []
         return notices
 
     def take_condition(self) -> FabricCondition:
-        """The condition that tables are to be written for now. A plan is made for it too."""
+        """The condition for which the caller now writes tables.
+
+        If there are jobs, a new plan is wanted too.
+        """
         self.condition = self.links.condition
         self.queue_pairs.mistrusted.clear()
         self.wants_plan = self.wants_plan or bool(self.registry.jobs)
         return self.condition
 
     def plan_input(self) -> PlanInput:
-        """What the planner is asked, as things stand; the wish for a plan is thereby granted."""
+        """The planner's input for the present state. Clears `wants_plan`."""
         self.wants_plan = False
         self.measuring.choose()
         return self._input()
@@ -180,32 +191,33 @@ class Core:
             mltcp_hosts=self.queue_pairs.mltcp_hosts,
         )
 
-    def shown(self, plan: Plan) -> Plan:
-        """A plan as it comes into force: with the job that is to be measured on top.
+    def with_profiled_job(self, plan: Plan) -> Plan:
+        """The plan as it comes into force: the job that is measured now is alone on the highest level.
 
-        It is the same when tables are written for it and when agents hear of it.
+        Called twice for a plan, before its tables are written and when agents receive it, and returns the
+        same object both times.
         """
         job = self.measuring.profiled
-        if self._shown is None or self._shown[0] is not plan or self._shown[1] != job:
+        if self._with_profiled is None or self._with_profiled[0] is not plan or self._with_profiled[1] != job:
             top = self.measuring.overlay(plan)
             if top is not plan:
                 top = replace(top, remarks=remarks(self._input(), top.flows))
-            self._shown = plan, job, top
-        return self._shown[2]
+            self._with_profiled = plan, job, top
+        return self._with_profiled[2]
 
     @property
-    def wanted(self) -> DesiredState:
-        """What the switches should hold."""
+    def desired(self) -> DesiredState:
+        """The state that the switches should have."""
         return DesiredState.of(self.condition, self.plan)
 
     def handle(self, item: Input) -> None:
-        """Take one input in."""
+        """Process one input."""
         match item:
             case FlowOpened():
                 news = self.queue_pairs.opened(item, self.registry.flows, self.plan)
                 self.wants_plan = self.wants_plan or news
             case FlowFallback():
-                self._effects.extend(self.assignments.fell(self.now_ns, item, self.registry))
+                self._effects.extend(self.assignments.flow_fallback(self.now_ns, item, self.registry))
             case FlowAsked(host, flow):
                 self._effects.extend(self.assignments.flow_asked(host, flow, self.registry))
             case IterationReport():
@@ -228,26 +240,32 @@ class Core:
                 self.queue_pairs.agent_up(item)
                 self._effects.extend(self.measuring.agent_up(item.host))
             case AgentDown(host):
-                log.warning("the agent of %s is gone; its flows go on by what they were told last", host)
+                log.warning(
+                    "agent of host %s: the session is lost; the host's flows keep their ports and DSCPs", host
+                )
             case PortsSeen(switch, ports):
-                self._moved(self.links.ports_seen(switch, ports))
+                self._ports_changed(self.links.ports_seen(switch, ports))
             case SwitchReady(switch, ports):
-                self._moved(self.links.switch_ready(self.now_ns, switch, ports))
+                self._ports_changed(self.links.switch_ready(self.now_ns, switch, ports))
                 ident = self.topology.switch[switch].device_id
                 self._notices.append(SwitchUp(self.now_ns, switch, ident))
-                log.info("%s is in service", switch)
+                log.info("switch %s is in service: its pipeline and tables are written", switch)
             case SwitchLost(switch, why):
                 self.links.switch_lost(self.now_ns, switch)
                 self._notices.append(SwitchDown(self.now_ns, switch, why))
-                log.error("the session with %s is gone: %s; it forwards by what it holds", switch, why)
+                log.error(
+                    "switch %s: the session is lost (%s); the switch keeps forwarding by its entries",
+                    switch,
+                    why,
+                )
             case FrameAsked(switch, payload, egress_port, submit):
                 self._effects.append(SendFrame(switch, payload, egress_port, submit))
 
     def run_timers(self) -> None:
-        """Do what is due by now: link probes, overdue INT probes."""
+        """Run each timer that is due: link probes, late INT probes, lookahead, the end of a measurement."""
         frames, moves = self.links.due(self.now_ns)
         self._effects.extend(frames)
-        self._moved(moves)
+        self._ports_changed(moves)
         self._effects.extend(self.paths.expire(self.now_ns))
         if self._learner.busy:
             self._effects.extend(self._learner.expire(self.now_ns))
@@ -255,10 +273,13 @@ class Core:
         if self._lookahead is not None and self.plan is not None:
             self.lookahead_jobs = self._lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
         self._measured(self.measuring.due(self.now_ns))
-        self._conclude_plan()
+        self._announce_if_verified()
 
     def fail_over(self, emergency: Emergency) -> int:
-        """Tell agents the ways around a failure, at once; how many flows have one. The full plan follows."""
+        """Tell agents the paths around a failure at once; returns how many flows move.
+
+        A full plan follows.
+        """
         if self.plan is None:
             return 0
         self._patch(emergency.applied(self.plan))
@@ -266,20 +287,27 @@ class Core:
 
     @property
     def next_senders(self) -> frozenset[str] | None:
-        """The jobs that send after the next foreseen change; None if none is, or nobody looks ahead."""
+        """The jobs that send after the next predicted change.
+
+        None without a prediction or without lookahead.
+        """
         return self._lookahead.next_senders if self._lookahead is not None and self.plan is not None else None
 
     def lookahead_input(self, active: frozenset[str]) -> PlanInput:
-        """What the planner is asked to find paths for some of the jobs, from the plan in force.
+        """The planner's input to find paths for the `active` jobs alone, starting from the plan in force.
 
-        It is the same whether asked ahead of time or then, as long as that plan is.
+        It does not depend on the present time: a result computed earlier stays valid while that plan is in
+        force.
         """
         jobs = tuple(j for j in self.registry.jobs if j.name in active)
         epoch_ns = self.plan.epoch_ns if self.plan is not None else self.now_ns
         return replace(self._input(), jobs=jobs, epoch_ns=epoch_ns)
 
     def adopt_lookahead(self, found: Plan) -> int:
-        """Take the paths of `found` for its flows, all else stays; how many flows that moves."""
+        """Move the flows of `found` to its paths and keep the rest of the plan.
+
+        Returns how many flows move.
+        """
         if self.plan is None:
             return 0
         news = moved_flows(self.plan, found)
@@ -290,8 +318,10 @@ class Core:
         return len(news)
 
     def _patch(self, plan: Plan) -> None:
-        """Some flows of the plan in force go another way: agents hear of it, and it counts as announced if
-        it was."""
+        """Replace the plan in force by one that differs only in some flows' paths, and tell agents.
+
+        Ryu applications do not hear of it if they have heard of the plan already.
+        """
         if self._announced is self.plan:
             self._announced = plan
         self.plan = plan
@@ -300,10 +330,10 @@ class Core:
         self._effects.extend(self.assignments.adopt(plan, self.registry))
 
     def adopt(self, plan: Plan) -> None:
-        """Publish a plan: tell agents what it changes for them, and begin to verify its pinned paths."""
-        # What the next plan goes on from is this one without the job that is on top to be measured.
+        """Bring a plan into force: tell agents what changes for them, and start to verify its paths."""
+        # The next plan starts from this one as it was made, without the raised level of the measured job.
         self._planned = plan
-        self.plan = plan = self.shown(plan)
+        self.plan = plan = self.with_profiled_job(plan)
         self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), plan)
         self._effects.extend(self.assignments.adopt(plan, self.registry))
         self._effects.extend(self.measuring.adopted(self.now_ns))
@@ -315,8 +345,8 @@ class Core:
         if self._learns:
             pairs = pairs_of(self.registry.jobs, self._settings.elephant_bytes)
             self._effects.extend(self._learner.want(self.now_ns, pairs, self.condition))
-        self._conclude_plan()
-        log.info("plan %d: %s", plan.version, summary(plan))
+        self._announce_if_verified()
+        log.info("plan %d is in force: %s", plan.version, summary(plan))
 
     # Jobs.
 
@@ -324,7 +354,7 @@ class Core:
         try:
             arrived = self.registry.join(item.host, item.rank, item.job)
         except JoinError as error:
-            log.warning("%s: refused: %s", item.host, error)
+            log.warning("host %s: a worker of job %s is refused: %s", item.host, item.job.name, error)
             self._effects.append(SendRefusal(item.host, str(error)))
             return
         if arrived:
@@ -333,7 +363,13 @@ class Core:
             self._notices.append(JobArrived(self.now_ns, job))
             self.measuring.arrived(job)
             self.wants_plan = True
-            log.info("job %s has arrived: %s on %s", job.name, job.model, ", ".join(job.hosts))
+            log.info(
+                "job %s has arrived (all %d workers have joined): model %s on hosts %s; a new plan is made",
+                job.name,
+                len(job.hosts),
+                job.model,
+                ", ".join(job.hosts),
+            )
         else:
             self._effects.extend(self.assignments.worker_joined(item.host, item.job.name))
 
@@ -350,7 +386,7 @@ class Core:
         self.measuring.left(job.name)
         self._notices.append(JobLeft(self.now_ns, job))
         self.wants_plan = True
-        log.info("job %s has left", job.name)
+        log.info("job %s has left (its last worker has ended); a new plan is made", job.name)
 
     def _iteration(self, item: IterationReport) -> None:
         if not self.reports.add(item):
@@ -363,7 +399,7 @@ class Core:
         self._notices.append(IterationDone(self.now_ns, item))
 
     def _measured(self, effects: Iterable[Effect]) -> None:
-        """Plan with what has been measured, as soon as it has been."""
+        """Replace the profiles of jobs whose measurement has ended, and ask for a plan with them."""
         self._effects.extend(effects)
         for job in self.measuring.take_measured():
             self.registry.take_measured(job)
@@ -374,7 +410,7 @@ class Core:
 
     def _packet(self, item: PacketSeen) -> None:
         if item.reason == REASON_LINK_PROBE:
-            self._moved(self.links.probe_seen(item.switch, item.payload))
+            self._ports_changed(self.links.probe_seen(item.switch, item.payload))
             return
         if item.reason == REASON_INT and self._learner.busy:
             self._effects.extend(self._learner.received(self.now_ns, item.payload))
@@ -386,23 +422,28 @@ class Core:
             )
             return
         self._effects.extend(answers)
-        if not self.wants_tables and self.queue_pairs.mistrust(self.paths.strayed):
+        if not self.wants_tables and self.queue_pairs.mistrust(self.paths.misrouted):
             self.wants_plan = True
-        self._conclude_plan()
+        self._announce_if_verified()
 
-    def _conclude_plan(self) -> None:
-        """Announce the plan once all its verifications are over."""
+    def _announce_if_verified(self) -> None:
+        """Announce the plan to Ryu applications once every path is verified or given up."""
         plan, paths = self.plan, self.paths
         if plan is None or self._announced is plan or not paths.settled:
             return
         self._announced = plan
         verified, unverified = tuple(sorted(paths.verified)), tuple(sorted(paths.unverified))
         self._notices.append(PlanApplied(self.now_ns, plan, verified, unverified))
-        log.info("plan %d: %d paths verified, %d not", plan.version, len(verified), len(unverified))
+        log.info(
+            "plan %d: INT probes have confirmed %d paths; %d are not confirmed",
+            plan.version,
+            len(verified),
+            len(unverified),
+        )
 
-    def _moved(self, moves: Iterable[PortTransition]) -> None:
+    def _ports_changed(self, moves: Iterable[PortTransition]) -> None:
         for move in moves:
             self._notices.append(PortChanged(self.now_ns, move.switch, move.port, move.peer, move.up))
             level, state = (logging.INFO, "up") if move.up else (logging.WARNING, "down")
             peer = move.peer or "nothing"
-            log.log(level, "port %d of %s, to %s, is %s", move.port, move.switch, peer, state)
+            log.log(level, "switch %s: port %d (to %s) is %s", move.switch, move.port, peer, state)

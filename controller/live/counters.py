@@ -19,18 +19,18 @@ class _PortTotal:
 
 
 class FabricCounters:
-    """Queue totals, and link loads as their differences between polls."""
+    """Totals of all queues, and link loads from the differences between two polls."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._last: dict[tuple[str, int], _PortTotal] = {}
         self._load: dict[tuple[str, int], tuple[float, int]] = {}
         self.queues: tuple[QueueCounter, ...] = ()
-        # Packets that a switch stopped or remarked at its ports to hosts.
+        # Packets that each switch has dropped or remarked at its ports to hosts, for hosts may not send them.
         self.strays: dict[str, int] = {}
 
     def read(self, now_ns: int, values: Mapping[str, Sequence[CounterValue]]) -> None:
-        """Take in the counters of one poll. A switch that is not among them keeps its old figures."""
+        """Add the counters of one poll. A switch without values in it keeps its last figures."""
         fresh: list[QueueCounter] = []
         for switch, cells in values.items():
             totals: dict[tuple[int, int], list[int]] = {}
@@ -54,7 +54,7 @@ class FabricCounters:
         self.queues = tuple(sorted(kept + fresh, key=lambda q: (q.switch, q.port, q.qid)))
 
     def links(self, up: Mapping[tuple[str, int], bool]) -> tuple[LinkLoad, ...]:
-        """Every switch port as the sending end of a link, hosts' links included."""
+        """The load of every link, one for each switch port as its sending end; links to hosts included."""
         loads = []
         for switch, ports in self._topology.ports.items():
             for port, peer in ports.items():
@@ -71,7 +71,7 @@ class FabricCounters:
         total = _PortTotal(now_ns, sum(t[1] for t in mine), sum(t[2] for t in mine))
         last = self._last.get((switch, port))
         self._last[switch, port] = total
-        # Totals go back to zero when a pipeline is pushed.
+        # A new pipeline resets all totals to zero.
         if last is None or now_ns <= last.time_ns or total.bytes < last.bytes:
             return
         busy = (total.bytes - last.bytes) * 8e9 / (rate_bps * (now_ns - last.time_ns))

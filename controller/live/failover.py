@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers to every single link, leaf and spine failure, worked out while nothing is wrong.
+"""Answers to every single failure of a link, leaf or spine, computed before the failure happens.
 
-The engine has the worker process fill this in after each plan. What is missing when a failure comes is
-worked out then, to the same result: host time decides how soon an answer is there, never what it is.
+After each plan the worker process computes them one by one. An answer that is still missing when its failure
+happens is computed then, with the same result: a slow machine delays an answer but does not change it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from controller.routing.forwarding import pair
 from controller.southbound.table_writes import DesiredState, FabricCondition, SwitchWrites, changes
 from topo.graph import Topology
 
-# How many bytes of table writes are held ready; the rest is worked out when it is needed.
+# Bytes of prepared table writes that are kept; further answers are kept without their writes. Chosen: bounds
+# the controller's memory.
 MOST_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class FailoverAnswer:
-    """An emergency, the condition of the fabric it is for, and the writes that bring switches from the
-    present one there (None: not prepared)."""
+    """The answer to one failure: flows that move, the condition after the failure, and the table writes.
+
+    `writes` leads each switch from its present tables to the tables for `condition`; None: not prepared.
+    """
 
     emergency: Emergency
     condition: FabricCondition
@@ -37,7 +40,7 @@ class FailoverAnswer:
 def prepare(
     inputs: PlanInput, plan: Plan, condition: FabricCondition, chosen: tuple[Event, ...], with_writes: bool
 ) -> tuple[FailoverAnswer, ...]:
-    """Answers to the chosen events; runs in the worker process."""
+    """The answers to the chosen failures. Runs in the worker process."""
     answers = []
     for emergency in emergencies(inputs, plan, chosen):
         after = _after(inputs.topology, condition, emergency.event)
@@ -52,12 +55,12 @@ def prepare(
 
 
 def pack(inputs: PlanInput, plan: Plan, condition: FabricCondition) -> bytes:
-    """What `prepare_packed` is to know of the state of things: serialised once for all its calls."""
+    """The state that `prepare_packed` needs, serialised once for all its calls."""
     return pickle.dumps((inputs, plan, condition), pickle.HIGHEST_PROTOCOL)
 
 
 def prepare_packed(state: bytes, chosen: tuple[Event, ...], with_writes: bool) -> tuple[FailoverAnswer, ...]:
-    """Like `prepare`, with what `pack` gave. Runs in the worker process, which keeps the last one read."""
+    """Like `prepare`, from a state that `pack` has serialised. The worker process caches the last state."""
     return prepare(*_unpacked(state), chosen, with_writes)
 
 
@@ -72,7 +75,7 @@ def _after(topology: Topology, condition: FabricCondition, event: Event) -> Fabr
 
 
 def _cables(topology: Topology, event: Event) -> frozenset[tuple[str, str]]:
-    """The cables that are down when the event has happened: a switch's neighbours tell of all of its."""
+    """The cables that are down after the failure. The neighbours of a failed switch report all its cables."""
     if isinstance(event, tuple):
         return frozenset({event})
     return frozenset(pair(event, peer.node) for peer in topology.ports[event].values())
@@ -80,7 +83,11 @@ def _cables(topology: Topology, event: Event) -> frozenset[tuple[str, str]]:
 
 @dataclass(slots=True)
 class PreparedFailovers:
-    """The answers for one plan and condition. `inputs` and `plan` None: nothing is planned yet."""
+    """The answers for one plan and one condition of the fabric.
+
+    `missing` lists the failures whose answers are not computed yet. `inputs` and `plan` are None before the
+    first plan.
+    """
 
     inputs: PlanInput | None = None
     plan: Plan | None = None
@@ -90,14 +97,13 @@ class PreparedFailovers:
     _bytes: int = 0
 
     @property
-    def wanted(self) -> DesiredState:
-        """What switches hold for the plan and the condition it was made for."""
+    def desired(self) -> DesiredState:
+        """The switches' state for the plan, in the condition that the plan was made for."""
         return DesiredState.of(self.condition, self.plan)
 
     @staticmethod
     def after(inputs: PlanInput, plan: Plan) -> PreparedFailovers:
-        """Nothing prepared yet for a new plan; those switches and cables that are down already are left
-        out."""
+        """All failures to prepare for after a new plan, without switches and cables that are down already."""
         condition = FabricCondition(inputs.down_links, inputs.down_switches)
         todo = [
             e
@@ -107,7 +113,7 @@ class PreparedFailovers:
         return PreparedFailovers(inputs, plan, condition, todo)
 
     def put(self, answers: tuple[FailoverAnswer, ...]) -> None:
-        """Keep what the worker has worked out."""
+        """Keep answers that the worker process has computed."""
         for answer in answers:
             writes = answer.writes or {}
             size = sum(len(w) for x in writes.values() for stage in x.stages for w in stage)
@@ -116,7 +122,7 @@ class PreparedFailovers:
             self._answers[answer.emergency.event] = answer if room else replace(answer, writes=None)
 
     def event_of(self, now: FabricCondition) -> Event | None:
-        """The single failure that leads from the condition planned for to `now`; None if it takes more."""
+        """The single failure that leads from the plan's condition to `now`; None if it takes several."""
         if self.inputs is None or not self.inputs.jobs:
             return None
         topology, before = self.inputs.topology, self.condition
@@ -134,11 +140,11 @@ class PreparedFailovers:
         return None
 
     def answer(self, event: Event) -> FailoverAnswer | None:
-        """The answer to a failure, if it is ready."""
+        """The answer to a failure; None if it is not computed yet."""
         return self._answers.get(event)
 
     def writes(self, now: FabricCondition) -> Mapping[str, SwitchWrites] | None:
-        """The writes from the condition planned for to `now`, if they are ready."""
+        """The table writes from the plan's condition to `now`, by switch; None if they are not prepared."""
         event = self.event_of(now)
         answer = self._answers.get(event) if event is not None else None
         return answer.writes if answer is not None and answer.condition == now else None

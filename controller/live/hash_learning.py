@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning which source port leads where in a live fabric whose switches' hash nobody has told.
+"""Learn which UDP source port leads along which path, in a live fabric whose switches' hash is unknown.
 
-INT probes with the addresses of a pair of hosts show the path of each source port. `routing/port_learning.py`
-chooses the ports to try. This module knows no socket.
+INT probes with the addresses of two hosts show the path of each source port;
+`controller/routing/port_learning.py` chooses the ports to try.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ log = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
 
-# Pairs that are probed at once; the others wait their turn.
+# Pairs of hosts that are probed at the same time; further pairs wait. Chosen: bounds the probes in flight.
 AT_ONCE = 32
-# Ports that are tried at once where the hash turns out not to be linear.
+# Ports that are probed at the same time where the hash turns out not to be linear. Chosen.
 BATCH = 16
-# The most probes for one pair: with 32 paths one in ten thousand pairs is left with a path unseen.
+# The most probes for one pair of hosts: with 32 paths, a path then stays unseen for one pair in 10,000.
 MOST = 512
-# Tokens of these probes begin here, so that they never pass for those that verify a plan.
+# Tokens of these probes start here, so that they differ from the tokens of probes that verify a plan.
 _FIRST_TOKEN = 1 << 31
 
 
 @dataclass(slots=True)
 class _PairState:
-    """A pair under way: its paths by number, and what was asked and answered in this step."""
+    """A pair that is being probed: its paths, and the ports and answers of the present step."""
 
     paths: tuple[Path, ...]
     steps: Learning
@@ -46,7 +46,7 @@ class _PairState:
 
 
 class HashLearner:
-    """What is known of each pair of hosts under the present condition of the fabric."""
+    """The source ports learned for each pair of hosts, in the present condition of the fabric."""
 
     def __init__(self, topology: Topology, timeout_ns: int, seed: int) -> None:
         self._topology = topology
@@ -54,110 +54,110 @@ class HashLearner:
         self._verifier = Verifier(topology, timeout_ns, _tokens=_FIRST_TOKEN)
         self._condition = FabricCondition()
         self._waiting: dict[Pair, None] = {}
-        self._pupils: dict[Pair, _PairState] = {}
+        self._active: dict[Pair, _PairState] = {}
         self._learned: dict[Pair, Mapping[Path, tuple[int, ...]]] = {}
         self.probes = 0
 
     def learned(self, condition: FabricCondition) -> Learned:
-        """Ports by pair and path; nothing for another condition than they were learned under."""
+        """Source ports by pair and path; empty if `condition` is not the one they were learned in."""
         return dict(self._learned) if condition == self._condition else {}
 
     @property
     def busy(self) -> bool:
-        """Whether something is being learned."""
-        return bool(self._pupils or self._waiting)
+        """Whether a pair is being probed or waits for it."""
+        return bool(self._active or self._waiting)
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When the first probe is overdue; None if none is under way."""
+        """When the first probe is overdue; None if no probe is in flight."""
         return self._verifier.next_timer_ns
 
     def want(self, now_ns: int, pairs: Iterable[Pair], condition: FabricCondition) -> tuple[SendFrame, ...]:
-        """Learn the ports of these pairs, if they are not known or being learned; the first probes.
+        """Start to learn the ports of those pairs that are new; returns the first probes to send.
 
-        What was learned under another condition is forgotten: what is down changes where buckets lead.
+        What was learned in another condition is dropped: a failed link changes where ECMP buckets lead.
         """
         if condition != self._condition:
-            for pair, pupil in self._pupils.items():
-                for port in pupil.asked:
+            for pair, state in self._active.items():
+                for port in state.asked:
                     self._verifier.forget(_name(pair, port))
             self._condition = condition
             self._waiting.clear()
-            self._pupils.clear()
+            self._active.clear()
             self._learned.clear()
         for pair in pairs:
-            if pair not in self._learned and pair not in self._pupils:
+            if pair not in self._learned and pair not in self._active:
                 self._waiting[pair] = None
         return self._begin(now_ns)
 
     def received(self, now_ns: int, frame: bytes) -> tuple[SendFrame, ...]:
-        """A probe came back: further probes, if it was one of these."""
-        return self._heard(now_ns, self._verifier.received(frame) or ())
+        """A probe came back. Returns further probes to send if it was one of these."""
+        return self._settle(now_ns, self._verifier.received(frame) or ())
 
     def expire(self, now_ns: int) -> tuple[SendFrame, ...]:
-        """Send overdue probes again; those that never come back count as such."""
+        """Send overdue probes again; a port whose probes never come back counts as leading nowhere."""
         frames, outcomes = self._verifier.expire(now_ns)
-        return (*frames, *self._heard(now_ns, outcomes))
+        return (*frames, *self._settle(now_ns, outcomes))
 
     def _begin(self, now_ns: int) -> tuple[SendFrame, ...]:
-        if not self._waiting or len(self._pupils) >= AT_ONCE:
+        if not self._waiting or len(self._active) >= AT_ONCE:
             return ()
         table = forwarding(self._topology, self._condition.down_links, self._condition.down_switches)
         frames: list[SendFrame] = []
-        while self._waiting and len(self._pupils) < AT_ONCE:
+        while self._waiting and len(self._active) < AT_ONCE:
             pair = next(iter(self._waiting))
             del self._waiting[pair]
-            ways = paths(self._topology, table, *pair)
-            if len(ways) < 2:
-                # Nothing to choose, so nothing to learn.
+            candidates = paths(self._topology, table, *pair)
+            if len(candidates) < 2:
+                # One path: there is nothing to choose.
                 continue
-            steps = learning(len(ways), seed=self._seed, limit=MOST, batch=BATCH)
-            pupil = self._pupils[pair] = _PairState(ways, steps, next(steps))
-            frames += self._probe(now_ns, pair, pupil)
+            steps = learning(len(candidates), seed=self._seed, limit=MOST, batch=BATCH)
+            state = self._active[pair] = _PairState(candidates, steps, next(steps))
+            frames += self._probe(now_ns, pair, state)
         return tuple(frames)
 
-    def _probe(self, now_ns: int, pair: Pair, pupil: _PairState) -> tuple[SendFrame, ...]:
-        self.probes += len(pupil.asked)
-        return self._verifier.begin(now_ns, [(_name(pair, port), pair, port) for port in pupil.asked])
+    def _probe(self, now_ns: int, pair: Pair, state: _PairState) -> tuple[SendFrame, ...]:
+        self.probes += len(state.asked)
+        return self._verifier.begin(now_ns, [(_name(pair, port), pair, port) for port in state.asked])
 
-    def _heard(self, now_ns: int, outcomes: Iterable[ProbeOutcome]) -> tuple[SendFrame, ...]:
+    def _settle(self, now_ns: int, outcomes: Iterable[ProbeOutcome]) -> tuple[SendFrame, ...]:
         frames: list[SendFrame] = []
         for outcome in outcomes:
             src, dst, port = outcome.flow.split(" ")
-            pupil = self._pupils.get((src, dst))
-            if pupil is None:
+            state = self._active.get((src, dst))
+            if state is None:
                 continue
-            ways = pupil.paths
-            pupil.answers[int(port)] = ways.index(outcome.seen) if outcome.seen in ways else -1
-            if len(pupil.answers) == len(pupil.asked):
-                frames += self._step(now_ns, (src, dst), pupil)
+            candidates = state.paths
+            state.answers[int(port)] = candidates.index(outcome.seen) if outcome.seen in candidates else -1
+            if len(state.answers) == len(state.asked):
+                frames += self._step(now_ns, (src, dst), state)
         return tuple(frames)
 
-    def _step(self, now_ns: int, pair: Pair, pupil: _PairState) -> tuple[SendFrame, ...]:
-        answers, pupil.answers = pupil.answers, {}
+    def _step(self, now_ns: int, pair: Pair, state: _PairState) -> tuple[SendFrame, ...]:
+        answers, state.answers = state.answers, {}
         try:
-            pupil.asked = pupil.steps.send(answers)
+            state.asked = state.steps.send(answers)
         except StopIteration as end:
             found = end.value
-            del self._pupils[pair]
-            ports: dict[Path, dict[int, None]] = {way: {} for way in pupil.paths}
+            del self._active[pair]
+            ports: dict[Path, dict[int, None]] = {path: {} for path in state.paths}
             for number, port in (*found.ports.items(), *((n, p) for p, n in found.seen.items() if n >= 0)):
-                ports[pupil.paths[number]][port] = None
-            self._learned[pair] = {way: tuple(known) for way, known in ports.items() if known}
+                ports[state.paths[number]][port] = None
+            self._learned[pair] = {path: tuple(known) for path, known in ports.items() if known}
             log.info(
-                "ports from %s to %s: %d of %d paths learned by %d probes, hash %s",
+                "source ports from %s to %s: learned for %d of %d paths with %d probes; the hash is %s",
                 *pair,
                 len(self._learned[pair]),
-                len(pupil.paths),
+                len(state.paths),
                 found.probes,
                 "linear" if found.linear else "not linear",
             )
             return self._begin(now_ns)
-        return self._probe(now_ns, pair, pupil)
+        return self._probe(now_ns, pair, state)
 
 
 def pairs_of(jobs: Iterable[Job], elephant_bytes: int) -> Mapping[Pair, None]:
-    """The pairs of hosts that jobs want paths for, each once and in order."""
+    """The pairs of hosts between which jobs send elephant flows, each once and in the jobs' order."""
     return {
         (f.src, f.dst): None
         for job in jobs

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs report of their iterations: their statistics, and whether they take as long as is believed.
+"""What jobs report about their iterations: statistics, and a check of the period in each job's profile.
 
-A job held to a period shorter than its own loop drifts a little every iteration, and then loses a
-whole slot to re-align (CASSINI thesis, 4.4.2, step 3): a profile that is 0.3 % off costs several
-per cent. So an iteration's own length, without the time it was held, corrects the profile.
+A job that is held to a period shorter than its own iteration drifts a little every iteration. When the drift
+is too large, it loses a whole slot to re-align (CASSINI thesis, 4.4.2, step 3): a period that is 0.3 % too
+short costs several per cent of throughput. So the measured length of iterations, without the time for which
+they were held, corrects the period.
 """
 
 from __future__ import annotations
@@ -21,21 +22,26 @@ from controller.model.plan import Plan
 
 log = logging.getLogger(__name__)
 
+# Iteration times of a job that the API shows. Chosen: what a chart of the page can show.
 RECENT = 120
-# Iteration times kept for the p99: the last so many.
+# Iteration times kept for the 99th percentile. Chosen: bounds the memory of a job that runs for weeks.
 KEPT = 10_000
 
-# So many iterations in a row have to agree: one straggler is no change of pace.
+# How many iterations in a row must disagree with the profile before its period is corrected. Chosen: one slow
+# iteration (a straggler) is no change of the period.
 AGREEING_REPORTS = 4
 
-# A loop this much shorter than the profile says would be held back for nothing.
+# Iterations shorter than this fraction of the profile's period correct it too: the job would be held for
+# nothing. Chosen: below what iterations vary by.
 SHORTER = 0.98
 
 
 @dataclass(slots=True)
 class IterationStats:
-    """The iteration times of one job. An iteration is over when its slowest worker is. `realigned` counts
-    how often a worker had drifted past the threshold and waited for its next slot."""
+    """The iteration times of one job. An iteration ends when its slowest worker ends it.
+
+    `realigned` counts how often a worker had drifted past the threshold and waited for its next slot.
+    """
 
     ranks: int
     count: int = 0
@@ -44,13 +50,13 @@ class IterationStats:
     _times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def add(self, report: IterationReport) -> None:
-        """Take in one worker's report; a second one of the same worker and index changes nothing."""
+        """Add one worker's report. A second report of the same worker and index changes nothing."""
         self.realigned += report.realigned
         times = self._open.setdefault(report.index, {})
         times.setdefault(report.rank, (report.end_ns - report.start_ns) / 1e6)
         if len(times) < self.ranks:
             return
-        # What an earlier iteration still misses will not come any more: reports of a worker are in order.
+        # Reports of a worker come in order, so reports that earlier iterations still miss will never come.
         for index in [i for i in self._open if i <= report.index]:
             done = self._open.pop(index)
             self._times_ms.append(max(done.values()))
@@ -58,17 +64,17 @@ class IterationStats:
 
     @property
     def recent_ms(self) -> tuple[float, ...]:
-        """The last iteration times, oldest first."""
+        """The last iteration times in ms, oldest first."""
         return tuple(self._times_ms)[-RECENT:]
 
     @property
     def mean_ms(self) -> float | None:
-        """The mean; None before the first iteration."""
+        """The mean iteration time in ms; None before the first iteration."""
         return sum(self._times_ms) / len(self._times_ms) if self._times_ms else None
 
     @property
     def p99_ms(self) -> float | None:
-        """The 99th percentile (nearest rank); None before the first iteration."""
+        """The 99th percentile of iteration times in ms (nearest rank); None before the first iteration."""
         if not self._times_ms:
             return None
         ordered = sorted(self._times_ms)
@@ -77,16 +83,16 @@ class IterationStats:
 
 @dataclass(slots=True)
 class PeriodCheck:
-    """The own lengths of a job's last iterations, as its first worker measures them."""
+    """The lengths of a job's last iterations that disagree with its profile, measured by its rank 0."""
 
     _lengths_ns: list[int] = field(default_factory=list)
 
     def add(self, report: IterationReport, profile_ns: int, period_ns: int) -> int | None:
-        """Take in a report of a job that is held to `period_ns`; its profile says `profile_ns`.
+        """Add a report of a job that is held to `period_ns` and whose profile has the period `profile_ns`.
 
-        Returns the period that the profile should have, once enough iterations in a row were longer
-        than the job's slot or clearly shorter than its profile. Iterations that met congestion say
-        nothing: the network lengthened them.
+        Returns the period that the profile should have, once enough iterations in a row were longer than
+        `period_ns` or clearly shorter than `profile_ns`; None until then. Iterations with ECN marks or
+        retransmits do not count: the network lengthened them.
         """
         if report.rank != 0:
             return None
@@ -104,57 +110,67 @@ class PeriodCheck:
 
 
 class PeriodChecks:
-    """The paces of all jobs that are held to a period."""
+    """The period check of each job that is held to a period."""
 
     def __init__(self) -> None:
-        self._paces: dict[str, PeriodCheck] = {}
+        self._checks: dict[str, PeriodCheck] = {}
 
     def forget(self, job: str) -> None:
-        """A job is gone, or was measured anew."""
-        self._paces.pop(job, None)
+        """A job has left, or was measured again."""
+        self._checks.pop(job, None)
 
     def check(self, report: IterationReport, job: Job | None, plan: Plan | None) -> int | None:
-        """The period (ns) that the job's profile should have instead of its own; None if it may stay."""
+        """The period in ns that the job's profile should have; None if its present period may stay."""
         planned = plan.jobs.get(report.job) if plan is not None else None
         if job is None or planned is None or planned.period_ns is None:
             return None
-        told_ns = job.profile.period_ns
-        period_ns = self._paces.setdefault(report.job, PeriodCheck()).add(report, told_ns, planned.period_ns)
+        profile_ns = job.profile.period_ns
+        period_ns = self._checks.setdefault(report.job, PeriodCheck()).add(
+            report, profile_ns, planned.period_ns
+        )
         if period_ns is not None:
-            log.info("job %s takes %.1f ms, not %.1f", report.job, period_ns / 1e6, told_ns / 1e6)
+            log.info(
+                "job %s: its iterations take %.1f ms, its profile says %.1f ms; the period is corrected",
+                report.job,
+                period_ns / 1e6,
+                profile_ns / 1e6,
+            )
         return period_ns
 
 
 class IterationReports:
-    """The reports on all jobs that are here. `stats` are by job."""
+    """The iteration reports of all jobs. `stats` holds each job's statistics by its name."""
 
     def __init__(self) -> None:
         self.stats: dict[str, IterationStats] = {}
-        self._paces = PeriodChecks()
+        self._checks = PeriodChecks()
 
     def arrived(self, job: Job) -> None:
-        """A job is there."""
+        """A job has arrived."""
         self.stats[job.name] = IterationStats(len(job.hosts))
 
     def left(self, job: str) -> None:
-        """A job is gone."""
+        """A job has left."""
         self.stats.pop(job, None)
-        self._paces.forget(job)
+        self._checks.forget(job)
 
     def measured(self, job: str) -> None:
-        """A job was measured: what was noticed of its pace before is of no use."""
-        self._paces.forget(job)
+        """A job was measured: earlier iterations say nothing about its new profile."""
+        self._checks.forget(job)
 
     def add(self, item: IterationReport) -> bool:
-        """A worker reports an iteration; False if it is of no job here."""
+        """A worker reports an iteration. False if its job is not on the fabric."""
         stats = self.stats.get(item.job)
         if stats is not None:
             stats.add(item)
         return stats is not None
 
     def new_period(self, item: IterationReport, registry: JobRegistry, plan: Plan | None) -> bool:
-        """Whether a job that is held to a period turns out to have another one, which it then has."""
-        period_ns = self._paces.check(item, registry.get(item.job), plan)
+        """Correct the period of the job in `registry` if its iterations disagree.
+
+        Whether it was corrected.
+        """
+        period_ns = self._checks.check(item, registry.get(item.job), plan)
         if period_ns is not None:
             registry.correct_period(item.job, period_ns)
         return period_ns is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jobs are on the fabric: a job has arrived when all its workers have joined."""
+"""The jobs on the fabric. A job has arrived when all its workers have joined."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from controller.model.job import Job
 from topo.graph import Topology
 
 MOST_BPS = 10**15
-"""The highest rate of a phase that is believed: no link of today comes near."""
+"""The highest rate of a phase that is accepted, in bit/s. Chosen: far above any link of today."""
 
 
 class JoinError(ValueError):
-    """A worker that cannot join; the message goes to its agent."""
+    """A worker cannot join; the message says why and is sent to its agent."""
 
 
 @dataclass(slots=True)
-class _Member:
+class _RegisteredJob:
+    """A job as its first worker announced it, as it is planned with, and the ranks that have joined."""
+
     announced: Job
     job: Job
     ranks: set[int] = field(default_factory=set)
@@ -26,103 +28,107 @@ class _Member:
 
 
 class JobRegistry:
-    """The jobs whose workers have joined, whole or in part."""
+    """The jobs of which at least one worker has joined."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._members: dict[str, _Member] = {}
+        self._jobs: dict[str, _RegisteredJob] = {}
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs that have arrived, by name."""
-        return tuple(m.job for _, m in sorted(self._members.items()) if m.arrived)
+        """The jobs that have arrived, sorted by name."""
+        return tuple(m.job for _, m in sorted(self._jobs.items()) if m.arrived)
 
     def get(self, name: str) -> Job | None:
-        """A job that has arrived."""
-        member = self._members.get(name)
-        return member.job if member is not None and member.arrived else None
+        """The job of that name, with its measured profile if there is one; None if it has not arrived."""
+        known = self._jobs.get(name)
+        return known.job if known is not None and known.arrived else None
 
     @property
     def flows(self) -> Mapping[str, Job]:
-        """The flows of all jobs of which at least one worker has joined."""
-        return {f.name: m.job for m in self._members.values() for f in m.job.flows}
+        """The job of each flow, by the flow's name, for all jobs of which a worker has joined."""
+        return {f.name: m.job for m in self._jobs.values() for f in m.job.flows}
 
     def join(self, host: str, rank: int, job: Job) -> bool:
-        """A worker joins. True if the job has arrived with it; joining twice is no harm.
+        """A worker joins. True if the job has arrived with it. A worker may join twice.
 
         Raises:
-            JoinError: the worker's word of the job makes no sense here.
+            JoinError: the description of the job is invalid, or differs from what its first worker sent.
         """
         if not 0 <= rank < len(job.hosts) or job.hosts[rank] != host:
-            raise JoinError(f"rank {rank} of job {job.name} does not live on {host}")
-        member = self._members.get(job.name)
-        if member is None:
+            raise JoinError(f"job {job.name}: its list of hosts does not have rank {rank} on host {host}")
+        known = self._jobs.get(job.name)
+        if known is None:
             self._check(job)
-            member = self._members[job.name] = _Member(job, job)
-        elif member.announced != _as_told(job, member.announced):
-            raise JoinError(f"rank {rank} of job {job.name} tells of the job otherwise than its peers")
-        member.ranks.add(rank)
-        if member.arrived or len(member.ranks) < len(job.hosts):
+            known = self._jobs[job.name] = _RegisteredJob(job, job)
+        elif known.announced != _with_pcie_of(job, known.announced):
+            raise JoinError(
+                f"job {job.name}: rank {rank} describes the job differently than its other workers"
+            )
+        known.ranks.add(rank)
+        if known.arrived or len(known.ranks) < len(job.hosts):
             return False
-        member.arrived = True
+        known.arrived = True
         return True
 
     def take_measured(self, measured: Job) -> None:
-        """Take a job as it was measured for what it announced."""
-        member = self._members.get(measured.name)
-        if member is not None:
-            member.job = measured
+        """Replace what a job announced by what was measured."""
+        known = self._jobs.get(measured.name)
+        if known is not None:
+            known.job = measured
 
     def declared(self, name: str) -> Job | None:
-        """What a job's workers say of it."""
-        member = self._members.get(name)
-        return member.announced if member is not None else None
+        """The job as its workers announced it; None if no worker has joined."""
+        known = self._jobs.get(name)
+        return known.announced if known is not None else None
 
     def correct_period(self, name: str, period_ns: int) -> None:
-        """Take a job's measured period for the announced one; its Up phases stay where they are."""
-        member = self._members[name]
-        profile = member.job.profile
+        """Set a job's period to `period_ns`, but not below the end of its last phase. The phases stay."""
+        known = self._jobs[name]
+        profile = known.job.profile
         least = max((p.end_ns for p in profile.phases), default=0)
         measured = replace(profile, period_ns=max(period_ns, least))
-        member.job = replace(member.job, profile=measured)
+        known.job = replace(known.job, profile=measured)
 
     def leave(self, name: str, rank: int) -> Job | None:
-        """A worker leaves. The job, if it had arrived and this was its last worker."""
-        member = self._members.get(name)
-        if member is None:
+        """A worker leaves. Returns the job if it had arrived and this was its last worker."""
+        known = self._jobs.get(name)
+        if known is None:
             return None
-        member.ranks.discard(rank)
-        if member.ranks:
+        known.ranks.discard(rank)
+        if known.ranks:
             return None
-        del self._members[name]
-        return member.job if member.arrived else None
+        del self._jobs[name]
+        return known.job if known.arrived else None
 
     def _check(self, job: Job) -> None:
         unknown = sorted(
             {*job.hosts, *(f.src for f in job.flows), *(f.dst for f in job.flows)} - set(self._topology.host)
         )
         if unknown:
-            raise JoinError(f"job {job.name}: no host of the fabric is named {', '.join(unknown)}")
+            raise JoinError(f"job {job.name}: the fabric has no host named {', '.join(unknown)}")
         profile = job.profile
         if profile.period_ns < 1 and profile.phases:
             raise JoinError(f"job {job.name}: the period is {profile.period_ns} ns; it must be above 0")
         end = 0
         for phase in profile.phases:
             if not end <= phase.start_ns < phase.end_ns <= profile.period_ns:
-                raise JoinError(f"job {job.name}: phases must be sorted, disjoint and in the period")
+                raise JoinError(
+                    f"job {job.name}: phases must be sorted, must not overlap and must lie within the period"
+                )
             if not 1 <= phase.rate_bps <= MOST_BPS:
                 raise JoinError(
-                    f"job {job.name}: a phase's rate is from 1 to {MOST_BPS:,} bit/s, not {phase.rate_bps:,}"
+                    f"job {job.name}: a phase's rate is {phase.rate_bps:,} bit/s; legal: 1 to {MOST_BPS:,}"
                 )
             end = phase.end_ns
         names = [f.name for f in job.flows]
         if len(set(names)) != len(names) or any(f.job != job.name for f in job.flows):
-            raise JoinError(f"job {job.name}: flow names must be unique")
+            raise JoinError(f"job {job.name}: its flows must have unique names and belong to this job")
         taken = sorted(set(names) & set(self.flows))
         if taken:
-            raise JoinError(f"job {job.name}: flow {taken[0]} belongs to another job")
+            raise JoinError(f"job {job.name}: another job has a flow named {taken[0]} already")
 
 
-def _as_told(job: Job, first: Job) -> Job:
-    """A worker's word with the first one's PCIe link: hosts may call theirs differently."""
+def _with_pcie_of(job: Job, first: Job) -> Job:
+    """`job` with the PCIe link of `first`: hosts of one job may name their PCIe links differently."""
     return replace(job, pcie_link=first.pcie_link, pcie_bps=first.pcie_bps)

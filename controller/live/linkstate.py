@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is up and what is down: port states where the target tells them, link probes where it does not."""
+"""Which links and switches are down: by port states where the target reports them, else by link probes."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from controller.routing.forwarding import pair
 from controller.southbound.table_writes import FabricCondition
 from topo.graph import Topology
 
+# IEEE's local experimental EtherType 1.
 ETHERTYPE = 0x88B5
+# The time between two rounds of link probes, and how many in a row a link may lose. Chosen: a cut link is
+# noticed after 3 to 4 rounds.
 INTERVAL_NS = 100_000_000
-# How long a switch may be without a session before it counts as lost.
-GRACE_NS = 1_000_000_000
 MISSES = 3
+# How long a switch may have no session before it counts as lost. Chosen: a restart of the controller's
+# session takes less.
+GRACE_NS = 1_000_000_000
 
 log = logging.getLogger(__name__)
 
 _MAGIC = b"PLYR"
-# Magic, device id, port, sequence; padded to Ethernet's smallest payload.
+# Ethernet header; magic, device id, port, sequence; padded to Ethernet's smallest payload.
 _PROBE = struct.Struct("!6s6sH4sIHI32x")
-# The nearest-bridge group address: no switch between the two may pass a probe on.
+# The nearest-bridge group address (IEEE 802.1Q): a bridge between the two switches does not forward it.
 _GROUP_MAC = bytes.fromhex("0180c200000e")
 
 End = tuple[str, int]
 
 
 def build_link_probe(device_id: int, port: int, sequence: int, src_mac: str) -> bytes:
-    """The frame that says "this left `port` of switch `device_id`"."""
+    """The link probe that leaves `port` of the switch `device_id`."""
     mac = bytes.fromhex(src_mac.replace(":", ""))
     return _PROBE.pack(_GROUP_MAC, mac, ETHERTYPE, _MAGIC, device_id, port, sequence & 0xFFFFFFFF)
 
 
 def parse_link_probe(frame: bytes) -> tuple[int, int, int] | None:
-    """(device id, port, sequence) of a link probe; None if the frame is none of ours."""
+    """(device id, port, sequence) of a link probe; None if the frame is not a link probe."""
     if len(frame) < _PROBE.size:
         return None
     _, _, kind, magic, device_id, port, sequence = _PROBE.unpack_from(frame)
@@ -46,7 +50,7 @@ def parse_link_probe(frame: bytes) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class PortTransition:
-    """A port whose state has changed."""
+    """A port that went up or down. `peer` is the node it is wired to; empty for an unwired port."""
 
     switch: str
     port: int
@@ -55,28 +59,31 @@ class PortTransition:
 
 
 class LinkState:
-    """The fabric's condition, from port states, link probes and sessions."""
+    """The fabric's condition, derived from port states, link probes and the state of the sessions."""
 
     def __init__(self, topology: Topology, grace_ns: int = GRACE_NS) -> None:
         """A switch whose session has been gone for `grace_ns` counts as lost."""
         self._topology = topology
         self._grace_ns = grace_ns
-        # Switches without a session, and when they count as lost.
+        # Switches without a session, and the time when each counts as lost.
         self._absent: dict[str, int] = {}
         self._names = {s.device_id: s.name for s in topology.switches}
         self._down: set[End] = set()
         self._ready: set[str] = set()
         self._lost: set[str] = set()
         self._silent: set[str] = set()
-        # Probes out of each end that the other end has not shown yet.
+        # Probes sent from each end of a link that have not come out at its other end, in a row.
         self._missed: dict[End, int] = {}
         self._sequence = 0
         self._next_probe_ns: int | None = None
 
     @property
     def condition(self) -> FabricCondition:
-        """Links and switches that are down. A link is down if either of its ends is; of parallel
-        cables between two switches, all count as down with the first, for they are one pair."""
+        """Links and switches that are down.
+
+        A link is down if either of its ports is down. Parallel cables between two switches count as one
+        link: it is down as soon as one of them is.
+        """
         cables = [(pair(h.name, h.leaf), (h.leaf, h.leaf_port)) for h in self._topology.hosts]
         for link in self._topology.links:
             name = pair(link.a, link.b)
@@ -91,13 +98,13 @@ class LinkState:
         return min(times, default=None)
 
     def port_up(self, switch: str, port: int) -> bool:
-        """Whether a port is up as far as is known."""
+        """Whether a port is up, as far as the controller knows."""
         return (switch, port) not in self._down
 
     def switch_ready(
         self, now_ns: int, switch: str, ports: Mapping[int, bool] | None
     ) -> tuple[PortTransition, ...]:
-        """A switch is in service; the ports whose state is news."""
+        """A switch is in service. Returns the ports whose state has changed."""
         self._lost.discard(switch)
         self._absent.pop(switch, None)
         self._ready.add(switch)
@@ -112,8 +119,10 @@ class LinkState:
         return self.ports_seen(switch, ports)
 
     def switch_lost(self, now_ns: int, switch: str) -> None:
-        """A switch's session is gone. It goes on forwarding by what it holds; if the session is not back in
-        time, nothing is planned across the switch until it is."""
+        """The session with a switch is lost; the switch keeps forwarding by its table entries.
+
+        If the session is not back within the grace time, no plan uses the switch until it is.
+        """
         self._absent.setdefault(switch, now_ns + self._grace_ns)
         self._ready.discard(switch)
         self._give_up(now_ns)
@@ -123,16 +132,18 @@ class LinkState:
             del self._absent[switch]
             self._lost.add(switch)
             log.error(
-                "%s is lost: no session for %g s; the rest goes on without it", switch, self._grace_ns / 1e9
+                "switch %s is lost: it has had no session for %g s; plans avoid it until the session is back",
+                switch,
+                self._grace_ns / 1e9,
             )
 
     def ports_seen(self, switch: str, ports: Mapping[int, bool]) -> tuple[PortTransition, ...]:
-        """Port states from the switch itself; those that are news."""
+        """The switch reports port states. Returns the ports whose state has changed."""
         moves = (self._set((switch, port), up) for port, up in sorted(ports.items()))
         return tuple(move for move in moves if move is not None)
 
     def probe_seen(self, switch: str, frame: bytes) -> tuple[PortTransition, ...]:
-        """A link probe came out at `switch`: the link it came over is up."""
+        """A link probe came out at `switch`, so the link that it crossed is up."""
         probe = parse_link_probe(frame)
         if probe is None:
             return ()
@@ -144,7 +155,7 @@ class LinkState:
         return (move,) if move is not None else ()
 
     def due(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[PortTransition, ...]]:
-        """The round of link probes that is due at `now_ns`, and the links that missed too many."""
+        """The link probes to send at `now_ns`, and the ports that count as down since too many were lost."""
         self._give_up(now_ns)
         if self._next_probe_ns is None or now_ns < self._next_probe_ns:
             return (), ()
@@ -165,7 +176,7 @@ class LinkState:
         return tuple(frames), tuple(moves)
 
     def _watched(self) -> list[End]:
-        """Ends of inter-switch links that probes leave by: both, where either switch is silent."""
+        """The ends of links that are probed: both ends, where either switch reports no port states."""
         ends: list[End] = []
         for link in self._topology.links:
             if {link.a, link.b} <= self._ready and (link.a in self._silent or link.b in self._silent):

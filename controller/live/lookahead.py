@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking ahead in a live fabric: which jobs will send when, and when to assign paths for those that will.
+"""Lookahead in a live fabric: which jobs will send next, and when to assign paths for just these jobs.
 
-Routing paper, 3.2. A job's reports tell when its period began; its profile tells the rest: how many bytes
-of a phase are left and at what rate, and when the next phase begins.
+Routing paper, 3.2. The iteration reports of a job say when its period began. Its profile gives the rest: how
+many bytes of the current phase are left, at what rate they are sent, and when the next phase begins.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from controller.model.job import Job
 from controller.model.plan import FlowPlan, Plan
 from controller.routing.lookahead import ActiveFlow, ForeseenChange, PeriodicFlows, next_change
 
-# Agents are told so long before a change: the word takes 1 ms in the embedded fabric, and a job may be early.
+# Agents receive new paths this long before the change they are for. Chosen: a message takes 1 ms in the
+# embedded fabric, and a job may send a little earlier than predicted.
 LEAD_TIME_NS = 3_000_000
 
 
 class Lookahead:
-    """The rhythms of the jobs, and the set of those for which paths were assigned last.
+    """When each job's period began, and the set of jobs for which paths were assigned last.
 
-    A job that has not reported yet is taken to send all the time.
+    A job that has reported no iteration yet counts as sending all the time.
     """
 
     def __init__(self) -> None:
@@ -32,30 +33,30 @@ class Lookahead:
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When paths are to be assigned for the next change; None if none is foreseen."""
+        """When to assign paths for the next predicted change; None without one."""
         return self._change.time_ns - LEAD_TIME_NS if self._change is not None else None
 
     @property
     def next_senders(self) -> frozenset[str] | None:
-        """The jobs that send after the next change, None if none is foreseen."""
+        """The jobs that send after the next predicted change; None without one."""
         return self._change.active if self._change is not None else None
 
     def iteration_reported(self, report: IterationReport) -> None:
-        """An iteration is over, and the next one begins."""
+        """A worker has ended an iteration. Rank 0's report tells when the job's next period begins."""
         if report.rank == 0:
             self._began[report.job] = report.end_ns
 
     def forget(self, job: str) -> None:
-        """A job is gone."""
+        """A job has left."""
         self._began.pop(job, None)
 
     def plan_adopted(self, now_ns: int, jobs: Sequence[Job]) -> None:
-        """A plan for all jobs is in force: the next change starts from there."""
+        """A plan for all jobs is in force: predict the next change from now on."""
         self._for = None
         self.update(now_ns, jobs)
 
     def update(self, now_ns: int, jobs: Sequence[Job]) -> None:
-        """Find the next change that leaves time to tell agents."""
+        """Predict the next change that is far enough ahead for agents to receive new paths in time."""
         after = now_ns + LEAD_TIME_NS
         known = [j for j in jobs if j.name in self._began and j.profile.phases]
         sending = [s for j in known if (s := self._sending(j, after)) is not None]
@@ -69,7 +70,10 @@ class Lookahead:
         )
 
     def due(self, now_ns: int, jobs: Sequence[Job]) -> frozenset[str] | None:
-        """The jobs to assign paths for now; None if it is not time, or these were the last ones too."""
+        """The jobs to assign paths for now.
+
+        None if it is not time yet, or if these are the same jobs again.
+        """
         change = self._change
         if change is None or now_ns < change.time_ns - LEAD_TIME_NS:
             return None
@@ -80,20 +84,20 @@ class Lookahead:
         return change.active
 
     def _sending(self, job: Job, at_ns: int) -> ActiveFlow | None:
-        """What is left of the phase that a job is in."""
+        """The rest of the phase that a job is in; None between phases."""
         into = (at_ns - self._began[job.name]) % job.profile.period_ns
         for p in job.profile.phases:
             if p.start_ns <= into < p.end_ns:
-                # Rounded up, so that the end that follows from it is never before the phase's.
+                # Rounded up, so that the predicted end is never before the end of the phase.
                 left = -(-p.rate_bps * (p.end_ns - into) // 8_000_000_000)
                 return ActiveFlow(job.name, left, p.rate_bps)
         return None
 
 
 def moved_flows(plan: Plan, found: Plan) -> Mapping[str, FlowPlan]:
-    """The flows of `plan` that `found` has on another path or port.
+    """The flows of `plan` that have another path or source port in `found`.
 
-    Those that switches hold by themselves stay: what moves here moves by its source port alone.
+    Flows with table entries of their own (pinned or remarked) stay: these moves change source ports only.
     """
     held = {p.flow for p in (*plan.pins, *found.pins)} | {r.flow for r in plan.remarks}
     return {

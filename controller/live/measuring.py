@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring the jobs on the fabric: who is profiled, what came of it, who has changed since.
+"""Measure the jobs on the fabric: which job is profiled now, with what result, and which has changed since.
 
-It takes inputs and gives effects like the rest of the core, and touches nothing. `controller/measure` has
-what is decided; here is whose reports and counts it is decided from.
+Like the rest of the core this takes inputs and yields effects; it does no I/O. The algorithms are in
+`controller/measure`; this module feeds them each job's iteration reports and byte counts.
 """
 
 from __future__ import annotations
@@ -22,29 +22,32 @@ from controller.model.traffic import TRAFFIC_CLASSES
 
 log = logging.getLogger(__name__)
 
-# A silent job is watched in windows of so many of its periods, and has changed when two in a row say so.
+# All values below are chosen.
+# A silent job (one that reports no iterations) is checked for changes in windows of this many periods. It has
+# changed when this many windows in a row disagree with its profile.
 WATCHED_PERIODS = 10
 WATCHED_AGREEING = 2
-# Its period is known from more iterations than that of one that reports them.
+# The measurement of a silent job needs this many times the iterations that a reporting job needs.
 SILENT_FACTOR = 2
-# A job that was measured is not measured again before it has run so many times as many iterations, and
-# twice as many after each time that nothing had changed.
+# After a measurement a job is not measured again for this many times the measured iterations. The factor
+# doubles with each further measurement that shows no change.
 REST = 3
-# A silent job that could not be measured gets another turn after so many windows.
+# A silent job that could not be measured is tried again after this many measurement windows.
 RETRY = 4
-# Agents' clocks may be so far ahead of the controller's.
+# Reports from further in the future than this are wrong: agents' clocks may be this far ahead.
 CLOCKS_OFF_NS = 1_000_000_000
-# So much longer than the last time a silent job's counts have to be to be looked at again.
+# The counts of a silent job are analysed again once they cover this many times the time of the last analysis.
 LONGER = 1.15
+# Two measurements show the same job if bytes and period differ by at most this fraction.
 ALIKE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureSettings:
-    """How jobs are measured. `enabled` False: a job is what it declares.
+    """How jobs are measured. `enabled` False: plans use the profile that a job declares.
 
-    `window_ns` is the longest that a job is profiled, which ends as soon as `iterations` are seen. Bytes
-    are counted in bins of `bin_ns` and reported every `report_ns`.
+    A job is profiled until `iterations` are seen, and for `window_ns` at most. Agents count bytes in bins of
+    `bin_ns` and report them every `report_ns`.
     """
 
     enabled: bool = True
@@ -55,16 +58,16 @@ class MeasureSettings:
 
 
 AS_DECLARED = MeasureSettings(enabled=False)
-"""Jobs are what they declare."""
+"""No job is measured: plans use the declared profiles."""
 
 
 def depends_on_profiles(policy: Policy) -> bool:
-    """Whether anything that a policy decides depends on what jobs do."""
+    """Whether a policy's decisions depend on the jobs' profiles."""
     return policy.priority != "equal" or policy.interleave != "none"
 
 
 def with_paths_of(plan: Plan, shown: Plan) -> Plan:
-    """A plan with its flows on the paths of another, and all else as it is."""
+    """`plan` with its flows on the paths and source ports of `shown`; everything else stays."""
     flows = {
         name: replace(flow, path=at.path, source_port=at.source_port, why=at.why)
         for name, flow in plan.flows.items()
@@ -75,7 +78,7 @@ def with_paths_of(plan: Plan, shown: Plan) -> Plan:
 
 @dataclass(slots=True)
 class _Watch:
-    """What is known of one job: its samples and counts while it is measured, and how to notice a change."""
+    """One job's data: samples and byte counts while it is measured, then what it takes to notice a change."""
 
     job: Job
     series: Series
@@ -91,7 +94,10 @@ class _Watch:
 
 
 class JobMeasurement:
-    """The jobs' measurements. `measured` takes what `take_measured` gives, and the core plans anew."""
+    """The measurements of all jobs, one job at a time.
+
+    The core plans again with what `take_measured` returns.
+    """
 
     def __init__(self, settings: MeasureSettings) -> None:
         self._settings = settings
@@ -102,53 +108,53 @@ class JobMeasurement:
 
     @property
     def profiled(self) -> str | None:
-        """The job that is being measured."""
+        """The job that is being measured; None if there is none."""
         return self._queue.window.job if self._queue.window is not None else None
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When the window under way is over."""
+        """When the present measurement window ends; None without one."""
         return self._queue.window.until_ns if self._queue.window is not None else None
 
     def changes(self, job: str) -> int:
-        """How often a job has changed its pattern since it came."""
+        """How often a job has changed its communication pattern since it arrived."""
         watch = self._watches.get(job)
         return watch.changes if watch is not None else 0
 
     def waits(self, job: str) -> bool:
-        """Whether a job is still to be measured, or is being measured."""
+        """Whether a job waits to be measured, or is being measured."""
         return self._queue.contains(job)
 
-    # What happens.
+    # Inputs.
 
     def arrived(self, job: Job) -> None:
-        """A job is there: it wants a turn, if it sends anything at all."""
+        """A job has arrived: queue it for measurement if it sends anything to another host."""
         if self._settings.enabled and any(f.src != f.dst for f in job.flows):
             self._watches[job.name] = _Watch(job, Series(self._settings.bin_ns))
             self._queue.add(job.name)
 
     def left(self, job: str) -> None:
-        """A job is gone."""
+        """A job has left."""
         if self._watches.pop(job, None) is not None:
             self._queue.forget(job)
 
     def agent_up(self, host: str) -> Iterator[Effect]:
-        """An agent that has started again counts nothing until it is asked."""
+        """An agent may have restarted, so ask it again to count the bytes of jobs that need it."""
         for name, watch in self._watches.items():
             if host in watch.job.hosts and (watch.job.silent or name == self.profiled):
                 yield self._ask(host, name)
 
     def choose(self) -> None:
-        """A plan is about to be made: the next job's turn begins with it."""
+        """A plan is about to be made: choose the job that is measured while the plan is in force."""
         self._queue.next_job()
 
     def overlay(self, plan: Plan) -> Plan:
-        """The plan with the job whose turn it is on top."""
+        """The plan with the job that is measured alone on the highest priority level."""
         job = self.profiled
         return plan if job is None else with_job_on_top(plan, job, TRAFFIC_CLASSES.levels)
 
     def adopted(self, now_ns: int) -> Iterator[Effect]:
-        """The plan is in force: the window of the job on top opens."""
+        """The plan is in force: the measurement window of the chosen job begins."""
         if not self._queue.begin(now_ns) or self.profiled is None:
             return
         watch = self._watches[self.profiled]
@@ -156,12 +162,16 @@ class JobMeasurement:
         watch.flops.clear()
         watch.series = Series(self._settings.bin_ns)
         watch.tried_ns = now_ns
-        log.info("job %s is being measured, %d more wait", watch.job.name, self._queue.waiting)
+        log.info(
+            "job %s is measured alone on the highest priority level; %d more jobs wait",
+            watch.job.name,
+            self._queue.waiting,
+        )
         for host in dict.fromkeys(watch.job.hosts):
             yield self._ask(host, watch.job.name)
 
     def iteration(self, now_ns: int, item: IterationReport) -> Iterator[Effect]:
-        """A worker reports an iteration. One that cannot have been is not counted."""
+        """A worker reports an iteration. Impossible reports are ignored."""
         watch, window = self._watches.get(item.job), self._queue.window
         if watch is None or not _possible(item, now_ns):
             return
@@ -172,14 +182,14 @@ class JobMeasurement:
             yield from self._conclude(watch)
 
     def counted(self, now_ns: int, item: BytesCounted) -> Iterator[Effect]:
-        """An agent's byte counts. Those of the future, or of another grid, are not counted."""
+        """An agent reports byte counts. Counts of the future, or with another bin width, are ignored."""
         watch, window = self._watches.get(item.job), self._queue.window
         if watch is None or item.bin_ns != self._settings.bin_ns or item.host not in watch.job.hosts:
             return
         bins = max((len(sent) for _, sent in item.flows), default=0)
         if item.start_ns + bins * item.bin_ns > now_ns + CLOCKS_OFF_NS:
             return
-        # A source that cannot tell flows apart counts the whole NIC.
+        # An agent that cannot tell flows apart counts the whole NIC under an empty name.
         known = {f.name: f.name for f in watch.job.flows} | {"": item.host}
         for flow, sent in item.flows:
             if flow in known:
@@ -193,22 +203,22 @@ class JobMeasurement:
             self._again(watch)
 
     def due(self, now_ns: int) -> Iterator[Effect]:
-        """The window may be over: what was seen has to do."""
+        """If the measurement window is over, conclude with what was seen."""
         window = self._queue.window
         if window is not None and window.until_ns is not None and now_ns >= window.until_ns:
             yield from self._conclude(self._watches[window.job], last=True)
 
     def take_measured(self) -> tuple[Job, ...]:
-        """The jobs whose measurement has ended, with what it showed; taken once."""
+        """The jobs whose measurement has ended, with their measured profiles. Each is returned once."""
         finished, self._finished = tuple(self._finished), []
         return finished
 
     def take_wish(self) -> bool:
-        """Whether a plan is wanted for what has happened here; taken once."""
+        """Whether a new plan is needed since the last call."""
         wish, self._wants_plan = self._wants_plan, False
         return wish
 
-    # Inside.
+    # Internal.
 
     def _ask(self, host: str, job: str, *, stop: bool = False) -> SendMeasure:
         settings = self._settings
@@ -217,7 +227,7 @@ class JobMeasurement:
         )
 
     def _conclude(self, watch: _Watch, *, last: bool = False) -> Iterator[Effect]:
-        """End the window once enough has been seen, or when it is over."""
+        """End the measurement once enough was seen, or, with `last`, because its window is over."""
         window = self._queue.window
         if window is None or window.begun_ns is None:
             return
@@ -234,7 +244,7 @@ class JobMeasurement:
                 result = result if result.measured.iterations >= SILENT_FACTOR * enough else None
         else:
             seen = sum(s.rank == 0 and s.end_ns <= covered for s in watch.samples)
-            # Whoever counts no bytes at all is not waited for.
+            # Do not wait for byte counts if no agent of the job counts bytes.
             uncounted = not watch.series.flows and len(watch.samples) >= 2 * enough * len(watch.job.hosts)
             ranks = {s.rank for s in watch.samples}
             if last or uncounted or (seen >= enough and len(ranks) == len(watch.job.hosts)):
@@ -246,7 +256,11 @@ class JobMeasurement:
         for host in dict.fromkeys(watch.job.hosts):
             yield self._ask(host, watch.job.name, stop=not watch.job.silent)
         if result is None:
-            log.warning("job %s could not be measured; it counts as it declares", watch.job.name)
+            log.warning(
+                "job %s could not be measured: too few iterations in %g s; plans use its declared profile",
+                watch.job.name,
+                self._settings.window_ns / 1e9,
+            )
             watch.watched_ns = window.until_ns or covered
             watch.series.forget(watch.watched_ns)
             return
@@ -268,7 +282,7 @@ class JobMeasurement:
             watch.series = Series(self._settings.bin_ns)
         self._finished.append(result)
         log.info(
-            "job %s measured over %d iterations: %.1f ms, %.1f of them communicating",
+            "job %s was measured over %d iterations: period %.1f ms, of which it communicates for %.1f ms",
             result.name,
             measured.iterations,
             result.profile.period_ns / 1e6,
@@ -276,21 +290,22 @@ class JobMeasurement:
         )
 
     def _compare(self, watch: _Watch, item: IterationReport) -> None:
-        """Look whether the job's first worker still does what was measured."""
+        """Check whether the job's rank 0 still behaves as measured."""
         own = _sample(item)
         if item.rank != 0:
             return
         if watch.detector is None:
-            # It has begun late, or was compiling: once an iteration would fit, it gets another turn.
+            # The job could not be measured: it began late, or was compiling. Measure it now that its
+            # iterations fit into a window.
             if item.start_ns > watch.watched_ns > 0 and 2 * own.own_ns < self._settings.window_ns:
                 self._again(watch)
             return
         watch.rest = max(0, watch.rest - 1)
         if watch.detector.add(own.bytes_sent, own.own_ns - own.communication_ns):
-            self._changed(watch, f"{own.bytes_sent} bytes in iteration {item.index}")
+            self._changed(watch, f"it sent {own.bytes_sent:,} bytes in iteration {item.index}")
 
     def _watch_silent(self, watch: _Watch) -> None:
-        """Look at the last few periods of a job that only its bytes tell of."""
+        """Check the last few periods of a silent job by its byte counts."""
         job = watch.job
         until = watch.series.covered_until(len(job.flows))
         if until - watch.watched_ns < WATCHED_PERIODS * job.profile.period_ns:
@@ -307,13 +322,15 @@ class JobMeasurement:
         watch.unlike = watch.unlike + 1 if unlike else 0
         if watch.unlike >= WATCHED_AGREEING:
             watch.unlike = 0
-            self._changed(watch, "its bytes do not add up to the measured iterations")
+            self._changed(watch, "its byte counts do not match the measured iterations")
 
     def _changed(self, watch: _Watch, how: str) -> None:
         if watch.rest:
             return
         watch.changes += 1
-        log.info("job %s has changed its pattern (%s); it is measured again", watch.job.name, how)
+        log.info(
+            "job %s has changed its communication pattern (%s); it is measured again", watch.job.name, how
+        )
         self._again(watch)
 
     def _again(self, watch: _Watch) -> None:
@@ -321,14 +338,14 @@ class JobMeasurement:
         self._wants_plan = True
 
     def _flops(self, watch: _Watch, begin_ns: int, end_ns: int) -> float:
-        """What the job's GPUs did in a window, by the reports that lie in it."""
+        """The work (flop) of the job's GPUs in a window, from the reports that lie within it."""
         inside = [(a, b, f) for a, b, f in watch.flops if a >= begin_ns and b <= end_ns]
         span = sum(b - a for a, b, _ in inside) / max(1, len(watch.job.hosts))
         return sum(f for _, _, f in inside) * (end_ns - begin_ns) / span if span else 0.0
 
 
 def _alike(before: Job, after: Job) -> bool:
-    """Whether a second measurement shows what the first one did."""
+    """Whether two measurements show the same bytes and the same period."""
     if before.measured is None:
         return False
     figures = [
@@ -339,7 +356,7 @@ def _alike(before: Job, after: Job) -> bool:
 
 
 def _possible(item: IterationReport, now_ns: int) -> bool:
-    """Whether a report can be true: its times are in order, and not of the future."""
+    """Whether a report can be true: its times are in order and not in the future."""
     length = item.end_ns - item.start_ns
     in_order = length - item.held_ns > 0 and max(item.communication_ns, item.compute_ns) <= length
     return in_order and item.end_ns <= now_ns + CLOCKS_OFF_NS

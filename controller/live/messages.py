@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into the core, what it wants done, and what it tells the world: frozen values.
+"""The values that go into the core and come out of it: inputs, effects and notices. All are frozen.
 
-Inputs are handled serially in the order (time, node, sequence). Times are nanoseconds of the
-controller's clock, which in the embedded fabric is the fabric's.
+The core handles inputs one after another, in the order (time, node, sequence). Times are nanoseconds of
+the controller's clock, which in the embedded fabric is the fabric's clock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from controller.model.view import QueueCounter
 # Inputs, from agents.
 @dataclass(frozen=True, slots=True)
 class AgentUp:
-    """An agent has said Hello. `pinning` is how it sets source ports; `dscp` qp or fixed: whether an open
-    QP takes another one; `mltcp`: whether its NIC can send by MLTCP, job by job."""
+    """An agent has opened its session.
+
+    `pinning` is how the agent sets UDP source ports ("none": its NIC chooses them). `dscp` is "qp" where an
+    open queue pair takes a new DSCP, "fixed" where it keeps its first one. `mltcp` says whether the NIC can
+    send by MLTCP for single jobs.
+    """
 
     host: str
     pinning: str
@@ -62,7 +66,10 @@ class FlowAsked:
 
 @dataclass(frozen=True, slots=True)
 class FlowOpened:
-    """A flow's QP is open with this source port (0: not known) and DSCP; its NIC keeps one or both."""
+    """The queue pair of a flow is open, with this source port (0: not known) and DSCP.
+
+    Only agents whose NIC chooses the port, or keeps the DSCP, send this.
+    """
 
     host: str
     flow: str
@@ -72,8 +79,11 @@ class FlowOpened:
 
 @dataclass(frozen=True, slots=True)
 class FlowFallback:
-    """A pinned flow that went bad goes by ECMP by its agent's own decision, or (`on_ecmp` False) by its pin
-    again, which is `source_port`."""
+    """An agent has moved a pinned flow back to ECMP, because the flow's latency or loss went bad.
+
+    `on_ecmp` False: the flow uses its pinned source port again. `source_port` is the pinned port, `why` the
+    agent's reason.
+    """
 
     host: str
     flow: str
@@ -92,7 +102,11 @@ class ProbeAsked:
 
 @dataclass(frozen=True, slots=True)
 class IterationReport:
-    """One iteration of one worker. Times in ns, sizes in bytes, marks and retransmits in packets."""
+    """One iteration of one worker. Times in ns, sizes in bytes, ECN marks and retransmits in packets.
+
+    `held_ns` is how long the worker waited for its slot, `drift_ns` how late the iteration began after its
+    slot; `realigned` says that this drift had passed the threshold, so the worker waited for the next slot.
+    """
 
     host: str
     job: str
@@ -114,9 +128,10 @@ class IterationReport:
 
 @dataclass(frozen=True, slots=True)
 class BytesCounted:
-    """Bytes on the wire by flow, in bins of `bin_ns` from `start_ns` on; the worker's flops in all of them.
+    """Bytes on the wire for each flow, in bins of `bin_ns` from `start_ns` on.
 
-    A source that cannot tell flows apart names the flow "".
+    `flops` is the work of this worker's GPUs in all these bins. An agent that cannot tell flows apart counts
+    its whole NIC under the flow name "".
     """
 
     host: str
@@ -130,7 +145,7 @@ class BytesCounted:
 
 @dataclass(frozen=True, slots=True)
 class ClockAsked:
-    """An agent asks what time it is; `sent_ns` is its own clock's."""
+    """An agent asks for the controller's time; `sent_ns` is when it asked, by its own clock."""
 
     host: str
     sent_ns: int
@@ -139,7 +154,10 @@ class ClockAsked:
 # Inputs, from switches and from Ryu applications.
 @dataclass(frozen=True, slots=True)
 class SwitchReady:
-    """A switch is in service. `ports`: port -> up; None where the target tells no port states."""
+    """A switch is in service: its pipeline is loaded and its tables are written.
+
+    `ports` maps each port to whether it is up; None where the target reports no port states.
+    """
 
     switch: str
     ports: Mapping[int, bool] | None
@@ -155,7 +173,7 @@ class SwitchLost:
 
 @dataclass(frozen=True, slots=True)
 class PacketSeen:
-    """A frame from a switch; `reason` as in the P4 program."""
+    """A packet-in from a switch. `reason` is a code of the P4 program."""
 
     switch: str
     ingress_port: int
@@ -166,7 +184,7 @@ class PacketSeen:
 
 @dataclass(frozen=True, slots=True)
 class PortsSeen:
-    """Port states of a switch have changed: port -> up."""
+    """Port states of a switch have changed. `ports` maps a port to whether it is up."""
 
     switch: str
     ports: Mapping[int, bool]
@@ -174,7 +192,7 @@ class PortsSeen:
 
 @dataclass(frozen=True, slots=True)
 class FrameAsked:
-    """A Ryu application wants a frame sent."""
+    """A Ryu application asks the controller to send a frame."""
 
     switch: str
     payload: bytes
@@ -212,7 +230,7 @@ class SendWelcome:
 
 @dataclass(frozen=True, slots=True)
 class SendAssignment:
-    """A flow's source port (0: by ECMP), DSCP, and rate cap on the wire in bit/s (0: none)."""
+    """Tell an agent a flow's source port (0: leave it to ECMP), DSCP, and rate cap in bit/s (0: none)."""
 
     host: str
     flow: str
@@ -223,9 +241,12 @@ class SendAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SendSchedule:
-    """When a job talks, and its senders' congestion control. `period_ns` 0: it runs free. `once`: it waits
-    for its slot once, and again when it has drifted past `realign` (part of the period; None: the agents'
-    usual threshold)."""
+    """Tell an agent when a job communicates, and which congestion control its senders use.
+
+    A communication phase starts at t with (t - `epoch_ns`) mod `period_ns` = `shift_ns`. `period_ns` 0: the
+    job is not held to slots. `once`: the job waits for its slot once, and again only when it has drifted by
+    more than `realign`, a fraction of the period (None: the agents' default threshold).
+    """
 
     host: str
     job: str
@@ -239,8 +260,10 @@ class SendSchedule:
 
 @dataclass(frozen=True, slots=True)
 class SendMeasure:
-    """Count a job's bytes in bins of `bin_ns`, reported every `report_ns`; 0: no more. `profiling`: the
-    job is alone on the highest level meanwhile."""
+    """Tell an agent to count a job's bytes in bins of `bin_ns` and to report them every `report_ns`.
+
+    `bin_ns` 0 ends the counting. `profiling`: meanwhile the job is alone on the highest priority level.
+    """
 
     host: str
     job: str
@@ -251,7 +274,10 @@ class SendMeasure:
 
 @dataclass(frozen=True, slots=True)
 class SendClock:
-    """What time it is: the agent's `sent_ns` came at `received_ns`, and this left at `replied_ns`."""
+    """Tell an agent the time: its request of `sent_ns` arrived at `received_ns`.
+
+    The reply left at `replied_ns`.
+    """
 
     host: str
     sent_ns: int
@@ -261,7 +287,7 @@ class SendClock:
 
 @dataclass(frozen=True, slots=True)
 class SendRefusal:
-    """Something an agent said was not accepted."""
+    """Tell an agent that the controller refuses its message; `what` says why."""
 
     host: str
     what: str
@@ -269,7 +295,7 @@ class SendRefusal:
 
 @dataclass(frozen=True, slots=True)
 class SendProbeResult:
-    """The path that a flow's probe took; empty if it is not known."""
+    """Tell an agent the path (host to host) that the INT probe of a flow took; empty if it is not known."""
 
     host: str
     flow: str
@@ -279,7 +305,7 @@ class SendProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class SendFrame:
-    """A packet-out."""
+    """Send a frame as a packet-out: out of `egress_port`, or through the ingress pipeline."""
 
     switch: str
     payload: bytes
@@ -293,7 +319,7 @@ AgentEffect = (
 Effect = AgentEffect | SendFrame
 
 
-# Notices, for Ryu applications; `controller/events.py` has the event of each.
+# Notices, for Ryu applications; `controller/events.py` defines the event of each.
 @dataclass(frozen=True, slots=True)
 class SwitchUp:
     """A switch is in service."""
@@ -305,7 +331,7 @@ class SwitchUp:
 
 @dataclass(frozen=True, slots=True)
 class SwitchDown:
-    """A switch's session is gone."""
+    """The P4Runtime session with a switch is lost; `why` is the error."""
 
     time_ns: int
     name: str
@@ -314,7 +340,7 @@ class SwitchDown:
 
 @dataclass(frozen=True, slots=True)
 class PacketArrived:
-    """A packet-in that was not one of the controller's own probes."""
+    """A packet-in that is not one of the controller's own probes."""
 
     time_ns: int
     switch: str
@@ -360,7 +386,7 @@ class JobLeft:
 
 @dataclass(frozen=True, slots=True)
 class PlanApplied:
-    """A plan is in force, and its pinned paths have been verified as far as they could be."""
+    """A plan is in force, and INT probes have checked its paths. Both tuples hold names of flows."""
 
     time_ns: int
     plan: Plan

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plan cannot leave to source ports and DSCPs: NICs that keep theirs, hashes that lead elsewhere."""
+"""Flows whose port or DSCP the plan cannot choose freely, because of their NIC or of an unexpected hash.
+
+Some NICs choose the UDP source port of a queue pair themselves, some keep the DSCP that it was opened with.
+Where a probe took another path than the hash predicts, the source port does not lead where it should.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +30,31 @@ class _Nic:
 
 
 class QueuePairs:
-    """The agents' words on their NICs and open queue pairs; `mistrusted` flows went elsewhere than their
-    source port should lead them."""
+    """What agents report about their NICs and open queue pairs.
+
+    `mistrusted` holds flows whose probe took another path than their source port should lead to; switches
+    pin them.
+    """
 
     def __init__(self) -> None:
         self.mistrusted: set[str] = set()
         self._nics: dict[str, _Nic] = {}
         self._opened: dict[str, FlowOpened] = {}
-        # By job, until an agent says more: plans are asked for far more often than agents speak of these.
+        # A cache by job, cleared when an agent reports something: plans are far more frequent than reports.
         self._found: dict[str, tuple[Job, Mapping[str, QueuePair]]] = {}
 
     def agent_up(self, item: AgentUp) -> None:
-        """An agent says what its NIC can do; it will tell of its queue pairs anew."""
+        """An agent reports what its NIC can do. It will report its open queue pairs again."""
         self._nics[item.host] = _Nic(item.pinning, item.dscp, item.mltcp)
         self._opened = {name: o for name, o in self._opened.items() if o.host != item.host}
         self._found.clear()
 
     def opened(self, item: FlowOpened, flows: Mapping[str, Job], plan: Plan | None) -> bool:
-        """A queue pair is open; whether the plan in force has to change for it. `flows` are the jobs'."""
+        """A queue pair is open. Returns whether this needs a new plan. `flows` are all jobs' flows."""
         if item.flow not in flows:
-            log.warning("%s has opened %s, a flow of no job here", item.host, item.flow)
+            log.warning(
+                "host %s has opened flow %s, which belongs to no job here; ignored", item.host, item.flow
+            )
             return False
         nic = self._nics.get(item.host)
         if nic is None or self._opened.get(item.flow) == item:
@@ -59,9 +68,9 @@ class QueuePairs:
         remarked = {r.flow: r for r in plan.remarks}.get(item.flow)
         if nic.dscp != FIXED_DSCP:
             return moved
-        told = (item.dscp, planned.source_port or item.source_port)
-        known = (planned.dscp, told[1]) if remarked is None else (remarked.sent_dscp, remarked.source_port)
-        return moved or told != known
+        actual = (item.dscp, planned.source_port or item.source_port)
+        known = (planned.dscp, actual[1]) if remarked is None else (remarked.sent_dscp, remarked.source_port)
+        return moved or actual != known
 
     @property
     def mltcp_hosts(self) -> frozenset[str]:
@@ -69,22 +78,28 @@ class QueuePairs:
         return frozenset(host for host, nic in self._nics.items() if nic.mltcp)
 
     def left(self, job: Job) -> None:
-        """A job's flows are no more."""
+        """A job has left: forget its flows."""
         self._found.pop(job.name, None)
         for flow in job.flows:
             self._opened.pop(flow.name, None)
             self.mistrusted.discard(flow.name)
 
-    def mistrust(self, strayed: Set[str]) -> bool:
-        """Probes of these flows went elsewhere, in a fabric as it was planned for; whether that is news."""
-        news = strayed - self.mistrusted
+    def mistrust(self, misrouted: Set[str]) -> bool:
+        """The probes of these flows took other paths than planned, though nothing has failed since the plan.
+
+        Returns whether some of them were not known before.
+        """
+        news = misrouted - self.mistrusted
         self.mistrusted |= news
         if news:
-            log.warning("%s went elsewhere: from now on switches pin them", ", ".join(sorted(news)))
+            log.warning(
+                "flows %s: their probes took other paths than the hash predicts; switches now pin them",
+                ", ".join(sorted(news)),
+            )
         return bool(news)
 
     def of(self, jobs: Iterable[Job]) -> Mapping[str, QueuePair]:
-        """By name, those flows whose NIC leaves something out of the plan's hands."""
+        """The queue pairs of those flows whose NIC fixes the source port or the DSCP, by flow name."""
         result: dict[str, QueuePair] = {}
         for job in jobs:
             found = self._found.get(job.name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are flows where the plan says? INT v2.1 probes with a flow's own 5-tuple tell.
+"""Check with INT v2.1 probes that flows take the paths of the plan.
 
-A probe enters the source leaf's ingress by packet-out, is forwarded by the flow's hash, gathers the
-node id of every hop, and leaves the fabric at the sink leaf's CPU port. Nothing here knows a socket.
+A probe has the flow's own 5-tuple. It enters the ingress of the source leaf by packet-out, so the same hash
+forwards it, collects the node id of every hop, and leaves the fabric at the CPU port of the last leaf.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from ipaddress import IPv4Address
 
 from controller.live.messages import SendFrame
 from controller.model.traffic import TRAFFIC_CLASSES
+from controller.routing.hash import ROCE_PORT
 from topo.graph import Topology
 
-ROCE_PORT = 4791
-# A probe's time-out: in fabric time, and on the host's clock, where CPUs and a busy machine take longer.
+# The time-out of a probe: in fabric time, and on the host's clock, where busy CPUs take longer. Chosen.
 TIMEOUT_NS = 50_000_000
 HOST_TIMEOUT_NS = 500_000_000
+# How often a probe is sent before its flow counts as unverified. Chosen.
 TRIES = 3
 
+# INT v2.1, 5.7: node id, port ids, hop latency, queue id and occupancy, two timestamps; 8 words of 4 bytes a
+# hop. The P4 program adds just these.
 INSTRUCTIONS = 0xFC00
 HOP_WORDS = 8
 HOP_BYTES = 4 * HOP_WORDS
+# Chosen: more hops than any path of a three-tier fabric has.
 MAX_HOPS = 16
 
 _ETHERNET = struct.Struct("!6s6sH")
@@ -39,7 +43,7 @@ _MD_WORDS = _MD.size // 4
 
 @dataclass(frozen=True, slots=True)
 class FiveTuple:
-    """A RoCEv2 flow's addresses and source port; protocol and destination port are fixed."""
+    """The addresses and the source port of a RoCEv2 flow; protocol and destination port are fixed."""
 
     src_ip: str
     dst_ip: str
@@ -48,7 +52,10 @@ class FiveTuple:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What one switch put into a probe. Latency in the target's clock ticks, occupancy in packets."""
+    """What one switch wrote into a probe.
+
+    `latency` is in clock ticks of the target, `occupancy` in packets.
+    """
 
     node_id: int
     ingress_port: int
@@ -60,7 +67,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class ReturnedProbe:
-    """A probe that came back: its flow, the sender's token, and the hops in the order of the way."""
+    """A probe that came back: its flow, the sender's token, and the hops in the order of the path."""
 
     flow: FiveTuple
     token: int
@@ -69,7 +76,10 @@ class ReturnedProbe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeOutcome:
-    """What became of a flow's probe. `seen` is the path it took, host to host; empty: none came back."""
+    """The result of probing one flow.
+
+    `seen` is the path that the probe took, host to host; empty: it was lost.
+    """
 
     flow: str
     verified: bool
@@ -78,7 +88,7 @@ class ProbeOutcome:
 
 
 def build_probe(flow: FiveTuple, src_mac: str, dst_mac: str, token: int) -> bytes:
-    """An INT-MD probe of `flow` as an Ethernet frame, its stack still empty.
+    """An INT-MD probe of `flow` as an Ethernet frame, with an empty metadata stack.
 
     `token` (32 bits) follows the stack and comes back unchanged.
     """
@@ -107,7 +117,7 @@ def build_probe(flow: FiveTuple, src_mac: str, dst_mac: str, token: int) -> byte
 
 
 def parse_probe(frame: bytes) -> ReturnedProbe | None:
-    """A probe that a sink handed over; None if the frame is no INT-MD probe of ours."""
+    """The probe that a sink switch sent to the controller; None if the frame is not such a probe."""
     if len(frame) < _HEAD + _SHIM.size + _MD.size + _TOKEN.size:
         return None
     ip = _IPV4.unpack_from(frame, _ETHERNET.size)
@@ -129,7 +139,7 @@ def parse_probe(frame: bytes) -> ReturnedProbe | None:
     )
     if not legal:
         return None
-    # The newest hop stands first.
+    # The last hop stands first.
     hops = tuple(_hop(frame, at) for at in range(start + stack_bytes - HOP_BYTES, start - 1, -HOP_BYTES))
     (token,) = _TOKEN.unpack_from(frame, start + stack_bytes)
     flow = FiveTuple(str(IPv4Address(ip[8])), str(IPv4Address(ip[9])), source_port)
@@ -138,7 +148,7 @@ def parse_probe(frame: bytes) -> ReturnedProbe | None:
 
 @dataclass(slots=True)
 class _Open:
-    """A path under verification: the flows that share it, and what they expect."""
+    """A probe in flight: the flows that share its 5-tuple, with the planned path of each."""
 
     flows: dict[str, tuple[str, ...]]
     deadline_ns: int
@@ -148,7 +158,7 @@ class _Open:
 
 @dataclass(slots=True)
 class Verifier:
-    """Which probes are under way. The caller sends the frames and tells the time."""
+    """The probes in flight. The caller sends the frames and passes the time."""
 
     topology: Topology
     timeout_ns: int = TIMEOUT_NS
@@ -161,18 +171,19 @@ class Verifier:
 
     @property
     def pending(self) -> frozenset[str]:
-        """Flows whose verification is not over."""
+        """The names of flows whose verification is not over."""
         return frozenset(flow for entry in self._open.values() for flow in entry.flows)
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When the first probe is overdue; None if none is under way."""
+        """When the first probe is overdue; None if no probe is in flight."""
         return min((entry.deadline_ns for entry in self._open.values()), default=None)
 
     def begin(self, now_ns: int, flows: Iterable[tuple[str, tuple[str, ...], int]]) -> tuple[SendFrame, ...]:
-        """Probe (name, planned path host to host, source port) each; the frames to send.
+        """Start to probe flows, each given as (name, planned path host to host, source port).
 
-        A flow already under way starts afresh. Flows with one 5-tuple share a probe.
+        Returns the frames to send. A flow that is being probed starts again. Flows with the same 5-tuple
+        share a probe.
         """
         frames = []
         fresh: dict[FiveTuple, dict[str, tuple[str, ...]]] = {}
@@ -187,13 +198,13 @@ class Verifier:
         return tuple(frames)
 
     def forget(self, flow: str) -> None:
-        """End the verification of a flow without an outcome."""
+        """End the verification of a flow without a result."""
         for key, entry in list(self._open.items()):
             if entry.flows.pop(flow, None) is not None and not entry.flows:
                 del self._open[key]
 
     def received(self, frame: bytes) -> tuple[ProbeOutcome, ...] | None:
-        """The outcomes a returned probe settles; None if the frame is not one of our probes."""
+        """A probe came back: the results that it gives. None if the frame is not a probe."""
         probe = parse_probe(frame)
         if probe is None:
             return None
@@ -201,14 +212,14 @@ class Verifier:
         if entry is None or entry.token != probe.token:
             return ()
         del self._open[probe.flow]
-        way = tuple(self._names.get(hop.node_id, f"#{hop.node_id}") for hop in probe.hops)
+        nodes = tuple(self._names.get(hop.node_id, f"#{hop.node_id}") for hop in probe.hops)
         return tuple(
-            ProbeOutcome(flow, (path[0], *way, path[-1]) == path, path, (path[0], *way, path[-1]))
+            ProbeOutcome(flow, (path[0], *nodes, path[-1]) == path, path, (path[0], *nodes, path[-1]))
             for flow, path in entry.flows.items()
         )
 
     def expire(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[ProbeOutcome, ...]]:
-        """Probes to send again, and the outcomes of those that were tried often enough."""
+        """The probes to send again, and the results of those that were sent too often."""
         frames: list[SendFrame] = []
         outcomes: list[ProbeOutcome] = []
         for key, entry in list(self._open.items()):

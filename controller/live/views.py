@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's state as the frozen snapshot that the API and the page show."""
+"""The controller's state as a frozen snapshot, which the API and the page show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.southbound.fleet import SwitchFleet
 
 
 def build_view(core: Core, fleet: SwitchFleet, scenario: str) -> View:
-    """The present state. Only the loop that owns the core may call this."""
+    """The present state. Only the control loop, which owns the core, may call this."""
     topology = core.topology
     up = {(s, p): core.links.port_up(s, p) for s, ports in topology.ports.items() for p in ports}
     pinned = (

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's clock: the host's, or the embedded fabric's as its ticks tell it.
+"""The controller's clock: the host's clock, or the embedded fabric's clock as its ticks report it.
 
-Everything that enters a plan or a figure takes its time from here. Beside the fabric's clock stand
-the channels: how many messages the fabric says have left on each, and how many have come.
+Every time that enters a plan or a figure comes from this clock. Periodic timers follow it too.
 """
 
 from __future__ import annotations
@@ -12,40 +11,43 @@ from dataclasses import dataclass
 
 
 class HostClock:
-    """The host's monotonic clock, which all processes of one machine share."""
+    """The host's monotonic clock. All processes of one machine share it."""
 
     @property
     def now_ns(self) -> int:
-        """Nanoseconds since an arbitrary start, for instance boot."""
+        """The time in ns since an arbitrary start, for instance since boot."""
         return time.monotonic_ns()
 
 
 class EmbeddedClock:
-    """The embedded fabric's clock: it stands at the time of the last tick."""
+    """The embedded fabric's clock. It stands still at the time of the last tick."""
 
     def __init__(self) -> None:
         self._now_ns = 0
 
     @property
     def now_ns(self) -> int:
-        """The time of the tick being handled."""
+        """The time of the last tick, in ns."""
         return self._now_ns
 
     def advance(self, time_ns: int) -> None:
-        """A tick has come; time never goes back."""
+        """Set the clock to the time of a new tick; the clock never goes back."""
         self._now_ns = max(self._now_ns, time_ns)
 
 
 @dataclass(slots=True)
 class PeriodicTimer:
-    """A repeated deadline. `immediate`: the first time it is asked for is a time to do it."""
+    """A timer that is due at the multiples of an interval.
+
+    `immediate`: the first call of `due` returns True. `next_ns` is when it is due next; None: not started.
+    """
 
     interval_ns: int
     immediate: bool = False
     next_ns: int | None = None
 
     def due(self, now_ns: int) -> bool:
-        """Whether it is time; if so, the next time is the next multiple of the interval."""
+        """Whether the timer is due at `now_ns`; if so, it is set to the next multiple of the interval."""
         first = self.next_ns is None
         due = self.immediate if first else now_ns >= (self.next_ns or 0)
         if due or first:
@@ -53,5 +55,5 @@ class PeriodicTimer:
         return due
 
     def stop(self) -> None:
-        """Not until it is asked for again."""
+        """Stop the timer; the next call of `due` starts it again."""
         self.next_ns = None

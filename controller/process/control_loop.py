@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine: feeds the core in order, carries its effects out, and settles with the fabric's clock.
+"""The control loop: passes inputs to the core in order and carries out the core's effects.
 
-All of it runs on one asyncio loop. In the embedded fabric a step is a tick: everything the tick
-announces is waited for, handled, planned, written and answered before the tick is settled. On the
-host's clock a step is whatever has come in, and planning goes on beside the steps.
+Everything runs on one asyncio loop, in steps. In the embedded fabric a step is a tick of the fabric's clock:
+the loop waits for every message that the tick announces, handles them, plans, writes tables and sends all
+answers; then it settles the tick. On the host's clock a step handles the inputs that have come in, and
+planning runs beside the steps.
 """
 
 from __future__ import annotations
@@ -45,17 +46,22 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Host time: how long announced messages, and switches at the start, are waited for.
+# Host time, all chosen: how long the loop waits for messages that a tick has announced, and at the start for
+# the switches.
 ARRIVAL_TIMEOUT_S = 4.0
 READY_TIMEOUT_S = 10.0
-# Host time: the pause between two pieces of a plan's coming into force.
-BREATH_S = 0.001
+# Host time: the pause between two pieces of work when a plan comes into force. Chosen: long enough for a
+# request of an agent to pass gRPC's threads.
+PAUSE_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
-    """How the engine runs. `poll_always`: read counters also when nobody watches. `read_back_ns`: how often
-    switches are read back."""
+    """How the control loop runs.
+
+    `poll_always`: read counters also while nobody watches. Every `read_back_ns` the tables of all switches
+    are read back and corrected.
+    """
 
     scenario: str
     poll_ns: int
@@ -72,7 +78,7 @@ class _Arrival:
 
 
 class ControlLoop:
-    """Inbox, clock, and the one place where the core's wishes become deeds."""
+    """Owns the inbox and the clock, and carries out what the core asks for."""
 
     def __init__(
         self,
@@ -103,7 +109,7 @@ class ControlLoop:
         self._applying: asyncio.Task[None] | None = None
         self._precomputation = Precomputation(worker, with_writes=isinstance(clock, HostClock))
         self._read_backs = PeriodicTimer(options.read_back_ns)
-        self._showing = ViewPublisher(
+        self._publisher = ViewPublisher(
             core,
             clock,
             publish,
@@ -111,22 +117,22 @@ class ControlLoop:
             poll_ns=options.poll_ns,
             poll_always=options.poll_always,
         )
-        self.board = self._showing.board
+        self.board = self._publisher.board
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connect(self, fleet: SwitchFleet, agents: AgentServer) -> None:
-        """Introduce the two sides the engine speaks to."""
+        """Set the switches and the agents that the loop works with."""
         self._fleet, self._agents = fleet, agents
-        self._showing.connect(fleet)
+        self._publisher.connect(fleet)
 
     def close(self) -> None:
-        """End what goes on in the background."""
+        """Stop the computations in the background."""
         self._precomputation.cancel()
 
-    # What comes in.
+    # Inputs.
 
     def put(self, node: str, channel: str, item: Input) -> None:
-        """An input for the next step; a node's inputs keep their order on each channel."""
+        """Add an input for the next step. The inputs of a node keep their order on each channel."""
         self._order += 1
         self._inbox.append(_Arrival(node, channel, self._order, item))
         self._wake.set()
@@ -141,26 +147,26 @@ class ControlLoop:
             self._all_ready.set()
 
     def switch_lost(self, name: str, why: str) -> None:
-        """A switch's session is gone."""
+        """The session with a switch is lost."""
         self.put(name, f"session:{name}", SwitchLost(name, why))
         self.channels.lost(f"packet_in:{name}")
         self.channels.lost(f"gnmi:{name}")
 
     def packet_in(self, name: str, packet: PacketIn) -> None:
-        """A frame from a switch."""
+        """A switch has sent a packet to the controller."""
         seen = PacketSeen(name, packet.ingress_port, packet.reason, packet.egress_port, packet.payload)
         self.put(name, f"packet_in:{name}", seen)
         self.channels.arrived(f"packet_in:{name}")
 
     def port_states(self, name: str, states: Mapping[int, bool]) -> None:
-        """A gNMI notification."""
+        """A switch has reported port states by gNMI; `states` maps a port to whether it is up."""
         self.put(name, f"gnmi:{name}", PortsSeen(name, states))
         self.channels.arrived(f"gnmi:{name}")
 
-    # The embedded fabric's time.
+    # The embedded fabric's clock.
 
     async def tick(self, tick: wire.Tick) -> wire.Settled:
-        """Handle a tick to its end."""
+        """Handle a tick and everything that it announces; returns the answer that settles it."""
         return await self._watched(self._tick(tick))
 
     async def _tick(self, tick: wire.Tick) -> wire.Settled:
@@ -168,29 +174,37 @@ class ControlLoop:
             await self._wait_for_switches()
         late = await self.channels.wait(dict(tick.sent), ARRIVAL_TIMEOUT_S)
         if late:
-            log.error("tick %d: not here after %g s: %s", tick.sequence, ARRIVAL_TIMEOUT_S, ", ".join(late))
+            log.error(
+                "tick %d announced messages that did not arrive within %g s on: %s; going on without them",
+                tick.sequence,
+                ARRIVAL_TIMEOUT_S,
+                ", ".join(late),
+            )
         if isinstance(self._clock, EmbeddedClock):
             self._clock.advance(tick.time_ns)
         await self._step()
         if tick.last:
-            await self._showing.poll()
-            self._showing.now()
+            await self._publisher.poll()
+            self._publisher.now()
         sent = {**(self._agents.sent if self._agents is not None else {}), **self._frames_sent}
         news = {channel: n for channel, n in sent.items() if self._announced.get(channel) != n}
         self._announced.update(news)
         return wire.Settled(sequence=tick.sequence, sent=news, next_timer_ns=self._next_timer_ns() or 0)
 
     def time_lost(self) -> None:
-        """The fabric's clock broke off: time stands still, the page stays up."""
-        log.error("the fabric's clock is gone; its time stands at %.3f s", self._clock.now_ns / 1e9)
+        """The connection to the fabric's clock is lost: fabric time stands still, the page stays up."""
+        log.error(
+            "the connection to the fabric's clock is lost; fabric time stands at %.3f s",
+            self._clock.now_ns / 1e9,
+        )
 
-    # The host's time.
+    # The host's clock.
 
     async def run(self) -> None:
-        """Until cancelled. On the host's clock this makes the steps; otherwise the ticks do.
+        """Run until cancelled. On the host's clock this makes the steps; otherwise the ticks make them.
 
-        Whatever goes wrong in a step ends this with the error: a controller that has lost its head
-        must not look alive.
+        An error in a step ends the control loop with that error: a controller that does not work must not
+        look alive.
         """
         if isinstance(self._clock, EmbeddedClock):
             await self._failure
@@ -198,7 +212,7 @@ class ControlLoop:
             await self._step()
             due = self._next_timer_ns()
             timeout = None if due is None else max(0.0, (due - self._clock.now_ns) / 1e9)
-            # A subscriber of the page comes without waking anyone.
+            # A new subscriber of the page does not wake this loop, so wake up once per poll interval.
             poll = self._options.poll_ns / 1e9
             self._wake.clear()
             if not self._inbox:
@@ -223,11 +237,11 @@ class ControlLoop:
             await self._applying
         if self._applying is None and self._read_backs.due(self._clock.now_ns) and self._fleet is not None:
             await self._fleet.read_back()
-        await self._showing.poll_if_due()
-        self._showing.soon()
+        await self._publisher.poll_if_due()
+        self._publisher.soon()
 
     def _watched(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run `work` as a task whose failure is the engine's."""
+        """Run `work` as a task; if it fails, the control loop ends with its error."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._look_at)
         return task
@@ -241,10 +255,11 @@ class ControlLoop:
             self._wake.set()
 
     async def _apply(self) -> None:
-        """Write tables and plan until the core asks for neither."""
+        """Write tables and make plans until the core asks for neither."""
         core = self._core
         try:
-            # Agents may be there before the switches are: they are told of no path that is not there yet.
+            # Agents may connect before the switches are in service. They receive no path that switches do
+            # not have yet.
             if not self._all_ready.is_set():
                 await self._wait_for_switches()
             while core.wants_tables or core.wants_plan or core.lookahead_jobs is not None:
@@ -255,74 +270,91 @@ class ControlLoop:
                     try:
                         made = await self._worker.run(plan, core.plan_input())
                     except (ValueError, LookupError, ArithmeticError) as error:
-                        log.error("no plan could be made, the last one stays in force: %s", error)
+                        log.error("no plan could be made, so the last one stays in force: %s", error)
                     else:
-                        # No agent is told of a way that is not there yet.
-                        wanted = DesiredState.of(core.condition, core.shown(made))
-                        await self._breathe()
-                        if wanted != core.wanted:
+                        # Write the tables first, so that no agent receives a path that switches do not have.
+                        wanted = DesiredState.of(core.condition, core.with_profiled_job(made))
+                        await self._pause()
+                        if wanted != core.desired:
                             await self._write(wanted)
-                        # On the host's clock, planning has taken time.
+                        # On the host's clock, planning took time.
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
-                        await self._breathe()
+                        await self._pause()
                 active, core.lookahead_jobs = core.lookahead_jobs, None
                 if active is not None:
                     await self._assign_lookahead_paths(active)
                 await self._carry_out()
             self._precomputation.begin(core, self._watched)
-            await self._breathe()
-            self._showing.now()
+            await self._pause()
+            self._publisher.now()
         finally:
             self._applying = None
 
-    async def _breathe(self) -> None:
-        """Let what has come in be answered before the next piece of work, where that takes time.
+    async def _pause(self) -> None:
+        """On the host's clock, answer waiting requests of agents before the next piece of work.
 
-        A question has to come through gRPC's threads first: one round of the loop would not be enough.
+        A request passes gRPC's threads first, so one round of the asyncio loop is not enough.
         """
         if isinstance(self._clock, HostClock):
-            await asyncio.sleep(BREATH_S)
+            await asyncio.sleep(PAUSE_S)
 
     async def _write(self, wanted: DesiredState, ready: PreparedWrites | None = None) -> None:
-        for error in await self._fleet.want(wanted, ready) if self._fleet is not None else ():
-            log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
+        for error in await self._fleet.apply(wanted, ready) if self._fleet is not None else ():
+            log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
 
     async def _new_condition(self) -> None:
-        """Write the tables for what is down now; after a single failure also send flows their way around it
-        at once, by the answer that was prepared, or else by the same answer worked out now."""
+        """Write the tables for the links and switches that are down now.
+
+        After a single failure, also move the affected flows to other paths at once. The answer was prepared,
+        or is computed now with the same result.
+        """
         core, failovers = self._core, self._core.failovers
         self._precomputation.cancel()
         condition = core.take_condition()
         writes = failovers.writes(condition)
-        wanted = core.wanted
-        await self._write(wanted, PreparedWrites(failovers.wanted, writes) if writes is not None else None)
+        wanted = core.desired
+        await self._write(wanted, PreparedWrites(failovers.desired, writes) if writes is not None else None)
         event = failovers.event_of(condition)
         if event is None:
             return
-        answer, there = await self._precomputation.answer(failovers, event)
+        answer, ready = await self._precomputation.answer(failovers, event)
         if answer is None:
             return
         flows = core.fail_over(answer.emergency)
-        if core.wanted != wanted:
-            await self._write(core.wanted)
+        if core.desired != wanted:
+            await self._write(core.desired)
         await self._carry_out()
         name = event if isinstance(event, str) else "-".join(event)
-        how = "as prepared" if there else "not prepared yet"
-        log.info("failure of %s: %d flows go around it, %s", name, flows, how)
+        how = "was prepared" if ready else "was computed now"
+        log.info(
+            "failure of %s: %d flows move to other paths at once (the answer %s); a full plan follows",
+            name,
+            flows,
+            how,
+        )
 
     async def _assign_lookahead_paths(self, active: frozenset[str]) -> None:
-        """Give the jobs that are about to send the paths that suit just them."""
+        """Assign paths for just the jobs that are about to send (lookahead)."""
         core = self._core
         try:
             made, ready = await self._precomputation.paths(core.lookahead_input(active))
         except (ValueError, LookupError, ArithmeticError) as error:
-            log.error("no paths for %s, the plan stays as it is: %s", ", ".join(sorted(active)), error)
+            log.error(
+                "lookahead: no paths for the jobs %s, so the plan stays as it is: %s",
+                ", ".join(sorted(active)),
+                error,
+            )
             return
         core.now_ns = self._clock.now_ns
         moved = core.adopt_lookahead(made)
-        how = "as prepared" if ready else "not prepared"
-        log.info("%s are going to send: %d flows moved, %s", ", ".join(sorted(active)), moved, how)
+        how = "were prepared" if ready else "were computed now"
+        log.info(
+            "lookahead: the jobs %s send next, so %d flows move to other paths (the paths %s)",
+            ", ".join(sorted(active)),
+            moved,
+            how,
+        )
 
     async def _carry_out(self) -> None:
         core = self._core
@@ -361,9 +393,13 @@ class ControlLoop:
                 await self._all_ready.wait()
         except TimeoutError:
             missing = sorted(set(self._fleet.clients) - self._ready) if self._fleet is not None else []
-            log.error("not in service after %g s, going on without: %s", READY_TIMEOUT_S, ", ".join(missing))
+            log.error(
+                "not in service after %g s: %s; the controller goes on without these switches",
+                READY_TIMEOUT_S,
+                ", ".join(missing),
+            )
             self._all_ready.set()
 
     def _next_timer_ns(self) -> int | None:
-        times = (self._core.next_timer_ns, self._showing.next_timer_ns, self._read_backs.next_ns)
+        times = (self._core.next_timer_ns, self._publisher.next_timer_ns, self._read_backs.next_ns)
         return min((t for t in times if t is not None), default=None)

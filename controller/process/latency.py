@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a process quick to answer: no long pauses of the garbage collector, and planning comes second.
+"""Keep the controller's latency low: no long garbage collections, and a low priority for planning.
 
-New flows wait for the controller's loop, for milliseconds at most. Two things hold it up for longer than any
-work of its own: a full collection, which visits every object of every import and of the plan in force (70 ms
-were measured), and other busy processes of a machine with few cores, each of which Linux lets finish its
-time slice (3 ms and more).
+A new flow waits for the controller's answer, for a few milliseconds at most. Two things delay the control
+loop for longer than any work of its own. A full garbage collection visits every object of every import and
+of the plan in force (70 ms were measured). And on a machine with few cores, Linux lets other busy processes
+finish their time slices (3 ms and more).
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from controller.wire.time_slices import default_time_slices
 log = logging.getLogger(__name__)
 
 FULL_EVERY_S = 600.0
-"""A full collection is made so often, as soon as nobody has asked for `QUIET_S`..."""
+"""The time between two full collections. Chosen. A due collection waits until no agent has asked for
+`QUIET_S`."""
 FULL_AT_LATEST_S = 3600.0
-"""... and after so long whoever asks."""
+"""After this time a full collection is made even if agents ask all the time. Chosen."""
 QUIET_S = 1.0
 NICENESS = 10
-_TURN_S = 0.0005
+"""The nice value of the worker process. Chosen: agents are answered first, and plans still make progress."""
+_SWITCH_INTERVAL_S = 0.0005
+"""How long one Python thread may hold the interpreter. Chosen: a tenth of Python's default."""
 
 
 class GarbageCollection:
-    """Takes full collections out of the way of answers.
+    """Makes full garbage collections only when no agent waits for an answer.
 
-    What has survived a collection of the young is frozen, so the old generation stays empty, and what Python
-    collects by itself is little. What dies old in a cycle is found by `tidy`.
+    Objects that survive a collection of the young generation are frozen. So the old generation stays empty,
+    and the collections that Python makes by itself are short. `collect_if_due` finds frozen garbage.
     """
 
     def __init__(self) -> None:
@@ -41,9 +44,11 @@ class GarbageCollection:
         self._full_s = time.monotonic()
         gc.callbacks.append(_freeze)
 
-    def tidy(self, now_s: float, asked_s: float) -> bool:
-        """Make a full collection if it is time for one, by the monotonic clock; whether it was. `asked_s` is
-        when somebody last waited for an answer."""
+    def collect_if_due(self, now_s: float, asked_s: float) -> bool:
+        """Make a full collection if one is due; returns whether it was.
+
+        Both times are in seconds of the monotonic clock; `asked_s` is when an agent last asked for a flow.
+        """
         since_s = now_s - self._full_s
         if since_s < FULL_EVERY_S or (since_s < FULL_AT_LATEST_S and now_s - asked_s < QUIET_S):
             return False
@@ -51,11 +56,16 @@ class GarbageCollection:
         gc.unfreeze()
         found = gc.collect()
         gc.freeze()
-        log.info("full collection: %d objects in %.0f ms", found, 1e3 * (time.monotonic() - now_s))
+        log.info(
+            "a full garbage collection freed %d objects in %.0f ms; it is made every %.0f s",
+            found,
+            1e3 * (time.monotonic() - now_s),
+            FULL_EVERY_S,
+        )
         return True
 
     def close(self) -> None:
-        """Collect as Python does by itself again."""
+        """Return to Python's own collections."""
         gc.callbacks.remove(_freeze)
         gc.unfreeze()
 
@@ -66,13 +76,16 @@ def _freeze(phase: str, info: dict[str, int]) -> None:
 
 
 def switch_threads_often() -> None:
-    """Have threads of this process take turns often: what is handed to the worker process is serialised in a
-    thread beside the loop, which with Python's own 5 ms a turn would hold the loop up to the end of it."""
-    sys.setswitchinterval(_TURN_S)
+    """Let Python switch between the threads of this process often.
+
+    A thread beside the control loop serialises what goes to the worker process. With Python's own switch
+    interval of 5 ms it would delay the loop for that long.
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
 def lower_priority() -> None:
-    """Have this process, which is a child of one that answers, take the processor time that others leave."""
+    """Give this process a low priority: it gets the processor time that others leave."""
     os.nice(NICENESS)
     default_time_slices()
     if hasattr(os, "SCHED_BATCH"):

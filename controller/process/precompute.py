@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the worker process does while nothing else is asked of it: answers to failures, paths for the next
-change that is foreseen. Whoever needs one that is not there has it worked out then, to the same result."""
+"""Results that the worker process computes ahead of time while it is idle.
+
+These are the answers to single failures, and the paths for the next predicted change of the sending jobs
+(lookahead). A result that is missing when it is needed is computed then, with the same content.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,15 @@ from controller.planner import PlanInput, plan
 from controller.process.worker_process import WorkerProcess
 from controller.routing.failover import Event
 
-# Failures without table writes that are worked out in one go: a plan waits behind no more than that.
+# How many failures are computed in one call where no table writes are needed. Chosen: a plan that is wanted
+# meanwhile waits for one call at most.
 STEP = 8
 
 Watched = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Precomputation:
-    """`with_writes`: prepare table writes too, where host time counts."""
+    """Computes results ahead of time. `with_writes`: prepare table writes too, where host time counts."""
 
     def __init__(self, worker: WorkerProcess, *, with_writes: bool) -> None:
         self._worker = worker
@@ -31,19 +35,22 @@ class Precomputation:
         self._lookahead_plan: tuple[PlanInput, Plan] | None = None
 
     def begin(self, core: Core, watched: Watched) -> None:
-        """Work things out for the state that the core is in now; what was under way is dropped."""
+        """Start to compute results for the core's present state.
+
+        Drop what is being computed for an older one.
+        """
         self.cancel()
         failovers, active = core.failovers, core.next_senders
         inputs = core.lookahead_input(active) if active is not None else None
         self._task = watched(self._work(failovers, inputs))
 
     def cancel(self) -> None:
-        """Leave the rest."""
+        """Stop computing."""
         if self._task is not None:
             self._task.cancel()
 
     async def answer(self, failovers: PreparedFailovers, event: Event) -> tuple[FailoverAnswer | None, bool]:
-        """The answer to a failure, and whether it was ready; None if nothing is planned."""
+        """The answer to a failure, and whether it was ready. The answer is None before the first plan."""
         ready = failovers.answer(event)
         if ready is not None or failovers.inputs is None or failovers.plan is None:
             return ready, True
@@ -52,7 +59,7 @@ class Precomputation:
         return answer, False
 
     async def paths(self, inputs: PlanInput) -> tuple[Plan, bool]:
-        """The plan for these inputs, and whether it was ready."""
+        """The plan for `inputs`, and whether it was ready."""
         if self._lookahead_plan is not None and self._lookahead_plan[0] == inputs:
             return self._lookahead_plan[1], True
         return await self._worker.run(plan, inputs), False
@@ -63,7 +70,7 @@ class Precomputation:
         if failovers.inputs is None or failovers.plan is None:
             return
         step = 1 if self._with_writes else STEP
-        state = await self._worker.aside(pack, failovers.inputs, failovers.plan, failovers.condition)
+        state = await self._worker.run_in_thread(pack, failovers.inputs, failovers.plan, failovers.condition)
         while failovers.missing:
             chosen = tuple(failovers.missing[:step])
             failovers.put(await self._worker.run(prepare_packed, state, chosen, self._with_writes))

@@ -239,7 +239,7 @@ class _Service:
         history = History(start.state) if start.state is not None else None
         embedded = fabric.clock == "embedded"
         worker = WorkerProcess(
-            fabric.topology, fabric.ecn, start.artefacts, fabric.strays, yields=not embedded
+            fabric.topology, fabric.ecn, start.artefacts, fabric.strays, low_priority=not embedded
         )
         warm = asyncio.create_task(worker.warm_up())
         artefacts = load_artefacts(start.artefacts)
@@ -289,13 +289,13 @@ class _Service:
             url, close_web = await _serve_web(control_loop, start.web_port)
             _say_ready(address, url)
             await warm
-            heap = GarbageCollection()
-            tidying = asyncio.create_task(_tidy(heap, agents))
+            collector = GarbageCollection()
+            collecting = asyncio.create_task(_collect_garbage(collector, agents))
             try:
                 await control_loop.run()
             finally:
-                tidying.cancel()
-                heap.close()
+                collecting.cancel()
+                collector.close()
         finally:
             await asyncio.gather(close_web(), agents.stop(), fleet.stop(), return_exceptions=True)
             control_loop.close()
@@ -337,11 +337,11 @@ async def _serve_web(
     return server.url.rstrip("/"), server.close
 
 
-async def _tidy(heap: GarbageCollection, agents: AgentServer) -> None:
-    """Give the heap a chance to be tidied every so often."""
+async def _collect_garbage(collector: GarbageCollection, agents: AgentServer) -> None:
+    """Give the collector a chance to be tidied every so often."""
     while True:
         await asyncio.sleep(QUIET_S)
-        heap.tidy(time.monotonic(), agents.asked_s)
+        collector.collect_if_due(time.monotonic(), agents.asked_s)
 
 
 async def _nothing() -> None:

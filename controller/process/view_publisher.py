@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine shows: views for the API and the page, at most so often, and counters for whoever looks."""
+"""Publishes views for the API and the page, and polls the switches' counters while somebody watches."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from controller.northbound.source import ViewBoard
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
 from controller.southbound.fleet import SwitchFleet
 
-# Views are made at most so often, in host time; a new plan is shown at once.
+# The least time between two views, in host time; a new plan is shown at once. Chosen: the page takes ten a
+# second.
 VIEW_INTERVAL_S = 0.05
 
 
 class WatchedBoard(ViewBoard):
-    """A board that knows how many subscribers it has: counters are polled only for them, and a view is made
-    for each change only while there are some."""
+    """A board that counts its subscribers.
+
+    Counters are polled only while there are subscribers. Without subscribers a view is made only when it is
+    asked for.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,13 +33,13 @@ class WatchedBoard(ViewBoard):
         self._make: Callable[[], View] | None = None
 
     def offer(self, make: Callable[[], View]) -> None:
-        """There is something new, and `make()` gives the view of it."""
+        """The state has changed; `make()` returns the view of it."""
         self._make = make
         if self.watchers:
             self.snapshot()
 
     def snapshot(self) -> View | None:
-        """The view as things stand; None before the first."""
+        """The view of the present state; None before the first."""
         if self._make is not None:
             make, self._make = self._make, None
             self.publish(make())
@@ -53,7 +57,7 @@ class WatchedBoard(ViewBoard):
 
 
 class ViewPublisher:
-    """The board, and when something goes onto it. `poll_always`: read counters also when nobody watches."""
+    """Decides when a view is published. `poll_always`: read counters also while nobody watches."""
 
     def __init__(
         self,
@@ -76,23 +80,23 @@ class ViewPublisher:
         self._fleet: SwitchFleet | None = None
 
     def connect(self, fleet: SwitchFleet) -> None:
-        """Whose counters are read."""
+        """Set the fleet whose counters are read."""
         self._fleet = fleet
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When counters are to be read next."""
+        """When to read the counters next; None while nobody watches."""
         return self._polls.next_ns
 
     async def poll_if_due(self) -> None:
-        """Read counters if it is time, and somebody looks."""
+        """Read the counters if a poll is due and somebody watches."""
         if not (self._poll_always or self.board.watchers):
             self._polls.stop()
         elif self._polls.due(self._clock.now_ns):
             await self.poll()
 
     async def poll(self) -> None:
-        """Read counters now."""
+        """Read the counters of all switches now."""
         if self._fleet is None:
             return
         core = self._core
@@ -100,12 +104,12 @@ class ViewPublisher:
         self._publish(CountersRead(core.now_ns, core.counters.queues))
 
     def soon(self) -> None:
-        """Something has changed: show it with what else changes within a moment."""
+        """The state has changed: publish a view within `VIEW_INTERVAL_S`, together with further changes."""
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(VIEW_INTERVAL_S, self.now)
 
     def now(self) -> None:
-        """Show how things stand."""
+        """Publish a view of the present state at once."""
         if self._due is not None:
             self._due.cancel()
             self._due = None

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker process: one, spawned (never forked, for gRPC is loaded), replaced when it dies."""
+"""The worker process, which computes plans and table writes beside the controller's loop.
+
+There is one. It is spawned, never forked, because gRPC does not survive a fork; it is replaced when it dies.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,11 @@ T = TypeVar("T")
 
 
 class WorkerProcess:
-    """Runs pure functions in the worker process, one at a time, in the order they are asked for.
+    """Runs pure functions in the worker process, one at a time, in the order of the calls.
 
-    `yields`: where cores are few, a plan delays no answer. The embedded fabric stands still for a plan.
+    `low_priority`: the worker gets only processor time that the controller leaves, so that on a machine with
+    few cores a plan delays no answer to an agent. The embedded fabric stands still during a plan and needs
+    no such priority.
     """
 
     def __init__(
@@ -37,43 +42,43 @@ class WorkerProcess:
         artefacts: Path,
         strays: str = STRAY_ACTIONS[0],
         *,
-        yields: bool = True,
+        low_priority: bool = True,
     ) -> None:
-        self._start = (yields, topology, ecn, artefacts, strays)
+        self._start = (low_priority, topology, ecn, artefacts, strays)
         self._pool = self._new_pool()
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="serialise")
 
     async def warm_up(self) -> None:
-        """Have the process started, its imports done, and the P4 program tried on one switch.
+        """Start the process, load its imports, and encode the tables of one switch as a check.
 
         Raises:
-            PipelineError: the program lacks something that the controller writes.
+            PipelineError: the P4 program lacks a table, action or field that the controller writes.
         """
         first = {s.name: None for s in self._start[1].switches[:1]}
         await self.run(table_writes.changes, first, table_writes.DesiredState())
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of `function(*args)`; a worker that died is replaced, and the call made again once."""
+        """The result of `function(*args)`. If the worker dies, it is replaced and the call repeated once."""
         pool = self._pool
         try:
             return await asyncio.wrap_future(pool.submit(function, *args, **kwargs))
         except BrokenProcessPool:
-            # Whoever else was waiting for the dead one may have replaced it already.
+            # Another caller that waited for the same process may have replaced it already.
             if self._pool is pool:
-                log.error("the worker process died; a new one takes its place")
+                log.error("the worker process died; a new one takes its place and repeats the call")
                 pool.shutdown(wait=False)
                 self._pool = self._new_pool()
             return await asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
 
-    async def aside(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of `function(*args)`, worked out in a thread beside the loop."""
-        return await asyncio.wrap_future(self._beside.submit(function, *args, **kwargs))
+    async def run_in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of `function(*args)`, computed in a thread of this process."""
+        return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
 
     def close(self) -> None:
-        """End the process; what it has not begun is dropped."""
+        """End the process; calls that it has not begun are dropped."""
         processes = list((getattr(self._pool, "_processes", None) or {}).values())
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._beside.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
 
@@ -83,9 +88,9 @@ class WorkerProcess:
         )
 
 
-def _start_worker(yields: bool, *arguments: Any) -> None:
-    if yields:
+def _start_worker(low_priority: bool, *arguments: Any) -> None:
+    if low_priority:
         lower_priority()
     table_writes.start(*arguments)
-    # Its imports stay: there is no use in looking at them in every full collection.
+    # The imported modules stay for good, so the garbage collector need not visit them.
     gc.freeze()

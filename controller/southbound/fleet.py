@@ -135,7 +135,7 @@ class SwitchFleet:
         """How many entries each table of the switch holds by our reckoning."""
         return self._held[name].tables
 
-    async def want(
+    async def apply(
         self, wanted: DesiredState, ready: PreparedWrites | None = None
     ) -> tuple[RefusedUpdate, ...]:
         """Have every switch that is in service hold what `wanted` asks for; the errors that remain.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What outlives the process."""
+"""State that outlives the controller's process."""

@@ -163,7 +163,7 @@ def test_transport_and_watchers_change_nothing(start_controller):
         assert rig.boundary.deterministic
         assert controller.api("fabric")["time_ns"] == rig.heap.now
         assert controller.says("job a has left")
-        assert controller.says("port 3 of leaf1, to spine1, is down")
+        assert controller.says("switch leaf1: port 3 (to spine1) is down")
         assert bool(seen) == watched
     told = [what for _, _, what in logs[0]]
     assert sum("welcome" in what for what in told) == 4

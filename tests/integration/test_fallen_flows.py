@@ -88,7 +88,7 @@ def test_the_flow_of_another_host_or_of_no_job_does_not_fall(host, flow, caplog)
     core = planned_core()
     core.handle(FlowFallback(host, flow, True, 50_000, "loss"))
     assert core.assignments.fallback_flows == ()
-    assert "no flow of a job there" in caplog.text
+    assert "no flow of a job on that host" in caplog.text
 
 
 def test_a_fall_is_forgotten_with_the_job_and_with_the_agent():
@@ -131,7 +131,7 @@ def test_a_live_controller_shows_a_fall_and_its_end(fabric, start_controller, co
         FLOW: why,
         "a/h3>h1": None,
     }
-    assert controller.says(f"h1: {FLOW} goes back to ECMP: {why}")
+    assert controller.says(f"host h1: flow {FLOW} goes back to ECMP: {why}")
     back = wire.FlowFallback(flow=FLOW, source_port=port)
     agents[0].send(wire.AgentMessage(flow_fallback=back))
     eventually(lambda: controller.api("view")["fallback_flows"] == [], "it is back")

@@ -99,10 +99,10 @@ def test_a_dead_port_is_left_before_the_controller_says_anything(watchful, artef
         assert (after[0] - before[0], after[1] - before[1]) == (0, len(PORTS))
         # The controller finds out and writes the same; then the port is up again.
         down = FabricCondition(frozenset({("leaf1", "spine1")}))
-        assert await fleet.want(DesiredState(down)) == ()
+        assert await fleet.apply(DesiredState(down)) == ()
         await send_all(watchful, PORTS)
         await asyncio.to_thread(watchful.on_data_plane, lambda: leaf.set_port_up(3, True))
-        assert await fleet.want(DesiredState(FabricCondition())) == ()
+        assert await fleet.apply(DesiredState(FabricCondition())) == ()
         await send_all(watchful, PORTS)
         last = await asyncio.to_thread(uplinks, watchful)
         assert last[0] - after[0] == before[0]
@@ -115,10 +115,10 @@ def test_where_a_switch_enters_no_port_states_the_controller_does(fabric, artefa
         return fabric.on_data_plane(lambda: fabric.switches["leaf1"].table("port_state").entries())
 
     async def scenario(fleet, witness):
-        assert await fleet.want(DesiredState(FabricCondition(frozenset({("leaf1", "spine1")})))) == ()
+        assert await fleet.apply(DesiredState(FabricCondition(frozenset({("leaf1", "spine1")})))) == ()
         held = await asyncio.to_thread(entered)
         assert [entry.match[0].value for entry in held] == [3]
-        assert await fleet.want(DesiredState(FabricCondition())) == ()
+        assert await fleet.apply(DesiredState(FabricCondition())) == ()
         assert await asyncio.to_thread(entered) == []
 
     in_service(fabric, artefacts, scenario)

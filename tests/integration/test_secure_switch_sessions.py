@@ -46,7 +46,7 @@ def test_switches_are_programmed_over_mutual_tls(pki, topology, start_controller
         # The port states come over the same channel.
         port = next(p for p, peer in topology.ports["leaf1"].items() if peer.node == "spine1")
         fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(port, False))
-        eventually(lambda: trusted.says(f"port {port} of leaf1, to spine1, is down"))
+        eventually(lambda: trusted.says(f"switch leaf1: port {port} (to spine1) is down"))
 
 
 def test_a_controller_without_a_certificate_is_not_let_in(pki, topology, start_controller):

@@ -52,18 +52,18 @@ def test_a_pinned_flow_takes_its_way_until_it_goes(fabric, artefacts):
         other = {3: "spine2", 4: "spine1"}
         pins = tuple(pin(s, other[port]) for s, (port, _, _) in zip(PORTS, by_hash, strict=True))
         before = fleet.entries("leaf1")
-        assert await fleet.want(DesiredState(FabricCondition(), pins)) == ()
+        assert await fleet.apply(DesiredState(FabricCondition(), pins)) == ()
         assert fleet.tables("leaf1")["pinned_flow"] == len(pins)
         assert fleet.entries("leaf1") == before + len(pins)
         assert (await held(fleet, "leaf1"))[1] == 0
         turned = await sent_by(fabric, PORTS)
         assert [port for port, _, _ in turned] == [7 - port for port, _, _ in by_hash]
         # Its own cable down: the pinned flow takes the backup, like any other.
-        assert await fleet.want(DesiredState(FabricCondition(DOWN), pins)) == ()
+        assert await fleet.apply(DesiredState(FabricCondition(DOWN), pins)) == ()
         assert {port for port, _, _ in await sent_by(fabric, PORTS)} == {4}
-        assert await fleet.want(DesiredState(FabricCondition(), pins[:1])) == ()
+        assert await fleet.apply(DesiredState(FabricCondition(), pins[:1])) == ()
         assert [port for port, _, _ in await sent_by(fabric, PORTS)][1:] == [p for p, _, _ in by_hash][1:]
-        assert await fleet.want(DesiredState()) == ()
+        assert await fleet.apply(DesiredState()) == ()
         assert await sent_by(fabric, PORTS) == by_hash
         assert fleet.entries("leaf1") == before
 
@@ -75,14 +75,14 @@ def test_a_remarked_flow_is_queued_by_its_new_dscp_and_no_other_is(fabric, artef
 
     async def scenario(fleet, witness):
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:2], dscp=30)] == [(6, 30)] * 2
-        assert await fleet.want(DesiredState(remarks=(remark,))) == ()
+        assert await fleet.apply(DesiredState(remarks=(remark,))) == ()
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:2], dscp=30)] == [(4, 22), (6, 30)]
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:1], dscp=26)] == [(5, 26)]
         # Another host under the same DSCP is not meant.
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:1], dscp=30, host="h2")] == [(6, 30)]
-        assert await fleet.want(DesiredState(remarks=(replace(remark, dscp=10),))) == ()
+        assert await fleet.apply(DesiredState(remarks=(replace(remark, dscp=10),))) == ()
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:1], dscp=30)] == [(1, 10)]
-        assert await fleet.want(DesiredState()) == ()
+        assert await fleet.apply(DesiredState()) == ()
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:2], dscp=30)] == [(6, 30)] * 2
 
     in_service(fabric, artefacts, scenario)
@@ -93,7 +93,7 @@ def test_a_switch_without_room_names_what_it_refused(fabric, artefacts):
 
     async def scenario(fleet, witness):
         pins = tuple(pin(1024 + i, "spine1", f"a/{i}") for i in range(flows))
-        errors = await fleet.want(DesiredState(pins=pins))
+        errors = await fleet.apply(DesiredState(pins=pins))
         assert {e.switch for e in errors} == {"leaf1"}
         assert len(errors) == 1
         assert errors[0].what.startswith("insert pinned_flow[")
@@ -142,7 +142,7 @@ def test_a_port_that_the_nic_chose_is_pinned_when_it_is_told():
     for rank, host in enumerate(member.hosts):
         core.handle(WorkerLeft(host, rank, "a"))
     replan(core)
-    assert core.wanted == DesiredState()
+    assert core.desired == DesiredState()
 
 
 def test_an_opened_queue_pair_with_the_plans_dscp_changes_nothing():
@@ -156,7 +156,7 @@ def test_an_opened_queue_pair_with_the_plans_dscp_changes_nothing():
     assert core.wants_plan
     replan(core)
     assert [(r.sent_dscp, r.dscp) for r in core.plan.remarks] == [(0, 26)]
-    assert core.wanted.remarks == core.plan.remarks
+    assert core.desired.remarks == core.plan.remarks
 
 
 def test_a_probe_that_went_elsewhere_has_its_flow_pinned():

@@ -178,5 +178,5 @@ def test_the_embedded_fabric_keeps_its_hash_to_itself(tmp_path: Path, spines: in
     ways = {f["path"][2] for j in found["jobs"] for f in j["flows"] if f["flow"].startswith(("a/h1", "b/h2"))}
     assert len(ways) == 2
     log = (tmp_path / "secret" / "routing" / "controller.log").read_text()
-    assert "4 paths verified, 0 not" in log
-    assert f"hash {'linear' if spines == 2 else 'not linear'}" in log
+    assert "confirmed 4 paths; 0 are not" in log
+    assert f"the hash is {'linear' if spines == 2 else 'not linear'}" in log

@@ -52,15 +52,15 @@ def test_young_cycles_are_found_and_old_ones_when_it_is_time(heap):
     gc.collect()
     assert old() is not None
     began = heap._full_s
-    assert not heap.tidy(began + FULL_EVERY_S - 1, 0.0)
+    assert not heap.collect_if_due(began + FULL_EVERY_S - 1, 0.0)
     soon = began + FULL_EVERY_S + 1
-    assert not heap.tidy(soon, soon - QUIET_S / 2)
+    assert not heap.collect_if_due(soon, soon - QUIET_S / 2)
     assert old() is not None
-    assert heap.tidy(soon, soon - QUIET_S)
+    assert heap.collect_if_due(soon, soon - QUIET_S)
     assert old() is None
-    assert not heap.tidy(soon + 1, 0.0)
+    assert not heap.collect_if_due(soon + 1, 0.0)
     late = soon + FULL_AT_LATEST_S + 1
-    assert heap.tidy(late, late)
+    assert heap.collect_if_due(late, late)
 
 
 def test_the_old_generation_stays_empty(heap):

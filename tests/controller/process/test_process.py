@@ -38,7 +38,7 @@ def test_a_job_is_planned_told_and_its_paths_verified(fabric, start_controller, 
     assert told.flow == "a/h1>h3"
     assert told.source_port >= 0xC000
     assert second.next("schedule").job == "a"
-    eventually(lambda: controller.says("2 paths verified, 0 not"), "paths verified")
+    eventually(lambda: controller.says("confirmed 2 paths; 0 are not"), "paths verified")
     # The probes ended at the sink leaves: no host has seen one.
     assert fabric.to_hosts.empty()
 
@@ -87,17 +87,19 @@ def test_a_failed_link_and_a_dead_switch_move_the_flows(fabric, start_controller
         plan = controller.api("plan")
         return next(f["path"] for f in plan["flows"] if f["flow"] == "a/h1>h3")[2]
 
-    eventually(lambda: controller.says("2 paths verified"))
+    eventually(lambda: controller.says("confirmed 2 paths"))
     was = spine()
     port = next(p for p, peer in fabric.topology.ports["leaf1"].items() if peer.node == was)
     fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(port, False))
     eventually(lambda: spine() != was, "the flow moved")
-    eventually(lambda: controller.says("plan 2: 2 paths verified, 0 not"), "verified again")
+    eventually(
+        lambda: controller.says("plan 2: INT probes have confirmed 2 paths; 0 are not"), "verified again"
+    )
 
     # The other spine dies instead: its session is lost, and the flow goes back.
     fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(port, True))
     other = spine()
-    eventually(lambda: controller.says(f"to {was}, is up"))
+    eventually(lambda: controller.says(f"(to {was}) is up"))
     fabric.servers[other].stop()
     eventually(lambda: controller.says(f"{other} is lost"))
     eventually(lambda: spine() == was, "the flow moved back")
@@ -159,7 +161,7 @@ def test_an_agent_that_goes_is_said_and_can_come_back(fabric, start_controller, 
     agents = start_job(controller, connect, job("a", "h1", "h3"))
     agents[0].next("schedule")
     agents[0].close()
-    eventually(lambda: controller.says("the agent of h1 is gone"))
+    eventually(lambda: controller.says("agent of host h1: the session is lost"))
     again = connect(controller.agents, "h1")
     again.next("welcome")
     again.send(join_message(job("a", "h1", "h3"), 0))
@@ -198,7 +200,7 @@ def test_a_worker_process_that_dies_is_replaced(fabric, start_controller, connec
     start_job(controller, connect, job("a", "h1", "h3"))
     # The new one imports all that the first did, behind everything else that this machine does.
     eventually(lambda: controller.says("a new one takes its place"), "the death is noticed")
-    eventually(lambda: controller.says("2 paths verified"), "a plan of the new worker", 4 * PATIENCE_S)
+    eventually(lambda: controller.says("confirmed 2 paths"), "a plan of the new worker", 4 * PATIENCE_S)
 
 
 def command_of(pid: int) -> bytes:
@@ -279,7 +281,7 @@ def test_where_a_target_tells_no_port_states_link_probes_do(topology, start_cont
         eventually(lambda: controller.says("spine2 is in service"))
         assert controller.says("link probes watch its links")
         fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(3, False))
-        eventually(lambda: controller.says("port 3 of leaf1, to spine1, is down"))
+        eventually(lambda: controller.says("switch leaf1: port 3 (to spine1) is down"))
         fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(3, True))
-        eventually(lambda: controller.says("port 3 of leaf1, to spine1, is up"))
-        assert not controller.says("leaf2, to")
+        eventually(lambda: controller.says("switch leaf1: port 3 (to spine1) is up"))
+        assert not controller.says("leaf2: port")

@@ -55,8 +55,8 @@ def test_a_lost_session_is_reported_and_tables_are_put_right_on_return(fabric, a
         await asyncio.to_thread(fabric.servers["spine1"].stop)
         await until(lambda: witness.lost == ["spine1"])
         # What is wanted changes while the switch is away.
-        assert await fleet.want(DesiredState(FabricCondition(down_switches=frozenset({"spine1"})))) == ()
-        assert await fleet.want(DesiredState(FabricCondition())) == ()
+        assert await fleet.apply(DesiredState(FabricCondition(down_switches=frozenset({"spine1"})))) == ()
+        assert await fleet.apply(DesiredState(FabricCondition())) == ()
         address = fabric.servers["spine1"].address
         fabric.servers["spine1"] = await asyncio.to_thread(
             partial(serve, fabric.switches["spine1"], fabric.loop, device_id=spine.device_id, address=address)
@@ -71,10 +71,10 @@ def test_a_lost_session_is_reported_and_tables_are_put_right_on_return(fabric, a
 def test_a_new_condition_writes_only_what_it_changes(fabric, artefacts):
     async def scenario(fleet, witness):
         before = {name: fleet.entries(name) for name in fabric.switches}
-        assert await fleet.want(DesiredState(FabricCondition(frozenset({("leaf1", "spine1")})))) == ()
+        assert await fleet.apply(DesiredState(FabricCondition(frozenset({("leaf1", "spine1")})))) == ()
         assert fleet.entries("leaf1") < before["leaf1"]
         assert [(await held(fleet, name))[1] for name in fabric.switches] == [0] * len(fabric.switches)
-        assert await fleet.want(DesiredState(FabricCondition())) == ()
+        assert await fleet.apply(DesiredState(FabricCondition())) == ()
         assert {name: fleet.entries(name) for name in fabric.switches} == before
 
     in_service(fabric, artefacts, scenario)
@@ -90,7 +90,7 @@ def test_what_somebody_else_changed_is_put_right_when_it_is_read_back(fabric, ar
         ]
         assert await fleet.clients["leaf1"].write(codec.write_requests(device, [spoiled])) == ()
         # What is wanted is what is known to be there, so nothing is looked at.
-        assert await fleet.want(DesiredState()) == ()
+        assert await fleet.apply(DesiredState()) == ()
         assert (await held(fleet, "leaf1"))[1] == 2
         await fleet.read_back()
         assert (await held(fleet, "leaf1"))[1] == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the plan's pinned paths are known to be taken, and who asked to know."""
+"""Which paths of the plan in force INT probes have confirmed, and which agents asked for a probe."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from topo.graph import Topology
 log = logging.getLogger(__name__)
 
 
-class PinnedPaths:
-    """The verification of one plan after another. Every method gives what is to be sent.
+class PathVerification:
+    """Verifies the paths of one plan after another. Methods that return effects return what to send.
 
-    `verified` and `unverified` hold the names of flows whose verification is over, `strayed` those of the
-    unverified whose probe came back by another path; without `probing` all pinned flows count as unverified.
+    `verified` and `unverified` hold the names of flows whose verification is over. `misrouted` holds those
+    unverified flows whose probe took another path than planned. Without `probing` every flow that has a path
+    in the plan counts as unverified.
     """
 
     def __init__(self, topology: Topology, timeout_ns: int, *, probing: bool) -> None:
         self.verified: set[str] = set()
         self.unverified: set[str] = set()
-        self.strayed: set[str] = set()
+        self.misrouted: set[str] = set()
         self._probing = probing
         self._verifier = Verifier(topology, timeout_ns)
         self._probes_asked: dict[str, str] = {}
@@ -32,16 +33,16 @@ class PinnedPaths:
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When the first probe is overdue; None if none is under way."""
+        """When the first probe is overdue; None if no probe is in flight."""
         return self._verifier.next_timer_ns
 
     @property
     def settled(self) -> bool:
-        """Whether no verification is under way."""
+        """Whether the verification of every flow is over."""
         return not self._verifier.pending
 
     def adopt(self, now_ns: int, plan: Plan) -> tuple[Effect, ...]:
-        """Probe every pinned flow of a new plan."""
+        """Probe every flow that has a path in the new plan."""
         pinned = [
             (f.flow, f.path, f.source_port)
             for _, f in sorted(plan.flows.items())
@@ -50,7 +51,7 @@ class PinnedPaths:
         for flow in self._plan.flows if self._plan is not None else ():
             self._verifier.forget(flow)
         self._plan = plan
-        for flows in (self.verified, self.unverified, self.strayed):
+        for flows in (self.verified, self.unverified, self.misrouted):
             flows.clear()
         if self._probing:
             return self._verifier.begin(now_ns, pinned)
@@ -58,7 +59,7 @@ class PinnedPaths:
         return ()
 
     def moved(self, now_ns: int, plan: Plan, flows: Iterable[str]) -> tuple[Effect, ...]:
-        """Some flows of the plan in force have another path: probe these."""
+        """Some flows of the plan in force have got another path: probe them."""
         self._plan = plan
         again = []
         for name in flows:
@@ -75,7 +76,7 @@ class PinnedPaths:
         return self._verifier.begin(now_ns, again)
 
     def asked(self, now_ns: int, item: ProbeAsked) -> tuple[Effect, ...]:
-        """An agent wants a flow's path probed."""
+        """An agent asks the controller to probe a flow's path."""
         planned = self._plan.flows.get(item.flow) if self._plan is not None else None
         if planned is None or planned.path is None or planned.source_port is None:
             return (SendProbeResult(item.host, item.flow, (), False),)
@@ -83,33 +84,33 @@ class PinnedPaths:
         return self._verifier.begin(now_ns, [(item.flow, planned.path, planned.source_port)])
 
     def received(self, frame: bytes) -> tuple[Effect, ...] | None:
-        """A probe came back; None if the frame is none of ours."""
+        """A probe came back. None if the frame is not one of the controller's probes."""
         outcomes = self._verifier.received(frame)
         return None if outcomes is None else self._concluded(outcomes)
 
     def expire(self, now_ns: int) -> tuple[Effect, ...]:
-        """Send overdue probes again, and give up those that were tried often enough."""
+        """Send overdue probes again, and give up those that were sent too often."""
         frames, outcomes = self._verifier.expire(now_ns)
         return (*frames, *self._concluded(outcomes))
 
     def forget(self, flows: Iterable[str]) -> None:
-        """Flows that are no more."""
+        """Forget flows of a job that has left."""
         for flow in flows:
             self._verifier.forget(flow)
-            for flows_known in (self.verified, self.unverified, self.strayed):
+            for flows_known in (self.verified, self.unverified, self.misrouted):
                 flows_known.discard(flow)
 
     def _concluded(self, outcomes: Iterable[ProbeOutcome]) -> tuple[Effect, ...]:
         answers = []
         for outcome in outcomes:
-            for flows in (self.verified, self.unverified, self.strayed):
+            for flows in (self.verified, self.unverified, self.misrouted):
                 flows.discard(outcome.flow)
             if outcome.seen and not outcome.verified:
-                self.strayed.add(outcome.flow)
+                self.misrouted.add(outcome.flow)
             (self.verified if outcome.verified else self.unverified).add(outcome.flow)
             if not outcome.verified:
                 log.warning(
-                    "%s is planned along %s but its probe %s",
+                    "flow %s is not verified: planned path %s, but its INT probe %s",
                     outcome.flow,
                     " ".join(outcome.planned),
                     f"took {' '.join(outcome.seen)}" if outcome.seen else "did not come back",
