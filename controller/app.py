@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Ryu application: the controller as other Ryu applications meet it, on os-ken's native hub.
+"""The controller as a Ryu application, beside other Ryu applications, on os-ken's native hub.
 
-`RyuApplications` is the launcher. A pump thread hands events to os-ken, for `send_event_to_observers` blocks
-when an application's 128 slots are full; the controller's loop only ever puts into a queue.
+`RyuApplications` is the launcher. os-ken's `send_event_to_observers` blocks when 128 events wait for an
+application. So a pump thread calls it, and the controller's loop only puts events into a queue.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ from controller.live.messages import Notice
 
 log = logging.getLogger(__name__)
 
-# Events that wait for slow applications; beyond that the newest are dropped, and it is said.
+# Events that may wait for slow applications; further events are dropped and counted in the log. Chosen.
 BACKLOG = 10_000
+# How long the applications may take to end. Chosen.
 STOP_TIMEOUT_S = 1.0
 
 
 class HubExit(BaseException):
-    """What ends an application's event loop, instead of os-ken's choice of any exception at all."""
+    """The only exception that ends an application's event loop."""
 
 
-# os-ken's native hub has `TaskExit = Exception`: one exception in a handler would end that
-# application's loop for good, and then block whoever sends it events.
+# os-ken's native hub has `TaskExit = Exception`: one exception in a handler would end the event loop of that
+# application for good, and then block every sender of events to it.
 hub.TaskExit = HubExit
 
 
 class Polyrhythm(OSKenApp):  # type: ignore[misc]
-    """The application that the events of `controller/events.py` come from."""
+    """The application that sends the events of `controller/events.py`."""
 
     _EVENTS: ClassVar = list(EVENTS)
 
 
 class RyuError(RuntimeError):
-    """A Ryu application that cannot be loaded; the message says which and why."""
+    """A Ryu application cannot be loaded; the message says which one and why."""
 
 
 class RyuApplications:
-    """os-ken's application manager with our application, and others beside it."""
+    """os-ken's application manager with the controller's application and the others beside it."""
 
     def __init__(self, applications: Sequence[str]) -> None:
         """`applications`: module names or file paths of further Ryu applications.
@@ -59,9 +60,11 @@ class RyuApplications:
             try:
                 self._manager.load_apps([name])
             except (ImportError, OSError, SyntaxError) as error:
-                raise RyuError(f"Ryu application {name!r} cannot be loaded: {error}") from None
+                raise RyuError(f"--app {name}: this Ryu application cannot be loaded: {error}") from None
         if len(self._manager.applications_cls) <= len(set(applications)):
-            raise RyuError(f"no Ryu application in one of: {', '.join(applications)}")
+            raise RyuError(
+                f"--app: one of {', '.join(applications)} holds no Ryu application, a subclass of OSKenApp"
+            )
         self._backlog: queue.Queue[Notice | None] = queue.Queue(BACKLOG)
         self._dropped = 0
         self._send: FrameSender = _nowhere
@@ -69,9 +72,9 @@ class RyuApplications:
         self._pump = threading.Thread(target=self._run, name="ryu events", daemon=True)
 
     def start(self, send: FrameSender) -> None:
-        """Instantiate the applications and begin to hand them events.
+        """Instantiate the applications and start to send them events.
 
-        `send(switch, payload, egress_port, submit_to_ingress)` must be safe to call from any thread.
+        `send(switch, payload, egress_port, submit_to_ingress)` sends a frame. It is called from any thread.
         """
         self._send = send
         self._manager.instantiate_apps(**self._manager.create_contexts())
@@ -79,25 +82,29 @@ class RyuApplications:
         self._pump.start()
 
     def publish(self, notice: Notice) -> None:
-        """Queue an event; never blocks."""
+        """Queue the event of a notice. Never blocks."""
         try:
             self._backlog.put_nowait(notice)
         except queue.Full:
             self._dropped += 1
             if self._dropped & (self._dropped - 1) == 0:
-                log.error("Ryu applications are too slow: %d events dropped", self._dropped)
+                log.error(
+                    "the Ryu applications are too slow: %d events dropped, because %d wait already",
+                    self._dropped,
+                    BACKLOG,
+                )
 
     def stop(self) -> None:
-        """End the applications; one that hangs in a handler is left behind after a second."""
+        """End the applications. One that hangs in a handler is abandoned after STOP_TIMEOUT_S."""
         try:
             self._backlog.put_nowait(None)
         except queue.Full:
-            log.warning("Ryu applications are ended with events still waiting")
+            log.warning("the Ryu applications are ended while events still wait for them")
         closer = threading.Thread(target=self._close, name="ryu stop", daemon=True)
         closer.start()
         closer.join(STOP_TIMEOUT_S)
         if closer.is_alive():
-            log.error("a Ryu application does not end; it is left behind")
+            log.error("a Ryu application does not end; the controller stops without it")
 
     def _close(self) -> None:
         if self._pump.is_alive():
@@ -111,4 +118,4 @@ class RyuApplications:
 
 
 def _nowhere(switch: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> None:
-    """Before the controller runs there is nowhere to send a frame."""
+    """Drop a frame: before `start` no switch can send it."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The events of the controller, for Ryu applications: P4 switches seen as OpenFlow datapaths are.
+"""The controller's events for Ryu applications, which see P4 switches as they see OpenFlow datapaths.
 
-Every event carries frozen values. Observe them with `set_ev_cls`, as any event of Ryu's.
+Every event carries frozen values. Observe an event with `set_ev_cls`, like every event of Ryu.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FrameSender = Callable[[str, bytes, int, bool], None]
 
 @dataclass(frozen=True)
 class SwitchHandle:
-    """A P4 switch in an application's hands, as a datapath is; `id` is its P4Runtime device id."""
+    """A P4 switch for an application, like a datapath in Ryu. `id` is its P4Runtime device id."""
 
     name: str
     id: int
@@ -40,16 +40,21 @@ class SwitchHandle:
     ) -> None:
         """Send a frame out of `egress_port`, or through the ingress pipeline.
 
-        May be called from any thread; returns at once. The frame goes with the controller's next step,
-        which in the embedded fabric is the next stop of its clock.
+        Any thread may call this; it returns at once. The frame leaves with the controller's next step, in the
+        embedded fabric at the next stop of the fabric's clock.
+
+        Raises:
+            ValueError: neither an egress port from 1 nor `submit_to_ingress` is given.
         """
         if not submit_to_ingress and egress_port < 1:
-            raise ValueError("a packet-out needs an egress port from 1, or submit_to_ingress=True")
+            raise ValueError(
+                f"egress_port {egress_port}: a packet-out needs a port from 1, or submit_to_ingress=True"
+            )
         self._send(self.name, payload, egress_port, submit_to_ingress)
 
 
 class _NoticeEvent(EventBase):  # type: ignore[misc]
-    """An event around one frozen notice; `time_ns` is the controller's time."""
+    """An event with one frozen notice. `time_ns` is the controller's time."""
 
     def __init__(self, notice: Notice) -> None:
         super().__init__()
@@ -66,7 +71,7 @@ class EventSwitchUp(_NoticeEvent):
 
 
 class EventSwitchDown(_NoticeEvent):
-    """A switch's session is gone; `name`, and `why`."""
+    """The session with a switch is lost: its `name`, and `why`."""
 
     def __init__(self, notice: SwitchDown) -> None:
         super().__init__(notice)
@@ -74,7 +79,7 @@ class EventSwitchDown(_NoticeEvent):
 
 
 class EventPacketIn(_NoticeEvent):
-    """A frame that is none of the controller's own probes; `reason` is the P4 program's."""
+    """A packet-in that is not one of the controller's probes. `reason` is a code of the P4 program."""
 
     def __init__(self, notice: PacketArrived) -> None:
         super().__init__(notice)
@@ -83,7 +88,7 @@ class EventPacketIn(_NoticeEvent):
 
 
 class EventPortStatus(_NoticeEvent):
-    """A port went up or down; `peer` is what it is wired to."""
+    """A port went up or down. `peer` is the node that it is wired to."""
 
     def __init__(self, notice: PortChanged) -> None:
         super().__init__(notice)
@@ -91,7 +96,7 @@ class EventPortStatus(_NoticeEvent):
 
 
 class EventCounters(_NoticeEvent):
-    """The totals of every queue, after a poll."""
+    """The totals of every queue, after a poll of the switches' counters."""
 
     def __init__(self, notice: CountersRead) -> None:
         super().__init__(notice)
@@ -115,7 +120,7 @@ class EventJobLeft(_NoticeEvent):
 
 
 class EventPlanApplied(_NoticeEvent):
-    """`plan` is in force; the names of its flows whose paths were `verified`, and those that were not."""
+    """`plan` is in force and probed. `verified` and `unverified` hold the names of its flows with paths."""
 
     def __init__(self, notice: PlanApplied) -> None:
         super().__init__(notice)
@@ -144,7 +149,7 @@ EVENTS = (
 
 
 def event_of(notice: Notice, send: FrameSender) -> EventBase:
-    """The event that tells of a notice."""
+    """The event for a notice."""
     match notice:
         case SwitchUp():
             return EventSwitchUp(notice, send)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 
 class ChannelCounts:
-    """How many messages have come in on each channel, against how many were announced.
+    """How many messages have arrived on each channel, compared with how many were announced.
 
-    A channel whose session is lost counts as complete: its messages will not come any more.
+    A channel whose session is lost counts as complete, because its messages will never arrive.
     """
 
     def __init__(self) -> None:
@@ -23,24 +23,25 @@ class ChannelCounts:
         self._news = asyncio.Event()
 
     def arrived(self, channel: str, count: int | None = None) -> None:
-        """A message came in; `count` is its own number where messages are numbered."""
+        """A message arrived; `count` is its sequence number where messages have one."""
         came = self._came.get(channel, 0)
         self._came[channel] = came + 1 if count is None else max(came, count)
         self._news.set()
 
     def opened(self, channel: str) -> None:
-        """A session that carries the channel is there."""
+        """The session that carries the channel has begun."""
         self._lost.discard(channel)
 
     def lost(self, channel: str) -> None:
-        """The session that carried the channel is gone."""
+        """The session that carried the channel is lost."""
         self._lost.add(channel)
         self._news.set()
 
     async def wait(self, announced: Mapping[str, int], timeout_s: float) -> tuple[str, ...]:
-        """Wait until all that was announced is here; the channels given up after `timeout_s` of host time.
+        """Wait until all announced messages have arrived, for `timeout_s` of host time at most.
 
-        What was given up, or lost with its session, is not waited for again.
+        Returns the channels that still miss messages. Missing messages, also those lost with their session,
+        are not waited for again.
         """
         try:
             async with asyncio.timeout(timeout_s):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agents' gRPC server: one session per host, and the embedded fabric's clock beside them."""
+"""The gRPC server for agents: one session per host, and the embedded fabric's clock on the same port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from controller.wire import agent_pb2_grpc as wire_grpc
 log = logging.getLogger(__name__)
 
 
-# An agent pings a silent controller to find out that a network is cut; gRPC would take that for an attack.
+# An agent pings a silent controller to notice that the network is cut. With its defaults gRPC would end a
+# session that pings so often.
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
@@ -34,24 +35,24 @@ _OPTIONS = (
 )
 _LONGEST_REFUSAL = 1000
 HELLO_S = 10.0
-"""A session that says nothing for so long holds a place for nobody, and ends."""
+"""How long a new session may take to send its Hello, in seconds of host time. Chosen."""
 
 
 class Inbox(Protocol):
-    """Takes what agents say."""
+    """Receives the inputs from agents."""
 
     def put(self, node: str, channel: str, item: Input) -> None:
-        """Hand an input over; `node` and `channel` order it among others of its time."""
+        """Add an input. `node` and `channel` order it among other inputs of the same time."""
 
 
 class TickHandler(Protocol):
-    """Takes the embedded fabric's ticks."""
+    """Receives the ticks of the embedded fabric's clock."""
 
     async def tick(self, tick: wire.Tick) -> wire.Settled:
-        """Handle all that the tick announces, and settle."""
+        """Handle everything that the tick announces; returns the answer that settles it."""
 
     def time_lost(self) -> None:
-        """The fabric's clock has gone without saying that the run is over."""
+        """The connection to the fabric's clock ended before the end of the run."""
 
 
 @dataclass(slots=True)
@@ -60,11 +61,11 @@ class _Session:
 
 
 class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
-    """Serves AgentHub and FabricTime on one port.
+    """Serves the gRPC services AgentHub and FabricTime on one port.
 
-    `delay_s` is an artificial sleep before each message is handled or sent, to show that nothing in
-    the embedded fabric depends on how fast the transport is. With `tls` the port speaks nothing else.
-    `asked_s` is when an agent last asked for a flow, on the host's monotonic clock.
+    `delay_s` is an artificial sleep before each message is handled or sent. It serves tests that show that
+    nothing in the embedded fabric depends on the speed of the transport. With `tls` the port accepts TLS
+    only. `asked_s` is when an agent last asked for a flow, in seconds of the host's monotonic clock.
     """
 
     def __init__(
@@ -92,9 +93,10 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         self.asked_s = 0.0
 
     async def start(self, address: str, port: int) -> str:
-        """Listen on `address` and `port` (0: any), or on "unix:/PATH"; what agents are to be told.
+        """Listen on `address` and `port` (0: any), or on "unix:/PATH"; returns the address for agents.
 
-        Raises OSError when that cannot be had.
+        Raises:
+            OSError: the address or port cannot be used.
         """
         self._server = grpc.aio.server(options=_OPTIONS)
         wire_grpc.add_AgentHubServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
@@ -107,7 +109,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             else:
                 taken = self._server.add_secure_port(at, self._tls.credentials())
         except RuntimeError as error:
-            raise OSError(f"{at} cannot be listened on") from error
+            raise OSError(f"cannot listen on {at}: the address is not of this host, or in use") from error
         await self._server.start()
         return address if local else f"{address}:{taken}"
 
@@ -117,10 +119,12 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             await self._server.stop(grace=0)
 
     def send(self, effect: AgentEffect) -> bool:
-        """Queue a message for an agent; False, and said in the log, if it is not there."""
+        """Queue a message for an agent. False, with a line in the log, if the agent has no session."""
         session = self._sessions.get(effect.host)
         if session is None:
-            log.info("%s has no session; not told: %s", effect.host, effect)
+            log.info(
+                "host %s: its agent has no session, so this message is not sent: %s", effect.host, effect
+            )
             return False
         self._enqueue(effect.host, session, effect)
         return True
@@ -135,11 +139,11 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             async with asyncio.timeout(HELLO_S):
                 first = await anext(aiter(request_iterator), None)
         except TimeoutError:
-            log.warning("agent at %s refused: no Hello in %g s", context.peer(), HELLO_S)
+            log.warning("agent at %s refused: it sent no Hello within %g s", context.peer(), HELLO_S)
             return
         except DecodeError:
-            log.warning("agent at %s refused: what it says is no message of the protocol", context.peer())
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no message of the protocol")
+            log.warning("agent at %s refused: it sent no message of the agent protocol", context.peer())
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "this is no message of the agent protocol")
             return
         if first is None:
             return
@@ -171,15 +175,17 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             self._channels.lost(channel)
 
     def _check(self, first: wire.AgentMessage, shown: Mapping[str, Iterable[bytes]]) -> None:
-        """Whether an agent may come in by its first message and certificate. Raises MessageError."""
+        """Check an agent's first message and certificate. Raises MessageError if it is refused."""
         if first.WhichOneof("body") != "hello":
-            raise MessageError("a session begins with Hello")
+            raise MessageError("the first message of a session must be Hello")
         host = first.hello.host
         check_hello(first.hello, self._addresses)
         if self._tls is not None and self._tls.client_ca is not None:
             names = certified_names(shown)
             if host not in names:
-                raise MessageError(f"the certificate names {', '.join(sorted(names))}, not host {host}")
+                raise MessageError(
+                    f"the agent's certificate names {', '.join(sorted(names)) or 'nothing'}, not host {host}"
+                )
         if host in self._sessions:
             raise MessageError(f"host {host} already has a session")
 
@@ -188,9 +194,11 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         request_iterator: AsyncIterator[wire.Tick],
         context: grpc.aio.ServicerContext[wire.Tick, wire.Settled],
     ) -> AsyncIterator[wire.Settled]:
-        """The embedded fabric's clock."""
+        """The stream of the embedded fabric's clock."""
         if self._ticks is None or self._followed:
-            what = "follows the host's clock" if self._ticks is None else "has a clock already"
+            what = (
+                "uses the host's clock" if self._ticks is None else "follows another fabric's clock already"
+            )
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"this controller {what}")
             return
         self._followed = True
@@ -218,15 +226,18 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                     for item in from_agent(host, message):
                         self._inbox.put(host, channel, item)
                 except MessageError as error:
-                    log.warning("%s: refused: %.300s", host, error)
+                    log.warning("host %s: a message of its agent is refused: %.300s", host, error)
                     refusal = wire.ControllerMessage()
                     refusal.refusal.what = str(error)[:_LONGEST_REFUSAL]
                     self._put(host, session, refusal)
                 self._channels.arrived(channel, message.sequence)
         except grpc.aio.AioRpcError as error:
-            log.info("%s: the session broke off: %s", host, error.code().name)
+            log.info("host %s: the session of its agent broke off: %s", host, error.code().name)
         except DecodeError:
-            log.warning("%s: the session ends: what it says is no message of the protocol", host)
+            log.warning(
+                "host %s: the session of its agent ends: the agent sent no message of the agent protocol",
+                host,
+            )
         finally:
             session.outbox.put_nowait(None)
 

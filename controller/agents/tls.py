@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS on the agents' port: the server's certificate, and clients' certificates that name their hosts."""
+"""TLS on the agents' port: the server's certificate, and agents' certificates that name their hosts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ _NAMES = ("x509_common_name", "x509_subject_alternative_name")
 
 
 class TlsError(ValueError):
-    """Files or options that cannot be used; one line with the option."""
+    """TLS files or options cannot be used; the message names the option."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTls:
-    """PEM files of the agents' port. With `client_ca` an agent must show a certificate of that authority
-    whose common name or an alternative name is its host's."""
+    """The PEM files of the agents' port.
+
+    With `client_ca`, an agent must show a certificate of that authority, and the certificate's common name or
+    one of its alternative names must be the name of the agent's host.
+    """
 
     cert: Path
     key: Path
     client_ca: Path | None = None
 
     def check(self) -> None:
-        """Raises TlsError for files that cannot be used."""
+        """Check that the files can be used. Raises TlsError."""
         named = (
             ("--agents-cert", self.cert),
             ("--agents-key", self.key),
@@ -44,17 +47,21 @@ class AgentTls:
             context.load_cert_chain(self.cert, self.key, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
             what = (
-                "the key is not the certificate's" if "MISMATCH" in str(error) else "no PEM that can be used"
+                "the key does not belong to the certificate"
+                if "MISMATCH" in str(error)
+                else "these are no PEM files of a certificate and of a key without a password"
             )
             raise TlsError(f"--agents-cert {self.cert}, --agents-key {self.key}: {what}") from None
         try:
             if self.client_ca is not None:
                 context.load_verify_locations(self.client_ca)
         except ssl.SSLError:
-            raise TlsError(f"--agents-client-ca: {self.client_ca} holds no certificate in PEM") from None
+            raise TlsError(
+                f"--agents-client-ca {self.client_ca}: the file holds no PEM certificate"
+            ) from None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """gRPC's credentials. Raises OSError if a file has gone."""
+        """The credentials for gRPC. Raises OSError if a file cannot be read any more."""
         return grpc.ssl_server_credentials(
             [(self.key.read_bytes(), self.cert.read_bytes())],
             root_certificates=None if self.client_ca is None else self.client_ca.read_bytes(),
@@ -63,18 +70,18 @@ class AgentTls:
 
 
 def agent_tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> AgentTls | None:
-    """What the options say; None: the port is in the clear. Raises TlsError."""
+    """The TLS settings from the command line; None: no encryption. Raises TlsError."""
     if cert is None and key is None and client_ca is None:
         return None
     if cert is None or key is None:
-        raise TlsError("--agents-cert and --agents-key belong together, and --agents-client-ca needs both")
+        raise TlsError("give --agents-cert and --agents-key together; --agents-client-ca needs both")
     tls = AgentTls(cert, key, client_ca)
     tls.check()
     return tls
 
 
 def certified_names(auth_context: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
-    """The names in a peer's certificate, from gRPC's context of its call."""
+    """The names in a peer's certificate, from the authentication context of its gRPC call."""
     return frozenset(name.decode(errors="replace") for key in _NAMES for name in auth_context.get(key, ()))
 
 

@@ -34,12 +34,12 @@ from controller.wire import agent_pb2 as wire
 PROTOCOL = 1
 ANSWER_DEADLINE_NS = 10_000_000
 """How long a flow waits for the controller's answer, unless the fabric's description says otherwise. Agents
-take it too as long as they have not been told."""
+use the same value until they have received another. Chosen."""
+# Limits of what an agent may send, all chosen; they bound the controller's memory.
 LONGEST_REPORT = 8192
-"""Bins of one flow in one report at most."""
-
+"""The most bins of one flow in one report."""
 LONGEST_WHY = 200
-"""Characters of an agent's reason that are kept."""
+"""The most characters of an agent's reason that are kept."""
 LONGEST_NAME = 200
 MOST_GPUS = 10_000_000
 
@@ -60,13 +60,16 @@ PINNINGS = ("verbs", "shim", "udp", "emulated", "none")
 
 
 class MessageError(ValueError):
-    """A message that makes no sense; the text goes back to the agent."""
+    """A message of an agent is invalid; the text says why and is sent back to the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class WelcomeTerms:
-    """What every agent is told on arrival. Below `elephant_bytes` an iteration, a flow goes by ECMP; a phase
-    later than `realign` of its period waits for its next slot. `profiles`: new jobs are measured."""
+    """What every agent receives when its session begins.
+
+    Flows of fewer than `elephant_bytes` per iteration go by ECMP. A phase that is late by more than
+    `realign`, a fraction of the period, waits for its next slot. `profiles`: new jobs are measured.
+    """
 
     policy: str
     classes: TrafficClasses
@@ -78,28 +81,31 @@ class WelcomeTerms:
 
 
 def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
-    """Whether an agent may come in. `addresses`: host name -> IPv4 address.
+    """Check the first message of an agent. `addresses`: host name -> IPv4 address.
 
     Raises:
-        MessageError: an unknown host, another address than the fabric's, another protocol or capability.
+        MessageError: the host or its address is not the fabric's, or the protocol or a capability is unknown.
     """
     if hello.protocol != PROTOCOL:
-        raise MessageError(f"protocol {hello.protocol} is not spoken here; this controller speaks {PROTOCOL}")
+        raise MessageError(f"protocol: version {hello.protocol} is unknown; legal: {PROTOCOL}")
     if hello.host not in addresses:
-        raise MessageError(f"no host of the fabric is named {hello.host!r}")
+        raise MessageError(f"host: the fabric has no host named {hello.host!r}")
     if hello.ip != addresses[hello.host]:
-        raise MessageError(f"host {hello.host} has address {addresses[hello.host]}, not {hello.ip!r}")
+        raise MessageError(
+            f"ip: host {hello.host} has the address {addresses[hello.host]} in the fabric, not {hello.ip!r}"
+        )
     if hello.pinning not in PINNINGS:
-        raise MessageError(f"pinning {hello.pinning[:40]!r} is none of {', '.join(PINNINGS)}")
+        raise MessageError(f"pinning: {hello.pinning[:40]!r} is unknown; legal: {', '.join(PINNINGS)}")
     if hello.dscp and hello.dscp not in DSCPS:
-        raise MessageError(f"dscp {hello.dscp!r} is none of {', '.join(DSCPS)}")
+        raise MessageError(f"dscp: {hello.dscp!r} is unknown; legal: {', '.join(DSCPS)}")
 
 
 def from_agent(host: str, message: wire.AgentMessage) -> Iterator[AgentInput]:
-    """What an agent in session says, in order.
+    """The inputs that a message of an agent carries, in order.
 
     Raises:
-        MessageError: a second Hello, an empty message, or values out of range; what came before is good.
+        MessageError: a second Hello, an empty message, or values out of range. Inputs that were yielded
+            before are valid.
     """
     for report in message.earlier:
         yield _iteration(host, report)
@@ -133,7 +139,9 @@ def _body(host: str, message: wire.AgentMessage) -> AgentInput:
     if kind == "byte_counts":
         counts = message.byte_counts
         if not counts.bin_ns or any(len(f.bytes) > LONGEST_REPORT for f in counts.flows):
-            raise MessageError(f"byte counts come in bins of some time, at most {LONGEST_REPORT} at once")
+            raise MessageError(
+                f"byte counts: bin_ns must be above 0, and a flow may have at most {LONGEST_REPORT} bins"
+            )
         return BytesCounted(
             host=host,
             job=counts.job,
@@ -145,11 +153,11 @@ def _body(host: str, message: wire.AgentMessage) -> AgentInput:
         )
     if kind == "clock_request":
         return ClockAsked(host, message.clock_request.sent_ns)
-    raise MessageError(f"a message of kind {kind or 'none'} is not expected in a session")
+    raise MessageError(f"a message of the kind {kind or 'none'} is not legal within a session")
 
 
 def to_agent(effect: AgentEffect, terms: WelcomeTerms) -> wire.ControllerMessage:
-    """What the controller says to an agent, without its sequence number."""
+    """The protocol's message for an effect, without its sequence number."""
     message = wire.ControllerMessage()
     match effect:
         case SendWelcome():
@@ -218,9 +226,9 @@ def _iteration(host: str, report: wire.IterationReport) -> IterationReport:
 def _job(join: wire.JobJoin) -> Job:
     for what, name in (("a job's", join.job), ("a model's", join.model)):
         if len(name) > LONGEST_NAME:
-            raise MessageError(f"{what} name has {len(name)} characters; {LONGEST_NAME} are legal")
+            raise MessageError(f"{what} name has {len(name)} characters; legal: at most {LONGEST_NAME}")
     if not 1 <= join.gpus <= MOST_GPUS:
-        raise MessageError(f"job {join.job}: from 1 to {MOST_GPUS:,} GPUs are legal, not {join.gpus:,}")
+        raise MessageError(f"job {join.job}: it has {join.gpus:,} GPUs; legal: 1 to {MOST_GPUS:,}")
     return Job(
         name=join.job,
         model=join.model,
@@ -236,5 +244,5 @@ def _job(join: wire.JobJoin) -> Job:
 
 
 def _amount(value: float) -> float:
-    """A figure that someone else has measured: 0, not known, unless it can be one."""
+    """A figure that an agent has measured; 0 (not known) if it is not finite or not above 0."""
     return value if math.isfinite(value) and value > 0 else 0.0

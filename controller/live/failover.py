@@ -17,7 +17,7 @@ from controller.planner import PlanInput
 from controller.planner.emergency import Emergency, emergencies
 from controller.routing.failover import Event, events
 from controller.routing.forwarding import pair
-from controller.southbound.table_writes import DesiredState, FabricCondition, SwitchWrites, changes
+from controller.southbound.table_writes import DesiredState, FabricCondition, SwitchWrites, writes_to
 from topo.graph import Topology
 
 # Bytes of prepared table writes that are kept; further answers are kept without their writes. Chosen: bounds
@@ -48,7 +48,7 @@ def prepare(
         moves = {s.name: before for s in inputs.topology.switches}
         writes = None
         if with_writes:
-            found = changes(moves, replace(before, condition=after))
+            found = writes_to(moves, replace(before, condition=after))
             writes = {name: w for name, w in found.items() if w.updates}
         answers.append(FailoverAnswer(emergency, after, writes))
     return tuple(answers)

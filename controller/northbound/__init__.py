@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller shows to people and programs: the REST API, the event stream and the page."""
+"""The REST API, the event stream and the page, which show the controller's state."""
 
 from controller.northbound.api import create_app
 from controller.northbound.source import ViewBoard, ViewSource

@@ -17,23 +17,23 @@ from fastapi_offline import FastAPIOffline
 
 from controller.model.view import View
 from controller.northbound import render, schema
-from controller.northbound.headers import ResponseHeaders
 from controller.northbound.source import ViewSource
 from controller.northbound.stream import ViewEncoder, view_events
+from controller.northbound.web import ResponseHeaders
 
 PREFIX = "/api/v1"
-# Host time: a request for counters or loads waits so long at most for its own reading of the counters.
+# Host time that a request for counters or loads waits at most for its own poll of the counters. Chosen.
 READING_S = 2.0
 _DOCS = f"{PREFIX}/docs"
 _ABOUT = """\
-What the Polyrhythm controller knows and has decided: jobs, plan, fabric and counters.
+The state of the Polyrhythm controller: jobs, plan, fabric and counters.
 
-Reading only. Field names carry their unit: `_ns`, `_ms`, `_bps`. Times are fabric time, rates are those
-of the fabric that runs (an emulated fabric is slower than the one it stands for).
-Until the controller has seen its fabric every call answers 503, but for `events`, which waits.
+The API is read-only. The end of a field's name is its unit: `_ns`, `_ms`, `_bps`. Times are fabric time.
+Rates are those of the running fabric; an emulated fabric is slower than the fabric it stands for.
+Until the controller has connected to its fabric, every call answers 503, except `events`, which waits.
 """
 _NO_VIEW: dict[int | str, dict[str, Any]] = {
-    503: {"model": schema.ErrorOut, "description": "The controller has not seen its fabric yet."}
+    503: {"model": schema.ErrorOut, "description": "The controller has not connected to its fabric yet."}
 }
 _EVENTS = {
     "schema": {
@@ -55,11 +55,11 @@ class EventStream(StreamingResponse):
 
 
 def create_app(source: ViewSource, assets: Path | None, reading_s: float = READING_S) -> FastAPI:
-    """The web application that shows what `source` knows.
+    """The web application that shows the views of `source`.
 
-    `assets` is the folder of the page served at `/`; None: no page, only the API. Counters and loads are
-    waited for `reading_s` at most. Setting the `asyncio.Event` at `app.state.closing` ends all open event
-    streams (`web.serve` does so).
+    `assets` is the folder of the page that is served at `/`; None: no page, only the API. A request for
+    counters or loads waits for `reading_s` at most. Setting the `asyncio.Event` at `app.state.closing` ends
+    all open event streams (`web.serve` does so).
     """
     app = FastAPIOffline(
         docs_url=_DOCS,
@@ -83,7 +83,7 @@ def create_app(source: ViewSource, assets: Path | None, reading_s: float = READI
 
 
 async def _only_get(request: Request, _: Exception) -> JSONResponse:
-    detail = f"{request.method} is not answered: the API only reads; legal: GET, HEAD"
+    detail = f"{request.method} is not allowed: the API is read-only; legal: GET, HEAD"
     return JSONResponse({"detail": detail}, 405, headers={"Allow": "GET, HEAD"})
 
 
@@ -94,11 +94,13 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
     def current() -> View:
         view = source.snapshot()
         if view is None:
-            raise HTTPException(503, "the controller has not seen its fabric yet: try again in a second")
+            raise HTTPException(
+                503, "the controller has not connected to its fabric yet: try again in a second"
+            )
         return view
 
     async def read_anew(times: int) -> View:
-        """The view after so many readings of the counters: they are read only while somebody watches."""
+        """The view after `times` polls of the counters, which are polled only while somebody subscribes."""
         last = current()
         with suppress(TimeoutError):
             async with asyncio.timeout(reading_s), aclosing(source.subscribe()) as views:
@@ -124,7 +126,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         for job in view.jobs:
             if job.name == name:
                 return render.job_detail(job, view.plan, view.fallback_flows)
-        raise HTTPException(404, f"no job {name!r}; there are: {_names(j.name for j in view.jobs)}")
+        raise HTTPException(404, f"no job {name!r}; present jobs: {_names(j.name for j in view.jobs)}")
 
     @router.get(
         "/plan",
@@ -135,12 +137,12 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
     async def get_plan() -> schema.PlanOut:
         view = current()
         if view.plan is None:
-            raise HTTPException(404, "no plan yet: none is made before the first job")
+            raise HTTPException(404, "no plan yet: the first one is made when the first job arrives")
         return render.plan(view.plan, view.fallback_flows)
 
     @router.get("/fabric", summary="Nodes, cables and their load", tags=["fabric"], responses=_NO_VIEW)
     async def get_fabric() -> schema.FabricOut:
-        # A load is what lies between two readings.
+        # A load is the difference between two polls.
         return render.fabric(await read_anew(2))
 
     @router.get(
@@ -157,12 +159,14 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         view = current()
         for name in switch or ():
             if name not in view.topology.switch:
-                raise HTTPException(404, f"no switch {name!r}; there are: {_names(view.topology.switch)}")
+                raise HTTPException(
+                    404, f"no switch {name!r}; present switches: {_names(view.topology.switch)}"
+                )
         return render.counters(await read_anew(1), frozenset(switch) if switch else None)
 
     @router.get(
         "/view",
-        summary="All of it but the queue counters, of one moment",
+        summary="Jobs, plan and fabric of one moment, without queue counters",
         tags=["events"],
         responses=_NO_VIEW,
     )
@@ -171,9 +175,9 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
 
     @router.get(
         "/events",
-        summary="The newest view, as it changes",
-        description="Server-sent events named `view`, each with what `/view` answers. "
-        "At most ten a second; views in between are skipped. Comments keep an idle connection open.",
+        summary="A stream of views, one for each change",
+        description="Server-sent events named `view`. Each carries the same data as `/view`. "
+        "At most ten are sent a second; views in between are skipped. Comments keep an idle connection open.",
         tags=["events"],
         response_class=EventStream,
         responses={200: {"description": "An endless stream.", "content": {EventStream.media_type: _EVENTS}}},
@@ -184,7 +188,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
 
     @router.get(
         "/healthz",
-        summary="Whether the controller is up and sees its fabric",
+        summary="Whether the controller runs and is connected to its fabric",
         tags=["health"],
         responses=_NO_VIEW,
     )
@@ -194,12 +198,12 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
     @router.get("/{path:path}", include_in_schema=False)
     async def get_nothing(path: str) -> None:
         known = ", ".join(route.path for route in router.routes[:-1] if isinstance(route, APIRoute))
-        raise HTTPException(404, f"no /{path} under {PREFIX}; there are: {known}, /openapi.json, /docs")
+        raise HTTPException(404, f"no /{path} under {PREFIX}; legal: {known}, /openapi.json, /docs")
 
     return router
 
 
 def _names(names: Iterable[str]) -> str:
-    """For an error message: the first few legal names."""
+    """The first few legal names, for an error message."""
     listed = sorted(names)
     return ", ".join(listed[:12]) + (f" and {len(listed) - 12} more" if len(listed) > 12 else "") or "none"

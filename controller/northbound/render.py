@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the domain's values to the JSON models: pure functions, one per model."""
+"""Pure functions that turn the controller's values into the models of the JSON answers, one per model."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NS_PER_MS = 1e6
 
 
 def health(view: View) -> schema.HealthOut:
-    """How many switches are ready."""
+    """The answer of the health check."""
     ready = sum(s.state == "ready" for s in view.switches)
     switches = len(view.topology.switches)
     return schema.HealthOut(status="ok", time_ns=view.time_ns, switches_ready=ready, switches=switches)
 
 
 def job(value: JobView, plan: Plan | None) -> schema.JobOut:
-    """A job, with what the plan says of it."""
+    """A job, with the plan's decisions for it."""
     planned = plan.jobs.get(value.name) if plan else None
     return schema.JobOut(
         name=value.name,
@@ -64,7 +64,7 @@ def jobs(view: View) -> schema.JobsOut:
 
 
 def plan(value: Plan, fallback_flows: Iterable[FallbackFlow] = ()) -> schema.PlanOut:
-    """A plan with its reasons; `fallback_flows` are the flows that do not go by it for now."""
+    """A plan with its reasons. `fallback_flows` are flows that their agents have moved to ECMP."""
     policy = value.policy
     return schema.PlanOut(
         version=value.version,
@@ -133,7 +133,7 @@ def fabric(view: View) -> schema.FabricOut:
 
 
 def counters(view: View, switches: frozenset[str] | None) -> schema.CountersOut:
-    """Queue counters; `switches` None means all."""
+    """The queue counters of some switches; `switches` None: of all."""
     ports = view.topology.ports
     rows = []
     for c in view.counters:
@@ -154,7 +154,7 @@ def counters(view: View, switches: frozenset[str] | None) -> schema.CountersOut:
 
 
 def view(value: View) -> schema.ViewOut:
-    """Everything the page shows."""
+    """Everything that the page shows."""
     return schema.ViewOut(
         time_ns=value.time_ns,
         scenario=value.scenario,
@@ -221,7 +221,7 @@ def _flow(
 
 
 def _job_of(flow: str) -> str:
-    """The job in "job/source>destination"."""
+    """The job of a flow named "job/source>destination"."""
     return flow.rpartition("/")[0]
 
 

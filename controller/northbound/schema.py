@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON that leaves the controller: pydantic models, apart from the domain's values."""
+"""The JSON answers of the REST API as pydantic models, separate from the controller's own values."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Time = Annotated[int, Field(description="Fabric time of the figures, in ns.")]
 
 
 class Out(BaseModel):
-    """A frozen JSON object; its docstring and fields' descriptions end up in the OpenAPI document."""
+    """A frozen JSON object. Docstrings and field descriptions appear in the OpenAPI document."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class ErrorOut(Out):
-    """What every error looks like."""
+    """The body of every error."""
 
     detail: str = Field(description="What is wrong, and what would be legal.")
 
 
 class HealthOut(Out):
-    """The controller answers and has seen the fabric."""
+    """The controller runs and is connected to its fabric."""
 
     status: Literal["ok"]
     time_ns: Time
@@ -33,7 +33,7 @@ class HealthOut(Out):
 
 
 class PhaseOut(Out):
-    """An Up phase: the job sends in [start_ms, end_ms) of its period."""
+    """An Up phase (communication phase): the job sends in [start_ms, end_ms) of its period."""
 
     start_ms: float
     end_ms: float
@@ -48,14 +48,16 @@ class ProfileOut(Out):
 
 
 class MeasurementOut(Out):
-    """What agents measured of one iteration, while the job was alone on the highest level."""
+    """What agents measured of an iteration while the job was alone on the highest priority level."""
 
-    iterations: int = Field(description="Iterations that it was measured over.")
+    iterations: int = Field(description="How many iterations were measured.")
     communication_ms: float = Field(description="CRUX's t: the time spent communicating.")
-    compute_ms: float | None = Field(description="The time in which its GPUs work; null: nobody tells.")
-    flops: float | None = Field(description="CRUX's W, of all its GPUs; null: nobody tells, declared counts.")
+    compute_ms: float | None = Field(description="The time in which its GPUs compute; null: not reported.")
+    flops: float | None = Field(
+        description="CRUX's W: the work of all its GPUs; null: not reported, the declared work is used."
+    )
     source: Literal["iterations", "bytes"] = Field(
-        description="Reported iterations with byte counts, or byte counts alone."
+        description="iterations: from iteration reports and byte counts; bytes: from byte counts alone."
     )
 
 
@@ -71,38 +73,46 @@ class JobOut(Out):
     mean_ms: float | None = Field(description="Mean iteration time; null before the first iteration.")
     p99_ms: float | None = Field(description="99th percentile of the iteration time.")
     level: int | None = Field(description="Priority level, 0 the highest; null while unplanned.")
-    dscp: int | None = Field(description="DSCP that its elephants carry.")
-    shift_ms: float | None = Field(description="Time-shift: where in its period the job starts to send.")
-    period_ms: float | None = Field(description="Period that its agents hold; null if the job runs free.")
+    dscp: int | None = Field(description="DSCP of its elephant flows; null while unplanned.")
+    shift_ms: float | None = Field(
+        description="Time-shift: when in its period the job starts to send; null: no slots."
+    )
+    period_ms: float | None = Field(
+        description="Period of the slots that its agents hold it to; null: it is not held to slots."
+    )
     intensity: float | None = Field(
         description="CRUX's GPU intensity: flop/s of the job per second of communication."
     )
-    profile: ProfileOut | None = Field(description="What the plan goes by; null: not known yet.")
-    declared: ProfileOut | None = Field(description="What the job says of itself; null: nothing.")
-    measured: MeasurementOut | None = Field(description="null: `profile` is the declared one.")
-    measuring: bool = Field(description="Whether it waits to be measured, or is being measured.")
-    flops_per_iteration: float = Field(description="Work of one iteration, measured or declared.")
-    pattern_changes: int = Field(description="How often the job has changed its pattern.")
-    realigned: int = Field(description="How often a worker had drifted too far and waited for its slot.")
-    why: str | None = Field(description="Why the plan treats the job so.")
+    profile: ProfileOut | None = Field(description="The profile that plans use; null: not known yet.")
+    declared: ProfileOut | None = Field(description="The profile that the job declares; null: none.")
+    measured: MeasurementOut | None = Field(
+        description="The measurement behind `profile`; null: `profile` is the declared one."
+    )
+    measuring: bool = Field(description="Whether the job waits to be measured, or is being measured.")
+    flops_per_iteration: float = Field(description="Work (flop) of one iteration, measured or declared.")
+    pattern_changes: int = Field(description="How often the job has changed its communication pattern.")
+    realigned: int = Field(
+        description="How often one of its workers had drifted too far from its slot and waited for the next."
+    )
+    why: str | None = Field(description="Why the plan decides so for this job.")
 
 
 class FlowOut(Out):
-    """Where one flow (a queue pair) goes."""
+    """The path and the DSCP of one flow (a queue pair)."""
 
     flow: str = Field(description='Unique name, "job/source>destination".')
     job: str
-    path: tuple[str, ...] | None = Field(description="Nodes from host to host; null if left to ECMP.")
-    source_port: int | None = Field(description="UDP source port under which the fabric takes that path.")
-    dscp: int = Field(description="DSCP that its packets bear in the fabric.")
+    path: tuple[str, ...] | None = Field(description="Nodes from host to host; null: left to ECMP.")
+    source_port: int | None = Field(description="UDP source port that leads along the path.")
+    dscp: int = Field(description="DSCP of its packets in the fabric.")
     pinned_in: tuple[str, ...] = Field(
-        description="Switches that hold an entry for this flow alone, for its port does not lead there."
+        description="Switches with an entry for this flow alone, because no free source port leads there."
     )
     sent_dscp: int | None = Field(
-        description="DSCP that its queue pair keeps, where its leaf rewrites that; null: it sends `dscp`."
+        description="DSCP that its queue pair sends and its leaf rewrites to `dscp`; null: it sends `dscp`."
     )
     fallback_reason: str | None = Field(
-        description="Why its agent lets it go by ECMP for now, whatever the plan; null: it goes as planned."
+        description="Why its agent has moved it back to ECMP; null: it goes as planned."
     )
     why: str
 
@@ -121,7 +131,7 @@ class JobsOut(Out):
 
 
 class PolicyOut(Out):
-    """Which mechanisms the plan uses."""
+    """The policy of a plan."""
 
     name: str
     routing: str
@@ -132,14 +142,16 @@ class PolicyOut(Out):
 
 
 class JobPlanOut(Out):
-    """Who goes first and when: the plan for one job."""
+    """The plan for one job: its priority and its time-shift."""
 
     job: str
     level: int = Field(description="Priority level, 0 the highest.")
     dscp: int
     shift_ms: float
-    period_ms: float | None = Field(description="null: the job runs free.")
-    once: bool = Field(description="Only one iteration waits for the shift; the job's own pace then counts.")
+    period_ms: float | None = Field(description="Period of its slots; null: it is not held to slots.")
+    once: bool = Field(
+        description="true: only its next iteration waits for its slot; then the job runs at its own pace."
+    )
     intensity: float | None = Field(
         description="CRUX's GPU intensity: flop/s of the job per second of communication."
     )
@@ -157,7 +169,7 @@ class SharedLinkOut(Out):
 
 
 class PlanOut(Out):
-    """Everything the controller has decided at one moment."""
+    """All decisions of the controller at one moment."""
 
     version: int
     policy: PolicyOut
@@ -178,17 +190,17 @@ class HostOut(Out):
 
 
 class SwitchOut(Out):
-    """A switch as the southbound sees it."""
+    """A switch, as its P4Runtime session shows it."""
 
     name: str
     tier: str = Field(description="leaf, spine or core.")
     device_id: int = Field(description="P4Runtime device id.")
-    address: str | None = Field(description="Where its P4Runtime server listens.")
+    address: str | None = Field(description="Address of its P4Runtime server.")
     state: SwitchState
-    entries: int = Field(description="Table entries that the controller holds on it.")
-    tables: dict[str, int] = Field(description="The same by table of the P4 program.")
+    entries: int = Field(description="Table entries that the controller has written to it.")
+    tables: dict[str, int] = Field(description="These entries by table of the P4 program.")
     strays: int = Field(
-        description="Packets stopped or remarked at its ports to hosts: INT probes, false CNPs."
+        description="Packets of hosts that it dropped or remarked: INT probes and false CNPs."
     )
 
 
@@ -201,13 +213,15 @@ class LinkOut(Out):
     dst_port: int = Field(description="Port at dst; 0 is a host's NIC.")
     capacity_bps: int
     rate_bps: int | None = Field(description="null: not measured.")
-    load: float | None = Field(description="Busy fraction of the time, 0 to 1; null: not measured.")
+    load: float | None = Field(
+        description="Fraction of the time that it was busy, 0 to 1; null: not measured."
+    )
     marks: int | None = Field(description="Packets ECN-marked in the interval; null: not measured.")
     up: bool
 
 
 class FabricOut(Out):
-    """The fabric: nodes, cables, their load, and how much of the planned paths is proven."""
+    """The fabric: nodes, cables, their load, and how many planned paths are verified."""
 
     time_ns: Time
     name: str
@@ -215,7 +229,7 @@ class FabricOut(Out):
     switches: tuple[SwitchOut, ...]
     links: tuple[LinkOut, ...]
     verified_paths: int = Field(description="Planned paths that an INT probe has confirmed.")
-    unverified_paths: int = Field(description="Planned paths still to be confirmed.")
+    unverified_paths: int = Field(description="Planned paths that no INT probe has confirmed.")
 
 
 class QueueOut(Out):
@@ -231,24 +245,27 @@ class QueueOut(Out):
 
 
 class CountersOut(Out):
-    """Queue counters of all switches, or of the one asked for."""
+    """Queue counters of all switches, or of those that were asked for."""
 
     time_ns: Time
     counters: tuple[QueueOut, ...]
 
 
 class FallbackFlowOut(Out):
-    """A pinned flow that its host's agent lets go by ECMP, for its latency or loss went bad."""
+    """A pinned flow that its agent has moved back to ECMP, because its latency or loss went bad."""
 
     flow: str
     host: str
-    source_port: int = Field(description="Its pin, which the agent tries again after a while.")
+    source_port: int = Field(description="Its pinned source port, which the agent tries again later.")
     since_ns: Time
     why: str
 
 
 class ViewOut(Out):
-    """All but the queue counters, at one moment of fabric time; also the data of a `view` event."""
+    """Jobs, plan and fabric at one moment of fabric time, without queue counters.
+
+    A `view` event carries the same data.
+    """
 
     time_ns: Time
     scenario: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the web server gets its views from: a protocol, and the board that the controller writes on."""
+"""The source of views for the web server: a protocol, and the board on which the controller publishes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from controller.model.view import View
 
 
 class ViewSource(Protocol):
-    """Whoever knows the newest view of the controller."""
+    """Provides the newest view of the controller."""
 
     def snapshot(self) -> View | None:
         """The newest view; None before the first."""
 
     def subscribe(self) -> AsyncGenerator[View]:
-        """The newest view each time there is a newer one. A slow reader misses the ones between."""
+        """The newest view, again after each change. A slow reader misses views in between."""
 
 
 class ViewBoard:
-    """A `ViewSource` with room for one view. Use it from one event loop only."""
+    """A `ViewSource` that holds one view. Use it from one event loop only."""
 
     def __init__(self) -> None:
         self._view: View | None = None
@@ -40,7 +40,7 @@ class ViewBoard:
         return self._view
 
     async def subscribe(self) -> AsyncGenerator[View]:
-        """The current view at once, if there is one, then the newest after each change."""
+        """The present view at once, if there is one, then the newest view after each change."""
         seen = 0
         while True:
             while self._view is None or self._version == seen:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views as server-sent events: rate-limited, latest wins, with heartbeats while nothing happens."""
+"""Views as server-sent events: at a limited rate, always the newest view, with heartbeats while idle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEARTBEAT = b": heartbeat\n\n"
 
 
 class ViewEncoder:
-    """Encodes each view once, however many clients read it."""
+    """Encodes each view once for all clients that read it."""
 
     def __init__(self, encode: Callable[[View], bytes]) -> None:
         self._encode = encode
@@ -25,7 +25,7 @@ class ViewEncoder:
         self._data = b""
 
     def __call__(self, view: View) -> bytes:
-        """The encoded view, from the slot if it is the one encoded last."""
+        """The encoded view; it is cached until another view comes."""
         if view is not self._view:
             self._data = self._encode(view)
             self._view = view
@@ -42,7 +42,7 @@ async def view_events(
 ) -> AsyncGenerator[bytes]:
     """The bytes of one client's `text/event-stream`, until the source ends or `closing` is set.
 
-    `encode` gives a view as JSON on one line. Times are host time: they pace the transport only.
+    `encode` returns a view as JSON on one line. Both times are host time: they pace the transport only.
     """
     yield b"retry: %d\n\n" % RETRY_MS
     views = source.subscribe()

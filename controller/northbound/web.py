@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The web server: uvicorn inside the controller's event loop, and where the page's files lie."""
+"""The web server: uvicorn inside the controller's event loop, its response headers, and the page's files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,25 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PORTS_TRIED = 20
 _GRACE_S = 2
 
+_CONTENT_POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"
+# Swagger UI's page needs an inline script and inline styles.
+_DOCS_CONTENT_POLICY = (
+    _CONTENT_POLICY + "; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'"
+)
+
 
 class AddressError(Exception):
-    """No address to listen on; the message says which were tried and why none was had."""
+    """The server cannot listen; the message names the address and ports that were tried, and why."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that leaves the process's signals to the controller."""
+    """uvicorn without signal handlers: the controller handles the signals of the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -34,7 +42,7 @@ class _Server(uvicorn.Server):
 
 @dataclass(frozen=True, slots=True)
 class WebServer:
-    """A running web server: the address it really listens on, and the way to stop it."""
+    """A running web server, with the address that it listens on."""
 
     host: str
     port: int
@@ -44,12 +52,12 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds the page."""
+        """The address of the page for a browser on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
 
     async def close(self) -> None:
-        """End the event streams, finish what is being answered (2 s at most) and free the port."""
+        """End the event streams, finish open requests (2 s at most) and free the port."""
         self._app.state.closing.set()
         self._server.should_exit = True
         await self._task
@@ -58,7 +66,7 @@ class WebServer:
 async def serve(app: FastAPI, host: str = "127.0.0.1", port: int = 8080) -> WebServer:
     """Start serving `app` (made by `create_app`) in the running event loop and return at once.
 
-    A busy port gives way to the next free one of 20; port 0 takes any. Raises `AddressError`.
+    If the port is busy, the next free one of 20 is used; port 0 takes any free port. Raises `AddressError`.
     """
     listener = _listen(host, port)
     config = uvicorn.Config(
@@ -71,15 +79,52 @@ async def serve(app: FastAPI, host: str = "127.0.0.1", port: int = 8080) -> WebS
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="web server")
-    # The socket listens already: who connects before uvicorn has started is only kept waiting.
+    # The socket listens already, so a client that connects before uvicorn has started only waits.
     actual_host, actual_port = listener.getsockname()[:2]
     return WebServer(actual_host, actual_port, app, server, task)
 
 
-def assets_dir() -> Path:
-    """The folder of the page: inside the installed package, or `dashboard/` of the source tree.
+class ResponseHeaders:
+    """ASGI middleware that adds response headers, and answers HEAD wherever the API answers GET.
 
-    Raises `FileNotFoundError` if the installation has neither.
+    The headers let the page load files from its own server only. The middleware wraps `send` only, so an
+    event stream is never buffered.
+    """
+
+    def __init__(self, app: ASGIApp, docs_path: str, api_path: str) -> None:
+        self._app = app
+        self._docs_path = docs_path
+        self._api_path = api_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Add the headers to every HTTP response, and route a HEAD request of the API as GET.
+
+        The server sends no body where its own scope says HEAD.
+        """
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["method"] == "HEAD" and scope["path"].startswith(self._api_path):
+            scope = {**scope, "method": "GET"}
+        policy = _DOCS_CONTENT_POLICY if scope["path"].startswith(self._docs_path) else _CONTENT_POLICY
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Content-Security-Policy"] = policy
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                # Files have an ETag, so checking for a newer version costs one answer 304.
+                headers.setdefault("Cache-Control", "no-cache")
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def assets_dir() -> Path:
+    """The folder of the page's files: in the installed package, or `dashboard/` of the source tree.
+
+    Raises `FileNotFoundError` if there is neither.
     """
     candidates = []
     spec = importlib.util.find_spec("polyrhythm")
@@ -97,7 +142,7 @@ def assets_dir() -> Path:
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
-        raise AddressError(f"port {port} does not exist: choose one from 0 (any) to 65535")
+        raise AddressError(f"port {port}: legal: 0 (any free port) to 65535")
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -118,4 +163,4 @@ def _listen(host: str, port: int) -> socket.socket:
         else:
             listener.setblocking(False)
             return listener
-    raise AddressError(f"ports {port} to {last} of {host} are all busy: choose another")
+    raise AddressError(f"ports {port} to {last} of {host} are all busy: choose another port")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller as a process: `python -m polyrhythm controller`.
 
-The main thread runs the Ryu applications, one asyncio loop in a thread of its own holds all state and
-carries switches, agents and the web server, and a worker process plans. On standard output there is
-one line, when agents can connect: `{"ready": true, "agents": "host:port", "web": "http://..."}`.
+The main thread runs the Ryu applications. One asyncio loop, in a thread of its own, owns all state and serves
+switches, agents and the web. A worker process computes plans. When agents can connect, one line goes to
+standard output: `{"ready": true, "agents": "host:port", "web": "http://..."}`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ from polyrhythm_files import ConfigError
 
 log = logging.getLogger(__name__)
 
-# A clean stop takes less; what hangs longer is left behind.
+# Host time for a clean stop; a thread that takes longer is abandoned. Chosen.
 STOP_TIMEOUT_S = 1.5
+# Open files that the process asks for. Chosen: thousands of connections, each one file.
 _OPEN_FILES = 65_536
 
 
@@ -73,16 +74,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--agents-address",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="where agents connect: an address of this host, 0.0.0.0, or unix:/PATH (default %(default)s)",
+        help="listen here for agents: an address of this host, 0.0.0.0, or unix:/PATH (default %(default)s)",
     )
     add_policy_options(parser)
-    parser.add_argument("--agents-port", type=int, default=0, metavar="N", help="port for agents (0: any)")
+    parser.add_argument(
+        "--agents-port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="port for agents (0, the default: any free port)",
+    )
     for option, what in (
-        ("--agents-cert", "certificate of the agents' port, PEM; with it the port speaks TLS only"),
-        ("--agents-key", "its private key, PEM without a password"),
+        ("--agents-cert", "certificate of the port for agents, PEM; with it the port accepts TLS only"),
+        ("--agents-key", "private key of that certificate, PEM without a password"),
         (
             "--agents-client-ca",
-            "authority of agents' certificates, PEM: each must show one that names its host",
+            "authority of the agents' certificates, PEM; each agent must then show one that names its host",
         ),
     ):
         parser.add_argument(option, type=Path, metavar="FILE", help=what)
@@ -91,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="port of API and page (0: any); if busy, the next free",
+        help="port of the REST API and the page (0, the default: any free port); if busy, the next free one",
     )
     parser.add_argument(
         "--seed", type=whole, default=1, metavar="N", help="seed of the planner (default %(default)s)"
@@ -101,34 +108,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.0,
         metavar="X",
-        help="sleep so long at each message of an agent",
+        help="for tests: sleep this long before each message of or to an agent (default %(default)s)",
     )
-    parser.add_argument("--poll", action="store_true", help="read counters also when nobody watches the page")
+    parser.add_argument(
+        "--poll", action="store_true", help="read the switches' counters also while nobody watches the page"
+    )
     parser.add_argument(
         "--artefacts",
         type=Path,
         metavar="DIR",
-        help="push the program of this folder: NAME.p4info.txtpb with NAME.bin or NAME.json "
-        "(default: our own for BMv2)",
+        help="push the P4 program of this folder: NAME.p4info.txtpb with NAME.bin or NAME.json "
+        "(default: the program for BMv2)",
     )
-    parser.add_argument("--state", type=Path, metavar="FILE", help="keep plans and jobs in this SQLite file")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="FILE",
+        help="record plans, and jobs as they come and go, in this SQLite file",
+    )
     parser.add_argument(
         "--app",
         action="append",
         default=[],
         metavar="MODULE",
-        help="a Ryu application to load (may be repeated)",
+        help="load this Ryu application, a module name or a file (may be repeated)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM, SIGINT or the end of input; 0 then, 1 after a failure, 2 for bad input."""
+    """Serve until SIGTERM, SIGINT or the end of standard input.
+
+    Returns the exit code: 0 after a stop, 1 after a failure, 2 for bad input.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     for talkative in ("os_ken", "uvicorn", "finsy"):
         logging.getLogger(talkative).setLevel(logging.WARNING)
     try:
-        start = _start(args)
-        # Read again where they are used; here for an error before anything is begun.
+        start = _check_options(args)
+        # The artefacts are loaded again where they are used; here they are checked before anything starts.
         Codec(load_artefacts(start.artefacts))
         frame = RyuApplications(args.app)
     except (ConfigError, TlsError, ArtefactError, PipelineError, RyuError) as error:
@@ -146,8 +163,8 @@ def run(args: argparse.Namespace) -> int:
     frame.stop()
     sys.stdout.flush()
     if threading.active_count() > 1:
-        # Something does not end (an application's handler, the pool's thread when its process was ended in
-        # the middle of an answer); the process does, and the worker with it.
+        # A thread does not end: the handler of an application, or the thread of the worker pool if its
+        # process was ended during a call. End the process without it; the worker process then ends too.
         logging.shutdown()
         os._exit(service.code)
     return service.code
@@ -155,6 +172,8 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
+    """The command line, checked."""
+
     fabric: FabricDescription
     policy: Policy
     artefacts: Path
@@ -168,17 +187,17 @@ class _Start:
     state: Path | None
 
 
-def _start(args: argparse.Namespace) -> _Start:
-    """The options checked."""
+def _check_options(args: argparse.Namespace) -> _Start:
+    """Check the command line. Raises ConfigError or TlsError."""
     if args.policy not in POLICIES:
         raise ConfigError(f"--policy {args.policy}: unknown; legal: {', '.join(POLICIES)}")
     for name in ("agents_port", "web_port"):
         if not 0 <= getattr(args, name) <= 65535:
             raise ConfigError(
-                f"--{name.replace('_', '-')} {getattr(args, name)}: a port is from 0 (any) to 65535"
+                f"--{name.replace('_', '-')} {getattr(args, name)}: legal: 0 (any free port) to 65535"
             )
     if not 0 <= args.rpc_delay_ms <= 10_000:
-        raise ConfigError(f"--rpc-delay-ms {args.rpc_delay_ms}: from 0 to 10,000")
+        raise ConfigError(f"--rpc-delay-ms {args.rpc_delay_ms}: legal: 0 to 10,000")
     return _Start(
         fabric=load_fabric(args.fabric),
         policy=policy_of(args, args.policy),
@@ -195,7 +214,7 @@ def _start(args: argparse.Namespace) -> _Start:
 
 
 class _Service:
-    """The asyncio loop's thread: everything but the Ryu applications."""
+    """The thread of the asyncio loop: everything except the Ryu applications."""
 
     def __init__(self, start: _Start, frame: RyuApplications, stop: threading.Event) -> None:
         self.code = 0
@@ -207,7 +226,7 @@ class _Service:
         self._main: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """Ask the loop to end, and wait for it a little."""
+        """Ask the loop to end, and wait for it for STOP_TIMEOUT_S at most."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
         self.thread.join(STOP_TIMEOUT_S)
@@ -225,12 +244,12 @@ class _Service:
         try:
             self._loop.run_until_complete(self._main)
         except asyncio.CancelledError:
-            log.info("stopped")
+            log.info("the controller has stopped")
         except (HistoryError, ArtefactError, PipelineError, AddressError) as error:
             print(f"polyrhythm controller: {error}", file=sys.stderr)
             self.code = 2
         finally:
-            # Whatever ended the loop ends the process; an error not named above shows its traceback.
+            # The end of the loop ends the process. An error that is not caught above shows its traceback.
             self.code = self.code or (0 if self._main.cancelled() else 1)
             self._stop.set()
 
@@ -322,23 +341,23 @@ async def _listen(agents: AgentServer, start: _Start) -> str:
 async def _serve_web(
     control_loop: ControlLoop, port: int
 ) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
-    """Start the API and the page; their address, and the way to end them."""
+    """Start the API and the page; returns their address and the function that stops them."""
     try:
         assets = assets_dir()
     except FileNotFoundError as error:
-        log.warning("no page, only the API: %s", error)
+        log.warning("only the REST API is served, not the page: %s", error)
         assets = None
     try:
         server = await serve(create_app(control_loop.board, assets), port=port)
     except AddressError as error:
         raise AddressError(f"--web-port: {error}") from None
     if port and server.port != port:
-        log.warning("port %d is busy; the page is on port %d", port, server.port)
+        log.warning("port %d is busy, so the page and the API use port %d", port, server.port)
     return server.url.rstrip("/"), server.close
 
 
 async def _collect_garbage(collector: GarbageCollection, agents: AgentServer) -> None:
-    """Give the collector a chance to be tidied every so often."""
+    """Make full garbage collections when they are due."""
     while True:
         await asyncio.sleep(QUIET_S)
         collector.collect_if_due(time.monotonic(), agents.asked_s)
@@ -354,7 +373,7 @@ def _say_ready(agents: str, web: str) -> None:
 
 
 def _allow_connections() -> None:
-    """As many open files as are to be had: a thousand idle connections must not keep an agent out."""
+    """Raise the limit of open files as far as allowed: many idle connections must not keep an agent out."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -362,7 +381,7 @@ def _allow_connections() -> None:
 
 
 def _watch_input(stop: threading.Event) -> None:
-    """End with the parent: when standard input is a pipe and it closes, nobody needs us any more."""
+    """If standard input is a pipe, stop when it closes: then the parent process has ended."""
     try:
         piped = stat.S_ISFIFO(os.fstat(0).st_mode) or stat.S_ISSOCK(os.fstat(0).st_mode)
     except OSError:

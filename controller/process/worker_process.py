@@ -55,7 +55,7 @@ class WorkerProcess:
             PipelineError: the P4 program lacks a table, action or field that the controller writes.
         """
         first = {s.name: None for s in self._start[1].switches[:1]}
-        await self.run(table_writes.changes, first, table_writes.DesiredState())
+        await self.run(table_writes.writes_to, first, table_writes.DesiredState())
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `function(*args)`. If the worker dies, it is replaced and the call repeated once."""
@@ -91,6 +91,6 @@ class WorkerProcess:
 def _start_worker(low_priority: bool, *arguments: Any) -> None:
     if low_priority:
         lower_priority()
-    table_writes.start(*arguments)
+    table_writes.start_worker(*arguments)
     # The imported modules stay for good, so the garbage collector need not visit them.
     gc.freeze()

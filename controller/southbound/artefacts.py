@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled P4 program: where its artefacts are, and the cookie that tells one build from another."""
+"""Find and load the compiled P4 program, and compute the cookie that identifies a build."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONFIGS = (".bin", ".json")
 
 
 class ArtefactError(ValueError):
-    """The artefacts are missing or unreadable; the message says where they were looked for."""
+    """The artefacts are missing or unreadable; the message names the folder or file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ def load_artefacts(folder: Path | None = None) -> Artefacts:
         p4info, config = info.read_bytes(), device.read_bytes()
     except OSError as error:
         raise ArtefactError(
-            f"the compiled P4 program is not readable ({error.strerror}: {error.filename})"
+            f"{error.filename}: the compiled P4 program cannot be read: {error.strerror}"
         ) from None
     if not config:
-        raise ArtefactError(f"{device}: is empty")
+        raise ArtefactError(f"{device}: the file is empty; a compiled P4 program was expected")
     digest = hashlib.sha256(len(p4info).to_bytes(8, "big") + p4info + config).digest()
     return Artefacts(p4info, config, int.from_bytes(digest[:8], "big"))
 
@@ -71,8 +71,8 @@ def _files(place: Path) -> tuple[Path, Path]:
     if len(found) != 1:
         count = ", ".join(info.name for info in found) if found else "none"
         raise ArtefactError(
-            f"{place}: must hold one compiled P4 program, NAME{_P4INFO} with NAME.bin or NAME.json; "
-            f"P4Infos found: {count} (`make p4` builds the one for BMv2)"
+            f"{place}: the folder must hold exactly one compiled P4 program, NAME{_P4INFO} with NAME.bin or "
+            f"NAME.json; P4Infos found: {count} (`make p4` builds the program for BMv2)"
         )
     [info] = found
     name = info.name.removesuffix(_P4INFO)
@@ -80,6 +80,6 @@ def _files(place: Path) -> tuple[Path, Path]:
         if (place / f"{name}{ending}").is_file():
             return info, place / f"{name}{ending}"
     raise ArtefactError(
-        f"{info}: has no device config beside it; {name}.bin (`polyrhythm pipeline pack`) or {name}.json "
-        "was expected"
+        f"{info}: no device config was found beside it; expected {name}.bin (`polyrhythm pipeline pack` "
+        f"writes it) or {name}.json"
     )

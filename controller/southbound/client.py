@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One P4Runtime session with one switch: arbitration, pipeline, tables, packets, port states.
 
-Built on finsy's client and message classes. finsy's own `Switch` is not used: it neither chunks
-writes nor reports port changes, and the embedded fabric needs every packet-in counted where it is read.
-Everything here runs on one asyncio loop.
+It is built on finsy's client and message classes. finsy's own `Switch` is not used for three reasons: it does
+not split writes into chunks, it does not report port changes, and the embedded fabric needs a count of every
+packet-in at the place where it is read. Everything here runs on one asyncio loop.
 """
 
 from __future__ import annotations
@@ -26,48 +26,51 @@ from controller.southbound.gnmi import NoPortStatesError, PortStates
 
 log = logging.getLogger(__name__)
 
-# finsy and P4Runtime's shell bid low; a controller that owns the fabric bids above them.
+# The election id of the first bid. Chosen: finsy and p4runtime-shell start with low ids, and the controller
+# that owns the fabric must win against them.
 ELECTION_ID = 1000
+# Chosen: write requests of one switch that are in flight at the same time.
 WRITES_IN_FLIGHT = 4
+# Chosen: pauses before the next attempts to connect, in seconds of host time.
 BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-# Host time for the other side to answer a session's first message.
+# Chosen: host time for the switch to answer the first message of a session.
 ANSWER_TIMEOUT_S = 5.0
 
 
 class SessionError(Exception):
-    """The session cannot go on; the message says why. The client reconnects."""
+    """The session with a switch is lost; the message says why. The client connects again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedUpdate:
-    """One update that a switch refused."""
+    """One update that a switch refused: `what` is the update in words, `why` the switch's error."""
 
     switch: str
     what: str
     why: str
 
 
-class Listener(Protocol):
-    """Who hears of a switch. Called on the loop; must return at once."""
+class SwitchListener(Protocol):
+    """Receives what a switch reports. The methods run on the asyncio loop; they must not block."""
 
     async def switch_connected(self, name: str, fresh: bool) -> None:
-        """The pipeline is there (`fresh`: just pushed, so all tables are empty): write the tables."""
+        """The pipeline is loaded: write the tables. `fresh`: it was just pushed, so all tables are empty."""
 
     def switch_ready(self, name: str, ports: Mapping[int, bool] | None) -> None:
-        """The switch is in service. `ports`: port -> up; None where the target tells no port states."""
+        """The switch is in service. `ports`: port -> up; None where the target reports no port states."""
 
     def switch_lost(self, name: str, why: str) -> None:
-        """The session is gone."""
+        """The session is lost."""
 
     def packet_in(self, name: str, packet: PacketIn) -> None:
-        """A frame for the controller."""
+        """The switch has sent a packet to the controller."""
 
     def port_states(self, name: str, states: Mapping[int, bool]) -> None:
-        """One gNMI notification: port -> up."""
+        """A gNMI notification: port -> up."""
 
 
 class SwitchClient:
-    """Keeps a session with one switch for as long as `run` runs."""
+    """Keeps a session with one switch while `run` runs."""
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class SwitchClient:
         tls: GRPCCredentialsTLS | None = None,
         codec: Codec,
         artefacts: Artefacts,
-        listener: Listener,
+        listener: SwitchListener,
     ) -> None:
         self.name = name
         self.address = address
@@ -94,7 +97,10 @@ class SwitchClient:
         self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT)
 
     async def run(self) -> None:
-        """Connect, serve, and connect again with growing pauses, until cancelled."""
+        """Connect and serve; after a lost session connect again, with growing pauses.
+
+        Runs until cancelled.
+        """
         failures = 0
         while True:
             try:
@@ -108,15 +114,23 @@ class SwitchClient:
                 failures = 0
                 self._listener.switch_lost(self.name, why)
             elif failures == 0:
-                log.warning("%s at %s: %s; trying again", self.name, self.address, why)
+                log.warning(
+                    "switch %s at %s: no session: %s; the controller tries again",
+                    self.name,
+                    self.address,
+                    why,
+                )
             await asyncio.sleep(BACK_OFF_S[min(failures, len(BACK_OFF_S) - 1)])
             failures += 1
             self.state = "connecting"
 
     async def write(self, stages: Sequence[Sequence[bytes]]) -> tuple[RefusedUpdate, ...]:
-        """Write serialised requests: stage after stage, the requests of a stage side by side.
+        """Write serialised requests: the stages one after another, the requests of a stage in parallel.
 
-        Returns one error per refused update. A lost session raises SessionError.
+        Returns one error per refused update.
+
+        Raises:
+            SessionError: the session is lost.
         """
         errors: list[RefusedUpdate] = []
         async with self._write_lock:
@@ -126,7 +140,7 @@ class SwitchClient:
         return tuple(errors)
 
     async def read_entries(self) -> tuple[bytes, ...]:
-        """Every table entry the switch holds, as serialised entities."""
+        """Every table entry of the switch, as serialised P4Runtime entities. Raises SessionError."""
         found: list[bytes] = []
         try:
             async for reply in self._connected().request_iter(self._codec.read_tables(self._device_id)):
@@ -136,7 +150,10 @@ class SwitchClient:
         return tuple(found)
 
     async def read_counters(self, counters: Mapping[str, Sequence[int]]) -> tuple[CounterValue, ...]:
-        """The present values of counters for all queues of the ports that each is asked of."""
+        """The values of counters, given as name -> ports, for all queues of these ports.
+
+        Raises SessionError.
+        """
         request = self._codec.read_counters(self._device_id, counters)
         found: list[CounterValue] = []
         try:
@@ -147,7 +164,7 @@ class SwitchClient:
         return tuple(found)
 
     async def packet_out(self, payload: bytes, egress_port: int, submit_to_ingress: bool) -> None:
-        """Send a frame out of a port, or through the ingress pipeline."""
+        """Send a frame out of a port, or through the ingress pipeline. Raises SessionError."""
         try:
             await self._connected().send(self._codec.packet_out(payload, egress_port, submit_to_ingress))
         except P4ClientError as error:
@@ -164,7 +181,11 @@ class SwitchClient:
             try:
                 ports = await asyncio.wait_for(PortStates.open(self._client.channel), ANSWER_TIMEOUT_S)
             except (NoPortStatesError, TimeoutError) as error:
-                log.info("%s tells no port states (%s): link probes watch its links", self.name, error)
+                log.info(
+                    "switch %s reports no port states by gNMI (%s), so link probes watch its links",
+                    self.name,
+                    error,
+                )
         self.state = "ready"
         self._listener.switch_ready(self.name, dict(ports.initial) if ports is not None else None)
         watcher = asyncio.create_task(self._watch_ports(ports)) if ports is not None else None
@@ -180,7 +201,7 @@ class SwitchClient:
                     await watcher
 
     async def _win(self) -> None:
-        """Bid for the switch and wait until it is ours."""
+        """Bid to be the switch's primary controller, and wait until this controller is."""
         await self._bid()
         warned = False
         while True:
@@ -188,7 +209,7 @@ class SwitchClient:
                 message = await self._receive()
             except P4ClientError as error:
                 if error.is_election_id_used:
-                    # A stale session of ours still holds the number.
+                    # An old session of this controller still uses this election id.
                     self._election_id += 1
                 raise
             if message.WhichOneof("update") != "arbitration":
@@ -202,7 +223,11 @@ class SwitchClient:
                 await self._bid()
             elif not warned:
                 warned = True
-                log.warning("%s: another controller holds it with election id %d", self.name, highest)
+                log.warning(
+                    "switch %s: another controller is primary with election id %d; waiting until it leaves",
+                    self.name,
+                    highest,
+                )
 
     async def _bid(self) -> None:
         await self._connected().send(
@@ -214,7 +239,7 @@ class SwitchClient:
         )
 
     async def _push_pipeline(self) -> bool:
-        """Push the P4 program unless the switch runs this very build; True if it was pushed."""
+        """Push the P4 program unless the switch runs the same build already; True if it was pushed."""
         cookie = self._artefacts.cookie
         request = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._device_id,
@@ -273,16 +298,18 @@ class SwitchClient:
         if kind == "packet":
             self._listener.packet_in(self.name, self._codec.packet_in(message.packet))
         elif kind == "arbitration" and message.arbitration.status.code != GRPCStatusCode.OK:
-            raise SessionError("another controller took it over")
+            raise SessionError("another controller became its primary")
         elif kind == "error":
-            log.warning("%s refused a packet: %s", self.name, message.error.message)
+            log.warning("switch %s refused a packet-out: %s", self.name, message.error.message)
 
     async def _watch_ports(self, ports: PortStates) -> None:
         async for states in ports.updates():
             self._listener.port_states(self.name, states)
-        # With the session itself at its end this task is cancelled here; otherwise it is worth a word.
+        # If the whole session ends, this task is cancelled during the sleep, and there is nothing to log.
         await asyncio.sleep(1.0)
-        log.warning("%s ended its port states; they are known again after a new session", self.name)
+        log.warning(
+            "switch %s has stopped to report port states; they stay unknown until its next session", self.name
+        )
 
     async def _receive(self) -> p4r.StreamMessageResponse:
         try:

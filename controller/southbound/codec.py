@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Domain entries to P4Runtime messages and back, with every name resolved through P4Info.
+"""Translate the controller's entries to P4Runtime messages and back; P4Info resolves every name.
 
-Values travel as canonical byte strings: the shortest big-endian form (P4Runtime 1.4, 8.4).
+Values are sent as canonical byte strings: the shortest big-endian form (P4Runtime 1.4, 8.4).
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from controller.southbound.artefacts import Artefacts
 from controller.southbound.desired import Entry, Match
 from controller.southbound.diff import EntryUpdate, UpdateType
 
-# The errors of a failed batch travel in gRPC's trailers, whose default limit (8 KiB) holds some 300.
+# Updates in one WriteRequest. The errors of a failed request come in gRPC's trailers, whose default limit of
+# 8 KiB holds some 300.
 WRITE_CHUNK = 250
+# Egress queues of a port (the P4 program's QUEUES).
 QUEUES = 8
 # Counters of the P4 program that the controller reads.
 EGRESS_COUNTER = "egress_packets"
@@ -34,12 +36,12 @@ _UPDATE_TYPES = {
 
 
 class PipelineError(ValueError):
-    """The P4 program lacks a name the controller needs, or has it in another shape."""
+    """The P4 program lacks a table, action, field or counter that the controller needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacketIn:
-    """A frame the pipeline sent to the controller. `egress_port`: where it would have left, or 0."""
+    """A packet that the pipeline sent to the controller. `egress_port`: where it would have left, or 0."""
 
     ingress_port: int
     reason: int
@@ -49,7 +51,7 @@ class PacketIn:
 
 @dataclass(frozen=True, slots=True)
 class CounterValue:
-    """One cell of an indirect counter of (port, queue)."""
+    """One cell of an indirect counter that is indexed by (port, queue)."""
 
     counter: str
     port: int
@@ -76,10 +78,10 @@ class _Table:
 
 
 class Codec:
-    """Encodes and decodes for one P4 program.
+    """Encodes and decodes the messages for one P4 program.
 
-    `depth_cell_bytes` is the size of a buffer cell where the target counts queue depth in cells; None
-    where it counts packets.
+    `depth_cell_bytes` is the size of a buffer cell where the target counts queue depth in cells; None where
+    it counts packets.
     """
 
     def __init__(self, artefacts: Artefacts) -> None:
@@ -129,14 +131,14 @@ class Codec:
         return self._tables[name].size
 
     def update(self, change: EntryUpdate) -> p4r.Update:
-        """A change as a P4Runtime update."""
+        """The P4Runtime update for a change of an entry."""
         return p4r.Update(
             type=_UPDATE_TYPES[change.operation],
             entity=p4r.Entity(table_entry=self.encode(change.entry)),
         )
 
     def encode(self, entry: Entry) -> p4r.TableEntry:
-        """A domain entry as a table entry.
+        """The P4Runtime table entry for an entry.
 
         Raises:
             PipelineError: the program has no such table, field, action or number of parameters.
@@ -146,7 +148,10 @@ class Codec:
             raise PipelineError(f"the P4 program has no table {entry.table!r}")
         action = table.actions.get(entry.action)
         if action is None or len(action[1]) != len(entry.params):
-            raise PipelineError(f"table {entry.table} takes no action {entry.action}/{len(entry.params)}")
+            raise PipelineError(
+                f"table {entry.table} of the P4 program has no action {entry.action} with "
+                f"{len(entry.params)} parameters"
+            )
         ident, params = action
         message = p4r.TableEntry(
             table_id=table.ident, priority=entry.priority, is_default_action=entry.is_default
@@ -157,13 +162,15 @@ class Codec:
         if not entry.is_default:
             names = [name for name, _ in entry.match]
             if names != [field.name for field in table.fields]:
-                raise PipelineError(f"table {entry.table} is not keyed by {', '.join(names)}")
+                raise PipelineError(
+                    f"table {entry.table} of the P4 program does not have the key {', '.join(names)}"
+                )
             for field, (_, sought) in zip(table.fields, entry.match, strict=True):
                 _encode_match(message, field, sought)
         return message
 
     def decode(self, message: p4r.TableEntry) -> Entry | None:
-        """A table entry read from a switch; None for one of a table or action that is not ours."""
+        """The entry for a table entry read from a switch; None if its table or action is unknown."""
         name = self._table_names.get(message.table_id)
         if name is None:
             return None
@@ -182,7 +189,7 @@ class Codec:
     def write_requests(
         self, device_id: int, stages: Iterable[Sequence[EntryUpdate]], chunk: int = WRITE_CHUNK
     ) -> tuple[tuple[bytes, ...], ...]:
-        """Serialised WriteRequests without election id, per stage; at most `chunk` updates in each."""
+        """Serialised WriteRequests (without election id) of each stage, with at most `chunk` updates each."""
         return tuple(
             tuple(
                 p4r.WriteRequest(
@@ -194,13 +201,13 @@ class Codec:
         )
 
     def describe(self, update: p4r.Update) -> str:
-        """An update in words, for an error message."""
+        """The update as text, for an error message."""
         entry = self.decode(update.entity.table_entry)
         kind = p4r.Update.Type.Name(update.type).lower()
         return f"{kind} {entry if entry is not None else update.entity.table_entry.table_id}"
 
     def read_tables(self, device_id: int) -> p4r.ReadRequest:
-        """Asks for every entry of every table, and the default action of each keyless one."""
+        """A request for every entry of every table, and for the default action of each keyless table."""
         request = p4r.ReadRequest(device_id=device_id)
         request.entities.add(table_entry=p4r.TableEntry())
         for table in self._tables.values():
@@ -209,7 +216,7 @@ class Codec:
         return request
 
     def read_counters(self, device_id: int, counters: Mapping[str, Iterable[int]]) -> p4r.ReadRequest:
-        """Asks for all queues of the ports that each counter names."""
+        """A request for counters, given as name -> ports, for all queues of these ports."""
         request = p4r.ReadRequest(device_id=device_id)
         for name, ports in counters.items():
             ident = self._counters.get(name)
@@ -222,7 +229,7 @@ class Codec:
         return request
 
     def counter_value(self, message: p4r.CounterEntry) -> CounterValue:
-        """A counter cell read from a switch."""
+        """The value of a counter cell that was read from a switch."""
         port, qid = divmod(message.index.index, QUEUES)
         return CounterValue(
             self._counter_names[message.counter_id],
@@ -235,7 +242,7 @@ class Codec:
     def packet_out(
         self, payload: bytes, egress_port: int, submit_to_ingress: bool
     ) -> p4r.StreamMessageRequest:
-        """A frame for `egress_port`, or, submitted to ingress, for wherever the pipeline sends it."""
+        """A packet-out to `egress_port`, or, with `submit_to_ingress`, through the ingress pipeline."""
         values = {"egress_port": egress_port, "submit_to_ingress": int(submit_to_ingress), "pad": 0}
         message = p4r.PacketOut(payload=payload)
         for name, ident in self._header("packet_out").items():
@@ -243,7 +250,7 @@ class Codec:
         return p4r.StreamMessageRequest(packet=message)
 
     def packet_in(self, message: p4r.PacketIn) -> PacketIn:
-        """A frame from the switch."""
+        """The packet-in of a message from the switch."""
         values = {m.metadata_id: int.from_bytes(m.value, "big") for m in message.metadata}
         header = self._header("packet_in")
         return PacketIn(
@@ -261,7 +268,7 @@ class Codec:
 
 
 def canonical(value: int) -> bytes:
-    """The shortest big-endian form; zero is one zero byte."""
+    """The canonical byte string of a value: the shortest big-endian form; 0 is one zero byte."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
@@ -295,7 +302,10 @@ def _decode_match(message: p4r.FieldMatch | None, field: _Field) -> Match:
 
 
 def _depth_cell_bytes(info: p4i.P4Info) -> int | None:
-    """The program says its unit of depth in `@depth_unit("packets")` or `@depth_unit("cells of N bytes")`."""
+    """The size of a buffer cell in bytes; None where queue depth counts packets.
+
+    The program names its unit by `@depth_unit("packets")` or `@depth_unit("cells of N bytes")`.
+    """
     for annotation in info.pkg_info.annotations:
         unit = re.fullmatch(r'@depth_unit\("(?:(packets)|cells of ([1-9]\d*) bytes)"\)', annotation)
         if unit is not None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each switch should hold, in the pipeline's own words and as plain values.
+"""The table entries that each switch should have, as plain values.
 
-The names are those of the P4 program; `codec` resolves them through P4Info and refuses a program
-that lacks one.
+Tables, keys and actions have the names of the P4 program. The codec resolves them through P4Info and refuses
+a program that lacks one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from controller.model.traffic import TrafficClasses
 from controller.routing.forwarding import SwitchForwarding
 from topo.graph import Switch
 
-# Tables by what refers to what: a table refers only to tables of earlier stages. A dead port comes first,
-# for one entry turns all that leaves by it to the backups; edge_ingress before there is any way to go.
+# The tables in the order in which they are written: a table refers to tables of earlier stages only. A dead
+# port comes first, because this one entry moves all its traffic to the backups. edge_ingress comes before the
+# tables that forward, so that ports to hosts are guarded before packets flow.
 STAGES: tuple[frozenset[str], ...] = (
     frozenset({"port_state"}),
     frozenset({"switch_identity", "queue", "edge", "edge_ingress", "ecn", "next_hop"}),
@@ -25,16 +26,18 @@ STAGES: tuple[frozenset[str], ...] = (
     frozenset({"routing", "remark"}),
 )
 
-# What becomes of strays at the ports that face hosts.
+# What a switch does with packets that hosts may not send (INT probes, false CNPs): remark them as mice, or
+# drop them.
 STRAY_ACTIONS = ("remark", "stop")
 
-# A RoCEv2 frame with 1,024 bytes of payload.
+# Bytes of a RoCEv2 frame with 1,024 bytes of payload.
 FRAME_BYTES = 1082
 
 OWN_TABLES = frozenset[str]().union(*STAGES)
 
-# Steps of the staircase that stands for RED's ramp between Kmin and Kmax.
+# Range entries that approximate RED's ramp between Kmin and Kmax. Chosen.
 ECN_STEPS = 16
+# The P4 program's mark probability of 1, and its greatest queue depth (19 bits).
 ALWAYS_MARK = 0xFFFF
 MAX_DEPTH = (1 << 19) - 1
 
@@ -45,7 +48,7 @@ Match = int | tuple[int, int]
 class Entry:
     """A table entry. A match value is an int (exact), (value, prefix length) or (low, high).
 
-    No match at all means the table's default action.
+    An empty match means the table's default action.
     """
 
     table: str
@@ -56,7 +59,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells an entry from the others of its switch."""
+        """What identifies the entry within its switch."""
         return (self.table, self.match, self.priority)
 
     @property
@@ -71,10 +74,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class EcnProfile:
-    """RED's marking ramp as DCQCN uses it (Zhu et al. 2015, 3.1): depths in packets of `frame_bytes`
-    (or in what `in_cells` makes of them), `pmax` 0 to 1.
+    """RED's marking ramp as DCQCN uses it (Zhu et al. 2015, 3.1).
 
-    Nothing is marked up to `kmin`; the probability grows to `pmax` at `kmax`, and is 1 beyond.
+    Up to the queue depth `kmin` nothing is marked; the probability grows to `pmax` (0 to 1) at `kmax`, and is
+    1 beyond. Depths are in packets of `frame_bytes`, or in buffer cells after `in_cells`.
     """
 
     kmin: int
@@ -90,14 +93,14 @@ class EcnProfile:
             )
 
     def in_cells(self, cell_bytes: int) -> EcnProfile:
-        """The same ramp for a target that counts depth in buffer cells; a frame takes whole cells."""
+        """The same ramp for a target that counts depth in buffer cells of `cell_bytes`."""
         cells = -(-self.frame_bytes // cell_bytes)
         return EcnProfile(self.kmin * cells, self.kmax * cells, self.pmax, self.frame_bytes)
 
     def ramp(self) -> tuple[tuple[int, int, int], ...]:
-        """Disjoint (low, high, probability out of 65,535) depth ranges, ascending, up to the greatest depth.
+        """Disjoint depth ranges (low, high, probability out of 65,535), ascending, up to the greatest depth.
 
-        A step's probability is the ramp's at the middle of the step.
+        The probability of a range is the ramp's at the middle of the range.
         """
         span = self.kmax - self.kmin - 1
         steps = min(ECN_STEPS, span)
@@ -119,7 +122,7 @@ def desired_entries(
     down_ports: Collection[int] = (),
     strays: str = STRAY_ACTIONS[0],
 ) -> tuple[Entry, ...]:
-    """Everything that `switch` should hold whatever the plan, each key once.
+    """All entries that `switch` should have apart from those for single flows of a plan, each key once.
 
     `down_ports` are the ports that lead nowhere now; `strays` is one of STRAY_ACTIONS.
     """
@@ -134,7 +137,7 @@ def desired_entries(
 
 
 def _edges(ports: Collection[int], classes: TrafficClasses, strays: str) -> Iterator[Entry]:
-    """Ports that face hosts: where probes end, and where nobody makes any."""
+    """Entries for the ports to hosts: INT probes end there, and hosts' own probes are not let in."""
     action, params = ("stop_strays", ()) if strays == "stop" else ("remark_strays", (classes.mice,))
     for port in sorted(ports):
         yield Entry("edge", (("port", port),), "mark_edge")
@@ -147,7 +150,7 @@ def _queue(queues: Mapping[int, int]) -> Iterator[Entry]:
 
 
 def _ecn(classes: TrafficClasses, ecn: EcnProfile) -> Iterator[Entry]:
-    # The queue of acknowledgements, CNPs and control is not marked: nobody slows down for them.
+    # The queue of acknowledgements, CNPs and control is not marked: no sender reacts to marks on them.
     top = classes.queues[classes.control]
     for qid in sorted(set(classes.queues.values()) - {top}):
         for i, (low, high, probability) in enumerate(ecn.ramp()):
@@ -188,10 +191,10 @@ def _routing(switch: Switch, forwarding: SwitchForwarding) -> Iterator[Entry]:
 
 
 def backups(members: Sequence[int]) -> tuple[int | None, ...]:
-    """Per bucket of a group, the next hop that takes over while the bucket's own is down.
+    """For each bucket of a group, the next hop that takes over while the bucket's own next hop is down.
 
-    A member's buckets are spread over all the others, so that a dead port's load is too; None where
-    there is no other.
+    The buckets of one next hop get all other next hops in turn, which spreads the load of a dead port. None
+    where the group has no other next hop.
     """
     others = {m: [x for x in dict.fromkeys(members) if x != m] for m in set(members)}
     seen: dict[int, int] = defaultdict(int)
@@ -204,5 +207,5 @@ def backups(members: Sequence[int]) -> tuple[int | None, ...]:
 
 
 def mac_to_int(mac: str) -> int:
-    """ "02:00:..." as the number on the wire."""
+    """A MAC address like "02:00:..." as a number."""
     return int(mac.replace(":", ""), 16)

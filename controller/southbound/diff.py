@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The smallest ordered difference between what a switch holds and what it should hold."""
+"""The smallest ordered set of updates that turns a switch's entries into the entries it should have."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ class EntryUpdate:
 
 
 def difference(held: Iterable[Entry], wanted: Iterable[Entry]) -> tuple[tuple[EntryUpdate, ...], ...]:
-    """The changes that turn `held` into `wanted`, in stages.
+    """The updates that turn the entries `held` into `wanted`, in stages.
 
-    P4Runtime promises no order within a batch, so changes that depend on one another stand in
-    different stages: what is referred to is written before what refers to it, and deleted after.
-    A packet on its way never meets a reference to nothing. What is held in tables that the
-    controller does not write is another's, and stays.
+    P4Runtime promises no order within a batch, so updates that depend on one another are in different
+    stages: an entry is written before the entries that refer to it, and deleted after them. A packet never
+    meets a reference to a missing entry. Entries in tables that the controller does not write stay.
     """
     before = {entry.key: entry for entry in held if entry.table in OWN_TABLES}
     after = {entry.key: entry for entry in wanted}

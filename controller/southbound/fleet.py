@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All switches: one session each, one wanted state, and the smallest writes that lead there."""
+"""All switches: one session each, one desired state, and the smallest writes that lead to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from controller.southbound.codec import (
     CounterValue,
     PacketIn,
 )
-from controller.southbound.table_writes import DesiredState, SwitchWrites, changes, reconcile
+from controller.southbound.table_writes import DesiredState, SwitchWrites, reconcile, writes_to
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -29,36 +29,36 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# How often a switch that refuses entries is read back and written again before it is left at that.
+# How often a switch that refuses entries is read back and written again. Chosen.
 RETRIES = 2
 
 
 class FunctionRunner(Protocol):
-    """Runs a pure function elsewhere."""
+    """Runs a pure function in another process."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Its result."""
+        """The result of `function(*args, **kwargs)`."""
 
 
-class Observer(Protocol):
-    """Who hears of the switches. Called on the loop; must return at once."""
+class FleetListener(Protocol):
+    """Receives what switches report. The methods run on the asyncio loop; they must not block."""
 
     def switch_ready(self, name: str, ports: Mapping[int, bool] | None) -> None:
-        """In service; `ports` is port -> up, None where the target tells no port states."""
+        """The switch is in service. `ports`: port -> up; None where the target reports no port states."""
 
     def switch_lost(self, name: str, why: str) -> None:
-        """The session is gone."""
+        """The session is lost."""
 
     def packet_in(self, name: str, packet: PacketIn) -> None:
-        """A frame for the controller."""
+        """The switch has sent a packet to the controller."""
 
     def port_states(self, name: str, states: Mapping[int, bool]) -> None:
-        """One gNMI notification: port -> up."""
+        """A gNMI notification: port -> up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a switch is served; `tls` None: in the clear."""
+    """The address of a switch's P4Runtime server. `tls` None: the session is not encrypted."""
 
     address: str
     device_id: int
@@ -67,7 +67,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class PreparedWrites:
-    """Writes from `wanted` to another state; a switch that is not named needs none."""
+    """Writes that lead from the state `wanted` to another one; a switch without an entry needs none."""
 
     wanted: DesiredState
     writes: Mapping[str, SwitchWrites]
@@ -75,7 +75,7 @@ class PreparedWrites:
 
 @dataclass(slots=True)
 class _Held:
-    """What a switch is known to hold: what `wanted` asks for; `sure` False means read it back."""
+    """What a switch holds: the entries for the state `wanted`. `sure` False: read it back before writing."""
 
     wanted: DesiredState | None = None
     sure: bool = False
@@ -91,11 +91,11 @@ class SwitchFleet:
         targets: Mapping[str, Target],
         artefacts: Artefacts,
         runner: FunctionRunner,
-        observer: Observer,
+        listener: FleetListener,
     ) -> None:
         self._topology = topology
         self._runner = runner
-        self._observer = observer
+        self._listener = listener
         self._wanted = DesiredState()
         self._held = {name: _Held() for name in targets}
         self._locks = {name: asyncio.Lock() for name in targets}
@@ -115,7 +115,7 @@ class SwitchFleet:
         }
 
     def start(self) -> None:
-        """Begin to connect to every switch."""
+        """Start to connect to every switch."""
         for name, client in self.clients.items():
             task = asyncio.create_task(client.run(), name=name)
             task.add_done_callback(self._ended)
@@ -128,19 +128,19 @@ class SwitchFleet:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def entries(self, name: str) -> int:
-        """How many table entries the switch holds by our reckoning."""
+        """How many table entries the switch holds, as far as the controller knows."""
         return sum(self._held[name].tables.values())
 
     def tables(self, name: str) -> Mapping[str, int]:
-        """How many entries each table of the switch holds by our reckoning."""
+        """How many entries each table of the switch holds, as far as the controller knows."""
         return self._held[name].tables
 
     async def apply(
         self, wanted: DesiredState, ready: PreparedWrites | None = None
     ) -> tuple[RefusedUpdate, ...]:
-        """Have every switch that is in service hold what `wanted` asks for; the errors that remain.
+        """Bring every switch that is in service to the state `wanted`; returns the updates still refused.
 
-        `ready` may hold writes that were worked out before.
+        `ready` may hold writes that were computed before.
         """
         self._wanted = wanted
         there = [name for name, client in self.clients.items() if client.state == "ready"]
@@ -151,81 +151,85 @@ class SwitchFleet:
                 writes[name] = ready.writes.get(name) or SwitchWrites((), 0, self._held[name].tables)
                 del sure[name]
         if sure:
-            writes |= await self._runner.run(changes, sure, wanted)
+            writes |= await self._runner.run(writes_to, sure, wanted)
         results = await asyncio.gather(*(self._bring(name, wanted, writes.get(name)) for name in there))
         return tuple(error for errors in results for error in errors)
 
     async def read_back(self) -> None:
-        """Read what every switch in service holds, and put right what is not as it should be."""
+        """Read the tables of every switch in service, and correct what differs from the desired state."""
         for name in [n for n, client in self.clients.items() if client.state == "ready"]:
             for error in await self._bring(name, self._wanted, None):
-                log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
+                log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
 
     async def packet_out(self, name: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> bool:
-        """Send a frame; False, and said in the log, if the switch is not there."""
+        """Send a frame. False, with a line in the log, if the switch has no session."""
         try:
             await self.clients[name].packet_out(payload, egress_port, submit_to_ingress)
         except SessionError as error:
-            log.warning("no packet-out to %s: %s", name, error)
+            log.warning("switch %s: a packet-out was not sent: %s", name, error)
             return False
         return True
 
     async def read_counters(self) -> Mapping[str, tuple[CounterValue, ...]]:
-        """Packets, bytes and marks of every queue of every wired port, per switch in service."""
+        """Packets, bytes and ECN marks of every queue of every wired port, for each switch in service."""
         ready = [name for name, client in self.clients.items() if client.state == "ready"]
         values = await asyncio.gather(*(self._read_counters(name) for name in ready))
         return dict(zip(ready, values, strict=True))
 
-    # What the clients report.
+    # Reports of the switches' clients.
 
     async def switch_connected(self, name: str, fresh: bool) -> None:
-        """Write the tables of a switch that has just been connected."""
+        """Write the tables of a switch whose session has just begun."""
         held = self._held[name]
         held.wanted, held.sure = None, fresh
-        # What is wanted may change while it is being written.
+        # The desired state may change during the writes.
         while held.wanted != self._wanted:
             wanted, writes = self._wanted, None
             if held.sure:
-                writes = (await self._runner.run(changes, {name: held.wanted}, wanted))[name]
+                writes = (await self._runner.run(writes_to, {name: held.wanted}, wanted))[name]
             for error in await self._bring(name, wanted, writes):
-                log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
+                log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
             if not held.sure:
                 break
 
     def switch_ready(self, name: str, ports: Mapping[int, bool] | None) -> None:
-        """Pass it on, and see to what was wanted while the switch was on its way in."""
+        """Pass the report on, and write what was asked for while the switch was coming into service."""
         if self._held[name].sure and self._held[name].wanted != self._wanted:
             self._tasks.append(asyncio.create_task(self._catch_up(name)))
-        self._observer.switch_ready(name, ports)
+        self._listener.switch_ready(name, ports)
 
     def switch_lost(self, name: str, why: str) -> None:
-        """Forget what the switch holds, and pass it on."""
+        """Forget what the switch holds, and pass the report on."""
         self._held[name] = _Held()
-        self._observer.switch_lost(name, why)
+        self._listener.switch_lost(name, why)
 
     def packet_in(self, name: str, packet: PacketIn) -> None:
         """Pass it on."""
-        self._observer.packet_in(name, packet)
+        self._listener.packet_in(name, packet)
 
     def port_states(self, name: str, states: Mapping[int, bool]) -> None:
         """Pass it on."""
-        self._observer.port_states(name, states)
+        self._listener.port_states(name, states)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A client runs until it is cancelled; one that ends by itself has met something unforeseen."""
+        """A client runs until it is cancelled. If it ends by itself, there was an unexpected error."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("%s: the session is given up", task.get_name(), exc_info=error)
+            log.error(
+                "switch %s: its session ends for good after an internal error",
+                task.get_name(),
+                exc_info=error,
+            )
             self.switch_lost(task.get_name(), f"internal error: {error}")
 
     async def _catch_up(self, name: str) -> None:
         for error in await self._bring(name, self._wanted, None):
-            log.error("%s refused: %s (%s)", error.switch, error.what, error.why)
+            log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
 
     async def _bring(
         self, name: str, wanted: DesiredState, writes: SwitchWrites | None
     ) -> tuple[RefusedUpdate, ...]:
-        """Write to one switch; without `writes`, or after a refusal, by what it says it holds."""
+        """Write to one switch. Without `writes`, or after a refusal, its tables are read back first."""
         held = self._held[name]
         errors: tuple[RefusedUpdate, ...] = ()
         async with self._locks[name]:
@@ -236,12 +240,21 @@ class SwitchFleet:
                         writes = await self._runner.run(reconcile, name, read, wanted)
                         level = logging.WARNING if held.sure and writes.updates else logging.INFO
                         log.log(
-                            level, "%s: read back %d entries, %d to write", name, len(read), writes.updates
+                            level,
+                            "switch %s: read back %d entries; %d updates lead to the desired state",
+                            name,
+                            len(read),
+                            writes.updates,
                         )
                     errors = await self.clients[name].write(writes.stages)
                 except SessionError as error:
                     held.sure = False
-                    log.warning("%s: tables not written: %s", name, error)
+                    log.warning(
+                        "switch %s: its tables were not written: %s; they are written after its next session "
+                        "begins",
+                        name,
+                        error,
+                    )
                     return ()
                 held.wanted, held.sure, held.tables = wanted, not errors, writes.tables
                 if not errors:
@@ -257,5 +270,5 @@ class SwitchFleet:
                 dict.fromkeys((EGRESS_COUNTER, ECN_MARK_COUNTER), tuple(ports)) | {STRAY_COUNTER: edge}
             )
         except SessionError as error:
-            log.warning("%s: counters not read: %s", name, error)
+            log.warning("switch %s: its counters were not read: %s", name, error)
             return ()

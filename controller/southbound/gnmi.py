@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Port states from gNMI on a switch's own address: P4Runtime carries none."""
+"""Port states by gNMI, from the address of the switch's P4Runtime server: P4Runtime itself has none."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from finsy.proto import gnmi, gnmi_grpc
 _IFINDEX = GNMIPath("interfaces/interface[name=*]/state/ifindex")
 _OPER_STATUS = GNMIPath("interfaces/interface[name=*]/state/oper-status")
 
-# Host time that a target may take to answer; a stalled one is treated as one without gNMI.
+# Host time that a target may take to answer; a slower one counts as a target without gNMI. Chosen.
 SYNC_TIMEOUT_S = 5.0
 
 
 class NoPortStatesError(Exception):
-    """The target serves no port states; link probes have to find out instead."""
+    """The target reports no port states, so link probes must watch its links."""
 
 
 @dataclass(slots=True)
 class PortStates:
     """A subscription to the oper-status of every interface of one switch.
 
-    `initial` holds the states at the time of the subscription: port -> up.
+    `initial` maps each port to whether it was up at the time of the subscription.
     """
 
     initial: dict[int, bool] = field(default_factory=dict)
@@ -35,10 +35,10 @@ class PortStates:
 
     @classmethod
     async def open(cls, channel: grpc.aio.Channel) -> PortStates:
-        """Learn the interfaces and subscribe.
+        """Read the list of interfaces and subscribe to their states.
 
         Raises:
-            NoPortStatesError: gNMI is not served, or it knows no interface (BMv2's is such a dummy).
+            NoPortStatesError: the target serves no gNMI, or lists no interface (as BMv2's dummy does).
         """
         stub = gnmi_grpc.gNMIStub(channel)
         states = cls()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries that a switch holds for single flows: pinned to a next hop, or given another DSCP."""
+"""Table entries for single flows: pinned to a next hop, or remarked to another DSCP."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Key = tuple[tuple[str, Match], ...]
 def pin_entries(
     topology: Topology, switch: str, forwarding: SwitchForwarding, pins: Iterable[FlowPin]
 ) -> Iterator[Entry]:
-    """`pinned_flow` of one switch. A pin whose next node no port leads to makes none.
+    """The `pinned_flow` entries of one switch. A pin gives no entry if no port leads to its next node.
 
-    Of several cables to the next node flows take turns by their source port; the backup is another way of
-    the group that the flow would take without the pin.
+    Several cables to the next node share the flows by their source ports. The backup is another next hop of
+    the ECMP group that the flow would take without the pin.
     """
     ports = topology.ports[switch]
     for pin in pins:
-        ways = [hop for hop, n in forwarding.next_hops.items() if ports[n.port].node == pin.toward]
-        if pin.switch != switch or not ways:
+        next_hops = [hop for hop, n in forwarding.next_hops.items() if ports[n.port].node == pin.toward]
+        if pin.switch != switch or not next_hops:
             continue
-        hop = ways[pin.source_port % len(ways)]
+        hop = next_hops[pin.source_port % len(next_hops)]
         others = [h for h in _group(topology, forwarding, pin.dst) if h != hop]
         key = five_tuple(topology, pin.src, pin.dst, pin.source_port)
         if not others:
@@ -40,7 +40,7 @@ def pin_entries(
 
 
 def remark_entries(topology: Topology, switch: str, remarks: Iterable[FlowRemark]) -> Iterator[Entry]:
-    """`remark` and `remark_flow` of one switch: only the flows named get another DSCP."""
+    """The `remark` and `remark_flow` entries of one switch: only these flows get another DSCP."""
     asked = set()
     for remark in remarks:
         host = topology.host[remark.src]
@@ -55,7 +55,7 @@ def remark_entries(topology: Topology, switch: str, remarks: Iterable[FlowRemark
 
 
 def five_tuple(topology: Topology, src: str, dst: str, source_port: int) -> Key:
-    """The key of a RoCEv2 flow between two hosts."""
+    """The match key of a RoCEv2 flow between two hosts."""
     return (
         ("ipv4_src", int(IPv4Address(topology.host[src].ip))),
         ("ipv4_dst", int(IPv4Address(topology.host[dst].ip))),
@@ -66,7 +66,7 @@ def five_tuple(topology: Topology, src: str, dst: str, source_port: int) -> Key:
 
 
 def _group(topology: Topology, forwarding: SwitchForwarding, dst: str) -> tuple[int, ...]:
-    """The ways that ECMP spreads a host's traffic over; empty where it does not."""
+    """The next hops of the ECMP group towards a host; empty where the route has a single next hop."""
     route: Route | None = forwarding.routes.get(topology.prefixes[topology.host[dst].leaf])
     if route is None or route.kind != "group":
         return ()

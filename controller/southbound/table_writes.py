@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs in the worker process: planning, differences and encoding.
+"""Compute the table writes that lead switches to a desired state. Runs in the worker process.
 
-A busy Python thread beside the servers would cost every agent milliseconds, so all of it happens in a
-second process. Its functions are pure; what they need of the fabric is handed over once, at start.
+A busy Python thread beside the controller's servers would delay every agent by milliseconds, so this work is
+done in a second process. Its functions are pure; the fabric is passed once, at the start.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from topo.graph import Topology
 
 @dataclass(frozen=True, slots=True)
 class FabricCondition:
-    """What is broken: links as planned with, and switches by name."""
+    """What has failed: links as sorted pairs of node names, and switches by name."""
 
     down_links: frozenset[tuple[str, str]] = frozenset()
     down_switches: frozenset[str] = frozenset()
@@ -42,7 +42,7 @@ class FabricCondition:
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """What all switches together should hold: forwarding for a condition, and a plan's single flows."""
+    """The state that all switches should have: forwarding for a condition, and a plan's entries for flows."""
 
     condition: FabricCondition = FabricCondition()
     pins: tuple[FlowPin, ...] = ()
@@ -50,14 +50,16 @@ class DesiredState:
 
     @staticmethod
     def of(condition: FabricCondition, plan: Plan | None) -> DesiredState:
-        """For a condition and a plan, if there is one."""
+        """The state for a condition and a plan; `plan` None: before the first plan."""
         return DesiredState(condition) if plan is None else DesiredState(condition, plan.pins, plan.remarks)
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchWrites:
-    """Serialised WriteRequests in stages, and how many entries each table holds after them (default
-    actions left out)."""
+    """The writes for one switch: serialised WriteRequests in stages, and the number of updates in them.
+
+    `tables` is how many entries each table has after them, without default actions.
+    """
 
     stages: tuple[tuple[bytes, ...], ...]
     updates: int
@@ -75,39 +77,41 @@ class _Fabric:
 _fabric: _Fabric | None = None
 
 
-def start(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAY_ACTIONS[0]) -> None:
-    """Called once in the worker process: keep what every later call needs.
+def start_worker(
+    topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAY_ACTIONS[0]
+) -> None:
+    """Prepare the worker process; called once in it.
 
-    The worker lives and dies with its parent, and leaves Ctrl-C to it.
+    The worker ignores Ctrl-C, which its parent handles, and ends when its parent ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
-    prepare(topology, ecn, artefacts, strays)
+    set_fabric(topology, ecn, artefacts, strays)
 
 
-def prepare(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAY_ACTIONS[0]) -> None:
-    """Keep the fabric that later calls are about."""
+def set_fabric(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAY_ACTIONS[0]) -> None:
+    """Set the fabric and the P4 program for all later calls in this process."""
     global _fabric  # noqa: PLW0603 - a pool's worker has no other place for what lasts between calls
     codec = Codec(load_artefacts(artefacts))
     cell_bytes = codec.depth_cell_bytes
     _fabric = _Fabric(topology, ecn if cell_bytes is None else ecn.in_cells(cell_bytes), strays, codec)
     _forwarding.cache_clear()
-    _lasting_tables.cache_clear()
+    _base_table_sizes.cache_clear()
 
 
-def changes(moves: Mapping[str, DesiredState | None], wanted: DesiredState) -> Mapping[str, SwitchWrites]:
-    """Per switch, the writes that lead from what it was last written for to `wanted`.
+def writes_to(moves: Mapping[str, DesiredState | None], wanted: DesiredState) -> Mapping[str, SwitchWrites]:
+    """For each switch, the writes that lead from its present state in `moves` to `wanted`.
 
-    None: the switch is known to hold nothing, its pipeline having just been pushed.
+    A present state of None means that the switch has no entries, because its pipeline was just pushed.
     """
     result = {}
     for name, before in moves.items():
         if before is not None and before.condition == wanted.condition:
-            # All the rest is as it was: thousands of entries need not be made to see it.
-            held, now = _singles(name, before), _singles(name, wanted)
-            result[name] = _writes(name, held, now, _lasting_tables(name, wanted.condition))
+            # Only entries for single flows can differ; the thousands of others need not be built.
+            held, now = _flow_entries(name, before), _flow_entries(name, wanted)
+            result[name] = _writes(name, held, now, _base_table_sizes(name, wanted.condition))
         else:
             held = () if before is None else _entries(name, before)
             result[name] = _writes(name, held, _entries(name, wanted))
@@ -115,8 +119,8 @@ def changes(moves: Mapping[str, DesiredState | None], wanted: DesiredState) -> M
 
 
 def reconcile(name: str, read: Iterable[bytes], wanted: DesiredState) -> SwitchWrites:
-    """The writes that lead from what the switch says it holds (serialised entities) to `wanted`."""
-    codec = _known().codec
+    """The writes that lead from the entries read from a switch (serialised entities) to `wanted`."""
+    codec = _current_fabric().codec
     held = []
     for data in read:
         entry = codec.decode(p4r.Entity.FromString(data).table_entry)
@@ -131,8 +135,8 @@ def _writes(
     wanted: tuple[Entry, ...],
     besides: Mapping[str, int] = MappingProxyType({}),
 ) -> SwitchWrites:
-    """The difference in requests; `besides` counts, by table, entries that are there and stay."""
-    fabric = _known()
+    """The writes from `held` to `wanted`. `besides` counts, by table, further entries that stay."""
+    fabric = _current_fabric()
     stages = difference(held, wanted)
     device = fabric.topology.switch[name].device_id
     return SwitchWrites(
@@ -143,12 +147,12 @@ def _writes(
 
 
 def _entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
-    return (*_lasting(name, wanted.condition), *_singles(name, wanted))
+    return (*_base_entries(name, wanted.condition), *_flow_entries(name, wanted))
 
 
-def _lasting(name: str, condition: FabricCondition) -> tuple[Entry, ...]:
-    """What a switch holds whatever the plan."""
-    fabric = _known()
+def _base_entries(name: str, condition: FabricCondition) -> tuple[Entry, ...]:
+    """The entries of a switch that do not depend on the plan."""
+    fabric = _current_fabric()
     switch = _forwarding(condition).get(name)
     if switch is None:
         return ()
@@ -163,19 +167,19 @@ def _lasting(name: str, condition: FabricCondition) -> tuple[Entry, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _lasting_tables(name: str, condition: FabricCondition) -> Mapping[str, int]:
-    return MappingProxyType(_by_table(_lasting(name, condition)))
+def _base_table_sizes(name: str, condition: FabricCondition) -> Mapping[str, int]:
+    return MappingProxyType(_by_table(_base_entries(name, condition)))
 
 
 def _by_table(entries: Iterable[Entry]) -> Counter[str]:
     return Counter(entry.table for entry in entries if not entry.is_default)
 
 
-def _singles(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
-    """What a switch holds for the single flows of a plan."""
+def _flow_entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
+    """The entries of a switch for single flows of a plan."""
     if not wanted.pins and not wanted.remarks:
         return ()
-    topology, switch = _known().topology, _forwarding(wanted.condition).get(name)
+    topology, switch = _current_fabric().topology, _forwarding(wanted.condition).get(name)
     if switch is None:
         return ()
     return (
@@ -185,8 +189,8 @@ def _singles(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
 
 
 def _down_ports(name: str, condition: FabricCondition) -> frozenset[int]:
-    """The ports of a switch whose cable to another switch is down, or that switch itself."""
-    topology = _known().topology
+    """The ports of a switch to other switches where the cable or the other switch is down."""
+    topology = _current_fabric().topology
     return frozenset(
         port
         for port, peer in topology.ports[name].items()
@@ -197,10 +201,10 @@ def _down_ports(name: str, condition: FabricCondition) -> frozenset[int]:
 
 @lru_cache(maxsize=4)
 def _forwarding(condition: FabricCondition) -> Mapping[str, SwitchForwarding]:
-    return forwarding(_known().topology, condition.down_links, condition.down_switches)
+    return forwarding(_current_fabric().topology, condition.down_links, condition.down_switches)
 
 
-def _known() -> _Fabric:
+def _current_fabric() -> _Fabric:
     if _fabric is None:
         raise RuntimeError("the worker has not been started with a fabric")
     return _fabric

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was decided and who was there, kept in SQLite: plans, and jobs coming and going."""
+"""The history of a controller in SQLite: its plans, and the arrivals and departures of jobs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CREATE TABLE IF NOT EXISTS jobs (
 
 
 class HistoryError(ValueError):
-    """The file cannot be used as a history; the message says why."""
+    """The file cannot be used as a history; the message names it and says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """A plan as it was applied; `body` is the whole plan as plain dictionaries."""
+    """A plan that was applied. `body` is the whole plan as plain dictionaries."""
 
     run: int
     version: int
@@ -40,7 +40,7 @@ class PlanRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job that arrived or left."""
+    """The arrival or departure of a job: `event` is "arrived" or "left"."""
 
     run: int
     time_ns: int
@@ -49,34 +49,34 @@ class JobRecord:
 
 
 class History:
-    """One SQLite file. Use it from one thread. Each opening is a run of its own, counted from 1."""
+    """One SQLite file. Use it from one thread only. Each time it is opened counts as a new run, from 1 on."""
 
     def __init__(self, path: Path) -> None:
         """Open or create the file.
 
         Raises:
-            HistoryError: it is not readable, not writable, or no SQLite database.
+            HistoryError: the file cannot be read or written, or is no SQLite database.
         """
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
-            # One writer, and a lost last record after a power cut is no harm.
+            # There is one writer, and after a power cut the last records may be missing: speed counts more.
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)
             newest = "SELECT max(run) FROM (SELECT run FROM plans UNION ALL SELECT run FROM jobs)"
             (last,) = self._db.execute(newest).fetchone()
         except sqlite3.Error as error:
-            raise HistoryError(f"{path}: {error}") from None
+            raise HistoryError(f"--state {path}: not usable as an SQLite file: {error}") from None
         self._run = (last or 0) + 1
 
     def record_plan(self, time_ns: int, plan: Plan) -> None:
-        """Keep a plan that has been applied."""
+        """Record a plan that has been applied."""
         body = json.dumps(asdict(plan))
         row = (self._run, plan.version, time_ns, plan.policy.name, body)
         self._db.execute("INSERT INTO plans VALUES (?, ?, ?, ?, ?)", row)
 
     def record_job(self, time_ns: int, job: str, event: str) -> None:
-        """Keep that a job arrived or left."""
+        """Record that a job arrived or left."""
         self._db.execute("INSERT INTO jobs VALUES (?, ?, ?, ?)", (self._run, time_ns, job, event))
 
     def plans(self) -> tuple[PlanRecord, ...]:

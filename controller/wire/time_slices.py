@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time slices for both ends of the agents' protocol: no question waits for another process's slice to end."""
+"""Short CPU time slices for both ends of the agent protocol.
+
+With them a request does not wait until the time slice of another process ends.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ import os
 import platform
 
 _SLICE_NS = 100_000
-"""The shortest time slice that Linux gives. A thread that wants less at a time gets it sooner."""
+"""The shortest time slice that Linux grants. A thread with a shorter slice gets the CPU sooner."""
 _SETATTR = {"x86_64": 314, "aarch64": 274}
-"""The number of the system call sched_setattr, which neither Python nor older C libraries know."""
+"""The number of the system call sched_setattr(2), which Python and older C libraries do not provide."""
 
 
 class _Attributes(ctypes.Structure):
@@ -29,21 +32,21 @@ class _Attributes(ctypes.Structure):
 
 
 def short_time_slices() -> bool:
-    """Ask Linux for short time slices for this thread and those it makes from now on; whether it was taken.
+    """Ask Linux for short time slices for this thread and the threads it starts later; whether Linux agreed.
 
-    They then do not wait for the end of another's slice (Linux 6.12 and newer; no effect before). No right is
-    needed, and they get no more processor time than they would.
+    These threads then do not wait for the end of another thread's slice (Linux 6.12 and newer; no effect
+    before). No privilege is needed, and they get no more processor time in total.
     """
     return _normal(_SLICE_NS)
 
 
 def default_time_slices() -> bool:
-    """Have the slices of this thread be Linux's own again; whether that was taken."""
+    """Return this thread to Linux's default time slices; whether Linux agreed."""
     return _normal(0)
 
 
 def _normal(slice_ns: int) -> bool:
-    """Normal scheduling of this thread with time slices of that length; 0: Linux's own."""
+    """Normal scheduling of this thread with time slices of that length; 0: Linux's default."""
     number = _SETATTR.get(platform.machine())
     if number is None or platform.system() != "Linux":
         return False

@@ -124,5 +124,5 @@ def test_a_handle_refuses_a_packet_to_nowhere(load):
     from controller.events import SwitchHandle
 
     handle = SwitchHandle("leaf1", 1, lambda *frame: None)
-    with pytest.raises(ValueError, match="egress port"):
+    with pytest.raises(ValueError, match="a packet-out needs a port"):
         handle.send_packet_out(b"x")

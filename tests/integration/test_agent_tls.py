@@ -144,7 +144,7 @@ def test_an_agent_with_the_right_papers_has_a_session(
 @pytest.mark.parametrize(
     ("own", "ca", "agent_says"),
     [
-        ("someone", "root", "the certificate names h2, someone, not host h1"),
+        ("someone", "root", "the agent's certificate names h2, someone, not host h1"),
         ("h1", "stranger", "CERTIFICATE_VERIFY_FAILED"),
         ("", "root", "no session with 127.0.0.1:"),
         (None, "", "no session with 127.0.0.1:"),
@@ -195,11 +195,11 @@ def test_papers_that_cannot_be_used_are_refused_in_one_line(
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--agents-cert={0}/controller.pem",), "--agents-cert and --agents-key belong together"),
+        (("--agents-cert={0}/controller.pem",), "give --agents-cert and --agents-key together"),
         (("--agents-client-ca={0}/root.pem",), "--agents-client-ca needs both"),
         (
             ("--agents-cert={0}/controller.pem", "--agents-key={0}/h1.key"),
-            "the key is not the certificate's",
+            "the key does not belong to the certificate",
         ),
         (
             ("--agents-cert={0}/none.pem", "--agents-key={0}/h1.key"),

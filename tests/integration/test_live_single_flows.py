@@ -74,7 +74,7 @@ def test_ports_of_the_nics_own_choice_are_pinned_to_the_plans_paths(tmp_path, st
         tables = {s["name"]: s["tables"] for s in view["switches"]}
         assert sum(t.get("pinned_flow", 0) for t in tables.values()) == len(pinned)
         # Reading back by fabric time has found nothing amiss.
-        assert here.controller.says("leaf1: read back ")
+        assert here.controller.says("switch leaf1: read back ")
         assert not here.controller.says("WARNING controller.southbound.fleet")
         # The entries go with their jobs.
         here.stop("dlrm")

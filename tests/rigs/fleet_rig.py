@@ -17,7 +17,7 @@ class Here:
     """Runs the worker's functions in this process."""
 
     def __init__(self, topology, **options):
-        table_writes.prepare(topology, EcnProfile(5, 50, 0.1), artefacts_dir(), **options)
+        table_writes.set_fabric(topology, EcnProfile(5, 50, 0.1), artefacts_dir(), **options)
 
     async def run(self, function, *args, **kwargs):
         return function(*args, **kwargs)

@@ -93,7 +93,7 @@ def test_a_failure_is_told_from_what_the_switches_say_of_it() -> None:
 
 @pytest.mark.parametrize("pinned", [False, True])
 def test_prepared_writes_are_those_that_would_be_worked_out(pinned: bool) -> None:
-    table_writes.prepare(SMALL, EcnProfile(20, 60, 0.2), artefacts_dir())
+    table_writes.set_fabric(SMALL, EcnProfile(20, 60, 0.2), artefacts_dir())
     fabric = replace(SMALL, hash=HashSpec(UNKNOWN_HASH)) if pinned else SMALL
     inputs = PlanInput(fabric, jobs_on(SMALL, 2, 1), POLICIES["routing"], 0)
     made = plan(inputs)
@@ -104,7 +104,7 @@ def test_prepared_writes_are_those_that_would_be_worked_out(pinned: bool) -> Non
     ready = failovers.writes(wanted)
     before = DesiredState(FabricCondition(), made.pins)
     assert failovers.desired == before
-    anew = table_writes.changes({s.name: before for s in SMALL.switches}, replace(before, condition=wanted))
+    anew = table_writes.writes_to({s.name: before for s in SMALL.switches}, replace(before, condition=wanted))
     assert ready == {name: w for name, w in anew.items() if w.updates}
     assert ready
     assert failovers.writes(FabricCondition(frozenset({("leaf2", "spine3")}))) is None

@@ -166,9 +166,9 @@ def test_health_counts_ready_switches(server: Running, api: httpx.Client) -> Non
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("jobs/gpt", "no job 'gpt'; there are: resnet50, vgg16, vgg19"),
-        ("counters?switch=leaf9", "no switch 'leaf9'; there are: leaf1, leaf2, spine1"),
-        ("nothing", "no /nothing under /api/v1; there are: /jobs, /jobs/{name}, /plan, /fabric, /counters"),
+        ("jobs/gpt", "no job 'gpt'; present jobs: resnet50, vgg16, vgg19"),
+        ("counters?switch=leaf9", "no switch 'leaf9'; present switches: leaf1, leaf2, spine1"),
+        ("nothing", "no /nothing under /api/v1; legal: /jobs, /jobs/{name}, /plan, /fabric, /counters"),
         ("jobs/a/b", "no /jobs/a/b under /api/v1"),
         ("", "no / under /api/v1"),
     ],
@@ -183,7 +183,7 @@ def test_other_methods_are_told_what_is_answered(api: httpx.Client) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
         answer = api.request(method, "jobs")
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), method
-        assert answer.json()["detail"] == f"{method} is not answered: the API only reads; legal: GET, HEAD"
+        assert answer.json()["detail"] == f"{method} is not allowed: the API is read-only; legal: GET, HEAD"
 
 
 def test_head_answers_as_get_does_without_a_body(api: httpx.Client) -> None:
@@ -216,13 +216,13 @@ def test_before_the_first_view_and_the_first_plan() -> None:
         for path in ("jobs", "jobs/vgg19", "plan", "fabric", "counters", "view", "healthz"):
             answer = api.get(path)
             assert answer.status_code == 503, path
-            assert "not seen its fabric yet" in answer.json()["detail"]
+            assert "not connected to its fabric yet" in answer.json()["detail"]
         handle.publish(replace(view(0), plan=None, jobs=(), switches=()))
         assert api.get("plan").status_code == 404
         assert "no plan yet" in api.get("plan").json()["detail"]
         assert api.get("jobs").json()["jobs"] == []
         assert {s["state"] for s in api.get("fabric").json()["switches"]} == {"connecting"}
-        assert api.get("jobs/x").json()["detail"] == "no job 'x'; there are: none"
+        assert api.get("jobs/x").json()["detail"] == "no job 'x'; present jobs: none"
 
 
 def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> None:

@@ -53,8 +53,8 @@ def test_when_all_are_busy_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("host", "port", "says"),
     [
-        ("127.0.0.1", 70000, "port 70000 does not exist: choose one from 0 .any. to 65535"),
-        ("127.0.0.1", -1, "port -1 does not exist"),
+        ("127.0.0.1", 70000, "port 70000: legal: 0 .any free port. to 65535"),
+        ("127.0.0.1", -1, "port -1: legal: 0"),
         ("no such host", 0, "no address for host 'no such host'"),
         ("192.0.2.1", 0, "cannot listen on 192.0.2.1 port 0"),
     ],

@@ -125,26 +125,30 @@ def test_strangers_garbage_and_second_sessions_are_refused_and_the_rest_goes_on(
     assert "not '10.9.9.9'" in connect(controller.agents, "h2", ip="10.9.9.9").next("refusal").what
     silent = connect(controller.agents, "h2", hello=False)
     silent.send(wire.AgentMessage(flow_request=wire.FlowRequest(flow="x")))
-    assert "begins with Hello" in silent.next("refusal").what
+    assert "must be Hello" in silent.next("refusal").what
 
     good.send(wire.AgentMessage())
     assert "none" in good.next("refusal").what
     liar = job("a", "h1", "h3")
     good.send(join_message(liar, 1))
-    assert "rank 1 of job a does not live on h1" in good.next("refusal").what
+    assert "does not have rank 1 on host h1" in good.next("refusal").what
     monster = join_message(job("m" * 10_000, "h1", "h3"), 0)
     good.send(monster)
-    assert "10000 characters; 200 are legal" in good.next("refusal").what
+    assert "10000 characters; legal: at most 200" in good.next("refusal").what
     good.send(join_message(job("b", "h1", "h3", gpus=0), 0))
-    assert "job b: from 1 to" in good.next("refusal").what
+    assert "job b: it has 0 GPUs; legal: 1 to" in good.next("refusal").what
     # Bytes that are no message end their own session, before or after Hello.
     for words in ([b"\xff" * 300], [wire.AgentMessage(hello=hello("h3")).SerializeToString(), b"\xff" * 300]):
         with grpc.insecure_channel(controller.agents) as channel:
             talk = channel.stream_stream("/polyrhythm.v1.AgentHub/Session")
             with contextlib.suppress(grpc.RpcError):
                 list(talk(iter(words), timeout=PATIENCE_S))
-    eventually(lambda: controller.says("refused: what it says is no message of the protocol"))
-    eventually(lambda: controller.says("h3: the session ends: what it says is no message of the protocol"))
+    eventually(lambda: controller.says("refused: it sent no message of the agent protocol"))
+    eventually(
+        lambda: controller.says(
+            "host h3: the session of its agent ends: the agent sent no message of the agent protocol"
+        )
+    )
     # As many idle connections as may come keep nobody out.
     idle = [socket.create_connection((host, int(port))) for _ in range(300)]
     connect(controller.agents, "h4").next("welcome")
@@ -257,7 +261,7 @@ def test_a_named_folder_of_artefacts_is_pushed(fabric, start_controller, artefac
     ("files", "words"),
     [
         ({}, "P4Infos found: none"),
-        ({"a.p4info.txtpb": ""}, "has no device config"),
+        ({"a.p4info.txtpb": ""}, "no device config was found beside it"),
         ({"a.p4info.txtpb": "no P4Info {", "a.json": "{}"}, "P4Info is not readable"),
     ],
 )

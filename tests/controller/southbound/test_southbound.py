@@ -254,7 +254,7 @@ def test_missing_artefacts_are_said(tmp_path):
 def test_a_folder_of_artefacts_holds_one_program(tmp_path):
     info = tmp_path / "mine.p4info.txtpb"
     info.write_bytes(b"p4info")
-    with pytest.raises(ArtefactError, match=r"mine\.p4info\.txtpb: has no device config beside it"):
+    with pytest.raises(ArtefactError, match=r"mine\.p4info\.txtpb: no device config was found beside it"):
         load_artefacts(tmp_path)
     (tmp_path / "mine.json").write_bytes(b"json")
     first = load_artefacts(tmp_path)
@@ -263,10 +263,10 @@ def test_a_folder_of_artefacts_holds_one_program(tmp_path):
     second = load_artefacts(tmp_path)
     assert (second.device_config, second.cookie == first.cookie) == (b"packed", False)
     (tmp_path / "mine.bin").write_bytes(b"")
-    with pytest.raises(ArtefactError, match=r"mine\.bin: is empty"):
+    with pytest.raises(ArtefactError, match=r"mine\.bin: the file is empty"):
         load_artefacts(tmp_path)
     (tmp_path / "other.p4info.txtpb").write_bytes(b"")
     with pytest.raises(ArtefactError, match=r"found: mine\.p4info\.txtpb, other\.p4info\.txtpb"):
         load_artefacts(tmp_path)
-    with pytest.raises(ArtefactError, match="must hold one compiled P4 program"):
+    with pytest.raises(ArtefactError, match="must hold exactly one compiled P4 program"):
         load_artefacts(tmp_path / "nowhere")

@@ -96,8 +96,8 @@ def test_what_somebody_else_changed_is_put_right_when_it_is_read_back(fabric, ar
         assert (await held(fleet, "leaf1"))[1] == 0
         warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
         assert len(warned) == 1
-        assert warned[0].startswith("leaf1: read back ")
-        assert warned[0].endswith(" 2 to write")
+        assert warned[0].startswith("switch leaf1: read back ")
+        assert warned[0].endswith("; 2 updates lead to the desired state")
 
     in_service(fabric, artefacts, scenario)
 
