@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from controller.live.assignments import Assignments
 from controller.live.counters import FabricCounters
@@ -18,12 +18,11 @@ from controller.live.failover import PreparedFailovers
 from controller.live.hash_learning import HashLearner, pairs_of
 from controller.live.iterations import IterationReports
 from controller.live.job_registry import JobRegistry, JoinError
-from controller.live.linkstate import GRACE_NS, LinkState, PortTransition
+from controller.live.linkstate import LinkState, PortTransition
 from controller.live.lookahead import Lookahead, moved_flows
 from controller.live.measuring import (
     AS_DECLARED,
     JobMeasurement,
-    MeasureSettings,
     depends_on_profiles,
     with_paths_of,
 )
@@ -62,14 +61,13 @@ from controller.live.messages import (
 )
 from controller.live.path_verification import PathVerification
 from controller.live.queuepairs import QueuePairs
-from controller.live.verify import TIMEOUT_NS
-from controller.model.plan import Plan, Policy
-from controller.planner import PIN_CAPACITY, PlanInput
+from controller.live.settings import CoreSettings
+from controller.model.plan import Plan
+from controller.planner import PlanInput
 from controller.planner.emergency import Emergency
 from controller.planner.pinned_flows import remarks
 from controller.planner.plan_text import summary
 from controller.southbound.table_writes import DesiredState, FabricCondition
-from topo.graph import Topology
 
 log = logging.getLogger(__name__)
 
@@ -80,26 +78,6 @@ LEAD_NS = 20_000_000
 # Why a switch sends a packet to the controller: the codes of the P4 program's packet-in header.
 REASON_INT = 1
 REASON_LINK_PROBE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class CoreSettings:
-    """The core's configuration.
-
-    `verify`: probe the paths of every plan by INT. Flows of fewer than `elephant_bytes` per iteration go by
-    ECMP. `pin_capacity` is how many flows one switch can pin by table entries. A switch that has had no
-    session for `grace_ns` counts as lost.
-    """
-
-    topology: Topology
-    policy: Policy
-    seed: int
-    verify: bool
-    elephant_bytes: int
-    probe_timeout_ns: int = TIMEOUT_NS
-    measure: MeasureSettings = AS_DECLARED
-    pin_capacity: int = PIN_CAPACITY
-    grace_ns: int = GRACE_NS
 
 
 class Core:
@@ -363,13 +341,8 @@ class Core:
             self._notices.append(JobArrived(self.now_ns, job))
             self.measuring.arrived(job)
             self.wants_plan = True
-            log.info(
-                "job %s has arrived (all %d workers have joined): model %s on hosts %s; a new plan is made",
-                job.name,
-                len(job.hosts),
-                job.model,
-                ", ".join(job.hosts),
-            )
+            where = f"model {job.model} on hosts {', '.join(job.hosts)}"
+            log.info("job %s has arrived (all workers have joined): %s; a new plan is made", job.name, where)
         else:
             self._effects.extend(self.assignments.worker_joined(item.host, item.job.name))
 
@@ -434,16 +407,9 @@ class Core:
         self._announced = plan
         verified, unverified = tuple(sorted(paths.verified)), tuple(sorted(paths.unverified))
         self._notices.append(PlanApplied(self.now_ns, plan, verified, unverified))
-        log.info(
-            "plan %d: INT probes have confirmed %d paths; %d are not confirmed",
-            plan.version,
-            len(verified),
-            len(unverified),
-        )
+        counts = plan.version, len(verified), len(unverified)
+        log.info("plan %d: INT probes have confirmed %d paths; %d are not confirmed", *counts)
 
     def _ports_changed(self, moves: Iterable[PortTransition]) -> None:
         for move in moves:
             self._notices.append(PortChanged(self.now_ns, move.switch, move.port, move.peer, move.up))
-            level, state = (logging.INFO, "up") if move.up else (logging.WARNING, "down")
-            peer = move.peer or "nothing"
-            log.log(level, "switch %s: port %d (to %s) is %s", move.switch, move.port, peer, state)

@@ -188,4 +188,7 @@ class LinkState:
             return None
         (self._down.discard if up else self._down.add)(end)
         peer = self._topology.ports[end[0]].get(end[1])
-        return PortTransition(end[0], end[1], peer.node if peer is not None else "", up)
+        node = peer.node if peer is not None else ""
+        level, state = (logging.INFO, "up") if up else (logging.WARNING, "down")
+        log.log(level, "switch %s: port %d (to %s) is %s", *end, node or "nothing", state)
+        return PortTransition(end[0], end[1], node, up)

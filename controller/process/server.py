@@ -29,9 +29,10 @@ from controller.agents.server import AgentServer
 from controller.agents.tls import AgentTls, TlsError, agent_tls
 from controller.agents.translate import WelcomeTerms
 from controller.app import RyuApplications, RyuError
-from controller.live.core import Core, CoreSettings
+from controller.live.core import Core
 from controller.live.measuring import MeasureSettings, depends_on_profiles
 from controller.live.messages import FrameAsked
+from controller.live.settings import CoreSettings
 from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
 from controller.model.plan import Policy
 from controller.model.traffic import TRAFFIC_CLASSES

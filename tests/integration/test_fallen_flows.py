@@ -7,7 +7,7 @@ import pytest
 from control_rig import RATE_BPS, eventually, job, join_message
 
 from controller.agents.translate import MessageError, from_agent
-from controller.live.core import Core, CoreSettings
+from controller.live.core import Core
 from controller.live.messages import (
     AgentUp,
     FlowAsked,
@@ -17,6 +17,7 @@ from controller.live.messages import (
     WorkerJoined,
     WorkerLeft,
 )
+from controller.live.settings import CoreSettings
 from controller.planner import POLICIES, plan
 from controller.wire import agent_pb2 as wire
 from topo.generate import leaf_spine

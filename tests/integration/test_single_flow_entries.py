@@ -8,8 +8,9 @@ from control_rig import RATE_BPS, job
 from fleet_rig import held, in_service
 from rocev2 import at_host, from_host, roce
 
-from controller.live.core import Core, CoreSettings
+from controller.live.core import Core
 from controller.live.messages import AgentUp, FlowOpened, PacketSeen, SendFrame, WorkerJoined, WorkerLeft
+from controller.live.settings import CoreSettings
 from controller.live.verify import parse_probe
 from controller.model.plan import FlowPin, FlowRemark
 from controller.planner import POLICIES, plan

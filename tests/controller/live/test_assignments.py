@@ -9,8 +9,9 @@ import pytest
 from control_rig import RATE_BPS, job
 
 from controller.agents.translate import WelcomeTerms, to_agent
-from controller.live.core import Core, CoreSettings
+from controller.live.core import Core
 from controller.live.messages import AgentUp, SendSchedule, WorkerJoined, WorkerLeft
+from controller.live.settings import CoreSettings
 from controller.model import TRAFFIC_CLASSES, Phase, Profile
 from controller.planner import POLICIES, plan
 from hostagent.host import EmulatedHost

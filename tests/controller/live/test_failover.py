@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.live.core import Core, CoreSettings
+from controller.live.core import Core
 from controller.live.failover import PreparedFailovers, prepare
 from controller.live.linkstate import GRACE_NS
 from controller.live.messages import (
@@ -21,6 +21,7 @@ from controller.live.messages import (
     SwitchReady,
     WorkerJoined,
 )
+from controller.live.settings import CoreSettings
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.plan import QueuePair
 from controller.planner import POLICIES, PlanInput, plan

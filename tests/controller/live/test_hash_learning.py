@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.live.core import REASON_INT, Core, CoreSettings
+from controller.live.core import REASON_INT, Core
 from controller.live.messages import FlowAsked, PacketSeen, PortsSeen, SendFrame, SwitchReady, WorkerJoined
+from controller.live.settings import CoreSettings
 from controller.model.job import Flow
 from controller.planner import POLICIES, plan
 from polyrhythm.cli import main

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.live.core import Core, CoreSettings
+from controller.live.core import Core
 from controller.live.lookahead import LEAD_TIME_NS, Lookahead
 from controller.live.messages import FlowAsked, IterationReport, SendAssignment, WorkerJoined, WorkerLeft
+from controller.live.settings import CoreSettings
 from controller.model.job import Job, Phase, Profile
 from controller.planner import POLICIES, plan
 from topo.generate import leaf_spine

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.agents.translate import MessageError, from_agent
-from controller.live.core import Core, CoreSettings
+from controller.live.core import Core
 from controller.live.measuring import MeasureSettings
 from controller.live.messages import (
     AgentUp,
@@ -27,6 +27,7 @@ from controller.live.messages import (
     WorkerJoined,
     WorkerLeft,
 )
+from controller.live.settings import CoreSettings
 from controller.model.job import Job, Phase, Profile
 from controller.planner import POLICIES, plan
 from controller.wire import agent_pb2 as wire

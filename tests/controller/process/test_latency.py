@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from control_rig import RATE_BPS
 
-from controller.live.core import Core, CoreSettings
+from controller.live.core import Core
+from controller.live.settings import CoreSettings
 from controller.planner import POLICIES
 from controller.process.clock import HostClock
 from controller.process.latency import FULL_AT_LATEST_S, FULL_EVERY_S, QUIET_S, GarbageCollection

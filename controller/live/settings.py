@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of the core of a live controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.live.linkstate import GRACE_NS
+from controller.live.measuring import AS_DECLARED, MeasureSettings
+from controller.live.verify import TIMEOUT_NS
+from controller.model.plan import Policy
+from controller.planner import PIN_CAPACITY
+from topo.graph import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """The core's configuration.
+
+    `verify`: probe the paths of every plan by INT. Flows of fewer than `elephant_bytes` per iteration go by
+    ECMP. `pin_capacity` is how many flows one switch can pin by table entries. A switch that has had no
+    session for `grace_ns` counts as lost.
+    """
+
+    topology: Topology
+    policy: Policy
+    seed: int
+    verify: bool
+    elephant_bytes: int
+    probe_timeout_ns: int = TIMEOUT_NS
+    measure: MeasureSettings = AS_DECLARED
+    pin_capacity: int = PIN_CAPACITY
+    grace_ns: int = GRACE_NS
