@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from controller.wire import agent_pb2 as pb
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from hostagent.assignments import Pin, ProbedPath, SessionSettings
 from hostagent.clock import EventClock
 from hostagent.counts import ByteSource
@@ -19,7 +20,7 @@ from hostagent.fabric_time import FabricTime
 from hostagent.job import IterationRecord
 from hostagent.messages import flow_fallback, flow_opened, hello, iteration_report, job_join
 from hostagent.metering import Metering
-from hostagent.nic.driver import FIRST_SOURCE_PORT, SENDERS, NicDriver, ReceiveQueue, SendQueue
+from hostagent.nic.driver import SENDERS, NicDriver, ReceiveQueue, SendQueue
 from hostagent.nic.requester import check_pin
 from hostagent.worker import Worker
 from polyrhythm_job.schedule import REALIGN_THRESHOLD, Schedule
@@ -222,7 +223,7 @@ class Agent:
 
     def source_port(self, flow: str) -> int:
         """The source port that a flow draws when it goes by ECMP."""
-        return Random(f"{self._seed}/{flow}").randrange(FIRST_SOURCE_PORT, 0x10000)
+        return Random(f"{self._seed}/{flow}").randrange(ROCE_SOURCE_PORTS.start, ROCE_SOURCE_PORTS.stop)
 
     def port_of(self, flow: str, pin: Pin) -> int:
         """The source port of a flow with that pin: ECMP's if the flow has fallen back or the pin has no
@@ -307,7 +308,7 @@ class Agent:
     def _on_assignment(self, assignment: pb.FlowAssignment) -> None:
         flow = assignment.flow
         pin = Pin(assignment.source_port, assignment.dscp, assignment.rate_cap_bps)
-        check_pin(flow, pin.source_port or FIRST_SOURCE_PORT, pin.dscp)
+        check_pin(flow, pin.source_port or ROCE_SOURCE_PORTS.start, pin.dscp)
         before = self.pins.get(flow)
         self.pins[flow] = pin
         moved = before is None or before.source_port != pin.source_port

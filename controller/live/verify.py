@@ -14,7 +14,7 @@ from ipaddress import IPv4Address
 
 from controller.live.messages import SendFrame
 from controller.model.traffic import TRAFFIC_CLASSES
-from controller.routing.hash import ROCE_PORT
+from controller.wire.rocev2 import ROCE_PORT
 from topo.graph import Topology
 
 # The time-out of a probe: in fabric time, and on the host's clock, where busy CPUs take longer. Chosen.

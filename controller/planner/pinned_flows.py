@@ -11,8 +11,8 @@ from itertools import pairwise
 from controller.model import FlowPin, FlowPlan, FlowRemark, QueuePair
 from controller.planner.inputs import PlanInput
 from controller.routing.assign import Assignment
-from controller.routing.hash import ROCE_PORTS
 from controller.routing.paths import Forwarding, Path, path_of, route_to
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 
 NOT_TOLD = "its NIC chooses the source port and has not told it: left to ECMP"
 
@@ -152,6 +152,6 @@ def _cause(
 
 
 def _free_port(used: set[int], before: int | None) -> int | None:
-    if before is not None and before not in used and before in ROCE_PORTS:
+    if before is not None and before not in used and before in ROCE_SOURCE_PORTS:
         return before
-    return next((p for p in ROCE_PORTS if p not in used), None)
+    return next((p for p in ROCE_SOURCE_PORTS if p not in used), None)

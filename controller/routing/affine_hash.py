@@ -9,7 +9,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.hash import ALGORITHMS, ROCE_PORT, ROCE_PORTS, UDP
+from controller.routing.hash import ALGORITHMS, UDP
+from controller.wire.rocev2 import ROCE_PORT, ROCE_SOURCE_PORTS
 from topo.graph import HashSpec, Tier, Topology
 
 # Where the bytes of the hashed fields are: source 0-3, destination 4-7, protocol 8, ports 9-10 and 11-12.
@@ -48,7 +49,7 @@ def bases(spec: HashSpec, src: NDArray[np.uint32], dst: NDArray[np.uint32]) -> N
 def contributions(algorithm: str) -> NDArray[np.uint32]:
     """What each legal source port XORs into the hash of port 0, (16384,) from 0xC000 on."""
     _, tables = _tables(algorithm)
-    port = np.arange(ROCE_PORTS.start, ROCE_PORTS.stop)
+    port = np.arange(ROCE_SOURCE_PORTS.start, ROCE_SOURCE_PORTS.stop)
     result: NDArray[np.uint32] = tables[9][port >> 8] ^ tables[10][port & 255]
     result.setflags(write=False)
     return result

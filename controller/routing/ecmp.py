@@ -7,7 +7,7 @@ import random
 import zlib
 from collections.abc import Collection
 
-from controller.routing.hash import ROCE_PORTS
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 
 
 def draw_port(flow: str, seed: int, used: Collection[int] = ()) -> int:
@@ -16,7 +16,7 @@ def draw_port(flow: str, seed: int, used: Collection[int] = ()) -> int:
     The port depends on the name of the flow and the seed only. So it stays when other flows come and go.
     """
     rng = random.Random(zlib.crc32(flow.encode()) ^ (seed & 0xFFFFFFFF) << 32)
-    port = rng.choice(ROCE_PORTS)
-    while port in used and len(used) < len(ROCE_PORTS):
-        port = rng.choice(ROCE_PORTS)
+    port = rng.choice(ROCE_SOURCE_PORTS)
+    while port in used and len(used) < len(ROCE_SOURCE_PORTS):
+        port = rng.choice(ROCE_SOURCE_PORTS)
     return port

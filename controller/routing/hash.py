@@ -13,11 +13,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.wire.rocev2 import ROCE_PORT
 from topo.graph import OUR_HASH
 
 UDP = 17
-ROCE_PORT = 4791
-ROCE_PORTS = range(0xC000, 0x10000)
 
 
 def _fields(src: str, dst: str, source_port: int, protocol: int, dest_port: int) -> bytes:

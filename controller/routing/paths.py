@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from controller.routing.forwarding import Route, SwitchForwarding
-from controller.routing.hash import ROCE_PORTS, ecmp_hash, source_port_hashes
+from controller.routing.hash import ecmp_hash, source_port_hashes
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.graph import OUR_HASH, Topology
 
 Path = tuple[str, ...]
@@ -89,8 +90,8 @@ def port_for_path(
     spec = topology.hash
     a, b = topology.host[src].ip, topology.host[dst].ip
     algorithm = spec.algorithm if spec.known else OUR_HASH.algorithm
-    hashes = source_port_hashes(a, b, algorithm=algorithm)[ROCE_PORTS.start :]
-    good = np.ones(len(ROCE_PORTS), dtype=np.bool_)
+    hashes = source_port_hashes(a, b, algorithm=algorithm)[ROCE_SOURCE_PORTS.start :]
+    good = np.ones(len(ROCE_SOURCE_PORTS), dtype=np.bool_)
     for switch, following in pairwise(path[1:]):
         route = route_to(topology, forwarding, switch, dst)
         if route is None:
@@ -105,7 +106,7 @@ def port_for_path(
             return None
         wanted = np.array([n in leads for n in table.groups[route.id]], dtype=np.bool_)
         good &= wanted[(hashes >> np.uint32(spec.slices[route.tier])) & np.uint32(0xFF)]
-    taken = [p - ROCE_PORTS.start for p in used if p in ROCE_PORTS]
+    taken = [p - ROCE_SOURCE_PORTS.start for p in used if p in ROCE_SOURCE_PORTS]
     good[taken] = False
     index = int(np.argmax(good))
-    return ROCE_PORTS.start + index if good[index] else None
+    return ROCE_SOURCE_PORTS.start + index if good[index] else None

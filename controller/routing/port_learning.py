@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
-from controller.routing.hash import ROCE_PORTS
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 
 _CHECKS = 6
 
@@ -30,7 +30,9 @@ Probe = Callable[[int], int]
 Learning = Generator[list[int], Mapping[int, int], PortLearningResult]
 
 
-def learn(probe: Probe, paths: int, *, seed: int = 0, limit: int = len(ROCE_PORTS)) -> PortLearningResult:
+def learn(
+    probe: Probe, paths: int, *, seed: int = 0, limit: int = len(ROCE_SOURCE_PORTS)
+) -> PortLearningResult:
     """Source ports in 0xC000-0xFFFF for all paths of one flow, by `learning`.
 
     `probe(port)` sends an INT probe and returns the number of the path it took, in the order of the ports
@@ -46,7 +48,7 @@ def learn(probe: Probe, paths: int, *, seed: int = 0, limit: int = len(ROCE_PORT
             return found
 
 
-def learning(paths: int, *, seed: int = 0, limit: int = len(ROCE_PORTS), batch: int = 1) -> Learning:
+def learning(paths: int, *, seed: int = 0, limit: int = len(ROCE_SOURCE_PORTS), batch: int = 1) -> Learning:
     """A generator: yields the ports to probe, receives the path number of each, returns the result.
 
     If the number of paths is a power of two, the hash may be affine in the bits of the port. Then one probe
@@ -67,7 +69,7 @@ def learning(paths: int, *, seed: int = 0, limit: int = len(ROCE_PORTS), batch: 
                 good = good and found.get((yield from _ask(seen, [port]))[port]) == port
             if good:
                 return PortLearningResult(found, len(seen), True, seen)
-    rest = [port for port in ROCE_PORTS if port not in seen]
+    rest = [port for port in ROCE_SOURCE_PORTS if port not in seen]
     rng.shuffle(rest)
     while rest and len(seen) < limit and len({path for path in seen.values() if path >= 0}) < paths:
         size = min(batch, limit - len(seen))
@@ -94,7 +96,7 @@ def _linear(
     seen: dict[int, int], paths: int
 ) -> Generator[list[int], Mapping[int, int], dict[int, int] | None]:
     """A port for each path number, if the first probes show that path numbers are affine in the port bits."""
-    start = ROCE_PORTS.start
+    start = ROCE_SOURCE_PORTS.start
     constant = (yield from _ask(seen, [start]))[start]
     # Every combination of the useful bits found so far: path offset -> port offset.
     span = {0: 0}

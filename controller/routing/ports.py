@@ -16,8 +16,8 @@ from controller.routing.backend import backend
 from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier, grouped
 from controller.routing.forwarding import BUCKETS, forwarding
 from controller.routing.generic import GenericFabric
-from controller.routing.hash import ROCE_PORTS
 from controller.routing.three_tier import ThreeTier
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.graph import OUR_HASH, HashSpec, Topology
 
 
@@ -230,7 +230,7 @@ def ports_for(
         wanted.want,
         np.zeros(len(src), dtype=np.int32) if skip is None else skip,
     )
-    return np.where(index >= 0, index + ROCE_PORTS.start, -1).astype(np.int32)
+    return np.where(index >= 0, index + ROCE_SOURCE_PORTS.start, -1).astype(np.int32)
 
 
 def leads(
@@ -242,8 +242,8 @@ def leads(
     spec: HashSpec = OUR_HASH,
 ) -> NDArray[np.bool_]:
     """Whether the port of each flow leads along its path, (flows,)."""
-    value = bases(spec, src, dst) ^ contributions(spec.algorithm)[ports - ROCE_PORTS.start]
-    good = ports >= ROCE_PORTS.start
+    value = bases(spec, src, dst) ^ contributions(spec.algorithm)[ports - ROCE_SOURCE_PORTS.start]
+    good = ports >= ROCE_SOURCE_PORTS.start
     for h in range(wanted.stage.shape[1]):
         chooses = np.flatnonzero(wanted.stage[:, h] >= 0)
         stage = wanted.stage[chooses, h]
@@ -269,7 +269,7 @@ def ports_of_all_paths(
     slices = (contributions(spec.algorithm) >> shift) & np.uint32(255)
     lowest = np.zeros(BUCKETS, dtype=np.int64)
     seen, where = np.unique(slices, return_index=True)
-    lowest[seen] = ROCE_PORTS.start + where
+    lowest[seen] = ROCE_SOURCE_PORTS.start + where
     rows = np.full((BUCKETS, int(table.max()) + 1), 1 << 20, dtype=np.int64)
     buckets = np.arange(BUCKETS)
     for x in range(BUCKETS):

@@ -8,8 +8,9 @@ from ipaddress import IPv4Address
 
 from controller.model.plan import FlowPin, FlowRemark
 from controller.routing.forwarding import Route, SwitchForwarding
-from controller.routing.hash import ROCE_PORT, UDP
+from controller.routing.hash import UDP
 from controller.southbound.desired import Entry, Match
+from controller.wire.rocev2 import ROCE_PORT
 from topo.graph import Topology
 
 Key = tuple[tuple[str, Match], ...]

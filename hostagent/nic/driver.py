@@ -7,11 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-ROCE_PORT = 4791
-FIRST_SOURCE_PORT = 0xC000
-"""RoCEv2 source ports are 0xC000-0xFFFF (14 bits of the flow label)."""
-
-
 SENDERS = ("dcqcn", "mltcp")
 """The congestion controls that a plan or a job can choose for its senders."""
 

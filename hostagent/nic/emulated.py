@@ -8,9 +8,10 @@ from collections.abc import Callable
 from random import Random
 from zlib import crc32
 
+from controller.wire.rocev2 import ROCE_PORT, ROCE_SOURCE_PORTS
 from hostagent.clock import EventClock
 from hostagent.nic.dcqcn import DcqcnProfile
-from hostagent.nic.driver import FIRST_SOURCE_PORT, NicCounters, ReceiveQueue
+from hostagent.nic.driver import NicCounters, ReceiveQueue
 from hostagent.nic.mltcp import Mltcp
 from hostagent.nic.requester import Requester, check_pin
 from hostagent.nic.responder import Responder
@@ -36,6 +37,7 @@ DEFAULT_ACK_DSCP = 50
 """Not the CNPs': a switch's edge may stop what bears their DSCP and is none."""
 _CACHED_HEADS = 4096
 _UDP = 17
+_ROCE_PORT = ROCE_PORT.to_bytes(2, "big")
 _DATA = (SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY)
 
 
@@ -126,7 +128,9 @@ class EmulatedNic:
         number, psn = self._identity(flow)
         self._refuse_taken(flow, self._requesters.get(number))
         if self.pinning == "none":
-            source_port = Random(f"{self._seed}/{flow}/port").randrange(FIRST_SOURCE_PORT, 0x10000)
+            source_port = Random(f"{self._seed}/{flow}/port").randrange(
+                ROCE_SOURCE_PORTS.start, ROCE_SOURCE_PORTS.stop
+            )
         qp = Requester(self, flow, number, psn, ip_bytes(dst_ip), source_port=source_port, dscp=dscp)
         self._requesters[number] = qp
         self._known.clear()
@@ -261,7 +265,7 @@ class EmulatedNic:
             frame[:6] != self.macs[6:]
             or frame[23] != _UDP
             or frame[30:34] != self.ip
-            or frame[36:38] != b"\x12\xb7"
+            or frame[36:38] != _ROCE_PORT
         ):
             self.stray_frames += 1
             return None

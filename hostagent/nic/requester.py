@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from zlib import crc32
 
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from hostagent.nic.dcqcn import ReactionPoint
-from hostagent.nic.driver import FIRST_SOURCE_PORT
 from hostagent.nic.mltcp import Mltcp, MltcpProgress
 from hostagent.nic.port import NicPort
 from hostagent.nic.roce import (
@@ -359,7 +359,7 @@ class Requester:
 
 def check_pin(flow: str, source_port: int, dscp: int) -> None:
     """Raise ValueError unless the source port is RoCEv2's and the DSCP has six bits."""
-    if not FIRST_SOURCE_PORT <= source_port <= 0xFFFF:
+    if source_port not in ROCE_SOURCE_PORTS:
         raise ValueError(f"flow {flow}: source port {source_port} is outside 49152-65535")
     if not 0 <= dscp <= 63:
         raise ValueError(f"flow {flow}: DSCP {dscp} is outside 0-63")

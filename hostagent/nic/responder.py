@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hostagent.nic.driver import FIRST_SOURCE_PORT, ReceiveQueue
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
+from hostagent.nic.driver import ReceiveQueue
 from hostagent.nic.port import NicPort
 from hostagent.nic.roce import (
     ACK_REQUEST,
@@ -67,7 +68,7 @@ class Responder:
         self._psn = psn
         self._expected = psn & PSN_MASK
         self._on_receive = on_receive
-        self._source_port = FIRST_SOURCE_PORT | number & 0x3FFF
+        self._source_port = ROCE_SOURCE_PORTS.start | number & 0x3FFF
         self._closed = False
         self._gap_psn = -1
         self._messages = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoCEv2 on the wire: Ethernet, IPv4, UDP to 4791, base transport header, payload, ICRC.
+"""RoCEv2 on the wire: Ethernet, IPv4, UDP, base transport header, payload, ICRC.
 
 A frame is built from a head of 50 bytes (Ethernet to the destination QP) that changes only when the
 flow is pinned anew, and the rest: the word with the AckReq bit and the PSN, the payload, the ICRC.
@@ -12,6 +12,8 @@ from __future__ import annotations
 import socket
 import struct
 from zlib import crc32
+
+from controller.wire.rocev2 import ROCE_PORT
 
 SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY = 0x00, 0x01, 0x02, 0x04
 ACKNOWLEDGE = 0x11
@@ -103,7 +105,7 @@ def build_head(
     udp_bytes = 8 + 12 + payload_bytes + 4
     fields = (macs[:6], macs[6:], _ETHERTYPE_IPV4, 0x45, dscp << 2 | ecn, 20 + udp_bytes, 0, _DONT_FRAGMENT)
     becn = _BECN if opcode == CNP else 0
-    rest = (src_ip, dst_ip, source_port, 4791, udp_bytes, 0, opcode, pad << 4, _PKEY, becn << 24 | qp)
+    rest = (src_ip, dst_ip, source_port, ROCE_PORT, udp_bytes, 0, opcode, pad << 4, _PKEY, becn << 24 | qp)
     bare = _HEAD.pack(*fields, _TTL, socket.IPPROTO_UDP, 0, *rest)
     checksum = internet_checksum(bare[14:34])
     head = bare[:24] + checksum.to_bytes(2, "big") + bare[26:]

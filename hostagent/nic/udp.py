@@ -15,10 +15,10 @@ import socket
 import struct
 from zlib import crc32
 
+from controller.wire.rocev2 import ROCE_PORT
 from hostagent.clock import EventClock
 from hostagent.loop import AgentLoop
 from hostagent.nic.dcqcn import DcqcnProfile
-from hostagent.nic.driver import ROCE_PORT
 from hostagent.nic.emulated import EmulatedNic
 from hostagent.nic.roce import HEAD_BYTES, icrc_state, internet_checksum, ip_bytes
 

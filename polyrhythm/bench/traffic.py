@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from bmv2.calculations import csum16
 from bmv2.entries import Exact, Lpm, Range, TableEntry
+from controller.wire.rocev2 import ROCE_PORT
 
 FLOWS = 256
 DSCP = 10
 QUEUE = 3
 _GROUP = 1
-_ROCE_PORT = 4791
 _HEADERS = 20 + 8 + 12
 
 
@@ -37,7 +37,7 @@ def frames(payload: int) -> list[bytes]:
     return [
         ethernet
         + head
-        + struct.pack("!HHHH", 0xC000 + flow, _ROCE_PORT, 8 + 12 + payload, 0)
+        + struct.pack("!HHHH", 0xC000 + flow, ROCE_PORT, 8 + 12 + payload, 0)
         + bytes(12 + payload)
         for flow in range(FLOWS)
     ]

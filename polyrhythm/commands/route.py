@@ -26,9 +26,9 @@ from controller.routing.assign import SMALL
 from controller.routing.backend import cold
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, UnsuitableError
 from controller.routing.from_topology import Failures, demand_of, fabric_of, nics_of, parse_failures
-from controller.routing.hash import ROCE_PORTS
 from controller.routing.ports import addresses, ports_for, repeats, stages
 from controller.routing.rates import flow_rates
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from polyrhythm_files import ConfigError
 from topo.files import load_topology
 from topo.graph import Host, Topology
@@ -257,7 +257,7 @@ def _ports(
     if not spec.known:
         # Where a switch chooses, only probes can tell which port leads where.
         free = (wanted.stage >= 0).any(axis=1)
-        lowest = ROCE_PORTS.start + repeats(src, dst) % len(ROCE_PORTS)
+        lowest = ROCE_SOURCE_PORTS.start + repeats(src, dst) % len(ROCE_SOURCE_PORTS)
         return np.where(free, -1, lowest).astype(np.int32)
     skip = repeats(src, dst, choice)
     return ports_for(src, dst, wanted, skip=skip, spec=spec, plain=options.plain)

@@ -11,7 +11,8 @@ from typing import Any
 
 from controller.routing.affine_hash import FIELDS, polarisation_of, polarised_words
 from controller.routing.forwarding import BUCKETS
-from controller.routing.hash import ROCE_PORT, ROCE_PORTS, UDP
+from controller.routing.hash import UDP
+from controller.wire.rocev2 import ROCE_PORT, ROCE_SOURCE_PORTS
 from polyrhythm_files import ConfigError
 from topo.files import load_topology
 from topo.graph import Topology
@@ -119,7 +120,7 @@ def to_json(topology: Topology) -> dict[str, Any]:
     ]
     return {
         "name": topology.name,
-        "source_ports": [ROCE_PORTS.start, ROCE_PORTS.stop - 1],
+        "source_ports": [ROCE_SOURCE_PORTS.start, ROCE_SOURCE_PORTS.stop - 1],
         "hosts": hosts,
         "switches": switches,
         "links": links,

@@ -10,6 +10,7 @@ import struct
 import time
 from dataclasses import dataclass
 
+from controller.wire.rocev2 import ROCE_PORT
 from topo.mininet import MininetFabric, port_of
 
 _ETH_P_ALL = 3
@@ -28,7 +29,7 @@ _FILTER = (
     (0x30, 0, 0, 23),
     (0x15, 0, 3, 17),  # UDP,
     (0x28, 0, 0, 36),
-    (0x15, 0, 1, 4791),  # to RoCEv2's port: keep its head;
+    (0x15, 0, 1, ROCE_PORT),  # to RoCEv2's port: keep its head;
     (0x06, 0, 0, _HEAD),
     (0x06, 0, 0, 0),  # nothing of any other
 )

@@ -29,7 +29,7 @@ class Hub(pb_grpc.AgentHubServicer):
         self.heard: queue.Queue[pb.AgentMessage] = queue.Queue()
         self.ended = threading.Event()
 
-    def ControllerSession(
+    def Session(
         self, request_iterator: Iterator[pb.AgentMessage], context: grpc.ServicerContext
     ) -> Iterator[pb.ControllerMessage]:
         try:

@@ -13,6 +13,7 @@ FLOORS = {
     "polyrhythm_files": -1,
     "topo": 0,
     "controller.kernel": 1,
+    "controller.wire": 0,
     "controller.model": 1,
     "controller.measure": 2,
     "controller.routing": 2,

@@ -25,6 +25,7 @@ import pytest
 
 from controller.wire import agent_pb2 as pb
 from controller.wire import agent_pb2_grpc as pb_grpc
+from controller.wire.rocev2 import ROCE_PORT
 
 PATIENCE_S = 120.0
 """How long a test waits for what must come: chosen for a machine with much else to do."""
@@ -226,7 +227,7 @@ def addresses() -> Iterator[dict[str, str]]:
         while True:
             block = f"127.{random.SystemRandom().randint(1, 254)}.{random.SystemRandom().randint(0, 255)}"
             try:
-                reservation.bind((f"{block}.254", 4791))
+                reservation.bind((f"{block}.254", ROCE_PORT))
                 break
             except OSError:
                 continue

@@ -7,8 +7,10 @@ import struct
 from random import Random
 from typing import NamedTuple
 
+from controller.wire.rocev2 import ROCE_PORT
+
 UDP, TCP, ICMP = 17, 6, 1
-ROCE, INT_DSCP, CNP_DSCP, CNP_OPCODE = 4791, 52, 48, 0x81
+INT_DSCP, CNP_DSCP, CNP_OPCODE = 52, 48, 0x81
 MD_START = 14 + 20 + 8 + 4
 _PATTERN = bytes(range(256)) * 40
 
@@ -151,16 +153,16 @@ class FrameMaker:
         return ethernet(0x0800, ipv4(flow, payload, **{**chosen, **fields}))  # type: ignore[arg-type]
 
     def _roce(self) -> bytes:
-        flow = self._flow(UDP, ROCE)
+        flow = self._flow(UDP, ROCE_PORT)
         return self._ip(flow, udp(flow, bth(self._rng.choice((4, 7, 17)), self._payload())))
 
     def _int(self, **fields: int) -> bytes:
-        flow = self._flow(UDP, ROCE)
+        flow = self._flow(UDP, ROCE_PORT)
         probe = int_probe(self._rng, self._rng.randrange(4)) + self._payload()[:8]
         return self._ip(flow, udp(flow, probe, self._rng.choice((0, 0xBEEF))), dscp=INT_DSCP, **fields)
 
     def _cnp(self) -> bytes:
-        flow = self._flow(UDP, self._rng.choice((ROCE, ROCE, ROCE, 53)))
+        flow = self._flow(UDP, self._rng.choice((ROCE_PORT, ROCE_PORT, ROCE_PORT, 53)))
         opcode = self._rng.choice((CNP_OPCODE, CNP_OPCODE, 4, 17))
         return self._ip(flow, udp(flow, bth(opcode, bytes(16))), dscp=CNP_DSCP)
 
@@ -173,7 +175,7 @@ class FrameMaker:
         return self._ip(flow, udp(flow, self._payload(), 0x1234))
 
     def _fragment(self) -> bytes:
-        flow = self._flow(self._rng.choice((UDP, TCP)), ROCE)
+        flow = self._flow(self._rng.choice((UDP, TCP)), ROCE_PORT)
         word = self._rng.choice((0x2000, 0x2001, 0x0001, 0x1FFF, 0x4000, 0x8000, 0x6000))
         dscp = self._rng.choice((INT_DSCP, CNP_DSCP, 10))
         return self._ip(flow, udp(flow, int_probe(self._rng, 1)), fragment=word, dscp=dscp)
@@ -182,21 +184,21 @@ class FrameMaker:
         return self._ip(self._flow(self._rng.choice((ICMP, 47, 89, 255))), self._payload())
 
     def _bad_checksum(self) -> bytes:
-        flow = self._flow(UDP, ROCE)
+        flow = self._flow(UDP, ROCE_PORT)
         return self._ip(flow, udp(flow, bth(4, b"")), bad=self._rng.choice((1, 0x8000, 0xFFFF)))
 
     def _expired(self) -> bytes:
         if self._rng.random() < 0.3:
             return self._int(ttl=self._rng.randrange(2))
-        flow = self._flow(UDP, ROCE)
+        flow = self._flow(UDP, ROCE_PORT)
         return self._ip(flow, udp(flow, bth(4, b"")), ttl=self._rng.randrange(2))
 
     def _options(self) -> bytes:
-        flow = self._flow(UDP, ROCE)
+        flow = self._flow(UDP, ROCE_PORT)
         return self._ip(flow, udp(flow, b""), options=bytes([1]) * 4 * self._rng.randrange(1, 11))
 
     def _not_ipv4(self) -> bytes:
-        rng, flow = self._rng, self._flow(UDP, ROCE)
+        rng, flow = self._rng, self._flow(UDP, ROCE_PORT)
         inner = ipv4(flow, udp(flow, bth(4, b"")))
         kind = rng.randrange(5)
         if kind == 0:
@@ -220,5 +222,5 @@ class FrameMaker:
         return self._rng.randbytes(self._rng.randrange(1, 64))
 
     def _oversized(self) -> bytes:
-        flow = self._flow(UDP, ROCE)
+        flow = self._flow(UDP, ROCE_PORT)
         return self._ip(flow, udp(flow, bth(4, _PATTERN[: self._rng.choice((1400, 2000, 9000))])))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diff_driver import Answer, Counts
-from diff_frames import INT_DSCP, MD_START, ROCE, UDP
+from diff_frames import INT_DSCP, MD_START, ROCE_PORT, UDP
 from diff_workload import CPU_PORT
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
@@ -94,7 +94,7 @@ def _is_probe(frame: bytes) -> bool:
         and frame[12:15] == b"\x08\x00\x45"
         and frame[15] >> 2 == INT_DSCP
         and frame[23] == UDP
-        and int.from_bytes(frame[36:38], "big") == ROCE
+        and int.from_bytes(frame[36:38], "big") == ROCE_PORT
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from random import Random
 
-from diff_frames import CNP_DSCP, INT_DSCP, ROCE, TCP, UDP, Flow, FrameMaker, ethernet, ipv4, udp
+from diff_frames import CNP_DSCP, INT_DSCP, ROCE_PORT, TCP, UDP, Flow, FrameMaker, ethernet, ipv4, udp
 from finsy.proto import p4i, p4r
 
 PORTS = list(range(1, 17))
@@ -64,7 +64,7 @@ class Workload:
                 rng.choice(hosts),
                 rng.choice((UDP, UDP, TCP)),
                 rng.randrange(1, 65536),
-                ROCE,
+                ROCE_PORT,
             )
             for _ in range(48)
         ]

@@ -11,11 +11,11 @@ from pathlib import Path
 from bmv2.entries import Exact, Lpm, TableEntry
 from bmv2.program import load_program
 from bmv2.switch import EmbeddedSwitch
+from controller.wire.rocev2 import ROCE_PORT
 
 JSON = Path(__file__).parents[2] / "p4/build/polyrhythm.v1model.json"
 CPU = 255
 TCP, UDP, ICMP = 6, 17, 1
-ROCE = 4791
 PROBE = 52
 NOT_ECT, ECT1, ECT0, CE = range(4)
 A, B = "10.0.0.2", "10.0.1.3"
@@ -108,7 +108,7 @@ def ipv4(protocol, payload, src=A, dst=B, dscp=0, ecn=NOT_ECT, ttl=64, fragment=
     return ethernet(0x0800, head + checksum.to_bytes(2) + addresses + options + payload)
 
 
-def udp(payload, sport=0xC123, dport=ROCE, checksum=0xBEEF):
+def udp(payload, sport=0xC123, dport=ROCE_PORT, checksum=0xBEEF):
     return struct.pack("!HHHH", sport, dport, 8 + len(payload), checksum) + payload
 
 
@@ -144,7 +144,7 @@ def with_dscp(frame, dscp):
     return frame[:14] + bytes(header) + frame[34:]
 
 
-def flow_key(src=A, dst=B, protocol=UDP, sport=0xC123, dport=ROCE):
+def flow_key(src=A, dst=B, protocol=UDP, sport=0xC123, dport=ROCE_PORT):
     """The 5-tuple as a match."""
     return [Exact(v) for v in (int(IPv4Address(src)), int(IPv4Address(dst)), protocol, sport, dport)]
 

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from controller.model import Flow, Job, Phase, Profile
 from controller.routing.forwarding import forwarding
+from controller.wire.rocev2 import ROCE_PORT
 from topo.graph import Topology
 
 MS = 1_000_000
@@ -28,7 +29,7 @@ def walk(topology: Topology, down: frozenset[tuple[str, str]], src: str, dst: st
     """Where a RoCEv2 packet goes, straight from the tables and zlib."""
     tables = forwarding(topology, down)
     a, b = IPv4Address(topology.host[src].ip), IPv4Address(topology.host[dst].ip)
-    value = zlib.crc32(struct.pack("!IIBHH", int(a), int(b), 17, port, 4791))
+    value = zlib.crc32(struct.pack("!IIBHH", int(a), int(b), 17, port, ROCE_PORT))
     path = [src, topology.host[src].leaf]
     while path[-1] != dst:
         table = tables[path[-1]]

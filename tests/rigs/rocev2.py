@@ -8,6 +8,8 @@ from ipaddress import IPv4Address
 
 from control_rig import PATIENCE_S
 
+from controller.wire.rocev2 import ROCE_PORT
+
 
 def mac(text):
     return bytes.fromhex(text.replace(":", ""))
@@ -30,7 +32,7 @@ def roce(topology, src, dst, sport, dscp, opcode):
         IPv4Address(a.ip).packed, IPv4Address(b.ip).packed,
     )  # fmt: skip
     ip = ip[:10] + struct.pack("!H", internet_checksum(ip)) + ip[12:]
-    udp = struct.pack("!HHHH", sport, 4791, 8 + len(body), 0)
+    udp = struct.pack("!HHHH", sport, ROCE_PORT, 8 + len(body), 0)
     return mac(topology.switch[a.leaf].mac) + mac(a.mac) + b"\x08\x00" + ip + udp + body
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding
-from controller.routing.hash import ROCE_PORTS, bucket, ecmp_hash, source_port_hashes
+from controller.routing.hash import bucket, ecmp_hash, source_port_hashes
 from controller.routing.paths import path_of, paths, port_for_path
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.generate import leaf_spine
 
 G = 25_000_000
@@ -47,7 +48,7 @@ def test_ports_lead_along_every_path(leaves: int, spines: int, data: st.DataObje
     used: set[int] = set()
     for path in every:
         port = port_for_path(topology, table, path, used)
-        assert port in ROCE_PORTS
+        assert port in ROCE_SOURCE_PORTS
         assert port not in used
         used.add(port)
         assert path_of(topology, table, src, dst, port) == path
@@ -63,9 +64,9 @@ def test_port_for_path_gives_the_next_port_when_used_and_none_when_exhausted() -
     assert first is not None
     assert second is not None
     assert second > first
-    assert port_for_path(topology, table, path, ROCE_PORTS) is None
+    assert port_for_path(topology, table, path, ROCE_SOURCE_PORTS) is None
     # The slowest possible way to the same answer.
-    assert first == next(p for p in ROCE_PORTS if path_of(topology, table, "h1", "h2", p) == path)
+    assert first == next(p for p in ROCE_SOURCE_PORTS if path_of(topology, table, "h1", "h2", p) == path)
 
 
 def test_no_port_for_a_path_that_is_down() -> None:
@@ -78,7 +79,7 @@ def test_draws_are_reproducible_legal_and_spread() -> None:
     ports = [draw_port(f"job/{i}", seed=7) for i in range(400)]
     assert ports == [draw_port(f"job/{i}", seed=7) for i in range(400)]
     assert ports != [draw_port(f"job/{i}", seed=8) for i in range(400)]
-    assert all(p in ROCE_PORTS for p in ports)
+    assert all(p in ROCE_SOURCE_PORTS for p in ports)
     assert len(set(ports)) > 380
     assert draw_port("job/0", 7, {ports[0]}) != ports[0]
 

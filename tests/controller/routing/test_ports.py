@@ -17,10 +17,11 @@ from controller.routing.affine_hash import bases, contributions, polarisation
 from controller.routing.algorithms import Options, solve
 from controller.routing.forwarding import forwarding
 from controller.routing.from_topology import Failures, demand_of, fabric_of
-from controller.routing.hash import ROCE_PORTS, crc16, source_port_hashes
+from controller.routing.hash import crc16, source_port_hashes
 from controller.routing.paths import path_of
 from controller.routing.port_learning import learn
 from controller.routing.ports import addresses, leads, ports_for, ports_of_all_paths, repeats, stages
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.generate import rail, three_tier
 from topo.graph import OUR_HASH, HashSpec, Link, Topology
 
@@ -67,7 +68,7 @@ def test_ports_lead_along_the_paths(topology: Topology, failures: Failures) -> N
     assert leads(src, dst, ports, wanted).all()
     table = forwarding(topology, failures.links, failures.switches)
     for f, (a, b) in enumerate(pairs):
-        assert ports[f] in ROCE_PORTS
+        assert ports[f] in ROCE_SOURCE_PORTS
         nodes = fabric.nodes(int(flows.src[f]), int(flows.dst[f]), int(choice[f]))
         assert path_of(topology, table, a.name, b.name, int(ports[f])) == (a.name, *nodes, b.name)
     used = [(a.name, b.name, port) for (a, b), port in zip(pairs, ports.tolist(), strict=True)]
@@ -162,7 +163,7 @@ def test_a_linear_hash_is_learnt_in_few_probes() -> None:
 @pytest.mark.parametrize("paths", [6, 8])
 def test_any_other_hash_is_learnt_by_collecting(paths: int) -> None:
     rng = random.Random(9)
-    chosen = [rng.randrange(paths) for _ in ROCE_PORTS]
+    chosen = [rng.randrange(paths) for _ in ROCE_SOURCE_PORTS]
     found = learn(lambda port: chosen[port - 0xC000], paths)
     assert not found.linear
     assert {path: chosen[port - 0xC000] for path, port in found.ports.items()} == {p: p for p in range(paths)}

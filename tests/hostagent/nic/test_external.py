@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from port_map_reader import parse_port_map
 
 from hostagent.nic.external import ExternalNic
-from hostagent.nic.port_map import parse_port_map
 
 
 class Heap:

@@ -17,7 +17,7 @@ from p4_bench import (
     ICMP,
     NOT_ECT,
     PROBE,
-    ROCE,
+    ROCE_PORT,
     TCP,
     UDP,
     as_forwarded,
@@ -155,7 +155,7 @@ def test_misses_behind_a_route_drop(bench):
 def test_bucket_is_the_tiers_byte_of_crc32(ecmp_bench, tier, src, low, sport, dport, kind):
     source, destination = IPv4Address(src), IPv4Address(10 << 24 | tier << 16 | low)
     protocol = {"tcp": TCP, "icmp": ICMP}.get(kind, UDP)
-    dport = ROCE if kind == "roce" else dport
+    dport = ROCE_PORT if kind == "roce" else dport
     fragment = {"first fragment": 0x2000, "later fragment": 0x00B9}.get(kind, 0x4000)
     payload = struct.pack("!HHHH", sport, dport, 20, 0) + BTH
     frame = ipv4(protocol, payload, src=str(source), dst=str(destination), fragment=fragment)

@@ -16,7 +16,7 @@ import pytest
 from agent_rig import MS, ROOT, AgentProcess, Hub, config_text, eventually, status
 
 import polyrhythm_job
-from hostagent.nic.driver import FIRST_SOURCE_PORT
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from polyrhythm_job.verbs import SOURCE_PORTS
 
 LIBRARY = ROOT / "hostagent" / "job_library"
@@ -57,7 +57,7 @@ def test_every_exported_name_is_there() -> None:
 
 
 def test_the_source_ports_are_those_of_the_agent() -> None:
-    assert range(FIRST_SOURCE_PORT, 1 << 16) == SOURCE_PORTS
+    assert ROCE_SOURCE_PORTS == SOURCE_PORTS
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.name)
