@@ -113,7 +113,9 @@ class Agent:
         self._present = present or (lambda: clock.now)
         self._sequence = 0
         self._workers: dict[tuple[str, int], _WorkerState] = {}
-        self.metering = Metering(clock, self.time, self._send_counts, byte_source)
+        self.metering = Metering(
+            clock, self.time, lambda counts: self._send(pb.AgentMessage(byte_counts=counts)), byte_source
+        )
         self.clock_poll_ns = DEFAULT_CLOCK_POLL_NS
         self._clock_round = 0
 
@@ -268,9 +270,6 @@ class Agent:
             message.sequence = self._sequence
             message.time_ns = max(0, self.fabric_time()[0])
             self._send_message(message)
-
-    def _send_counts(self, counts: pb.ByteCounts) -> None:
-        self._send(pb.AgentMessage(byte_counts=counts))
 
     def _on_schedule(self, terms: pb.JobSchedule) -> None:
         realign = terms.realign or REALIGN_THRESHOLD

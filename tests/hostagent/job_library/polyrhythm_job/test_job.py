@@ -84,7 +84,7 @@ def test_a_job_with_a_profile_joins_is_placed_and_reports(
             job.step()
         assert job.connected
         assert job.placements["llama/h2>h3"].source_port == 0xC777
-        assert moves == [0xC777]
+        assert moves[-1] == 0xC777
         eventually(lambda: len(made.bodies("iteration")) == 4, "four reports")
     eventually(lambda: made.bodies("job_leave"), "the job's leave")
     join = made.bodies("job_join")[0]
@@ -357,7 +357,7 @@ def test_a_move_of_the_plan_reaches_the_owner(agent: tuple[AgentProcess, str], h
             return 0xD123 in moves
 
         eventually(stepped, "the move")
-    assert moves == [0xC777, 0xD123]
+    assert moves[-2:] == [0xC777, 0xD123]
 
 
 def test_the_example_for_torchrun_runs_without_torch(
