@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interleaving: when each job talks, so that jobs sharing links take turns (CASSINI)."""
+"""Interleaving: time-shifts and periods with which jobs take turns on the links that they share (CASSINI)."""

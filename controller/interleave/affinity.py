@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One shift per job over all the links it shares: the affinity graph (CASSINI thesis, 4.4.1)."""
+"""One shift for each job over all links that it shares: the affinity graph (CASSINI thesis, 4.4.1)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LinkName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LinkFit:
-    """A link's compatibility score under the final shifts, and the best it could have on its own.
+    """The compatibility score of a link under the final shifts, and the best score of the link alone.
 
-    `exact`: that best is proven.
+    `exact`: the best score is proven to be the best.
     """
 
     link: LinkName
@@ -29,13 +29,15 @@ class LinkFit:
 
     @property
     def loss(self) -> float:
-        """What the link gives up for the others' sake; 0 where the affinity graph has no loop."""
+        """What the link loses because its jobs share other links too; 0 without a loop in the graph."""
         return max(0.0, self.best_score - self.score)
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A connected part of the affinity graph that is no tree: its shifts are a compromise."""
+    """A connected part of the affinity graph that is not a tree. Its shifts are a compromise between the
+    links.
+    """
 
     links: tuple[LinkName, ...]
     jobs: tuple[str, ...]
@@ -43,7 +45,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """`shifts` in ns by job, the first job of every connected part at 0."""
+    """`shifts` in ns by job; in every connected part the shift of the first job is 0."""
 
     shifts: Mapping[str, int]
     links: tuple[LinkFit, ...]
@@ -51,12 +53,12 @@ class Alignment:
 
 
 def traverse(shifts_on: Sequence[Mapping[str, int]], periods: Mapping[str, int]) -> Mapping[str, int]:
-    """Algorithm 1: unique shifts (ns) from the shifts on each link, by breadth-first search.
+    """Algorithm 1 of the thesis: unique shifts (ns) from the shifts on each link, by breadth-first search.
 
-    From a job to a link a shift counts negative, from a link to a job positive. On a loop-free graph
-    every link l keeps some c_l with t_j = t_j^l + c_l (mod T_j) for all its jobs (equation 4.6 as
-    printed, modulo the perimeter, fails where line 17 has reduced by another period). With loops the
-    links found later are not honoured. The first job named in each connected part has shift 0.
+    From a job to a link a shift counts negative, from a link to a job positive. On a graph without loops
+    every link l has some c_l with t_j = t_j^l + c_l (mod T_j) for all its jobs. Equation 4.6 as printed,
+    modulo the perimeter, fails where line 17 has reduced a shift by another period. With loops, the links
+    that are found later are not respected. The first job of each connected part has shift 0.
     """
     links_of: dict[str, list[Mapping[str, int]]] = defaultdict(list)
     for link in shifts_on:
@@ -103,12 +105,12 @@ def align(
     nodes: int = NODES,
     fast: bool = False,
 ) -> Alignment:
-    """The shifts for all jobs on `links`, whose `periods` (ns) must have a small common multiple.
+    """The shifts of all jobs on `links`. Their `periods` (ns) must have a small common multiple.
 
-    Links with equal capacity, jobs and demands are one vertex. Where the graph is a tree, each vertex
-    gets its best rotation and Algorithm 1 joins them. Where it has loops, the thesis discards the
-    placement; here the shifts that lose least over all its links are taken instead. `nodes` limits each
-    exact search, `fast` takes the kernels.
+    Links with equal capacity, jobs and demands are one vertex. Where the graph is a tree, each vertex gets
+    its best rotation, and Algorithm 1 joins them. Where it has loops, the thesis discards the placement; this
+    function uses the shifts that lose least over all links of the part. `nodes` limits each exact search;
+    `fast` uses the compiled kernels.
     """
     shifts: dict[str, int] = {}
     fits: dict[LinkName, LinkFit] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Circles in degrees: demand by angle, rotation angles, and Table 4.1 of the thesis taken literally."""
+"""Circles in degrees: demand by angle, rotation angles, and Table 4.1 of the thesis as it is printed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ DEGREES = 360.0
 
 
 def angle_count(step_deg: float) -> int:
-    """|A|, the number of discrete angles. Raises ValueError unless they divide the circle evenly."""
+    """|A|, the number of discrete angles. Raises ValueError if the step does not divide 360 degrees."""
     count = round(DEGREES / step_deg) if step_deg > 0 else 0
     if not 1 <= count <= 36_000 or abs(count * step_deg - DEGREES) > 1e-6:
-        raise ValueError(f"an angle step divides 360 degrees, and is 0.01 to 360 of them; not {step_deg:g}")
+        raise ValueError(f"an angle step must be 0.01 to 360 degrees and divide 360, not {step_deg:g}")
     return count
 
 
 def rotation_deg(shift_ns: int, period_ns: int, perimeter_ns: int) -> float:
-    """A shift as an angle of the unified circle, within the job's first iteration (equation 4.4)."""
+    """A shift as an angle of the unified circle, within the first iteration of the job (equation 4.4)."""
     return DEGREES * (shift_ns % period_ns) / perimeter_ns
 
 
@@ -32,7 +32,7 @@ def demand_by_angle(
     """The demand in bit/s at the angles 0, `step_deg`, ... of a link's circle (equation 4.3)."""
     total = demand(link, periods, shifts)
     around, count = int(total.edges[-1]), angle_count(step_deg)
-    # Edges are whole ns and pieces half-open, so the demand at a time is that at its whole ns.
+    # Edges are whole ns and pieces exclude their end, so rounding a time down to whole ns changes nothing.
     times = np.array([k * around // count for k in range(count)], dtype=np.int64)
     found: Floats = total.rate[np.searchsorted(total.edges, times, side="right") - 1]
     return found
@@ -41,10 +41,10 @@ def demand_by_angle(
 def enumerate_angles(
     link: SharedLink, periods: Mapping[str, int], step_deg: float
 ) -> tuple[float, dict[str, int]]:
-    """The best score and shifts (ns) among all rotations by whole steps, by plain enumeration.
+    """The best score and shifts (ns) over all rotations by whole steps, by plain enumeration.
 
-    Demand is sampled at the angles, as Table 4.1 has it: exact where all phases begin and end on them.
-    What the search is measured against; it takes |A| to the number of jobs.
+    Demand is sampled at the angles, as in Table 4.1. The result is exact if all phases begin and end on
+    angles. The benchmark compares the search with it. It takes |A| to the power of the number of jobs.
     """
     around, count = perimeter([periods[j] for j in link.demands]), angle_count(step_deg)
     jobs = list(link.demands)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several placements or path assignments lets jobs take turns best (CASSINI's Algorithm 2)."""
+"""Rank placements or path assignments by how well their jobs can take turns (CASSINI's Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from controller.interleave.circle import SharedLink
 from controller.interleave.solve import Interleaving, interleave
 
 MOST = 10
+"""The number of candidates that are ranked. Chosen: what a scheduler with auctions offers for one job."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedCandidate:
-    """A candidate by its place in the list given, and what it would come to.
+    """A candidate, by its `index` in the given list, with its result.
 
-    `compatibility` is the mean score of the links that several jobs share, 1 where there are none; with
-    loops it is that of the compromise, so `lost` says what the loops cost of it.
+    `compatibility` is the mean score of the links that several jobs share, and 1 if there are none. With
+    loops it is the score of the compromise, and `lost` is what the loops cost.
     """
 
     index: int
@@ -38,14 +39,15 @@ def rank(
     seed: int = 0,
     fast: bool | None = None,
 ) -> list[RankedCandidate]:
-    """The first `most` candidates, each the links that its jobs would share, most compatible first.
+    """The first `most` candidates, most compatible first. A candidate is the list of links that its jobs
+    share.
 
-    Of equals the earlier comes first. The thesis discards candidates whose affinity graph has a loop:
-    `loops` False does so too. `workers` threads share the work; kernels run in them at once, the plain
-    search does not gain by it. The order does not depend on `workers`.
+    Equally compatible candidates keep their order. The thesis discards candidates whose affinity graph has a
+    loop; with `loops` False this function does so too. `workers` threads share the work: the compiled kernels
+    run in parallel, the plain search does not become faster. The result does not depend on `workers`.
     """
     if most < 1 or workers < 1:
-        raise ValueError(f"most and workers are whole numbers from 1, not {most} and {workers}")
+        raise ValueError(f"most and workers must be whole numbers of at least 1, not {most} and {workers}")
 
     def judge(index: int) -> RankedCandidate:
         result = interleave(candidates[index], periods, seed=seed, fast=fast)

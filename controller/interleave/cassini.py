@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CASSINI as its thesis has it: every job of a full link is shifted once, or nobody where a loop is."""
+"""CASSINI as published: shift every job of a full link once, or no job if there is a loop."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from controller.interleave.slot_schedule import JobSlot, SlotSchedule
 from controller.interleave.solve import Interleaving, TooFineError, interleave
 
 _DRIFTS = 1.0
+"""A drift threshold of a whole period: the agents never align the job again."""
 
 
 class DiscardedError(ValueError):
-    """A placement that CASSINI does not take, and why in words."""
+    """A placement that CASSINI discards, with the reason."""
 
 
 def has_loop(links: Sequence[SharedLink]) -> bool:
-    """Whether the affinity graph of these links has a loop; links with equal jobs and demands are one."""
+    """Whether the affinity graph of these links has a loop. Identical links count as one."""
     for part in components(links):
         vertices = group_identical_links(part)
         jobs = {j for link in part for j in link.demands}
@@ -31,10 +32,10 @@ def has_loop(links: Sequence[SharedLink]) -> bool:
 
 
 def unique_shifts(links: Sequence[SharedLink], periods: Mapping[str, int], *, seed: int = 0) -> Interleaving:
-    """Quantised periods (ns) and Algorithm 1's shifts for the jobs on `links`, whatever the score (thesis,
-    4.3 and 4.4; Algorithm 2, lines 13 to 26). `periods` are the jobs' own.
+    """Quantised periods (ns) and Algorithm 1's shifts for the jobs on `links`, whatever the score.
 
-    Raises DiscardedError where there is a loop, or a circle would be too fine.
+    Thesis, 4.3 and 4.4; Algorithm 2, lines 13 to 26. `periods` are the jobs' own. Raises DiscardedError if
+    there is a loop, or if a circle would have too many edges.
     """
     if has_loop(links):
         raise DiscardedError("CASSINI discards the placement: its affinity graph has a loop")
@@ -53,13 +54,13 @@ def shift_once(
     slack: float = SLACK,
     seed: int = 0,
 ) -> SlotSchedule:
-    """The published policy: the jobs of contended `links` begin at their shift once, then run at their own
-    pace, and are aligned again when they have drifted (4.4.2, step 3).
+    """The published policy: jobs of contended `links` begin at their shift once, then run at their own pace.
 
-    Where the best score of a connected part is below SLOT_SCORE, its jobs' iterations become longer than
-    their profiles say by what exceeds the links. Against the profile's period they would drift at every
-    iteration, and the thesis reports few adjustments (4.5.7): there drift is left alone. `previous` (period,
-    shift) stay where they are as good: jobs that keep step are not shifted again.
+    They are aligned again when they have drifted (4.4.2, step 3). If the best score of a connected part is
+    below SLOT_SCORE, the iterations of its jobs become longer than their profiles by the excess of the links.
+    Against the period of the profile they would then drift at every iteration, while the thesis reports few
+    adjustments (4.5.7). In such a part drift is therefore ignored. `previous` (period, shift) is kept where
+    it is as good: jobs that keep step are not shifted again.
     """
     full = [link for link in links if contended(link, slack)]
     jobs = tuple(dict.fromkeys(j for link in full for j in link.demands))

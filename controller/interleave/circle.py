@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unified circle of a link and its compatibility score (CASSINI thesis, 4.3, Table 4.1).
 
-Demands are piecewise constant, so nothing is sampled: scores are integrated exactly, and the excess as
-a function of one job's shift is piecewise linear with its corners where edges of phases meet.
+Demands are piecewise constant, so nothing is sampled. Scores are integrated exactly. The excess as a function
+of one job's shift is piecewise linear, with corners where edges of phases meet.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from controller.model import Phase
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 _MOST_RATES = 20_000
+"""`random_score` keeps at most this many different rates apart. Chosen: bounds time and memory."""
 _RATE_STEPS = 1_000
+"""Beyond _MOST_RATES, rates are rounded to this part of the capacity. Chosen: an error of at most 0.1 %."""
 _MANY_LAPS = 100
+"""From this many phases on, arrays replace a dictionary. Chosen: they are faster there."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedLink:
-    """A directed link and what each job wants of it: phases with the job's whole rate on this link.
+    """A directed link and the demand of each job on it: phases with the job's total rate on this link.
 
-    A job's demand at time t is that of its phase at (t - shift) mod period.
+    The demand of a job at time t is that of its phase at (t - shift) mod period.
     """
 
     name: tuple[str, str]
@@ -38,7 +41,7 @@ class SharedLink:
 
 @dataclass(frozen=True, slots=True)
 class CircleDemand:
-    """Total demand over one perimeter: `rate[i]` in bit/s on [edges[i], edges[i + 1]) ns."""
+    """The total demand over one perimeter: `rate[i]` in bit/s on [edges[i], edges[i + 1]) ns."""
 
     edges: Ints
     rate: Floats
@@ -50,14 +53,14 @@ class CircleDemand:
 
 
 def perimeter(periods: Sequence[int]) -> int:
-    """The unified circle's perimeter in ns: the least common multiple of the jobs' periods."""
+    """The perimeter of the unified circle in ns: the least common multiple of the jobs' periods."""
     return math.lcm(*periods)
 
 
 def overlay(
     jobs: Sequence[tuple[Sequence[Phase], int, int]], length: int, *, edges: Sequence[int] = ()
 ) -> CircleDemand:
-    """The sum of jobs given as (phases, period, shift), all ns, over a circle of `length` ns.
+    """The sum of the demands of jobs, given as (phases, period, shift) in ns, over a circle of `length` ns.
 
     Every period must divide `length`. `edges` adds break points.
     """
@@ -69,7 +72,7 @@ def overlay(
         for p in phases:
             start, end = (p.start_ns + shift) % period, (p.end_ns + shift) % period
             if start >= end:
-                # It runs over the circle's origin, or fills the whole period (start == end).
+                # The phase contains the origin of the circle, or fills the whole period (start == end).
                 base += p.rate_bps
             if start != end:
                 for lap in range(0, length, period):
@@ -84,7 +87,7 @@ def overlay(
 def _overlay_long(
     jobs: Sequence[tuple[Sequence[Phase], int, int]], length: int, edges: Sequence[int]
 ) -> CircleDemand:
-    """What `overlay` returns, by arrays: the shorter way where there are hundreds of edges."""
+    """The same as `overlay`, by arrays: faster if there are hundreds of edges."""
     at: list[Ints] = [np.array((0, *edges), dtype=np.int64)]
     step: list[Floats] = [np.zeros(len(at[0]))]
     base = 0
@@ -103,13 +106,13 @@ def _overlay_long(
 
 
 def excess_rate(rate: Floats, rate_bps: int, slack: float = 0.0) -> Floats:
-    """Excess(demand) of equation 4.1: demand - capacity where it is above capacity * (1 + slack)."""
+    """Excess(demand) of equation 4.1: demand - capacity where the demand is above capacity * (1 + slack)."""
     excess: Floats = np.where(rate > rate_bps * (1 + slack), rate - rate_bps, 0.0)
     return excess
 
 
 def demand(link: SharedLink, periods: Mapping[str, int], shifts: Mapping[str, int]) -> CircleDemand:
-    """The total demand on a link's unified circle for given shifts (ns)."""
+    """The total demand on a link's unified circle for the given shifts (ns)."""
     jobs = [(phases, periods[job], shifts.get(job, 0)) for job, phases in link.demands.items()]
     return overlay(jobs, perimeter([periods[j] for j in link.demands]))
 
@@ -119,7 +122,7 @@ def score(
 ) -> float:
     """The compatibility score, 1 - mean excess / capacity, integrated exactly over the circle.
 
-    It can be negative. With `slack`, demand up to (1 + slack) times the capacity counts as none.
+    It may be negative. With `slack`, demand up to (1 + slack) times the capacity is no excess.
     """
     total = demand(link, periods, shifts)
     excess = excess_rate(total.rate, link.rate_bps, slack)
@@ -133,11 +136,11 @@ def random_score(
     *,
     slack: float = 0.0,
 ) -> float:
-    """The expected score where only some jobs keep their shifts.
+    """The expected score if only some jobs keep their shifts.
 
-    `held` are groups of job -> shift (ns) that keep step among themselves. Every other job, and every
-    group as a whole, is at a uniformly random, independent place of its circle: the distributions of
-    their demands are convolved.
+    Each of `held` is a group of job -> shift (ns) whose jobs keep step with one another. Every other job, and
+    every group as a whole, is at a uniformly random and independent position on the circle: the distributions
+    of their demands are convolved.
     """
     in_step = {job for group in held for job in group}
     groups = [[(phases, periods[j], g[j]) for j, phases in link.demands.items() if j in g] for g in held]
@@ -166,11 +169,12 @@ def sweep(
     slack: float = 0.0,
     capacity: int | None = None,
 ) -> tuple[Ints, Floats]:
-    """The mean excess over capacity for every place of one job, the others (`shifts`) fixed.
+    """The mean excess divided by the capacity for every position of one job, with the others fixed at
+    `shifts`.
 
-    Returns the corners, sorted shifts of the job in [0, period) ns, and the value at each; between
-    corners the function is linear, and it wraps around. Jobs absent from `shifts` are left out.
-    `capacity` overrides the link's rate as the threshold.
+    Returns the corners, which are sorted shifts of the job in [0, period) ns, and the value at each. Between
+    corners the function is linear, and it wraps around. Jobs that are not in `shifts` are left out.
+    `capacity` replaces the link's rate as the threshold.
     """
     rate_bps = link.rate_bps if capacity is None else capacity
     period = periods[job]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rotation search by kernels: the same steps as `Search`, on flat arrays."""
+"""The rotation search by compiled kernels: the same steps as `Search`, on flat arrays."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from controller.interleave.search import EPS, EXACT_JOBS, SWEEPS, Search
 
 _NOWHERE = np.zeros(0, dtype=np.int64)
 _RESTARTS = 12
+"""Starts of the descent besides the first one. Chosen: more hardly improve random instances."""
 _BRANCHED = 6
+"""Branch and bound is tried up to this many jobs. Chosen: beyond, it hardly ever ends within its limit."""
 _WORK = 10_000_000
+"""The edges that a search may sort. Chosen: some tenths of a second."""
 
 
 class CompiledSearch(Search):
-    """`Search` with its steps compiled; a circle has fewer than 2^62 ns.
+    """`Search` with compiled steps, for circles below 2^62 ns.
 
-    How long it takes is bounded by counting the edges that it will sort, not by a clock: where circles
-    have many, fewer starts and nodes are spent.
+    The work is bounded by the number of edges that the search sorts, not by time: circles with many edges get
+    fewer starts and nodes.
     """
 
     def __init__(self, links: Sequence[SharedLink], periods: Mapping[str, int], slack: float) -> None:
@@ -39,7 +42,7 @@ class CompiledSearch(Search):
     def solve(
         self, start: Mapping[str, int] | None, seed: int, nodes: int
     ) -> tuple[float, Mapping[str, int], bool]:
-        """See `Search.solve`; here up to 6 jobs are branched too, which may or may not prove them."""
+        """See `Search.solve`. Here 5 and 6 jobs are branched too, which may or may not prove the result."""
         pair = self.pair()
         if pair is not None:
             return self.loss(pair), pair, True
@@ -63,11 +66,11 @@ class CompiledSearch(Search):
         return float(best), self._named(shifts), exact
 
     def loss(self, shifts: Mapping[str, int]) -> float:
-        """Sum over the links of 1 - score."""
+        """The sum over the links of 1 - score."""
         return float(total_loss(self._arrays, self._everyone, self._array(shifts)))
 
     def centre(self, shifts: Mapping[str, int]) -> dict[str, int]:
-        """See `Search.centre`; left out where the circle has too many edges for it."""
+        """See `Search.centre`. Circles with too many edges are left as they are."""
         if self._round > _WORK // SWEEPS:
             return dict(shifts)
         return super().centre(shifts)
@@ -79,7 +82,7 @@ class CompiledSearch(Search):
         return at[:count], loss[:count]
 
     def _peaks(self) -> LinkArrays:
-        """The links with the highest single demand for their capacity."""
+        """The links, with the highest demand of a single job as their capacity."""
         if self._tight is None:
             peaks = [max((p.rate_bps for d in k.demands.values() for p in d), default=1) for k in self._links]
             at = np.array(peaks, dtype=np.int64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links, jobs and phases as flat arrays: what the compiled search works on."""
+"""Links, jobs and phases as flat arrays, for the compiled search."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 class LinkArrays(NamedTuple):
     """Times in ns, rates in bit/s.
 
-    By job: `period`; `mine[mine_first[j]:mine_first[j + 1]]` are its entries. By link: `length` of the
-    circle, `capacity`, `limit` (the most that does not count as excess), `weight` in the sum, `events` at
-    most on the circle; its entries are `first[l]` to `first[l + 1]`. By entry (a job on a link): `job`,
+    By job: `period`; its entries are `mine[mine_first[j]:mine_first[j + 1]]`. By link: `length` of the
+    circle, `capacity`, `limit` (the highest rate that is no excess), `weight` in the sum, `events`, the most
+    edges on the circle; its entries are `first[l]` to `first[l + 1]`. By entry (a job on a link): `job`,
     `link`; its phases are `phase[e]` to `phase[e + 1]`. By phase: `begin`, `end`, `rate`.
     """
 
@@ -43,7 +43,7 @@ class LinkArrays(NamedTuple):
 
 
 def group_identical_links(links: Sequence[SharedLink]) -> list[list[SharedLink]]:
-    """Links that ask the same question (capacity, jobs and their demands), together."""
+    """Links with the same capacity, jobs and demands, together."""
     alike: dict[tuple[object, ...], list[SharedLink]] = {}
     for link in links:
         alike.setdefault((link.rate_bps, *sorted(link.demands.items())), []).append(link)
@@ -57,7 +57,7 @@ def pack(
     periods: Mapping[str, int],
     slack: float,
 ) -> LinkArrays:
-    """The arrays for `links`, each counted `weights` times; jobs are numbered in the order given."""
+    """The arrays for `links`, each of which counts `weights` times. Jobs are numbered in order."""
     number = {name: i for i, name in enumerate(jobs)}
     first, phase = [0], [0]
     job: list[int] = []

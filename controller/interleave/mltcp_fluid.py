@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLTCP on one link as a fluid: jobs that send share it in proportion to F of what they have sent."""
+"""A fluid model of MLTCP on one link: jobs share it in proportion to F of the part that they have sent."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Shape = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class FluidJob:
-    """A job that first sends at `start_ms`: `up_ms` at the link's whole rate, then `compute_ms` of silence.
+    """A job that first sends at `start_ms`: for `up_ms` at the link's full rate, then it is silent for
+    `compute_ms`.
 
-    `jitter_ms` is the most that each compute time differs, either way, uniformly.
+    Each compute time varies by up to `jitter_ms` in either direction, uniformly.
     """
 
     start_ms: float
@@ -27,10 +28,10 @@ class FluidJob:
 def run(
     jobs: Sequence[FluidJob], shape: Shape | None, iterations: int, *, step_ms: float = 0.1, seed: int = 0
 ) -> list[list[tuple[float, float]]]:
-    """When each job sent in each of its first `iterations`: (begin, end) in ms, by job.
+    """When each job sent in each of its first `iterations` iterations: (begin, end) in ms, by job.
 
-    The shares are integrated by the midpoint rule, in steps of at most `step_ms` that end where a job
-    begins or ends; `shape` None shares the link evenly.
+    The shares are integrated by the midpoint rule, in steps of at most `step_ms` that end where a job begins
+    or ends. `shape` is F; with None the jobs share the link equally.
     """
     weigh = shape if shape is not None else _even
     rng = Random(seed)
@@ -67,7 +68,7 @@ def run(
 
 
 def offsets(spans: Sequence[Sequence[tuple[float, float]]]) -> list[float]:
-    """How long after the first job the second began, in ms, by iteration."""
+    """How long after the first job the second one began, in ms, by iteration."""
     return [second[0] - first[0] for first, second in zip(spans[0], spans[1], strict=True)]
 
 

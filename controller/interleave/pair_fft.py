@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two jobs in fine time slots: the excess of every rotation at once, by FFT.
+"""Two jobs in short time slots: the excess of every rotation at once, by FFT.
 
-Excess is no product, but for each level that one job's demand takes it is a cross-correlation: of where
-that level is, with what the other job's demand would exceed the link by at that level.
+The excess is no product. But for each level of one job's demand it is a cross-correlation of two functions:
+where that level is, and by how much the other job's demand would exceed the link at that level.
 """
 
 from __future__ import annotations
@@ -16,21 +16,25 @@ from numpy.typing import NDArray
 from controller.interleave.circle import Floats, Ints, SharedLink, overlay
 
 MOST_SLOTS = 1 << 20
+"""The longest FFT. Chosen: about 0.1 s and some dozens of MB."""
 _LEVELS = 64
+"""The most levels of demand, each of which costs an FFT. Chosen: bounds the work."""
 _FEW = 2_000
+"""Below so many pairs of edges / 4 there is no FFT. Chosen: a sweep over all of them is faster."""
 _ROUNDING = 1e-9
+"""The relative error that is allowed for the FFT."""
 
 
 def excess_by_shift(still: Ints, turned: Ints, limit: int, capacity: int) -> Floats:
-    """The mean excess for each turn k of `turned`: of still[t] + turned[t - k] over t, in bit/s.
+    """The mean excess for each shift k of `turned`: of still[t] + turned[t - k] over t, in bit/s.
 
-    Demands in bit/s by slot, of equal number; what is at most `limit` counts as no excess. O(n log n)
-    for each level of the job that has fewer.
+    Both are demands in bit/s by slot, of equal length. Demand of at most `limit` is no excess. O(n log n) for
+    each level of the job that has fewer levels.
     """
     count = len(still)
     levels, others = np.unique(still), np.unique(turned)
     if len(others) < len(levels):
-        # Turning one by k is turning the other by -k.
+        # A shift of one job by k is a shift of the other by -k.
         back = excess_by_shift(turned, still, limit, capacity)
         return np.roll(back[::-1], 1)
     total: NDArray[np.complex128] = np.zeros(count // 2 + 1, dtype=np.complex128)
@@ -44,10 +48,10 @@ def excess_by_shift(still: Ints, turned: Ints, limit: int, capacity: int) -> Flo
 
 
 def best_pair_shift(link: SharedLink, periods: Mapping[str, int], slack: float) -> tuple[float, int] | None:
-    """The least loss of a link of two jobs and the second's shift in ns, by FFT.
+    """The least loss of a link of two jobs, and the shift of the second job in ns, by FFT.
 
-    None where it would not pay: phases so few that trying all their edges is cheaper, or edges on no
-    common grid of at most MOST_SLOTS. All edges lie on the grid, so the optimum does, too.
+    None where the FFT does not pay: if trying all edges of so few phases is cheaper, or if the edges have no
+    common grid of at most MOST_SLOTS. All edges lie on the grid, so the optimum does too.
     """
     (first, still), (second, turned) = link.demands.items()
     around = math.lcm(periods[first], periods[second])
@@ -64,6 +68,6 @@ def best_pair_shift(link: SharedLink, periods: Mapping[str, int], slack: float) 
         slots.append(np.repeat(demand.rate.astype(np.int64), demand.widths // slot))
     limit = math.floor(link.rate_bps * (1 + slack))
     mean = excess_by_shift(slots[0], slots[1], limit, link.rate_bps)[: periods[second] // slot]
-    # Of turns that are equal but for rounding, the first.
+    # Of shifts that differ only by rounding, the first.
     turn = int(np.argmax(mean <= mean.min() + _ROUNDING * link.rate_bps))
     return max(0.0, float(mean[turn])) / link.rate_bps, turn * slot

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised periods: raised a little, so that jobs' rhythms repeat together soon."""
+"""Quantised periods: made slightly longer, so that the jobs repeat together after few iterations."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ from dataclasses import dataclass
 from functools import cache
 
 LONGEST = 20
+"""The perimeter in multiples of the longest period, at most. Chosen: a longer circle has too many edges."""
 REPEATS = 1_000
+"""How often a period may be contained in the longest one. Chosen: as LONGEST."""
 _TOLERANCES = (0.005, 0.01, 0.02, 0.05)
+"""By how much periods may grow; the smallest tolerance that works is preferred. Chosen."""
 _STRETCHES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Positions between the smallest and the largest perimeter that are tried. Chosen: quarters."""
 _MOST_REPEATS = 50_000
+"""The limit of `repeats` in files. Chosen: bounds the number of edges of a circle."""
 _MULTIPLES = 512
-# Highly composite numbers: each has more divisors than any smaller one.
+"""Multiples of each period that are tried as the perimeter. Chosen: bounds the work."""
 _RICH = (720, 5_040, 50_400, 720_720, 7_207_200, 73_513_440, 735_134_400, 6_983_776_800)
+"""Highly composite numbers: each has more divisors than every smaller number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """`periods` in ns, in the order given; every one divides `perimeter` (their common multiple)."""
+    """`periods` in ns, in the given order. Each of them divides `perimeter`."""
 
     periods: tuple[int, ...]
     perimeter: int
 
     def errors(self, measured: Sequence[int]) -> tuple[float, ...]:
-        """How much longer than its own each period is, as a part of its own."""
+        """How much longer than the job's own each period is, as a fraction of its own."""
         return tuple(long / own - 1 for long, own in zip(self.periods, measured, strict=True))
 
 
@@ -39,20 +45,22 @@ def quantise(
     stretch: float = 0.0,
     repeats: int = REPEATS,
 ) -> Quantised | None:
-    """Periods (ns) raised to at least `hold` and at most 1 + `tolerance` times, with a small LCM.
+    """Periods (ns) made longer by a factor from `min_stretch` to 1 + `tolerance`, with a small common
+    multiple.
 
-    The perimeter is the smallest multiple of the longest period, at most LONGEST times it, that all
-    can divide; None if there is none, or if a period holds another more than `repeats` times. Periods
-    whose LCM is small already only grow by `hold`. `stretch` in [0, 1] goes from the smallest to the
-    largest perimeter of that shape: a little more time may be what full compatibility needs. Unequal
-    periods rarely fit otherwise, since two full-rate jobs need up1 + up2 <= gcd(T1, T2).
+    The perimeter is the smallest multiple of the longest period, at most LONGEST times it, that all periods
+    can divide. None if there is none, or if a period contains another more than `repeats` times. Periods
+    whose common multiple is small already grow by `min_stretch` only. `stretch` in [0, 1] goes from the
+    smallest to the largest perimeter of that kind: full compatibility may need a little more time. Unequal
+    periods rarely fit otherwise, because two jobs at full rate need up1 + up2 <= gcd(T1, T2). Raises
+    ValueError for periods that are not positive.
     """
     if not periods or min(periods) <= 0:
         raise ValueError("periods must be positive")
     low = [math.ceil(t * min_stretch) for t in periods]
     high = [math.floor(t * (1 + tolerance)) for t in periods]
     if any(a > b for a, b in zip(low, high, strict=True)):
-        raise ValueError("hold must not exceed 1 + tolerance")
+        raise ValueError("min_stretch must not exceed 1 + tolerance")
     longest = max(periods)
     if longest > repeats * min(periods):
         return None
@@ -63,7 +71,7 @@ def quantise(
     for laps in range(1, LONGEST + 1):
         best: list[int] | None = None
         span = range(laps * low[top], laps * high[top] + 1)
-        # The smallest perimeter that suits everyone is some job's lower end.
+        # The smallest perimeter that suits all jobs is the lower limit of some job.
         starts = {span.start} | {
             k * a
             for a in low
@@ -84,7 +92,7 @@ def quantise(
 
 
 def _fit(repeats: Sequence[int], low: Sequence[int], high: Sequence[int], stretch: float) -> Quantised | None:
-    """The perimeter for these numbers of iterations, in whole ns of every period."""
+    """The perimeter for these numbers of repeats, such that every period is a whole number of ns."""
     unit = math.lcm(*repeats)
     least = max(k * a for k, a in zip(repeats, low, strict=True))
     most = min(k * b for k, b in zip(repeats, high, strict=True))
@@ -97,9 +105,9 @@ def _fit(repeats: Sequence[int], low: Sequence[int], high: Sequence[int], stretc
 
 
 def choices(periods: Sequence[int]) -> list[Quantised]:
-    """Ways to quantise periods (ns) that do not stay as they are, those that lengthen least first.
+    """Candidates for the quantisation of periods (ns) that cannot stay as they are, smallest increase first.
 
-    Never empty: where no perimeter within a tolerance suits all, `smooth` bounds it.
+    Never empty: if no perimeter within a tolerance suits all, `smooth` gives one.
     """
     found: dict[tuple[int, ...], Quantised] = {}
     for tolerance in _TOLERANCES:
@@ -114,11 +122,11 @@ def choices(periods: Sequence[int]) -> list[Quantised]:
 
 
 def smooth(periods: Sequence[int], laps: int) -> Quantised:
-    """Periods (ns) raised so that all divide a perimeter of about `laps` times the longest.
+    """Periods (ns) made longer so that all of them divide a perimeter of about `laps` times the longest.
 
-    Each repeats a divisor of one number that has many. Where the numbers of repeats are at least ten, and
-    the shortest period is 1 ms or more, such divisors are at most an eighth apart: no period grows by more
-    than that and 1 %.
+    Each period repeats a divisor of one highly composite number. If the numbers of repeats are at least ten,
+    and the shortest period is at least 1 ms, such divisors are at most an eighth apart. So no period grows by
+    more than that plus 1 %.
     """
     around = laps * max(periods)
     grain = max((n for n in _RICH if n * 100 <= around), default=_RICH[0])
@@ -135,7 +143,7 @@ def _divisors(number: int) -> tuple[int, ...]:
 
 
 def repeat_soon(groups: Sequence[Sequence[int]]) -> bool:
-    """Whether periods may stay as they are: on each link, or in all, they repeat together soon enough."""
+    """Whether periods may stay as they are: on each link, or in total, they repeat together soon enough."""
 
     def soon(periods: Sequence[int]) -> bool:
         return math.lcm(*periods) <= LONGEST * max(periods, default=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new rhythm beside the one in force: kept where that is as good, else turned as little as may be."""
+"""Keep the shifts in force where they are as good as new ones, and otherwise change as little as possible."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from controller.interleave.affinity import Alignment, LinkFit
 from controller.interleave.circle import SharedLink, score
 
 TOLERANCE = 0.02
+"""How much longer than its own the period of a scheduled job may be. Chosen: 2 %, what time-shifts must
+gain."""
 _KEEP = 0.01
+"""The score that new shifts must gain on a link to replace those in force. Chosen: hysteresis."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTiming:
-    """Periods (ns) by job, and the shifts and scores at them."""
+    """The periods (ns) of a group of jobs, with the shifts and scores at these periods."""
 
     periods: Mapping[str, int]
     alignment: Alignment
@@ -29,10 +32,11 @@ def keep_previous(
     previous: Mapping[str, tuple[int, int]],
     slack: float,
 ) -> GroupTiming:
-    """The previous rhythm (period and shift in ns by job) if it still fits as well, else the found one turned
-    as a whole so that the first job that had a rhythm before keeps its phase.
+    """The previous timing (period and shift in ns, by job) if it still fits as well as `found`; otherwise
+    `found`.
 
-    `measured` are the jobs' own periods: a previous one must be as long, or up to TOLERANCE longer.
+    The found timing is then rotated as a whole, so that the first job that had a slot before keeps its phase.
+    `measured` are the jobs' own periods: a previous period must be as long, or longer by at most TOLERANCE.
     """
     jobs = tuple(found.periods)
     if all(j in previous and _still_holds(previous[j][0], measured[j]) for j in jobs):

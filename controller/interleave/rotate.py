@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotation search: the shifts that maximise the score of links shared by the same few jobs.
+"""Rotation search: the shifts that maximise the scores of the links that a few jobs share.
 
-The excess is piecewise linear in the shifts, so some optimum is a vertex: every job has an edge of a
-phase aligned with an edge of another's, along a spanning tree. Up to EXACT_JOBS jobs all such trees are
-tried by branch and bound; beyond, coordinate descent, each step exact. Among the optimal rotations, the
-one with the widest guard gaps is taken, for real phases jitter by milliseconds.
+The excess is piecewise linear in the shifts. So some optimum is a vertex: every job has an edge of a phase
+aligned with an edge of another job's, along a spanning tree. Up to EXACT_JOBS jobs, branch and bound tries
+all such trees. Beyond, the search is coordinate descent, in which each step is exact. Among the optimal
+rotations the one with the widest gaps is used, because real phases jitter by milliseconds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from controller.interleave.search import EXACT_JOBS, Search
 from controller.kernel import available
 
 NODES = 400
+"""The sweeps of the plain exact search. Chosen: some seconds at most."""
 FAST_NODES = 200_000
+"""The sweeps of the compiled exact search. Chosen: it takes as long as the plain one."""
 __all__ = ["EXACT_JOBS", "FAST_NODES", "NODES", "Rotation", "rotate"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """`shifts` in ns, the first job's is 0; `loss` is the sum over the links of 1 - score.
+    """`shifts` in ns, where that of the first job is 0; `loss` is the sum over the links of 1 - score.
 
-    `exact`: proven to be the least possible.
+    `exact`: the loss is proven to be the least possible.
     """
 
     shifts: Mapping[str, int]
@@ -45,12 +47,12 @@ def rotate(
     fast: bool = False,
     widen: bool = True,
 ) -> Rotation:
-    """The shifts (ns) that lose least on `links` together; the first job's is 0.
+    """The shifts (ns) that lose least on `links` together; the shift of the first job is 0.
 
-    `start` is a first guess. Exact up to EXACT_JOBS jobs if `nodes` steps of the search suffice,
-    coordinate descent from several starts beyond. `fast` takes the kernels, where Numba is installed:
-    they pay from some dozens of links on, and their first use compiles them. `widen` moves the jobs to
-    the middle of their gaps. Deterministic for a seed.
+    `start` is a first guess. The result is exact for up to EXACT_JOBS jobs if `nodes` steps of the search
+    suffice, and comes from coordinate descent from several starts otherwise. `fast` uses the kernels where
+    Numba is installed. They pay off from some dozens of links on, and their first use compiles them. `widen`
+    moves the jobs to the middle of their gaps. Deterministic for a seed.
     """
     search = searcher(fast)(links, periods, slack)
     if not search.jobs:
@@ -66,7 +68,7 @@ def rotate(
 
 
 def searcher(fast: bool) -> type[Search]:
-    """The compiled search if it is asked for and Numba is installed, else the plain one."""
+    """The compiled search if `fast` and Numba is installed, else the plain one."""
     if not fast or not available():
         return Search
     found: type[Search] = import_module("controller.interleave.compiled_search").CompiledSearch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rotation search in plain numpy: the kernels' reference, and what runs where they do not pay."""
+"""The rotation search in plain NumPy: the reference of the kernels, and the choice for small problems."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ from controller.interleave.link_arrays import group_identical_links
 from controller.interleave.pair_fft import best_pair_shift
 
 EPS = 1e-9
+"""Losses that differ by less are equal: more than the error of their sums."""
 SWEEPS = 30
+"""Rounds of a descent. Chosen: nearly every descent ends earlier."""
 EXACT_JOBS = 4
+"""Up to this many jobs the search is exact. Chosen: beyond, the number of alignment trees explodes."""
 _RESTARTS = 3
+"""Starts of the descent besides the first one. Chosen: bounds the time of the plain search."""
 _WORK = 300_000_000
-"""What a search may look at, in the places of `places`: some seconds of numpy."""
+"""The positions (see `places`) that a search may visit. Chosen: some seconds of NumPy."""
 
 
 def places(link: SharedLink, periods: Mapping[str, int]) -> int:
-    """How many places one plain sweep of each job on a link looks at: each lap of the job against every
-    edge of the others, phase by phase."""
+    """How many positions one plain sweep of each job on a link visits.
+
+    Each lap of a job is compared with every edge of the others, phase by phase.
+    """
     around = perimeter([periods[j] for j in link.demands]) if link.demands else 0
     laps = {j: around // periods[j] for j in link.demands}
     edges = {j: 2 * len(phases) * laps[j] for j, phases in link.demands.items()}
@@ -34,10 +40,10 @@ def places(link: SharedLink, periods: Mapping[str, int]) -> int:
 
 
 class Search:
-    """Rotations of one set of jobs against a set of links."""
+    """Rotations of one set of jobs on a set of links."""
 
     def __init__(self, links: Sequence[SharedLink], periods: Mapping[str, int], slack: float) -> None:
-        # Links that ask the same question are asked once, with a weight.
+        # Identical links are computed once, with a weight.
         alike = group_identical_links(links)
         self._links = tuple(same[0] for same in alike)
         self._weight = {same[0].name: len(same) for same in alike}
@@ -45,7 +51,7 @@ class Search:
         self._slack = slack
         self.jobs = tuple(dict.fromkeys(job for link in links for job in link.demands))
         self._of = {job: [link for link in self._links if job in link.demands] for job in self.jobs}
-        # Circles with very many laps are searched less, so that the work is bounded whatever they are.
+        # Circles with very many laps are searched less, so that the work is bounded.
         self._afford = _WORK // (1 + sum(places(link, periods) for link in self._links))
         self._rounds = max(2, min(SWEEPS, self._afford // 4))
         self.bound = sum(self._weight[link.name] * self._unavoidable(link) for link in self._links)
@@ -55,7 +61,7 @@ class Search:
         return sent / self._periods[job] / link.rate_bps
 
     def _unavoidable(self, link: SharedLink) -> float:
-        """Demand that no rotation can fit, as a part of the capacity (0 if the slack may absorb it)."""
+        """The demand that no rotation can fit, as a part of the capacity (0 if the slack may absorb it)."""
         total = sum(self._mean(link, job) for job in link.demands)
         return total - 1 if total > 1 + self._slack else 0.0
 
@@ -64,8 +70,9 @@ class Search:
     ) -> tuple[float, Mapping[str, int], bool]:
         """The least loss found, its shifts, and whether it is proven to be the least possible.
 
-        Two jobs in fine slots go by FFT. Exact up to EXACT_JOBS jobs if `nodes` sweeps suffice,
-        coordinate descent from several starts beyond; one descent alone where `nodes` is 0.
+        Two jobs in short slots use the FFT. Up to EXACT_JOBS jobs the result is exact if `nodes` sweeps
+        suffice. Beyond, it comes from coordinate descent from several starts, or from one descent if `nodes`
+        is 0.
         """
         pair = self.pair()
         if pair is not None:
@@ -89,23 +96,23 @@ class Search:
         return best, shifts, exact
 
     def pair(self) -> Mapping[str, int] | None:
-        """The best shifts of two jobs in fine slots on one link; None for anything else."""
+        """The best shifts of two jobs in short slots on one link; None for everything else."""
         if len(self.jobs) != 2 or len(self._links) != 1:
             return None
         found = best_pair_shift(self._links[0], self._periods, self._slack)
         return None if found is None else {self.jobs[0]: 0, self.jobs[1]: found[1]}
 
     def loss(self, shifts: Mapping[str, int]) -> float:
-        """Sum over the links of 1 - score."""
+        """The sum over the links of 1 - score."""
         return sum(self._link_loss(link, shifts) for link in self._links)
 
     def _link_loss(self, link: SharedLink, shifts: Mapping[str, int]) -> float:
         return self._weight[link.name] * (1 - score(link, self._periods, shifts, slack=self._slack))
 
     def _sweep(self, job: str, shifts: Mapping[str, int], tight: bool = False) -> tuple[Ints, Floats]:
-        """The loss on the job's links at every corner of its shift, others fixed.
+        """The loss on the job's links at every corner of its shift, with the other jobs fixed.
 
-        With `tight` the threshold is the highest single demand: any overlap counts.
+        With `tight` the threshold is the highest demand of a single job, so any overlap counts.
         """
         results = []
         for link in self._of[job]:
@@ -124,7 +131,7 @@ class Search:
         return corners, total
 
     def descend(self, shifts: Mapping[str, int]) -> tuple[float, dict[str, int]]:
-        """Coordinate descent from complete shifts; each step is exact, the first job stays."""
+        """Coordinate descent from complete shifts. Each step is exact, and the first job stays."""
         current = dict(shifts)
         best = self.loss(current)
         for _ in range(self._rounds):
@@ -208,9 +215,10 @@ class Search:
         return SharedLink(link.name, link.rate_bps, demands)
 
     def centre(self, shifts: Mapping[str, int]) -> dict[str, int]:
-        """Move every job to the middle of its widest interval of equally good shifts, until all are at rest.
+        """Move every job to the middle of its widest interval of equally good shifts, until none moves any
+        more.
 
-        Where a job fits everywhere, the places where it overlaps least come first.
+        Where a job fits everywhere, positions with the least overlap are preferred.
         """
         current = dict(shifts)
         settled = min(self._periods[j] for j in self.jobs) // 500
@@ -235,7 +243,7 @@ class Search:
 
 
 def _widest(corners: Ints, good: NDArray[np.bool_], period: int, current: int) -> int:
-    """The middle of the widest run of good corners around a circle; `current` if all are good."""
+    """The middle of the widest run of good corners around a circle; `current` if all corners are good."""
     if good.all():
         return current
     n = len(corners)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which jobs to hold to a common rhythm: only those that gain by it."""
+"""The slot schedule: which jobs keep a common period and shift. Only jobs that gain by it are scheduled."""
 
 from __future__ import annotations
 
@@ -17,21 +17,30 @@ from controller.interleave.rotate import rotate
 from controller.interleave.search import places
 
 MIN_STRETCH = 1.002
+"""The least factor between the period of a scheduled job and its own. Chosen: a job as long as its period
+would miss its slot at the first delay."""
 NEGLIGIBLE_SCORE = 0.95
+"""A link that scores this at random phases is scheduled only if that gains LEAST_GAIN. Chosen."""
 LEAST_GAIN = 0.01
+"""The score that a job must gain on some link to be scheduled. Chosen: about what the longer period costs."""
 _FULL = 1 - 1e-6
+"""A score that counts as 1, within rounding."""
 _HOPEFUL = 0.9
+"""From this score on, longer periods are tried to reach full compatibility. Chosen: below, they never do."""
 _NODES = 60
+"""The sweeps of each exact search. Chosen: a planner must answer in a moment."""
 _MOST_PLACES = 1_000_000
-"""Of all searches together, those that a sweep of each job looks at. Jobs of periods much alike take some ten
-thousand; those of half a second beside some of a minute, hundreds of millions."""
+"""The positions that all searches together may visit. Chosen: jobs with similar periods need about ten
+thousand, and jobs of half a second beside others of a minute hundreds of millions."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSlot:
-    """A job's place in its group's rhythm, both in ns; `group` numbers those that keep step. `once`: it is
-    shifted there once, and again when it has drifted by more than `realign` of the period (None: the agents'
-    threshold); otherwise every iteration begins there."""
+    """The period of a job and its shift in that period, in ns. `group` numbers the jobs that keep step.
+
+    Without `once`, every iteration begins at the shift. With `once`, only the next iteration does; later ones
+    do when the job has drifted by more than `realign` of the period (None: the threshold of the agents).
+    """
 
     period_ns: int
     shift_ns: int
@@ -42,7 +51,9 @@ class JobSlot:
 
 @dataclass(frozen=True, slots=True)
 class SlotSchedule:
-    """`held` by job; the others run free, `reasons` says why; `fits` are the links among held jobs."""
+    """`slots` by job. The other jobs run at their own pace, and `reasons` says why. `fits`: links of
+    scheduled jobs.
+    """
 
     slots: Mapping[str, JobSlot]
     reasons: Mapping[str, str]
@@ -60,14 +71,14 @@ def schedule_slots(
     seed: int = 0,
     cache: RotationCache | None = None,
 ) -> SlotSchedule:
-    """Decide who takes turns on the shared `links`, at which period and shift (ns).
+    """Decide which jobs take turns on the shared `links`, with their periods and shifts (ns).
 
-    `periods` are measured, alone; held ones are between HOLD and 1 + TOLERANCE times as long. A group
-    is held if on each of its links the score reaches SLOT_SCORE, if the link can carry the group's
-    demand at that pace, and if each job gains LEAST_GAIN on some link. Otherwise the job that ranks
-    last (`ranking`: highest first) on the worst link is let go, and the rest tried again. Links that
-    score NEGLIGIBLE_SCORE at random and would gain less than LEAST_GAIN bind nobody. `previous` (period,
-    shift) stay where they are as good. `known` remembers what was found out for the same periods before.
+    `periods` are measured, without contention. Scheduled periods are between MIN_STRETCH and 1 + TOLERANCE
+    times as long. A group is scheduled if the score of each of its links reaches SLOT_SCORE, if each link can
+    carry the group's demand at these periods, and if each job gains LEAST_GAIN on some link. Otherwise the
+    job that ranks last (`ranking`: highest first) on the worst link is removed, and the rest is tried again.
+    Links that score NEGLIGIBLE_SCORE at random phases and would gain less than LEAST_GAIN are ignored.
+    `previous` (period, shift) is kept where it is as good. `cache` has results for the same periods.
     """
     place = {job: i for i, job in enumerate(ranking)}
     cache = cache or RotationCache(periods, slack, seed)
@@ -99,7 +110,7 @@ def schedule_slots(
                 f"(best score {misfit.best_score:.2f}, {at_random:.2f} at random)"
             )
         elif idle:
-            free[leaving] = "it would gain nothing by taking turns"
+            free[leaving] = "it would gain nothing from taking turns"
         else:
             free[leaving] = f"no period within {TOLERANCE:.0%} of its own keeps step with {others}"
         rest = [
@@ -110,9 +121,10 @@ def schedule_slots(
 
 
 class RotationCache:
-    """Finds rhythms for parts of the affinity graph, and what in them is not worth holding.
+    """Finds the timings of parts of the affinity graph, and what in them gains nothing; remembers the
+    results.
 
-    `periods` (ns) are the jobs' own; `fast` takes the kernels. It remembers what it was asked.
+    `periods` (ns) are the jobs' own; `fast` uses the compiled kernels.
     """
 
     def __init__(self, periods: Mapping[str, int], slack: float, seed: int, *, fast: bool = False) -> None:
@@ -127,22 +139,25 @@ class RotationCache:
         self._work_done = 0
 
     def _nodes(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> int:
-        """How hard to search for the part's shifts: when circles with many laps have taken their share, one
-        descent has to do."""
+        """The number of nodes for the exact search of a part; 0 (one descent) once the work exceeds
+        _MOST_PLACES.
+        """
         self._work_done += sum(places(alike[0], periods) for alike in group_identical_links(part))
         return _NODES if self._work_done <= _MOST_PLACES else 0
 
     def shifts_that_fit(
         self, links: Sequence[SharedLink], periods: Mapping[str, int]
     ) -> Mapping[str, int] | None:
-        """Shifts (ns) at which all fits on `links` together, at periods that need not be the jobs' own; None
-        if no such are found."""
+        """Shifts (ns) at which all jobs fit on `links` at these periods, which may differ from the jobs' own.
+
+        None if no such shifts are found.
+        """
         key = (tuple((k.rate_bps, *k.demands.items()) for k in links), *periods.items())
         if key not in self._fitting_shifts:
             nodes = _NODES if self._fast else 0
             search = partial(rotate, slack=self._slack, seed=self._seed, nodes=nodes, fast=self._fast)
             most = (1 - SLOT_SCORE) * len(links)
-            # Gaps are made even only where all fits: that takes longer than finding it out.
+            # Making gaps even takes longer than the search, so it is done only where all jobs fit.
             tried = search(links, periods, widen=False)
             if tried.loss <= most:
                 tried = search(links, periods, start=tried.shifts)
@@ -150,7 +165,7 @@ class RotationCache:
         return self._fitting_shifts[key]
 
     def links_to_schedule(self, links: Sequence[SharedLink]) -> list[SharedLink]:
-        """The contended links, without those that are well off whatever the shifts."""
+        """The contended links, without those on which a schedule would gain nothing."""
         kept = []
         for link in links:
             if not contended(link, self._slack):
@@ -164,7 +179,7 @@ class RotationCache:
         return kept
 
     def jobs_without_gain(self, part: Sequence[SharedLink], timing: GroupTiming) -> tuple[str, ...]:
-        """Jobs that gain less than LEAST_GAIN on every link of theirs."""
+        """The jobs that gain less than LEAST_GAIN on each of their links."""
         gains = {f.link: f.score - self.random_score_on(part, f.link) for f in timing.alignment.links}
         return tuple(
             job
@@ -173,9 +188,11 @@ class RotationCache:
         )
 
     def best_timing(self, part: Sequence[SharedLink]) -> tuple[GroupTiming | None, LinkFit | None]:
-        """The rhythm of a part, None if its periods keep no step; and its worst unfit link, if any.
+        """The timing of a part, None if its periods cannot keep step, and its worst link that does not fit,
+        if any.
 
-        What cannot be held on a link alone cannot be held with others: that is asked first.
+        Jobs that do not fit on a link alone do not fit with further links. So the links are tried alone
+        first.
         """
         misfits = []
         timing = None
@@ -220,7 +237,7 @@ class RotationCache:
         return self._found[key]
 
     def _compute_timing(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> GroupTiming | None:
-        """Quantised periods and shifts; the periods go up to the tolerance only if all then fits."""
+        """Quantised periods and shifts. Periods grow up to the tolerance only if all jobs then fit."""
 
         def attempt(stretch: float) -> GroupTiming | None:
             fitted = quantise(

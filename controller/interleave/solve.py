@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From links and jobs to shifts: quantised periods, circles, affinity graph, in one pure function."""
+"""From links and jobs to shifts: quantised periods, circles and affinity graph, in one pure function."""
 
 from __future__ import annotations
 
@@ -15,25 +15,32 @@ from controller.interleave.rotate import FAST_NODES, rotate
 from controller.interleave.search import EXACT_JOBS, places
 
 MOST_EDGES = 400_000
+"""The most edges of a circle. Chosen: bounds time and memory of one link."""
 _PLAIN_NODES = 400
+"""The sweeps of the plain exact search. Chosen: some seconds."""
 _PLAIN_SECONDS = 8.0
+"""If the plain search would take longer, the kernels are used. Chosen: compiling them takes as long."""
 _FEW_LINKS = 8
+"""Up to this many links the kernels try to prove what the plain search did not. Chosen: bounds the work."""
 _BRANCHED_EDGES = 50_000_000
+"""The edges that all exact searches of a part may sort. Chosen: some seconds."""
 _TRIED_EDGES = 200_000
+"""The edges that may be sorted while quantisations are tried. Chosen: about a second."""
 _FULL = 1 - 1e-9
+"""A score that counts as 1, within rounding."""
 
 
 class TooFineError(ValueError):
-    """A circle would have more than MOST_EDGES edges; says which link and why."""
+    """A circle would have more than MOST_EDGES edges; the text says which link and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Circle:
     """A link under the final shifts.
 
-    `score` = 1 - mean excess / capacity, integrated exactly; `best_score` is what the link could have
-    alone, `exact` if proven; `rotation_deg` by job on the circle of `perimeter_ns`; `demand_bps` at each
-    angle step; `excess_bps` the mean demand above capacity.
+    `score` = 1 - mean excess / capacity, integrated exactly. `best_score` is the best of the link alone,
+    `exact` if proven. `rotation_deg` is by job, on the circle of `perimeter_ns`. `demand_bps` is the demand
+    at each angle step.
     """
 
     link: SharedLink
@@ -46,18 +53,18 @@ class Circle:
 
     @property
     def loss(self) -> float:
-        """What the link gives up for the others' sake."""
+        """What the link loses because its jobs share other links too."""
         return max(0.0, self.best_score - self.score)
 
     @property
     def excess_bps(self) -> float:
-        """The mean demand above capacity."""
+        """The mean demand above the capacity."""
         return (1 - self.score) * self.link.rate_bps
 
 
 @dataclass(frozen=True, slots=True)
 class Interleaving:
-    """`periods` and `shifts` in ns by job; `errors` how much longer than its own each period is."""
+    """`periods` and `shifts` in ns by job; `errors` is how much longer than its own each period is."""
 
     circles: tuple[Circle, ...]
     periods: Mapping[str, int]
@@ -74,12 +81,12 @@ def interleave(
     seed: int = 0,
     fast: bool | None = None,
 ) -> Interleaving:
-    """Shifts for all jobs of `periods` (ns), so that those that share `links` take turns.
+    """Shifts for all jobs of `periods` (ns), so that jobs that share `links` take turns.
 
-    Periods that repeat together within 20 of the longest stay; others are quantised, at most a little
-    longer, as suits the scores best. The first job of each connected part, in the order of `periods`,
-    has shift 0; jobs that share no link, too. `fast` takes or leaves the kernels; by default they are taken
-    where there is much to do, or where the plain search cannot prove what it found. Raises TooFineError.
+    Periods that repeat together within 20 times the longest stay. Others are quantised, slightly longer, such
+    that the scores are best. The first job of each connected part, in the order of `periods`, has shift 0,
+    and so do jobs that share no link. `fast` turns the kernels on or off. By default they are used where
+    there is much to do, or where the plain search cannot prove its result. Raises TooFineError.
     """
     shared = [link for link in links if len(link.demands) > 1]
     patient = fast is None
@@ -128,10 +135,10 @@ def _bound(link: SharedLink, periods: Mapping[str, int]) -> None:
 
 
 def _plain_seconds(links: Sequence[SharedLink], periods: Mapping[str, int], exact: bool = False) -> float:
-    """About how long the plain search takes: forty sweeps of each job on each link.
+    """An estimate of the time of the plain search: forty sweeps of each job on each link.
 
-    Compiling the kernels, once in the life of an installation, takes as long as _PLAIN_SECONDS.
-    `exact`: these are the periods that will be, else those that may yet be quantised.
+    Compiling the kernels takes about _PLAIN_SECONDS, once in the life of an installation. `exact`: `periods`
+    are the final ones, and not those that may still be quantised.
     """
     total = 0.0
     for link in links:
@@ -147,7 +154,7 @@ def _part(
 ) -> tuple[Quantised, Alignment]:
     """Periods and shifts of one connected part of the affinity graph.
 
-    If `patient`, what the plain search leaves unproven for few jobs is given to the kernels.
+    If `patient`, the kernels get what the plain search leaves unproven for few jobs.
     """
     own = list(periods.values())
     if repeat_soon([[periods[j] for j in link.demands] for link in part]):
@@ -157,7 +164,7 @@ def _part(
     named = dict(zip(periods, chosen.periods, strict=True))
     for link in part:
         _bound(link, named)
-    # Quantised periods may make far longer circles of short periods than they had by themselves.
+    # Quantised short periods may have far longer circles than the original ones.
     if fast or (patient and _plain_seconds(part, named, exact=True) > _PLAIN_SECONDS):
         return chosen, align(part, named, seed=seed, nodes=_nodes(part, named), fast=True)
     found = align(part, named, seed=seed, nodes=_PLAIN_NODES)
@@ -168,15 +175,17 @@ def _part(
 
 
 def _nodes(part: Sequence[SharedLink], periods: Mapping[str, int]) -> int:
-    """The sweeps that each exact search may take, so that all together sort _BRANCHED_EDGES."""
+    """The number of sweeps for each exact search, such that all together sort _BRANCHED_EDGES edges."""
     edges = [_edges(link, periods) for link in part]
     return max(_PLAIN_NODES // 2, min(FAST_NODES, _BRANCHED_EDGES // (4 * sum(edges) + 1)))
 
 
 def _choose(part: Sequence[SharedLink], periods: Mapping[str, int], seed: int, fast: bool) -> Quantised:
-    """The quantisation that loses least: mean loss of the links' scores plus the longest stretch.
+    """The quantisation that loses least: the mean loss of the links' scores plus the largest increase of a
+    period.
 
-    Both are parts of time lost. Scores are of each link alone; as many choices are tried as the work allows.
+    Both are fractions of time. Scores are of each link alone. As many candidates are tried as the work
+    allows.
     """
     best: tuple[float, Quantised] | None = None
     spent = 0

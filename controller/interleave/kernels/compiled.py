@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decorator of this room's kernels."""
+"""The decorator of the kernels in this folder."""
 
 from __future__ import annotations
 

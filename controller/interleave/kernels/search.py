@@ -18,11 +18,12 @@ _EPS = 1e-9
 _MOST = 1 << 62
 _ODD = np.int64(-7046029254386353131)
 _ODD_TOO = np.int64(-4658895280553007687)
+"""Odd constants of the hash SplitMix64 (0x9E3779B97F4A7C15 and 0xBF58476D1CE4E5B9)."""
 
 
 @kernel
 def insert(x: LinkArrays, order: Ints, shifts: Ints) -> None:
-    """Place the jobs one after another where each hurts least; the first in `order` goes to 0."""
+    """Place the jobs one after another where each loses least. The first of `order` is placed at 0."""
     placed = np.zeros(len(x.period), dtype=np.bool_)
     for i in range(len(order)):
         job = order[i]
@@ -39,7 +40,7 @@ def insert(x: LinkArrays, order: Ints, shifts: Ints) -> None:
 
 @kernel
 def descend(x: LinkArrays, order: Ints, shifts: Ints, bound: float, rounds: int) -> float:
-    """Move each job but the first to its best place, others fixed, until no move helps; the loss."""
+    """Move each job but the first to its best position until none improves. Returns the loss."""
     placed = np.ones(len(x.period), dtype=np.bool_)
     best = total_loss(x, placed, shifts)
     for _ in range(rounds):
@@ -61,8 +62,9 @@ def descend(x: LinkArrays, order: Ints, shifts: Ints, bound: float, rounds: int)
 
 @kernel
 def restarts(x: LinkArrays, orders: Ints, start: Ints, shifts: Ints, bound: float, rounds: int) -> float:
-    """Descent from `start` (if not empty) and from an insertion in each of `orders`; the best ends in
-    `shifts`."""
+    """Descent from `start` (if not empty) and from an insertion in each of `orders`. The best is left in
+    `shifts`.
+    """
     best = np.inf
     trial = np.zeros(len(x.period), dtype=np.int64)
     for r in range(-1 if len(start) else 0, len(orders)):
@@ -81,7 +83,7 @@ def restarts(x: LinkArrays, orders: Ints, start: Ints, shifts: Ints, bound: floa
 
 @kernel
 def _remember(seen: Ints, key: np.int64) -> bool:
-    """Add a key to a hash set of a power of two of places; False if it was there (a full one forgets)."""
+    """Add a key to a hash set whose size is a power of two; False if it was present (a full set forgets)."""
     mask = len(seen) - 1
     place = (key ^ (key >> 29)) & mask
     for _ in range(64):
@@ -105,13 +107,13 @@ def _gcd(a: np.int64, b: np.int64) -> np.int64:
 def branch(
     x: LinkArrays, first: int, shifts: Ints, best: float, bound: float, nodes: int, convex: bool
 ) -> tuple[float, bool]:
-    """Branch and bound over alignment trees from the incumbent in `shifts` with loss `best`.
+    """Branch and bound over alignment trees, from the incumbent in `shifts` with loss `best`.
 
-    Some optimum aligns the jobs' edges along a spanning tree, so each job is tried at the corners that
-    those before it make. Turning all by what leaves those placed where they are changes nothing, so a
-    job's shift matters only modulo the gcd of its period and the lcm of theirs. Excess grows with demand;
-    where it is convex (no slack) each job left adds at least what it would add now, so those least
-    additions sum to a bound. False if `nodes` sweeps did not suffice.
+    Some optimum aligns the edges of the jobs along a spanning tree. So each job is tried at the corners that
+    the jobs before it make. A rotation of all jobs that leaves the placed jobs unchanged changes nothing; so
+    the shift of a job matters only modulo the gcd of its period and the lcm of theirs. Excess grows with
+    demand. Where it is convex (no slack) each remaining job adds at least what it would add now, so the sum
+    of these least additions is a bound. False if `nodes` sweeps did not suffice.
     """
     n = len(x.period)
     size = 256
@@ -147,7 +149,7 @@ def branch(
                 for job in range(n):
                     if placed[job] and rhythm > 0:
                         laps = rhythm // _gcd(rhythm, x.period[job])
-                        # An lcm that does not fit into 64 bits leaves the job its whole period.
+                        # If the lcm does not fit into 64 bits, every shift of the job is tried.
                         rhythm = laps * x.period[job] if laps < _MOST // x.period[job] else np.int64(0)
                 for job in range(n):
                     if placed[job]:
@@ -192,7 +194,7 @@ def branch(
                                 if not placed[job] and job != jobs[k]:
                                     floor = max(floor, loss_here[depth] + least[job])
                         floors[k] = floor
-                    # The most promising is taken first, from the end.
+                    # The most promising candidate is at the end, which is visited first.
                     order = np.argsort(-floors[begin:used])
                     jobs[begin:used] = jobs[begin:used][order]
                     places[begin:used] = places[begin:used][order]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Demand on a circle, its excess, and the excess as a function of one job's shift."""
+"""The demand on a circle, its excess, and the excess as a function of one job's shift."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _SHORT = 40
+"""Up to this length an insertion sort is used. Chosen: it is faster than NumPy's sort there."""
 
 
 @kernel
@@ -52,9 +53,9 @@ def _sort_slopes(at: Ints, slope: Floats, size: int) -> None:
 def _demand(
     x: LinkArrays, link: int, skip: int, placed: Flags, shifts: Ints, at: Ints, rate: Ints
 ) -> tuple[int, int]:
-    """Total demand of the placed jobs but `skip`: edges in `at`, the rate after each in `rate`.
+    """The total demand of the placed jobs without `skip`: edges in `at`, the rate after each in `rate`.
 
-    Returns how many edges, and the rate before the first, which is that after the last.
+    Returns the number of edges, and the rate before the first, which is the rate after the last.
     """
     around = x.length[link]
     size = 0
@@ -95,7 +96,7 @@ def _demand(
 
 @kernel
 def link_loss(x: LinkArrays, link: int, placed: Flags, shifts: Ints) -> float:
-    """Weight times 1 - score of one link for the placed jobs."""
+    """The weight of a link times 1 - its score, for the placed jobs."""
     at = np.empty(x.events[link], dtype=np.int64)
     rate = np.empty(x.events[link], dtype=np.int64)
     count, base = _demand(x, link, -1, placed, shifts, at, rate)
@@ -115,7 +116,7 @@ def link_loss(x: LinkArrays, link: int, placed: Flags, shifts: Ints) -> float:
 
 @kernel
 def job_loss(x: LinkArrays, job: int, placed: Flags, shifts: Ints) -> float:
-    """The sum of `link_loss` over a job's links."""
+    """The sum of `link_loss` over the links of a job."""
     total = 0.0
     for m in range(x.mine_first[job], x.mine_first[job + 1]):
         total += link_loss(x, x.link[x.mine[m]], placed, shifts)
@@ -133,7 +134,7 @@ def total_loss(x: LinkArrays, placed: Flags, shifts: Ints) -> float:
 
 @kernel
 def _added(total: int, more: int, capacity: int, limit: int) -> float:
-    """What `more` adds to the excess of `total`."""
+    """How much `more` adds to the excess of `total`."""
     before = total - capacity if total > limit else 0
     after = total + more - capacity if total + more > limit else 0
     return float(after - before)
@@ -153,11 +154,11 @@ def _rate_after(at: Ints, rate: Ints, count: int, base: int, time: int) -> int:
 
 @kernel
 def sweep(x: LinkArrays, job: int, placed: Flags, shifts: Ints) -> tuple[int, Ints, Floats]:
-    """The loss on the job's links at each corner of its shift, the other placed jobs fixed.
+    """The loss on the job's links at each corner of its shift, with the other placed jobs fixed.
 
-    As the job turns, the loss changes slope where an edge of one of its phases meets an edge of the
-    others' demand; corners where it does not are kept, since a job placed later may meet it there. Returns
-    how many corners, the corners in ns (0 first, ascending) and the losses.
+    As the job rotates, the slope of the loss changes where an edge of its phases meets an edge of the others'
+    demand. Corners without such a change are kept, because a job placed later may meet the job there. Returns
+    the number of corners, the corners in ns (0 first, ascending) and the losses.
     """
     was_placed, was_at = placed[job], shifts[job]
     placed[job], shifts[job] = True, 0
