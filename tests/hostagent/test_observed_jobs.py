@@ -157,7 +157,10 @@ def test_a_job_that_never_pauses_has_no_iterations_to_tell() -> None:
     )
 
 
-# -- at the door
+# -- real agents
+
+ROUGHLY = 0.25
+"""How far a period may be off. The tests above are exact; here a busy machine delays samples and writers."""
 
 
 @contextmanager
@@ -228,7 +231,7 @@ def check_reports(made: Hub, name: str, period_ns: int) -> None:
     assert [r.index for r in reports] == list(range(len(reports)))
     for before, after in pairwise(reports):
         assert before.end_ns <= after.start_ns
-    assert median(r.end_ns - r.start_ns for r in reports) == pytest.approx(period_ns, rel=0.06)
+    assert median(r.end_ns - r.start_ns for r in reports) == pytest.approx(period_ns, rel=ROUGHLY)
 
 
 def test_a_job_is_followed_by_its_ranks_files(
@@ -249,10 +252,10 @@ def test_a_job_is_followed_by_its_ranks_files(
         )  # fmt: skip
         (join,) = eventually(lambda: made.bodies("job_join"), "the job joins")
         assert (join.job, join.gpus, list(join.hosts), join.rank) == ("quiet", 16, ["h1", "h2"], 0)
-        assert join.period_ns == pytest.approx(ranks.PERIOD, rel=0.05)
+        assert join.period_ns == pytest.approx(ranks.PERIOD, rel=ROUGHLY)
         assert [f.name for f in join.flows] == ["quiet/h1>h2", "quiet/h2>h1"]
         ((start, end),) = [(p.start_ns, p.end_ns) for p in join.phases]
-        assert end - start == pytest.approx(ranks.UP, rel=0.25)
+        assert end - start == pytest.approx(ranks.UP, rel=2 * ROUGHLY)
         # Rotated in the middle of it.
         ranks.files[0].rename(tmp_path / "rank0.log.1")
         check_reports(made, "quiet", ranks.PERIOD)
@@ -286,9 +289,9 @@ def test_a_job_is_followed_by_the_nics_counters(
             )
         )  # fmt: skip
         (join,) = eventually(lambda: made.bodies("job_join"), "the job joins")
-        assert join.period_ns == pytest.approx(period, rel=0.05)
+        assert join.period_ns == pytest.approx(period, rel=ROUGHLY)
         # What goes on the wire in an iteration, of four octets a word.
-        assert join.flows[0].bytes_per_iteration == pytest.approx(up * words_per_ns * 4, rel=0.3)
+        assert join.flows[0].bytes_per_iteration == pytest.approx(up * words_per_ns * 4, rel=2 * ROUGHLY)
         check_reports(made, "counted", period)
 
 
@@ -338,7 +341,7 @@ def test_a_sender_that_never_says_a_word_is_followed_by_its_interfaces_bytes(
             start_agent(text, prefix=inside)
             (join,) = eventually(lambda: made.bodies("job_join"), "the job joins")
             assert (join.job, list(join.hosts)) == ("mute", ["h1", "h2"])
-            assert join.period_ns == pytest.approx(300 * MS, rel=0.1)
+            assert join.period_ns == pytest.approx(300 * MS, rel=ROUGHLY)
             eventually(lambda: len(made.bodies("iteration")) >= 3, "iterations are reported")
         finally:
             sender.kill()

@@ -133,8 +133,9 @@ def test_a_rate_cap_and_a_shift_hold_what_is_sent_over_udp(
         assert len(records) == 8
         # With headers 20 packets at 5 Mbit/s, of which a few may leave at once.
         assert all(r["communication_ns"] > 30 * MS for r in records)
-        # 64 ms of its own, held to 120: never more than the tolerated 5 % before its slot.
-        assert all(r["end_ns"] - r["start_ns"] > 0.9 * period for r in records[1:-1])
+        # An iteration takes 64 ms by itself and is held to one in each slot of 120 ms, however late it begins.
+        slots = [(r["start_ns"] - 7 * MS + period // 20) // period for r in records[1:]]
+        assert slots == sorted(set(slots))
         assert sum(r["held_ns"] for r in records) > 0
 
 
