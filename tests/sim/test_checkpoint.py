@@ -51,6 +51,7 @@ def stop_at(process: "subprocess.Popen[str]", checkpoint: Path, how: signal.Sign
     return process.returncode
 
 
+@pytest.mark.slow
 def test_killed_and_interrupted_runs_end_with_the_same_bytes(tmp_path: Path) -> None:
     whole = start(tmp_path, "whole", 1)
     printed, _ = whole.communicate(timeout=600)
