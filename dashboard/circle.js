@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time rolled around a circle (CASSINI, section 4.3): one turn is one period, clockwise from the top.
+// Time drawn as a circle (CASSINI, section 4.3): one turn is one period, clockwise from the top.
 
+// The common circle is at most this many times the longest period. Chosen: more turns are not readable.
 const MAX_TURNS = 8;
+// Periods are rounded to 1/GRAIN ms before their common multiple is computed.
 const GRAIN = 10;
 
-/** The period and shift a job is drawn with: the plan's, else those of its profile run free. */
-export function rhythmOf(job) {
+/** The period and time-shift with which a job is drawn: those of the plan, else its profile's period and 0. */
+export function timingOf(job) {
   const profile = job.profile;
   if (!profile || profile.period_ms <= 0) return null;
-  return { period: job.period_ms ?? profile.period_ms, shift: job.shift_ms ?? 0, held: job.period_ms !== null };
+  return { period: job.period_ms ?? profile.period_ms, shift: job.shift_ms ?? 0, shifted: job.period_ms !== null };
 }
 
-/** The perimeter of a circle on which all periods close (their least common multiple), or null. */
+/** The perimeter (ms) of a circle on which all periods fit (their least common multiple); null if too long. */
 export function commonPeriod(periods) {
   if (periods.length === 0) return null;
   const grains = periods.map((p) => Math.max(1, Math.round(p * GRAIN)));
@@ -24,15 +26,15 @@ export function commonPeriod(periods) {
   return all / GRAIN;
 }
 
-/** The job's Up phases on a circle of `perimeter` ms: [[start, end], ...] as fractions of a turn. */
+/** The job's communication phases on a circle of `perimeter` ms: [[start, end], ...] as fractions of a turn. */
 export function arcs(job, perimeter) {
-  const rhythm = rhythmOf(job);
-  const turns = Math.max(1, Math.round(perimeter / rhythm.period));
+  const timing = timingOf(job);
+  const turns = Math.max(1, Math.round(perimeter / timing.period));
   const result = [];
   for (let turn = 0; turn < turns; turn += 1) {
     for (const phase of job.profile.phases) {
-      const start = (rhythm.shift + phase.start_ms) / rhythm.period;
-      const length = Math.min(1, (phase.end_ms - phase.start_ms) / rhythm.period);
+      const start = (timing.shift + phase.start_ms) / timing.period;
+      const length = Math.min(1, (phase.end_ms - phase.start_ms) / timing.period);
       result.push([(turn + start) / turns, (turn + start + length) / turns]);
     }
   }

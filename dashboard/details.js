@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of the chosen job, flow, link, switch or host, and why the plan has it so.
+// The details of the chosen job, flow, link, switch or host, with the reasons of the plan.
 
 import { badge } from "./badge.js";
 import { h } from "./dom.js";
@@ -11,7 +11,7 @@ export function details(view, chosen, actions) {
   const body = chosen && { job, flow, link, switch: switchDetails, host }[chosen.kind](view, chosen.id, actions);
   if (!body) {
     return [
-      h("p", { class: "muted" }, "Choose a job, a link, a switch or a host to see what it does and why."),
+      h("p", { class: "muted" }, "Choose a job, a link, a switch or a host to see its details and the reasons of the plan."),
       view.plan ? null : h("p", { class: "muted" }, "There is no plan yet."),
     ];
   }
@@ -21,7 +21,7 @@ export function details(view, chosen, actions) {
   ];
 }
 
-/** What the pointer is over, for the tooltip: [title, [[name, value], ...]], or null. */
+/** The tooltip of what is under the pointer: [title, [[name, value], ...]], or null. */
 export function brief(view, { kind, id }) {
   if (kind === "link") {
     const one = view.fabric.links.find((l) => linkId(l) === id);
@@ -42,7 +42,7 @@ function job(view, id, actions) {
   const flows = (view.plan?.flows ?? []).filter((f) => f.job === id);
   return [
     h("h3", {}, badge(index, id), ` ${id} `, h("small", {}, one.model)),
-    h("p", { class: "why" }, one.why ?? "The plan says nothing of this job."),
+    h("p", { class: "why" }, one.why ?? "The plan has no decision for this job yet."),
     facts([
       ["level", one.level ?? "–"], ["DSCP", one.dscp ?? "–"], ["intensity", format.flops(one.intensity)],
       ["shift", one.shift_ms === null ? "–" : `${format.shortMs(one.shift_ms)} ms`],
@@ -61,12 +61,12 @@ function flow(view, id, actions) {
     h("p", { class: "why" }, one.why),
     facts([
       ["path", one.path ? format.path(one.path) : "left to ECMP"],
-      ["UDP source port", one.source_port ?? "the host's own"],
-      ["DSCP", one.sent_dscp === null ? one.dscp : `${one.sent_dscp}, rewritten to ${one.dscp} by its leaf`],
-      ...(one.fallback_reason === null ? [] : [["for now", `by ECMP, as its agent decided: ${one.fallback_reason}`]]),
-      ["pinned in", one.pinned_in.join(", ") || "no switch: its port leads there"],
+      ["UDP source port", one.source_port ?? "chosen by the host"],
+      ["DSCP", one.sent_dscp === null ? one.dscp : `sent as ${one.sent_dscp}, rewritten to ${one.dscp} by its leaf`],
+      ...(one.fallback_reason === null ? [] : [["fallback", `its agent has moved it to ECMP: ${one.fallback_reason}`]]),
+      ["pinned in", one.pinned_in.join(", ") || "no switch: its source port leads along the path"],
     ]),
-    h("p", {}, "Of job ", h("button", { type: "button", class: "link", on: { click: () => actions.choose({ kind: "job", id: one.job }) } }, one.job)),
+    h("p", {}, "Flow of job ", h("button", { type: "button", class: "link", on: { click: () => actions.choose({ kind: "job", id: one.job }) } }, one.job)),
   ];
 }
 
@@ -89,7 +89,7 @@ function link(view, id, actions) {
     h("h3", {}, `${one.src} → ${one.dst}`),
     facts([...linkFacts(one), ["ports", `${one.src_port} → ${one.dst_port}`]]),
     shared ? h("p", { class: "why" }, `Shared by ${shared.jobs.join(", ")}; compatibility score ${shared.score.toFixed(2)}.`) : null,
-    h("h4", {}, flows.length === 0 ? "No planned flow crosses it" : "Planned flows that cross it"),
+    h("h4", {}, flows.length === 0 ? "No planned flow uses this link" : "Planned flows on this link"),
     h("ul", { class: "flows" }, flows.map((f) => flowItem(f, actions))),
   ];
 }
@@ -108,8 +108,9 @@ function switchDetails(view, id) {
     facts([
       ["state", one.state], ["P4Runtime", one.address ?? "–"], ["device id", one.device_id],
       ["table entries", format.count(one.entries)],
-      ["of single flows", format.count((one.tables.pinned_flow ?? 0) + (one.tables.remark_flow ?? 0))],
-      ["dead ports", format.count(one.tables.port_state ?? 0)], ["strays", format.count(one.strays)],
+      ["entries for single flows", format.count((one.tables.pinned_flow ?? 0) + (one.tables.remark_flow ?? 0))],
+      ["ports down", format.count(one.tables.port_state ?? 0)],
+      ["illegal packets of hosts", format.count(one.strays)],
     ]),
   ];
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page as a value: h() describes elements, patch() changes the document only where it differs.
+// h() describes elements as values; patch() changes the document only where it differs from a description.
 
 const SVG = "http://www.w3.org/2000/svg";
 const shown = new WeakMap();
@@ -13,7 +13,7 @@ export function h(tag, props, ...children) {
   return { tag, props: props ?? {}, children: flat(children) };
 }
 
-/** Makes the children of `parent` what `children` describes, keeping elements that are still there. */
+/** Makes the children of `parent` equal to `children`, and keeps elements that are already there. */
 export function patch(parent, ...children) {
   const wanted = flat(children);
   const keyed = new Map();
@@ -25,9 +25,9 @@ export function patch(parent, ...children) {
   }
   let place = parent.firstChild;
   for (const want of wanted) {
-    let node = want.props?.key === undefined ? takeLike(loose, want) : keyed.get(want.props.key);
+    let node = want.props?.key === undefined ? takeSameKind(loose, want) : keyed.get(want.props.key);
     if (node !== undefined && want.props?.key !== undefined) keyed.delete(want.props.key);
-    if (node === undefined || !alike(node, want)) node = create(want, parent);
+    if (node === undefined || !sameKind(node, want)) node = create(want, parent);
     if (node === place) place = place.nextSibling;
     else parent.insertBefore(node, place);
     update(node, want);
@@ -44,12 +44,12 @@ function flat(children) {
     .map((c) => (typeof c === "object" ? c : String(c)));
 }
 
-function takeLike(nodes, want) {
-  const at = nodes.findIndex((node) => alike(node, want));
+function takeSameKind(nodes, want) {
+  const at = nodes.findIndex((node) => sameKind(node, want));
   return at < 0 ? undefined : nodes.splice(at, 1)[0];
 }
 
-function alike(node, want) {
+function sameKind(node, want) {
   return typeof want === "string" ? node.nodeType === Node.TEXT_NODE : node.localName === want.tag;
 }
 

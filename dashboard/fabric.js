@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fabric as a drawing: each direction of a cable is an arrow, coloured and thickened by its load.
+// The drawing of the fabric. Each direction of a cable is an arrow; its colour and thickness show the load.
 
 import { colour, svgBadge } from "./badge.js";
 import { h } from "./dom.js";
@@ -9,7 +9,7 @@ import { linkId, place } from "./layout.js";
 const STATE_SIGNS = { ready: "●", connecting: "◌", down: "✕" };
 let placed = { of: "", layout: null };
 
-/** The body of the fabric card. `chosen` says what is highlighted, `actions` what a pointer does. */
+/** The body of the fabric card. `chosen` is what is highlighted, `actions` what a click or hover does. */
 export function fabric(view, chosen, actions) {
   const layout = layoutOf(view.fabric);
   const routes = highlighted(view, chosen);
@@ -26,7 +26,7 @@ export function fabric(view, chosen, actions) {
   ];
 }
 
-/** One line for those who do not see the drawing. */
+/** A description of the drawing in one line, for screen readers. */
 function summary(view) {
   const { switches, hosts, links } = view.fabric;
   const down = links.filter((link) => !link.up);
@@ -44,7 +44,7 @@ function layoutOf(value) {
   return placed.layout;
 }
 
-/** Directions that the chosen job or flow takes: "src>dst" -> CSS colour. */
+/** The link directions on the paths of the chosen job or flow: "src>dst" -> CSS colour. */
 function highlighted(view, chosen) {
   const routes = new Map();
   for (const flow of view.plan?.flows ?? []) {
@@ -63,7 +63,7 @@ function wire(link, ends, chosen, routes, actions) {
   const picked = chosen?.kind === "link" && chosen.id === id;
   const names = ["wire", `load-${level}`, link.up ? "" : "down", route ? "route" : "", picked ? "picked" : ""];
   const broken = lane(ends, 3);
-  // A third of the way, so that the signs of the two directions do not cover each other.
+  // Drawn after a third of the length, so that the signs of the two directions do not cover each other.
   const [x, y] = broken.at(broken.start + (broken.end - broken.start) * 0.36, broken.offset);
   return h("g", {
     key: id, class: names.filter(Boolean).join(" "), "data-link": `${link.src}>${link.dst}`,
@@ -81,8 +81,8 @@ function wire(link, ends, chosen, routes, actions) {
 }
 
 /**
- * Coordinates of a cable's lane `offset` beside its axis, on the right hand of who drives from source
- * to destination. at(along, aside) is a point; the lane starts and ends level with the nodes' edges.
+ * The lane of one direction of a cable, `offset` to the right of the cable's axis, seen from source to
+ * destination. at(along, aside) is a point; the lane starts and ends at the edges of the two nodes.
  */
 function lane({ x1, y1, x2, y2 }, offset) {
   const length = Math.hypot(x2 - x1, y2 - y1) || 1;
@@ -96,7 +96,7 @@ function line({ at, offset, start, end }) {
   return `M${at(start, offset)}L${at(end, offset)}`;
 }
 
-/** The outline of an arrow from source to destination whose thickness tells the load. */
+/** The outline of an arrow from source to destination; its thickness shows the load. */
 function arrow(ends, load) {
   const thick = 1.6 + 7 * Math.min(1, Math.max(0, load));
   const [near, far, head] = [1.8, 1.8 + thick, 8 + thick * 0.7];
@@ -134,9 +134,9 @@ function legend() {
   return h("p", { class: "legend" },
     "Load of each direction: ",
     [0, 1, 2, 3, 4, 5].map((level) => h("span", { class: `swatch load-${level}`, "aria-hidden": "true" })),
-    " 0 to 100 %, thicker is busier. ",
+    " 0 to 100 %; a thicker arrow has more load. ",
     h("span", { class: "swatch down", "aria-hidden": "true" }), " down. ",
-    "Numbers are jobs.");
+    "Numbers are jobs (see the table below).");
 }
 
 function tables(view, actions) {

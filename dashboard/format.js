@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures as people read them. Every function takes null for "not known" and gives a dash.
+// Numbers as text for people. Every function returns a dash for null (not known).
 
 const DASH = "–";
 
@@ -22,7 +22,7 @@ export function ms(value) {
   return value === null ? DASH : value.toFixed(1);
 }
 
-/** Milliseconds as short as they can be said: 336, 10.5. */
+/** Milliseconds with at most one decimal, without the unit: 336, 10.5. */
 export function shortMs(value) {
   return value === null ? DASH : String(Math.round(value * 10) / 10);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of jobs: how fast they iterate, who goes first, and when they talk.
+// The table of jobs: iteration times, priority, and when each job communicates.
 
 import { badge, colour } from "./badge.js";
 import { h } from "./dom.js";
 import * as format from "./format.js";
-import { smallCircle } from "./rhythm.js";
+import { smallCircle } from "./time_shifts.js";
 
 const COLUMNS = [
   ["Job", ""], ["GPUs", "number"], ["Hosts", ""], ["Mean ms", "number"], ["p99 ms", "number"],
@@ -36,11 +36,11 @@ function row(job, index, chosen, actions) {
     h("td", {}, spark(job, index)),
     h("td", { class: "number" }, job.dscp ?? "–", job.level === null ? null : h("small", {}, `level ${job.level}`)),
     h("td", { class: "number" }, format.shortMs(job.shift_ms)),
-    h("td", { class: "number" }, job.period_ms === null ? "free" : format.shortMs(job.period_ms)),
+    h("td", { class: "number" }, job.period_ms === null ? "no slots" : format.shortMs(job.period_ms)),
     h("td", {}, smallCircle(job, index)));
 }
 
-/** Recent iteration times as a line, between their own extremes (at least 5 % apart, so calm looks calm). */
+/** Recent iteration times as a line. Its scale spans at least 5 %, so that small differences look small. */
 function spark(job, index) {
   const values = job.recent_ms;
   if (values.length < 2) return h("span", { class: "muted" }, `${format.count(job.iterations)} done`);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where nodes and cables lie in the drawing: spines above, leaves below them, hosts at the bottom.
+// The positions of nodes and cables in the drawing: spines at the top, then leaves, then hosts.
 
 const TIERS = ["core", "spine", "leaf", "host"];
 const ROW = 150;
@@ -8,8 +8,8 @@ const MIN_WIDTH = 840;
 const SIZES = { core: [96, 34], spine: [104, 34], leaf: [190, 34], host: [64, 30] };
 
 /**
- * Places a fabric. Gives {width, height, nodes: Map(name -> {name, tier, x, y, w, h}),
- * wires: Map(link id -> {x1, y1, x2, y2})}; wires run from source to destination, on its right hand.
+ * Computes the layout of a fabric: {width, height, nodes: Map(name -> {name, tier, x, y, w, h}),
+ * wires: Map(link id -> {x1, y1, x2, y2})}; each wire runs from its source to its destination.
  */
 export function place(fabric) {
   const rows = new Map(TIERS.map((tier) => [tier, []]));

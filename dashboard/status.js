@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The line of facts atop the page, and the state of the connection.
+// The line of facts at the top of the page, and the state of the connection.
 
 import { h } from "./dom.js";
 import * as format from "./format.js";
@@ -10,13 +10,13 @@ const CONNECTIONS = {
   reconnecting: "◌ reconnecting…",
 };
 
-/** The connection's state; says when a live connection has brought nothing for a while. */
+/** The state of the connection, and for how long a live connection has brought no data. */
 export function connection(state, quietSeconds) {
-  const quiet = state === "live" && quietSeconds >= 5 ? `, quiet for ${quietSeconds} s` : "";
+  const quiet = state === "live" && quietSeconds >= 5 ? `, no new data for ${quietSeconds} s` : "";
   return h("span", { class: `pill ${state}` }, CONNECTIONS[state] + quiet);
 }
 
-/** The facts: fabric time, policy, plan, proven paths, flows that fell back, switches, links. */
+/** The facts: fabric time, policy, plan, verified paths, flows back on ECMP, switches, links. */
 export function facts(view) {
   const { plan, fabric } = view;
   const ready = fabric.switches.filter((s) => s.state === "ready").length;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The controller's views as they come, over server-sent events, for as long as the page is open.
+// Receives the controller's views by server-sent events while the page is open.
 
 const REOPEN_MS = 2000;
 
 /**
  * Calls `onView(view)` for each view, and `onState(state)` with "live" or "reconnecting".
- * The browser reconnects by itself after a lost connection, but not after an HTTP error: we do then.
+ * The browser reconnects by itself after a lost connection, but not after an HTTP error; then this does.
  */
 export function follow(url, onView, onState) {
   const events = new EventSource(url);

@@ -118,8 +118,8 @@ class FabricTimeServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Follow(self, request_iterator, context):
-        """The embedded fabric's clock: a Tick each time the fabric stops, a Settled when the
-        controller has taken in everything the tick announces and has answered all of it.
+        """The embedded fabric's clock. The fabric sends a Tick each time it stops. The controller answers with
+        Settled when it has handled everything that the tick announces and has sent all answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

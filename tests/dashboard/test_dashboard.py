@@ -188,7 +188,7 @@ def test_a_controller_that_knows_little_yet_is_shown_as_such(browser: object) ->
         context = browser.new_context()
         watched = Watched(context.new_page(), server.url)
         page = watched.page
-        expect(page.locator("#fabric")).to_contain_text("Waiting for the controller's first view")
+        expect(page.locator("#fabric")).to_contain_text("Waiting for the first data")
         bare = replace(view(0), plan=None, jobs=(), switches=(), links=(), verified_paths=0)
         server.publish(bare)
         expect(page.locator("#jobs")).to_contain_text("No job is running")
@@ -204,8 +204,8 @@ def test_a_controller_that_knows_little_yet_is_shown_as_such(browser: object) ->
             period_ms=None,
         )
         server.publish(replace(bare, jobs=(fresh, replace(fresh, name="blind", profile=None))))
-        expect(page.locator("tr[data-job=blind]")).to_contain_text("free")
-        expect(page.locator("#rhythm")).to_contain_text("the jobs run free")
+        expect(page.locator("tr[data-job=blind]")).to_contain_text("no slots")
+        expect(page.locator("#time-shifts")).to_contain_text("no time-shifts")
         context.close()
         assert watched.errors == []
 

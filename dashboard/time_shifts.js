@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the jobs talk: one ring a job on a common circle, and the links on which that matters.
+// When the jobs communicate: one ring per job on a common circle, and the links that jobs share.
 
 import { badge, colour, svgBadge } from "./badge.js";
-import { arcPath, arcs, commonPeriod, onCircle, rhythmOf } from "./circle.js";
+import { arcPath, arcs, commonPeriod, onCircle, timingOf } from "./circle.js";
 import { h } from "./dom.js";
 import * as format from "./format.js";
 
@@ -10,48 +10,48 @@ const OUTER = 120;
 const INNER = 40;
 const LINKS_SHOWN = 6;
 
-/** The body of the rhythm card. */
-export function rhythm(view, chosen, actions) {
-  const rings = view.jobs.flatMap((job, index) => (rhythmOf(job) ? [{ job, index, ...rhythmOf(job) }] : []));
-  if (rings.length === 0) return h("p", { class: "muted" }, "The rhythm of the jobs is not known yet.");
+/** The body of the card of time-shifts. */
+export function timeShifts(view, chosen, actions) {
+  const rings = view.jobs.flatMap((job, index) => (timingOf(job) ? [{ job, index, ...timingOf(job) }] : []));
+  if (rings.length === 0) return h("p", { class: "muted" }, "It is not known yet when the jobs communicate.");
   const common = commonPeriod(rings.map((ring) => ring.period));
-  const held = rings.some((ring) => ring.held);
+  const shifted = rings.some((ring) => ring.shifted);
   return [
     h("svg", { viewBox: "-150 -146 300 292", role: "img", class: "rings", "aria-label": describe(rings, common) },
       ticks(common),
       rings.map((ring, place) => drawRing(ring, place, rings.length, common, chosen, actions)),
       h("text", { class: "centre", dy: "-0.1em" }, common === null ? "1 turn" : `${format.shortMs(common)} ms`),
-      h("text", { class: "centre-note", dy: "1.5em" }, common === null ? "each its period" : "one turn")),
-    h("p", { class: "muted" }, held
-      ? "Coloured: a job communicates. Outermost ring: job 1."
-      : "Coloured: a job communicates. No shifts in this plan: the jobs run free and drift."),
-    h("ul", { class: "ring-list" }, rings.map((ring) => h("li", { key: ring.job.name }, badge(ring.index, ring.job.name), h("span", {}, words(ring))))),
+      h("text", { class: "centre-note", dy: "1.5em" }, common === null ? "each job's period" : "one turn")),
+    h("p", { class: "muted" }, shifted
+      ? "Coloured: the job communicates. The outermost ring is job 1."
+      : "Coloured: the job communicates. This plan has no time-shifts, so the jobs drift against each other."),
+    h("ul", { class: "ring-list" }, rings.map((ring) => h("li", { key: ring.job.name }, badge(ring.index, ring.job.name), h("span", {}, summary(ring))))),
     sharedLinks(view),
   ];
 }
 
 /** The small circle of one job, for the table. */
 export function smallCircle(job, index) {
-  const rhythm = rhythmOf(job);
-  if (!rhythm) return null;
+  const timing = timingOf(job);
+  if (!timing) return null;
   return h("svg", {
-    viewBox: "-16 -16 32 32", width: 32, height: 32, role: "img", class: rhythm.held ? "small-circle" : "small-circle free",
-    style: { "--job": colour(index) }, "aria-label": `${job.name}: ${words({ job, ...rhythm })}`,
+    viewBox: "-16 -16 32 32", width: 32, height: 32, role: "img", class: timing.shifted ? "small-circle" : "small-circle free",
+    style: { "--job": colour(index) }, "aria-label": `${job.name}: ${summary({ job, ...timing })}`,
   },
     h("circle", { r: 12, class: "track" }),
-    arcs(job, rhythm.period).map(([from, to]) => h("path", { class: "up", d: arcPath(12, from, to) })),
+    arcs(job, timing.period).map(([from, to]) => h("path", { class: "up", d: arcPath(12, from, to) })),
     h("path", { class: "zero", d: "M0 -15V-9" }));
 }
 
-function words({ job, period, shift, held }) {
+function summary({ job, period, shift, shifted }) {
   const up = job.profile.phases.reduce((sum, phase) => sum + phase.end_ms - phase.start_ms, 0);
-  return `${job.name}: ${format.shortMs(up)} of ${format.shortMs(period)} ms, `
-    + (held ? `shift ${format.shortMs(shift)} ms` : "free");
+  return `${job.name}: communicates ${format.shortMs(up)} of ${format.shortMs(period)} ms, `
+    + (shifted ? `shift ${format.shortMs(shift)} ms` : "no time-shift");
 }
 
 function describe(rings, common) {
   const turn = common === null ? "each on its own period" : `on a circle of ${format.shortMs(common)} ms`;
-  return `When the jobs communicate, ${turn}. ${rings.map(words).join("; ")}.`;
+  return `When the jobs communicate, ${turn}. ${rings.map(summary).join("; ")}.`;
 }
 
 function ticks(common) {
@@ -68,15 +68,15 @@ function ticks(common) {
 function drawRing(ring, place, total, common, chosen, actions) {
   const step = Math.min(26, (OUTER - INNER) / total);
   const radius = OUTER - (place + 0.5) * step;
-  const turns = arcs(ring.job, common ?? ring.period);
+  const phases = arcs(ring.job, common ?? ring.period);
   const dim = chosen?.kind === "job" && chosen.id !== ring.job.name;
-  const [x, y] = onCircle(radius, (turns[0][0] + turns[0][1]) / 2);
+  const [x, y] = onCircle(radius, (phases[0][0] + phases[0][1]) / 2);
   return h("g", {
-    key: ring.job.name, class: `ring ${ring.held ? "" : "free"} ${dim ? "dim" : ""}`, style: { "--job": colour(ring.index) },
+    key: ring.job.name, class: `ring ${ring.shifted ? "" : "free"} ${dim ? "dim" : ""}`, style: { "--job": colour(ring.index) },
     on: { click: () => actions.choose({ kind: "job", id: ring.job.name }) },
   },
     h("circle", { r: radius, class: "track", "stroke-width": step * 0.74 }),
-    turns.map(([from, to], i) => h("path", { key: `up${i}`, class: "up", d: arcPath(radius, from, to), "stroke-width": step * 0.74 })),
+    phases.map(([from, to], i) => h("path", { key: `up${i}`, class: "up", d: arcPath(radius, from, to), "stroke-width": step * 0.74 })),
     svgBadge(ring.index, x, y, Math.min(8, step * 0.37)));
 }
 
@@ -90,7 +90,7 @@ function sharedLinks(view) {
       h("span", { class: "sr" }, link.jobs.join(", "))),
     h("td", {}, h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: format.percent(Math.max(0, Math.min(1, link.score))).replace(" ", "") } })), link.score.toFixed(2)));
   return h("table", { class: "compact" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Shared link"), h("th", { scope: "col" }, "Jobs"), h("th", { scope: "col" }, "Fit"))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Shared link"), h("th", { scope: "col" }, "Jobs"), h("th", { scope: "col" }, "Compatibility"))),
     h("tbody", {}, links.slice(0, LINKS_SHOWN).map(row)),
     links.length > LINKS_SHOWN ? h("caption", { class: "below" }, `and ${links.length - LINKS_SHOWN} more`) : null);
 }
