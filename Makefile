@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run mininet shim test test-slow coverage lint format setup p4 shell wire wheel clean help
+.PHONY: run mininet shim test test-slow coverage lint format setup p4 shell wire wheel docs clean help
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,8 +55,12 @@ wire: .venv/.dev ## regenerate the agent protocol's code
 wheel: .venv/.dev ## build both wheels into dist/: polyrhythm, and polyrhythm-job for training containers
 	@$(BIN)/pip wheel -q --no-deps -w dist . ./hostagent/job_library
 
+docs: .venv/.docs ## build the documentation site into site/, offline; warnings are errors
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d out/doctrees docs site
+	@echo site/index.html
+
 clean: ## remove the environments and what was built
-	@rm -rf .venv .venv-shell dist .mypy_cache .ruff_cache .pytest_cache .hypothesis out/coverage
+	@rm -rf .venv .venv-shell dist .mypy_cache .ruff_cache .pytest_cache .hypothesis out/coverage site docs/reference/_generated out/doctrees
 
 # pip reads dependency groups from 25.1 on.
 .venv/bin/python:
@@ -83,4 +87,8 @@ clean: ## remove the environments and what was built
 
 .venv/.dev: .venv/.run
 	@$(BIN)/pip install -q --disable-pip-version-check --group dev
+	@touch $@
+
+.venv/.docs: .venv/.run
+	@$(BIN)/pip install -q --disable-pip-version-check --group docs
 	@touch $@
