@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unified circles as SVG: a ring for each job, turned by its rotation, around the total demand."""
+"""Draw the unified circles of links as SVG (CASSINI thesis, 3.2): one ring for each job, rotated by its time-
+shift.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ _OVER = "#b00020"
 
 
 def draw(found: Interleaving) -> str:
-    """An SVG document with one circle per link; angles grow counter-clockwise from the x-axis.
+    """Return an SVG document with one circle for each link. Angles grow counter-clockwise from the x-axis.
 
-    Demand above the link's capacity is drawn on the outermost ring in red.
+    The outermost ring is red where the total demand exceeds the link's capacity.
     """
     colours = {job: _COLOURS[i % len(_COLOURS)] for i, job in enumerate(found.periods)}
     columns = max(1, min(_COLUMNS, len(found.circles)))
@@ -60,7 +62,7 @@ def _circle(circle: Circle, found: Interleaving, colours: dict[str, str]) -> Ite
 
 
 def _runs(edges: list[int], on: list[bool]) -> Iterable[tuple[int, int]]:
-    """Consecutive pieces that are on, joined."""
+    """Join neighbouring intervals that are on; yields (begin, end) of each run."""
     begin = None
     for i, lit in enumerate([*on, False]):
         if lit and begin is None:
@@ -71,7 +73,7 @@ def _runs(edges: list[int], on: list[bool]) -> Iterable[tuple[int, int]]:
 
 
 def _arc(begin: float, end: float, radius: float, width: float, colour: str, title: str) -> str:
-    """A piece of a ring between two parts of the circle (0 to 1)."""
+    """A piece of a ring, from `begin` to `end` as fractions of the circle (0 to 1)."""
     style = f'fill="none" stroke="{colour}" stroke-width="{width:.2f}"'
     label = f"<title>{title}</title>"
     if end - begin >= 1:

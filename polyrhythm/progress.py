@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a long computation is, and how long it may still take."""
+"""A progress bar for long computations, with the time that is left."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Bar:
-    """Jobs (or what `unit` names) done, of all, with the time that is left, on standard error: a bar on a
-    terminal, elsewhere a line every `lines_s` (0: nothing)."""
+    """Shows on standard error how many of `total` jobs (or other `unit`) are done, and how long the rest may
+    take.
+
+    On a terminal it is a bar. Elsewhere it is a line every `lines_s` seconds; 0: nothing.
+    """
 
     def __init__(self, title: str, total: int, lines_s: float = 0.0, unit: str = "jobs") -> None:
         self._title, self._total, self._lines_s, self._unit = title, total, lines_s, unit
@@ -35,7 +38,7 @@ class Bar:
         self._progress.stop()
 
     def step(self, done: int) -> None:
-        """So many jobs are done."""
+        """Show that `done` jobs are done."""
         self._progress.update(self._task, completed=done)
         now = time.monotonic()
         if self._lines_s and done and self._progress.disable and now - self._said >= self._lines_s:

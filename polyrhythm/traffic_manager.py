@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tofino's queueing as files to deploy: eight strict-priority queues a port, port shaping, queue depth.
+"""Write Tofino's queue settings as files: eight strict-priority queues for each port, shaping and queue
+depth.
 
-There is no WRED to write: the traffic manager has thresholds by colour but no random early detection, and
-the ramp between Kmin and Kmax is the P4 program's own table `ecn`, which the controller fills.
+The files contain no WRED: Tofino's traffic manager has thresholds by colour, but no random early detection.
+The ramp between Kmin and Kmax is the table `ecn` of the P4 program, which the controller fills.
 """
 
 from __future__ import annotations
@@ -11,20 +12,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 QUEUES = 8
+# Limits of Tofino 1.
 MAX_QUEUE_CELLS = (1 << 19) - 1
-BURST_BYTES = 16_384
 SPEEDS_GBPS = (10, 25, 40, 50, 100)
+# Chosen: the burst of a shaped port, and the egress pool that all queues share.
+BURST_BYTES = 16_384
 POOL = 0
 
 
-class SettingsError(ValueError):
-    """The settings make no sense; the text says which and what would."""
+class QueueSettingsError(ValueError):
+    """A setting is not legal. The message says which one, and what would be legal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Front-panel ports (not split into channels), their speed, the rate to shape them to (None: not at
-    all), both in Gbit/s, and the depth at which a queue drops, in cells of 80 bytes."""
+class QueueSettings:
+    """The queue settings of a switch.
+
+    `ports` are front-panel ports that are not split into channels. `speed_gbps` is their speed, and
+    `shape_gbps` the rate to which they are shaped (None: not shaped), both in Gbit/s. `queue_cells` is the
+    depth at which a queue drops, in cells of 80 bytes.
+    """
 
     ports: tuple[int, ...]
     speed_gbps: int
@@ -34,15 +41,21 @@ class Settings:
     def __post_init__(self) -> None:
         if self.speed_gbps not in SPEEDS_GBPS:
             legal = ", ".join(map(str, SPEEDS_GBPS))
-            raise SettingsError(f"--speed {self.speed_gbps}: Tofino 1 has ports of {legal} Gbit/s")
+            raise QueueSettingsError(f"--speed {self.speed_gbps}: Tofino 1 has ports of {legal} Gbit/s")
         if self.shape_gbps is not None and not 0 < self.shape_gbps <= self.speed_gbps:
-            raise SettingsError(f"--shape {self.shape_gbps}: is not above 0 and up to the port's speed")
+            raise QueueSettingsError(
+                f"--shape {self.shape_gbps}: legal: above 0, up to the speed of the port"
+            )
         if not 0 < self.queue_cells <= MAX_QUEUE_CELLS:
-            raise SettingsError(f"--queue-cells {self.queue_cells}: is not from 1 to {MAX_QUEUE_CELLS}")
+            raise QueueSettingsError(f"--queue-cells {self.queue_cells}: legal: 1 to {MAX_QUEUE_CELLS}")
 
 
 def parse_ports(text: str) -> tuple[int, ...]:
-    """Ports from a text such as "1-30,32", ascending. Raises SettingsError."""
+    """Read ports from a text such as "1-30,32", ascending.
+
+    Raises:
+        QueueSettingsError: the text is no list of ports.
+    """
     ports: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.partition("-")
@@ -50,17 +63,19 @@ def parse_ports(text: str) -> tuple[int, ...]:
             first = int(low)
             last = int(high) if dash else first
         except ValueError:
-            raise SettingsError(f"--ports {text}: {part!r} is neither a port nor a range of ports") from None
+            raise QueueSettingsError(
+                f"--ports {text}: {part!r} is neither a port nor a range of ports"
+            ) from None
         if not 1 <= first <= last <= 65:
-            raise SettingsError(
+            raise QueueSettingsError(
                 f"--ports {text}: front-panel ports are 1 to 65, and {part!r} is not in order"
             )
         ports.update(range(first, last + 1))
     return tuple(sorted(ports))
 
 
-def chassis_config(settings: Settings) -> str:
-    """Stratum's chassis configuration in protobuf text: ports and their traffic manager."""
+def chassis_config(settings: QueueSettings) -> str:
+    """Stratum's chassis configuration as protobuf text: the ports and their traffic manager."""
     lines = [
         "# Stratum on Tofino 1. Written by `polyrhythm pipeline traffic-manager --target stratum`.",
         "# Queue n of a port is served before queue n - 1.",
@@ -97,9 +112,9 @@ def chassis_config(settings: Settings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def bfrt_script(settings: Settings) -> str:
-    """A script for bf_switchd's shell, run once after its start: `bfshell -b <absolute path>`."""
-    # At module level throughout: bfshell executes the script where functions would not see `bfrt`.
+def bfrt_script(settings: QueueSettings) -> str:
+    """A script for the shell of bf_switchd. Run it once after the start: `bfshell -b <absolute path>`."""
+    # The script has no functions: bfshell executes it where functions cannot see `bfrt`.
     shaping = ""
     if settings.shape_gbps is not None:
         shaping = f"""
@@ -130,7 +145,7 @@ bfrt.complete_operations()
 """
 
 
-TRAFFIC_MANAGER_TARGETS: dict[str, Callable[[Settings], str]] = {
+TRAFFIC_MANAGER_TARGETS: dict[str, Callable[[QueueSettings], str]] = {
     "bf_switchd": bfrt_script,
     "stratum": chassis_config,
 }

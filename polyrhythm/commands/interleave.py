@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm interleave`: when each job talks, for links and jobs listed in a JSON file."""
+"""`polyrhythm interleave`: compute the time-shift of each job, for jobs and links listed in a file."""
 
 from __future__ import annotations
 
@@ -17,18 +17,33 @@ from polyrhythm_files import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm interleave`."""
-    parser.add_argument("file", metavar="FILE.json", type=Path, help="links, jobs and their Up phases")
+    """Add the options of `polyrhythm interleave`."""
+    parser.add_argument(
+        "file",
+        metavar="FILE.json",
+        type=Path,
+        help="file with links, jobs and their Up phases (docs/interleaving.md has the format)",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--plot", metavar="FILE.svg", type=Path, help="draw the circles")
-    parser.add_argument("--seed", type=integer(0), default=0, help="of the search's restarts (default 0)")
+    parser.add_argument(
+        "--plot", metavar="FILE.svg", type=Path, help="draw the unified circles of the links into this file"
+    )
+    parser.add_argument(
+        "--seed",
+        type=integer(0),
+        default=0,
+        metavar="N",
+        help="seed of the restarts of the search, 0 or more (default 0)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, decide, print and draw; 2 for bad input."""
+    """Read the file, compute the time-shifts, print them, and draw the circles. Returns 2 for bad input."""
     try:
         if args.plot is not None and args.plot.suffix.lower() != ".svg":
-            raise ConfigError(f"--plot {args.plot}: circles are drawn as SVG, so its name ends in .svg")
+            raise ConfigError(
+                f"--plot {args.plot}: circles are drawn as SVG; legal: a name that ends in .svg"
+            )
         task = load(args.file)
         found = interleave(task.links, task.periods, step_deg=task.step_deg, seed=args.seed)
         if args.plot is not None:
@@ -47,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def to_json(found: Interleaving) -> dict[str, Any]:
-    """The result as JSON values: ms, Gbit/s and degrees."""
+    """The result as JSON values, in ms, Gbit/s and degrees."""
     losses = {c.link.name: c.loss for c in found.circles}
     return {
         "links": [
@@ -84,7 +99,7 @@ def to_json(found: Interleaving) -> dict[str, Any]:
 
 
 def to_text(found: Interleaving) -> str:
-    """The result in words, a line for each job, link and loop."""
+    """The result in words, one line for each job, link and loop."""
     lines = []
     for job, shift in found.shifts.items():
         longer = f", {100 * found.errors[job]:.2f} % over its own" if found.errors[job] else ""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm pipeline`: what a target is given besides its P4Info.
+"""`polyrhythm pipeline`: write the files that a switch needs besides the P4Info.
 
-`pack` makes the bytes of P4Runtime's `p4_device_config`: for BMv2 (and the embedded switch, and Stratum on
-BMv2) p4c's JSON as it is; for Stratum on Tofino a BfPipelineConfig, assembled from the folder that the
-Tofino back end of p4c writes. `traffic-manager` writes Tofino's queueing, which no P4 program holds.
+`pack` writes the bytes of P4Runtime's `p4_device_config`. For BMv2, the embedded switch, and Stratum on BMv2
+that is p4c's JSON. For Stratum on Tofino it is a BfPipelineConfig, made from the folder that p4c's Tofino
+back end writes. `traffic-manager` writes the queue settings of Tofino, which no P4 program contains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
-from polyrhythm.traffic_manager import TRAFFIC_MANAGER_TARGETS, Settings, SettingsError, parse_ports
+from polyrhythm.traffic_manager import TRAFFIC_MANAGER_TARGETS, QueueSettings, QueueSettingsError, parse_ports
 
 PACK_TARGETS = ("bmv2", "stratum")
 COMPILED_FOLDER = "tofino"
@@ -29,12 +29,12 @@ _PROFILE_NAME, _CONTEXT, _BINARY, _PIPE_SCOPE = 1, 2, 3, 4
 
 
 class PackError(ValueError):
-    """The pipeline cannot be packed; the text says what is missing or wrong, and where."""
+    """The pipeline cannot be packed. The message says what is missing or wrong, and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineProfile:
-    """One compiled pipeline and the hardware pipes that it runs on (none: all)."""
+    """One compiled pipeline, and the hardware pipes that run it (empty: all pipes)."""
 
     name: str
     context: bytes
@@ -44,7 +44,7 @@ class PipelineProfile:
 
 @dataclass(frozen=True, slots=True)
 class TofinoProgram:
-    """What the Tofino back end made of one P4 program."""
+    """The output of the Tofino back end for one P4 program."""
 
     name: str
     bfrt: bytes
@@ -52,67 +52,96 @@ class TofinoProgram:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm pipeline`."""
+    """Add the options of `polyrhythm pipeline`."""
     commands = parser.add_subparsers(dest="pipeline_command", metavar="COMMAND", required=True)
     text = "write the bytes of P4Runtime's p4_device_config"
     pack = commands.add_parser("pack", help=text, description=text[0].upper() + text[1:] + ".")
-    pack.add_argument("--target", choices=PACK_TARGETS, required=True)
+    pack.add_argument("--target", choices=PACK_TARGETS, required=True, help="the switch to pack for")
     pack.add_argument(
         "--compiled",
         type=Path,
         metavar="DIR",
-        help="for stratum: the folder with the back end's .conf file (default: p4/build/tofino)",
+        help="for stratum: the folder with the .conf file of the Tofino back end (default: p4/build/tofino)",
     )
     pack.add_argument(
-        "--output", "-o", type=Path, metavar="FILE", help="default: polyrhythm.TARGET.bin, in this folder"
+        "--output",
+        "-o",
+        type=Path,
+        metavar="FILE",
+        help="file to write (default: polyrhythm.TARGET.bin in the current folder)",
     )
     text = "write Tofino's strict-priority queues and port shaping for deployment"
     manager = commands.add_parser("traffic-manager", help=text, description=text[0].upper() + text[1:] + ".")
-    manager.add_argument("--target", choices=sorted(TRAFFIC_MANAGER_TARGETS), required=True)
-    manager.add_argument("--ports", default="1-32", help="front-panel ports, as in 1-30,32 (default 1-32)")
     manager.add_argument(
-        "--speed", type=int, default=100, metavar="GBPS", help="of each port (default 100, not split)"
+        "--target",
+        choices=sorted(TRAFFIC_MANAGER_TARGETS),
+        required=True,
+        help="the software that reads the file",
     )
-    manager.add_argument("--shape", type=float, metavar="GBPS", help="shape ports to this rate")
+    manager.add_argument(
+        "--ports",
+        default="1-32",
+        metavar="PORTS",
+        help="front-panel ports, 1 to 65, for example 1-30,32 (default 1-32)",
+    )
+    manager.add_argument(
+        "--speed",
+        type=int,
+        default=100,
+        metavar="GBPS",
+        help="speed of each port in Gbit/s: 10, 25, 40, 50 or 100 (default 100)",
+    )
+    manager.add_argument(
+        "--shape",
+        type=float,
+        metavar="GBPS",
+        help="shape each port to this rate in Gbit/s (default: no shaping)",
+    )
     manager.add_argument(
         "--queue-cells",
         type=int,
         default=20_000,
         metavar="N",
-        help="depth at which a queue drops, in cells of 80 bytes (default 20000)",
+        help="depth at which a queue drops, in cells of 80 bytes, 1 to 524287 (default 20000)",
     )
-    manager.add_argument("--output", "-o", type=Path, metavar="FILE", help="default: standard output")
+    manager.add_argument(
+        "--output", "-o", type=Path, metavar="FILE", help="file to write (default: standard output)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one subcommand; 0 done, 2 something is missing or wrong."""
+    """Run one subcommand. Returns 0, or 2 if something is missing or wrong."""
     try:
         if args.pipeline_command == "pack":
             _pack(args.target, args.compiled, args.output)
         else:
-            settings = Settings(parse_ports(args.ports), args.speed, args.shape, args.queue_cells)
+            settings = QueueSettings(parse_ports(args.ports), args.speed, args.shape, args.queue_cells)
             text = TRAFFIC_MANAGER_TARGETS[args.target](settings)
             if args.output is None:
                 sys.stdout.write(text)
             else:
                 _write(args.output, text.encode())
-    except (PackError, SettingsError, ArtefactError) as error:
+    except (PackError, QueueSettingsError, ArtefactError) as error:
         print(f"polyrhythm pipeline: {error}", file=sys.stderr)
         return 2
     return 0
 
 
 def bf_pipeline_config(program: TofinoProgram) -> bytes:
-    """The serialised BfPipelineConfig that Stratum takes in `p4_device_config`, fields in ascending order."""
+    """The serialised BfPipelineConfig that Stratum reads from `p4_device_config`, fields in ascending order.
+    """
     profiles = b"".join(_field(_PROFILES, _profile(profile)) for profile in program.profiles)
     return _field(_P4_NAME, program.name.encode()) + _field(_BFRUNTIME_INFO, program.bfrt) + profiles
 
 
 def read_compiled(folder: Path) -> TofinoProgram:
-    """The program whose .conf file lies in `folder`.
+    """Read the compiled program whose .conf file is in `folder`.
 
-    The file's paths are tried from the folder and from above it; if nothing is there, by their last parts,
-    since the compiler may have written where they were to be installed. Raises PackError.
+    The paths in the .conf file are tried relative to the folder and to its parent. If nothing is there, their
+    last parts are tried, because the compiler may have written the paths of a later installation.
+
+    Raises:
+        PackError: a file is missing or not legal.
     """
     found = sorted(folder.glob("*.conf")) if folder.is_dir() else []
     if len(found) != 1:
@@ -142,10 +171,10 @@ def read_compiled(folder: Path) -> TofinoProgram:
     except PackError:
         raise
     except KeyError as error:
-        raise PackError(f"{conf}: has no {error}; is it the Tofino back end's?") from None
+        raise PackError(f"{conf}: has no {error}; was it written by the Tofino back end?") from None
     except (ValueError, TypeError, AttributeError):
         raise PackError(
-            f"{conf}: is not the Tofino back end's description of one device with one P4 program"
+            f"{conf}: does not describe one device with one P4 program, as the Tofino back end writes it"
         ) from None
     if not profiles:
         raise PackError(f"{conf}: the program {name} has no pipeline")
@@ -155,7 +184,7 @@ def read_compiled(folder: Path) -> TofinoProgram:
 def _pack(target: str, compiled: Path | None, output: Path | None) -> None:
     if target == "bmv2":
         if compiled is not None:
-            raise PackError("--compiled is for --target stratum; BMv2's program is p4/build's own")
+            raise PackError("--compiled is only for --target stratum; the program of BMv2 is in p4/build")
         config = load_artefacts().device_config
         what = "BMv2 JSON"
     else:
@@ -177,7 +206,7 @@ def _write(path: Path, content: bytes, what: str | None = None) -> None:
 def _read(conf: Path, named: str, is_json: bool = True) -> bytes:
     place = next((path for path in _places(conf, Path(named)) if path.is_file()), None)
     if place is None:
-        raise PackError(f"{conf}: names {named}, which is not there")
+        raise PackError(f"{conf}: names {named}, which does not exist")
     content = place.read_bytes()
     if not content:
         raise PackError(f"{place}: is empty")
@@ -190,7 +219,7 @@ def _read(conf: Path, named: str, is_json: bool = True) -> bytes:
 
 
 def _places(conf: Path, named: Path) -> Iterator[Path]:
-    # Joined to a folder an absolute path stays what it is.
+    # An absolute path stays the same when it is joined to a folder.
     yield conf.parent / named
     yield conf.parent.parent / named
     for start in range(1, len(named.parts)):
@@ -198,7 +227,7 @@ def _places(conf: Path, named: Path) -> Iterator[Path]:
 
 
 def _profile(profile: PipelineProfile) -> bytes:
-    # proto3 packs repeated numbers, and leaves out what is empty.
+    # proto3 packs repeated numbers, and omits empty fields.
     pipes = b"".join(map(_varint, profile.pipes))
     return (
         _field(_PROFILE_NAME, profile.name.encode())

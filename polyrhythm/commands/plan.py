@@ -18,7 +18,7 @@ from polyrhythm_files import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm plan`."""
+    """Add the options of `polyrhythm plan`."""
     parser.add_argument(
         "scenario",
         metavar="SCENARIO",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm priority`: who goes first among jobs that share links, on which level, and why."""
+"""`polyrhythm priority`: compute the priority level of each job, for jobs that share links, and explain it.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +23,39 @@ from controller.priority.methods import METHODS, LevelAssignment, Setting
 from polyrhythm.priority_file import Contest, load_contest
 from polyrhythm_files import ConfigError
 
+# A list of jobs in an explanation names this many. Chosen.
 _NAMED = 8
-# Fairness plays every assignment that it tries through in time: with more jobs that takes minutes.
+# The fairness rule simulates every assignment that it tries. With more jobs that takes minutes (measured).
 _MOST_FAIR = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm priority`."""
-    parser.add_argument("file", metavar="FILE.json", help="jobs and links; docs/priority.md has the format")
-    parser.add_argument("--levels", metavar="K", help="compress to K levels (default: one for each job)")
-    parser.add_argument("--method", choices=sorted(METHODS), default="crux")
+    """Add the options of `polyrhythm priority`."""
     parser.add_argument(
-        "--loss-cap", metavar="PART", help="no job may lose more than this part of its throughput (0 to 1)"
+        "file", metavar="FILE.json", help="file with jobs and links (docs/priority.md has the format)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the sampled orders (default 0)")
+    parser.add_argument(
+        "--levels",
+        metavar="K",
+        help="compress the order to K levels, 1 to 1000000 (default: one level for each job)",
+    )
+    parser.add_argument(
+        "--method", choices=sorted(METHODS), default="crux", help="how to order the jobs (default crux)"
+    )
+    parser.add_argument(
+        "--loss-cap",
+        metavar="PART",
+        help="no job may lose more than this part of its throughput, 0 to 1 (only with --method crux; "
+        "default: no cap)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the sampled orders, 0 or more (default 0)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, rank, compress and print; 2 for bad input."""
+    """Read the file, order the jobs, compress to levels, and print. Returns 2 for bad input."""
     try:
         if args.seed < 0:
             raise ConfigError(f"--seed: {args.seed}; legal: a whole number from 0")
@@ -73,7 +88,10 @@ def to_json(
     levels: int | None,
     weight: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """The assignment as JSON values, the jobs by priority; `weight` is fairness' share in each priority."""
+    """The assignment as JSON values, jobs in order of priority.
+
+    `weight` is the factor that the fairness rule gives each job; None without a loss cap.
+    """
     words = _Words(contest, assigned, method, weight or {})
     jobs = []
     for ranked in assigned.ranked:
@@ -94,7 +112,7 @@ def to_json(
 
 
 def to_text(report: Mapping[str, Any]) -> str:
-    """The report for reading, a line for each job."""
+    """The report as text, one line for each job."""
     lines = [
         f"level {j['level']}  dscp {'-' if j['dscp'] is None else j['dscp']:>2}  {j['name']}: {j['why']}"
         for j in report["jobs"]
@@ -114,7 +132,7 @@ def to_text(report: Mapping[str, Any]) -> str:
 
 
 def _fairness(fairly: FairAssignment, cap: float) -> dict[str, Any]:
-    """What the cap costs: the assignment's worth, and the others that none beats in both."""
+    """The assignment's utilisation and losses, and the assignments that no other beats in both."""
     return {
         "cap": cap,
         "met": fairly.met,
@@ -130,7 +148,7 @@ def _fairness(fairly: FairAssignment, cap: float) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Words:
-    """Each job's place and level in words."""
+    """Explains in words the place of each job in the order, and its level."""
 
     contest: Contest
     assigned: LevelAssignment
@@ -143,12 +161,12 @@ class _Words:
 
     @cached_property
     def _slack(self) -> Mapping[str, float]:
-        """Compute left to overlap the communication, in s."""
+        """The compute that is left to overlap the communication, in s, by job."""
         return {j.name: (1 - j.overlap_start) * j.compute_s for j in self.contest.jobs}
 
     @cached_property
     def _equals(self) -> Mapping[float, Sequence[str]]:
-        """Jobs that send, by priority in twelve digits."""
+        """The jobs that send, by priority rounded to twelve digits."""
         equals: dict[float, list[str]] = {}
         for r in self.assigned.ranked:
             if r.intensity is not None:
@@ -157,7 +175,7 @@ class _Words:
 
     @cached_property
     def _slacks(self) -> Mapping[float, set[float]]:
-        """Compute left to overlap, of all jobs of a priority."""
+        """The different values of `_slack` among the jobs of each priority."""
         return {p: {self._slack[name] for name in names} for p, names in self._equals.items()}
 
     @cached_property
@@ -165,7 +183,7 @@ class _Words:
         return {r.name: i for i, r in enumerate(self.assigned.ranked)}
 
     def why(self, ranked: RankedJob, no_queue: bool) -> str:
-        """`no_queue`: there is no DSCP for the job's level."""
+        """The explanation of a job. `no_queue`: no DSCP exists for its level."""
         name, level = ranked.name, self.assigned.level
         if ranked.intensity is None:
             words = ["it sends nothing: no intensity, the lowest level"]
@@ -192,17 +210,17 @@ class _Words:
 
     @cached_property
     def _levels(self) -> NDArray[np.int64]:
-        """Levels by place in the order."""
+        """The level of each job, by its place in the order."""
         return np.array([self.assigned.level[r.name] for r in self.assigned.ranked], dtype=np.int64)
 
     @cached_property
     def _links(self) -> Mapping[str, Sequence[str]]:
-        """The links that each job sends on."""
+        """The links on which each job sends."""
         return {j.name: [k for k, sent in j.bytes_on.items() if sent > 0] for j in self.contest.jobs}
 
     @cached_property
     def _members(self) -> Mapping[str, NDArray[np.int64]]:
-        """The places in the order of those who send on each link."""
+        """The places in the order of the jobs that send on each link."""
         on: dict[str, list[int]] = {}
         for name, links in self._links.items():
             for link in links:
@@ -210,17 +228,17 @@ class _Words:
         return {link: np.array(sorted(places), dtype=np.int64) for link, places in on.items()}
 
     def _others(self, name: str) -> NDArray[np.int64]:
-        """The places of those who share a link with a job, highest first."""
+        """The places of the jobs that share a link with a job, highest first."""
         company = [self._members[link] for link in self._links[name]]
         found = np.unique(np.concatenate(company)) if company else np.array([], dtype=np.int64)
         return np.asarray(found[found != self._place[name]])
 
     def _listed(self, name: str, others: NDArray[np.int64]) -> str:
-        """Other jobs, each with the links shared; long lists are cut."""
+        """Other jobs, each with the links that it shares. Long lists are cut."""
         named = []
         for place in others[:_NAMED].tolist():
             other = self.assigned.ranked[place].name
-            # In the order of the one that the file has first.
+            # Links in the order of the job that comes first in the file.
             first, second = sorted((name, other), key=self._file.__getitem__)
             shared = [link for link in self._links[first] if link in set(self._links[second])]
             named.append(f"{other} ({_short(shared, 3)})")
@@ -231,7 +249,7 @@ class _Words:
         return {j.name: i for i, j in enumerate(self.contest.jobs)}
 
     def _order(self, ranked: RankedJob) -> str:
-        """What a job's place in the order comes from."""
+        """The reason for a job's place in the order."""
         if self.method != "crux":
             return f"{self.method} gives it {ranked.priority:.3g}"
         text = f"intensity {ranked.intensity:.3g} flop/s x correction {ranked.correction:.3g}"
@@ -249,7 +267,8 @@ class _Words:
 
 
 def _short(words: Sequence[str], most: int, count: int | None = None) -> str:
-    """The first words of a list, and how many more there are (of `count`, if these are not all)."""
+    """The first `most` words of a list, and how many more there are. `count` is the length of the whole list.
+    """
     more = (len(words) if count is None else count) - most
     return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
 

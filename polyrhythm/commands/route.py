@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm route`: paths, source ports and rates for a list of flows on any fabric."""
+"""`polyrhythm route`: compute paths, source ports and rates for a list of flows on any fabric."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ Flow = tuple[Host, Host]
 
 
 class RouteError(ValueError):
-    """Input that cannot be routed: one line for the user, with the row."""
+    """The flows cannot be routed. The message is one line for the user and names the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """The rows of a CSV file: what they name, the hosts' NICs they mean, the lines they stand on."""
+    """The rows of a CSV file: the names in it, the NICs that they mean, the weights, and the line numbers."""
 
     names: list[tuple[str, str]]
     nics: list[Flow]
@@ -54,7 +54,12 @@ class Flows:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """An assignment: per flow the fabric's choice, source port (-1: none leads there) and rate in bit/s."""
+    """An assignment of all flows.
+
+    `choice`, `ports` and `rates` have one value for each flow: its path in `fabric`, its source port (-1: no
+    port leads along the path), and its max-min fair rate in bit/s. `max_load` is the largest number of flows
+    on a link, `excess` how much that is above the lower bound.
+    """
 
     fabric: Fabric
     demand: LeafDemand
@@ -67,29 +72,58 @@ class Routed:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm route`."""
-    parser.add_argument("--topology", metavar="FILE", type=Path, required=True, help="a topology file (JSON)")
+    """Add the options of `polyrhythm route`."""
     parser.add_argument(
-        "--flows", metavar="FILE", type=Path, required=True, help="CSV rows: src,dst[,weight]"
+        "--topology", metavar="FILE", type=Path, required=True, help="a topology file (docs/routing.md)"
     )
-    parser.add_argument("--algorithm", choices=tuple(ALGORITHMS), default="auto")
-    parser.add_argument("--order", choices=[o for o in ORDERS if o != "intensity"], default="given")
-    parser.add_argument("--fail", metavar="NAMES", default="", help="what is down: spine3,leaf1-spine2,...")
-    parser.add_argument("--paths", metavar="K", type=int, help="the K shortest paths, for source routing")
-    parser.add_argument("--seed", type=int, default=0, help="of ecmp and annealing (default 0)")
     parser.add_argument(
-        "--limit", type=float, default=10.0, help="seconds for ilp and annealing (default 10)"
+        "--flows", metavar="FILE", type=Path, required=True, help="a CSV file with rows src,dst[,weight]"
+    )
+    parser.add_argument(
+        "--algorithm",
+        choices=tuple(ALGORITHMS),
+        default="auto",
+        help="how to assign paths (docs/routing.md; default auto)",
+    )
+    parser.add_argument(
+        "--order",
+        choices=[o for o in ORDERS if o != "intensity"],
+        default="given",
+        help="the order in which greedy takes the flows (default given: as in the file)",
+    )
+    parser.add_argument(
+        "--fail",
+        metavar="NAMES",
+        default="",
+        help="switches and cables that are down, for example spine3,leaf1-spine2 (default: none)",
+    )
+    parser.add_argument(
+        "--paths",
+        metavar="K",
+        type=int,
+        help="use the K shortest paths of each pair, 1 to 64, for source routing (default: the "
+        "equal-cost paths)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of ecmp and annealing, 0 or more (default 0)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="time limit of ilp and annealing in seconds, above 0, up to 3600 (default 10)",
     )
     parser.add_argument("--json", action="store_true", help="print the assignment as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Route and print; 2 for bad input."""
+    """Route the flows and print the assignment. Returns 2 for bad input."""
     try:
         if args.paths is not None and not 1 <= args.paths <= 64:
-            raise RouteError("--paths: from 1 to 64 paths a pair")
+            raise RouteError(f"--paths: {args.paths}; legal: 1 to 64")
         if args.seed < 0 or not 0 < args.limit <= 3600:
-            raise RouteError("--seed must not be negative, --limit lie between 0 and 3600 s")
+            raise RouteError("--seed must be 0 or more, and --limit above 0 and at most 3600 s")
         topology = load_topology(args.topology)
         failures = _failures(topology, args.fail)
         flows = read_flows(args.flows, topology)
@@ -108,13 +142,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _warn(topology: Topology, routed: Routed) -> None:
-    """Say on stderr how many flows have no source port."""
+    """Print to standard error how many flows have no source port, and why."""
     without = int((routed.ports < 0).sum())
     if without:
-        why = (
-            "no source port leads along the path" if topology.hash.known else "the switches' hash is unknown"
+        reason = (
+            "no source port leads along the path"
+            if topology.hash.known
+            else "the hash of the switches is unknown"
         )
-        print(f"{without} of {len(routed.ports)} flows go without a port: {why}", file=sys.stderr)
+        print(f"{without} of {len(routed.ports)} flows have no source port: {reason}", file=sys.stderr)
 
 
 def _failures(topology: Topology, words: str) -> Failures:
@@ -125,12 +161,12 @@ def _failures(topology: Topology, words: str) -> Failures:
 
 
 def read_flows(path: Path, topology: Topology) -> Flows:
-    """The flows of a CSV file; a first row `src,dst[,weight]` is a header.
+    """Read the flows of a CSV file. A first row `src,dst[,weight]` is a header.
 
-    A host with several NICs takes them in turn, and its peer the NIC on the same rail.
+    A host with several NICs uses them in turn; its peer uses the NIC on the same rail.
 
     Raises:
-        RouteError: with the row, counting lines from 1.
+        RouteError: a row is not legal; the message has its number, counted from 1.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -204,10 +240,12 @@ def route(
     failures: Failures,
     shortest: int | None = None,
 ) -> Routed:
-    """Assign, give ports and share the links.
+    """Assign paths to the flows, choose their source ports, and share the links max-min fair.
+
+    `shortest` K: consider the K shortest paths of each pair, for source routing.
 
     Raises:
-        RouteError: a flow has no path, with its row, or the algorithm's conditions do not hold.
+        RouteError: a flow has no path, or the algorithm does not suit the fabric.
     """
     fabric = fabric_of(topology, failures, shortest)
     demand = demand_of(fabric, flows.nics, flows.weights)
@@ -241,7 +279,7 @@ def route(
 
 
 def _warm(fabric: Fabric, demand: LeafDemand, algorithm: str, options: Options) -> None:
-    """Load what will run, or compile it, on a few of the flows: that is no part of the assignment's time."""
+    """Load or compile the kernels on a few flows, so that the measured time does not include it."""
     if not options.plain and cold():
         print("compiling the routing kernels, once for this machine ...", file=sys.stderr)
     few = demand.take(np.arange(min(len(demand), 2)))
@@ -255,7 +293,8 @@ def _ports(
     src, dst = addresses(a.ip for a, _ in flows.nics), addresses(b.ip for _, b in flows.nics)
     wanted, spec = stages(topology, fabric, demand, choice), topology.hash
     if not spec.known:
-        # Where a switch chooses, only probes can tell which port leads where.
+        # If a switch chooses the path by an unknown hash, only probes can find which source port takes which
+        # path.
         free = (wanted.stage >= 0).any(axis=1)
         lowest = ROCE_SOURCE_PORTS.start + repeats(src, dst) % len(ROCE_SOURCE_PORTS)
         return np.where(free, -1, lowest).astype(np.int32)
@@ -277,7 +316,7 @@ def _rows(routed: Routed, flows: Flows) -> Iterator[str]:
 
 
 def write(routed: Routed, flows: Flows, out: TextIO, polarised: str = "") -> None:
-    """The assignment as JSON, written flow by flow: a million of them need not be held as text."""
+    """Write the assignment as JSON, flow by flow, so that a million flows need not be in memory as text."""
     out.write('{"flows": [')
     for i, row in enumerate(_rows(routed, flows)):
         out.write(("\n " if i == 0 else ",\n ") + row)
@@ -292,7 +331,7 @@ def write(routed: Routed, flows: Flows, out: TextIO, polarised: str = "") -> Non
 
 
 def summary(routed: Routed, algorithm: str) -> str:
-    """The assignment in a line."""
+    """The assignment as one line."""
     slowest = f"{routed.rates.min() / 1e9:.3g} Gbit/s" if len(routed.rates) else "none"
     return (
         f"{len(routed.choice)} flows by {algorithm} in {routed.elapsed_ms:.3f} ms: at most {routed.max_load} "

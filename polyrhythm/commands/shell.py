@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make shell SWITCH=leaf1`: p4runtime-shell on a switch of the running fabric, as a backup client.
+"""`polyrhythm shell` and `make shell SWITCH=leaf1`: p4runtime-shell on a switch of the running fabric.
 
-p4runtime-shell pins a protobuf older than the controller's, so it runs in a virtual environment of its
-own; this module finds the switch and hands over to that environment's Python.
+p4runtime-shell needs an older protobuf than the controller, so it has a virtual environment of its own. This
+module finds the switch and starts the Python of that environment.
 """
 
 from __future__ import annotations
@@ -16,29 +16,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# Below every controller's election id: the shell reads, and never takes the switch from its controller.
+# Below the election id of every controller, so the shell can read, but never becomes the primary.
 ELECTION_ID = "0,1"
 
 
 class ShellError(Exception):
-    """What keeps the shell from opening: one line for the user."""
+    """The shell cannot be opened. The message is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchAddress:
-    """Where a switch of the running fabric serves P4Runtime."""
+    """The P4Runtime address of a switch of the running fabric."""
 
     address: str
     device_id: int
 
 
 def fabric_file(environment: Mapping[str, str], uid: int) -> Path:
-    """Name the file in which the running fabric of that user says where its switches are."""
+    """The file in which the running fabric of this user writes the addresses of its switches."""
     return Path(environment.get("XDG_RUNTIME_DIR") or "/tmp") / f"polyrhythm-{uid}" / "fabric.json"
 
 
 def read_switches(path: Path) -> dict[str, SwitchAddress]:
-    """Read the switches of the running fabric by name; ShellError if there is no fabric, or a broken file."""
+    """Read the switches of the running fabric, by name.
+
+    Raises:
+        ShellError: no fabric is running, or the file is not legal.
+    """
     try:
         document = json.loads(path.read_text())
         return {
@@ -50,11 +54,15 @@ def read_switches(path: Path) -> dict[str, SwitchAddress]:
     except OSError as error:
         raise ShellError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ShellError(f"{path}: is not what a running fabric writes; start the fabric again") from None
+        raise ShellError(f"{path}: not written by a running fabric; start the fabric again") from None
 
 
 def find_switch(switches: Mapping[str, SwitchAddress], name: str) -> SwitchAddress:
-    """Find a switch by name; ShellError with the known names if there is none."""
+    """Find a switch by name.
+
+    Raises:
+        ShellError: there is no such switch; the message lists the names.
+    """
     if name in switches:
         return switches[name]
     known = ", ".join(sorted(switches)) or "none"
@@ -63,7 +71,7 @@ def find_switch(switches: Mapping[str, SwitchAddress], name: str) -> SwitchAddre
 
 
 def shell_command(python: Path, switch: SwitchAddress) -> list[str]:
-    """Build the command line of p4runtime-shell for a switch, with the Python of its own environment."""
+    """The command line of p4runtime-shell for a switch, with the Python of its own environment."""
     return [
         str(python),
         "-m",
@@ -78,24 +86,30 @@ def shell_command(python: Path, switch: SwitchAddress) -> list[str]:
 
 
 def requirements(pyproject: Path) -> list[str]:
-    """Read what the shell's environment needs: the dependency group "shell" of pyproject.toml."""
+    """The requirements of the shell's environment: the dependency group "shell" of pyproject.toml."""
     document = tomllib.loads(pyproject.read_text())
     return [str(requirement) for requirement in document["dependency-groups"]["shell"]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `polyrhythm shell`."""
-    parser.add_argument("switch", nargs="?", default="", help="the switch's name, such as leaf1")
+    """Add the options of `polyrhythm shell`."""
     parser.add_argument(
-        "--venv", type=Path, default=Path(".venv-shell"), help="the shell's environment (default .venv-shell)"
+        "switch", nargs="?", default="", metavar="SWITCH", help="name of the switch, for example leaf1"
     )
     parser.add_argument(
-        "--requirements", action="store_true", help="print what that environment needs, and do nothing else"
+        "--venv",
+        type=Path,
+        default=Path(".venv-shell"),
+        metavar="DIR",
+        help="virtual environment of the shell (default .venv-shell)",
+    )
+    parser.add_argument(
+        "--requirements", action="store_true", help="print the packages that this environment needs, and exit"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open the shell in place of this process; 2 with one line when that cannot be."""
+    """Replace this process by the shell. Returns 2 with one line if that is impossible."""
     if args.requirements:
         print(*requirements(Path("pyproject.toml")))
         return 0
@@ -103,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         switch = find_switch(read_switches(fabric_file(os.environ, os.getuid())), args.switch)
         python = args.venv / "bin" / "python"
         if not python.exists():
-            raise ShellError(f"{args.venv}: there is no environment for the shell; run `make shell`")
+            raise ShellError(f"{args.venv}: the environment of the shell does not exist; run `make shell`")
     except ShellError as error:
         print(f"polyrhythm shell: {error}", file=sys.stderr)
         return 2

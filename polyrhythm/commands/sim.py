@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm sim`: a workload on a cluster under one or several policies, flow by flow."""
+"""`polyrhythm sim`: simulate a workload on a cluster, flow by flow, under one or more policies."""
 
 from __future__ import annotations
 
@@ -37,56 +37,142 @@ from sim.simulation import FabricFailure, Simulation, SimulationSettings
 from sim.workload import check_connected, read_trace
 from topo.files import load_topology
 
+# Chosen: seconds of host time between checkpoints, and the least number of events between two points where a
+# checkpoint may be taken.
 CHECKPOINT_EVERY_S = 30.0
 TIDY_AT_LEAST = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm sim`."""
+    """Add the options of `polyrhythm sim`."""
     add = parser.add_argument
     add(
         "--trace",
         required=True,
         metavar="FILE",
-        help="a scenario (file or shipped name), a trace (Philly/Muri CSV, Lingjun CSV, SenseTime JSON), or "
-        "poisson:JOBS, batch:JOBS, snapshot:JOBS, paper:BLOOM/8,GPT-3/4",
+        help="the workload: a scenario (a file, or the name of one that comes with Polyrhythm), a trace "
+        "(Philly or Muri CSV, Lingjun CSV, SenseTime JSON), or a generator: poisson:JOBS, batch:JOBS, "
+        "snapshot:JOBS, paper:BLOOM/8,GPT-3/4",
     )
-    add("--topology", type=Path, metavar="FILE", help="JSON, or Lingjun's topo.csv; a scenario has its own")
-    add("--policy", default="ecmp", metavar="NAME,NAME", help=f"of: {', '.join(sorted(SIM_POLICIES))}")
-    add("--scheduler", default="fifo", choices=SCHEDULERS)
-    add("--seed", type=integer(0), default=1)
-    add("--gpus-per-server", type=int, default=8, metavar="N")
-    add("--pcie-gbps", type=float, default=0.0, metavar="G", help="between GPUs and NIC; 0: no limit")
-    add("--nvlink-gbps", type=float, default=0.0, metavar="G", help="between a host's GPUs; 0: no limit")
-    add("--host-gbps", type=float, default=200.0, metavar="G", help="of Lingjun's hosts")
-    add("--fabric-gbps", type=float, default=400.0, metavar="G", help="of Lingjun's links between switches")
-    add("--hours", type=float, default=24.0, help="the span of generated arrivals")
-    add("--until-s", type=float, default=0.0, metavar="S", help="stop at this time; 0: when all is done")
-    add("--replan-delay-ms", type=float, default=0.0, metavar="MS", help="from an event to the plan's effect")
-    add("--samples-s", type=float, default=0.0, metavar="S", help="between samples of the cluster; 0: none")
-    add("--fail", action="append", default=[], metavar="NAME@MS", help="spine2 or leaf1-spine2 goes down")
-    add("--heal", action="append", default=[], metavar="NAME@MS", help="and comes back")
-    add("--out", type=Path, metavar="DIR", help="tables, figures, and the checkpoint to go on from")
+    add(
+        "--topology",
+        type=Path,
+        metavar="FILE",
+        help="the fabric: a topology file, or the topo.csv of Lingjun's trace (not for a scenario, which "
+        "has its own fabric)",
+    )
+    add(
+        "--policy",
+        default="ecmp",
+        metavar="NAME,NAME",
+        help=f"policies to simulate, one after another (default ecmp): {', '.join(sorted(SIM_POLICIES))}",
+    )
+    add("--scheduler", default="fifo", choices=SCHEDULERS, help="which waiting job runs next (default fifo)")
+    add(
+        "--seed",
+        type=integer(0),
+        default=1,
+        metavar="N",
+        help="seed of all random choices, 0 or more (default 1)",
+    )
+    add("--gpus-per-server", type=int, default=8, metavar="N", help="GPUs of each server (default 8)")
+    add(
+        "--pcie-gbps",
+        type=float,
+        default=0.0,
+        metavar="G",
+        help="rate between the GPUs and the NIC of a server in Gbit/s; 0: no limit (default 0)",
+    )
+    add(
+        "--nvlink-gbps",
+        type=float,
+        default=0.0,
+        metavar="G",
+        help="rate between the GPUs of a server in Gbit/s; 0: no limit (default 0)",
+    )
+    add(
+        "--host-gbps",
+        type=float,
+        default=200.0,
+        metavar="G",
+        help="rate of the NICs in Lingjun's topo.csv in Gbit/s (default 200)",
+    )
+    add(
+        "--fabric-gbps",
+        type=float,
+        default=400.0,
+        metavar="G",
+        help="rate of the links between switches in Lingjun's topo.csv in Gbit/s (default 400)",
+    )
+    add(
+        "--hours",
+        type=float,
+        default=24.0,
+        metavar="H",
+        help="hours over which generated jobs arrive (default 24)",
+    )
+    add(
+        "--until-s",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="stop at this time in seconds; 0: when all jobs have ended (default 0)",
+    )
+    add(
+        "--replan-delay-ms",
+        type=float,
+        default=0.0,
+        metavar="MS",
+        help="time from an event to the effect of the new plan in ms (default 0)",
+    )
+    add(
+        "--samples-s",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="seconds between samples of the cluster's state; 0: no samples (default 0)",
+    )
+    add(
+        "--fail",
+        action="append",
+        default=[],
+        metavar="NAME@MS",
+        help="a switch (spine2@3000) or cable (leaf1-spine2@3000) goes down at this time in ms; repeatable",
+    )
+    add(
+        "--heal",
+        action="append",
+        default=[],
+        metavar="NAME@MS",
+        help="it comes up again at this time in ms; repeatable",
+    )
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder for tables, figures and checkpoints; an interrupted simulation continues from its "
+        "checkpoint",
+    )
     add(
         "--checkpoint-s",
         type=float,
         default=CHECKPOINT_EVERY_S,
         metavar="S",
-        help="between checkpoints in DIR, at least; 0: wherever one may be taken (default %(default)g)",
+        help="least number of seconds between checkpoints; 0: as often as possible (default %(default)g)",
     )
-    add("--fresh", action="store_true", help="ignore a checkpoint in DIR")
+    add("--fresh", action="store_true", help="ignore the checkpoints in DIR")
     add("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate each policy in turn and print a summary; 2 for bad input."""
+    """Simulate each policy in turn and print a summary. Returns 2 for bad input."""
     try:
         cluster, requests, elephant_bytes, marking = _inputs(args)
         check(cluster, requests)
         settings = _settings(args, elephant_bytes, len(requests))
         failures = _failures(args)
         if cold(*SOURCES):
-            print("compiling the simulator's kernels, once for this version ...", file=sys.stderr)
+            print("compiling the kernels of the simulator (once for each version) ...", file=sys.stderr)
         simulations = {
             name: _simulate(args, cluster, requests, replace(settings, policy=name), failures)
             for name in dict.fromkeys(args.policy.split(","))
@@ -107,7 +193,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Refuse figures out of range and unknown policies, before anything is read or run."""
+    """Check the range of numbers and the names of policies, before anything is read or simulated."""
     for name in args.policy.split(","):
         policy_named(name)
     for option, least, most in (
@@ -133,14 +219,14 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
     of_scenario = _is_scenario(args.trace)
     if args.topology is None:
         if of_scenario is False:
-            raise WorkloadError("--topology is needed; only a scenario brings its own")
+            raise WorkloadError("--topology is needed: only a scenario has its own fabric")
         scenario = load_scenario(args.trace)
         largest = max(w.job.gpus for w in scenario.workloads)
         cluster = machines(Network(scenario.topology, inside), max(args.gpus_per_server, largest))
         marking = MarkEstimate(8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES))
         return cluster, scenario_workload(scenario), scenario.elephant_bytes, marking
     if of_scenario:
-        raise WorkloadError(f"{args.trace}: a scenario brings its own fabric; leave --topology out")
+        raise WorkloadError(f"{args.trace}: a scenario has its own fabric; omit --topology")
     if args.topology.suffix == ".csv":
         topology = read_lingjun_topology(
             args.topology, host_gbps=args.host_gbps, fabric_gbps=args.fabric_gbps
@@ -153,8 +239,10 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
 
 
 def _is_scenario(trace: str) -> bool | None:
-    """Whether a trace is a scenario, by its name or, where JSON may be either, by its first character; None:
-    nothing tells."""
+    """Whether a trace is a scenario; None if that is unknown.
+
+    The name says so, or the first character of a file that could be both (JSON).
+    """
     path = Path(trace)
     if ":" in trace or path.suffix == ".csv":
         return False
@@ -172,7 +260,8 @@ def _is_scenario(trace: str) -> bool | None:
 
 def _settings(args: argparse.Namespace, elephant_bytes: int, jobs: int) -> SimulationSettings:
     return SimulationSettings(
-        # By count, never by the clock: going on from a checkpoint is the same computation.
+        # This depends on the number of jobs, never on the clock, so a resumed simulation gives the same
+        # result.
         tidy=min(SimulationSettings().tidy, max(TIDY_AT_LEAST, jobs // 10)),
         seed=args.seed,
         replan_delay_ns=round(args.replan_delay_ms * 1e6),
@@ -188,7 +277,7 @@ def _failures(args: argparse.Namespace) -> list[FabricFailure]:
         for word in words:
             matched = re.fullmatch(r"(.+)@(\d+(?:\.\d+)?)", word)
             if matched is None:
-                raise WorkloadError(f"{word!r}: NAME@MS is needed, as in spine2@3000")
+                raise WorkloadError(f"{word!r}: not a failure; legal: NAME@MS, for example spine2@3000")
             found.append(FabricFailure(round(float(matched[2]) * 1e6), matched[1], up))
     return found
 
@@ -200,7 +289,7 @@ def _simulate(
     settings: SimulationSettings,
     failures: Sequence[FabricFailure],
 ) -> Simulation:
-    """One policy, from its checkpoint if there is one, with a progress bar on a terminal."""
+    """Simulate one policy, from its checkpoint if there is one, with a progress bar on a terminal."""
     mark = fingerprint(
         cluster.network.topology, cluster.network.inside, cluster.servers, requests, settings, failures,
         args.scheduler, versions(),
@@ -211,7 +300,7 @@ def _simulate(
         path.parent.mkdir(parents=True, exist_ok=True)
         memory = None if args.fresh else load(path, mark)
     if memory is not None:
-        print(f"{settings.policy}: going on from {memory.now / 1e12:.0f} s of {path}", file=sys.stderr)
+        print(f"{settings.policy}: continuing from {memory.now / 1e12:.0f} s of {path}", file=sys.stderr)
     simulation = Simulation(
         cluster,
         requests,
@@ -231,7 +320,7 @@ def _simulate(
 
         simulation.run(tidied, bar.step)
     if path is not None:
-        # Kept until all policies are done and written, so that none is run twice.
+        # The checkpoint stays until all policies are done and written, so that none is simulated twice.
         save(simulation.memory, path, mark)
     return simulation
 
@@ -254,9 +343,9 @@ def _write(
     if figures.available():
         files += figures.draw(simulations, args.out)
     if not parquet_available():
-        print("pyarrow is not installed: tables as CSV only", file=sys.stderr)
+        print("pyarrow is not installed: tables are written as CSV only", file=sys.stderr)
     if not figures.available():
-        print("matplotlib is not installed: no figures", file=sys.stderr)
+        print("matplotlib is not installed: no figures are drawn", file=sys.stderr)
     files.append(args.out / "summary.json")
     replace_file(files[-1], (json.dumps({"policies": documents}, indent=2) + "\n").encode())
     for name in simulations:
@@ -266,7 +355,8 @@ def _write(
 
 def _table(documents: Sequence[dict[str, Any]]) -> Table:
     table = Table(
-        title="Job completion, iteration time over the ideal, and GPUs busy while allocated",
+        title="Job completion times, slow-down (iteration time over the ideal one), and GPU utilisation "
+        "while allocated",
         header_style="bold",
     )
     shown: tuple[tuple[str, str, Callable[[Any], str]], ...] = (

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`polyrhythm stf program.json test.stf`: run p4c's packet tests against the embedded switch.
 
-As p4c's own runner does it: packets go in in the order of the file, what leaves is compared port by port
-and in order with what is expected, and a port that the test names must not send anything else; what goes
-to ports it does not name is lost. A packet comes 1 ms after the one before, `wait` is a second.
+It works as p4c's own runner: packets are sent in the order of the file. What leaves a port is compared in
+order with what is expected there. A port that the test names must not send anything else; packets to other
+ports are dropped. Packets are sent 1 ms apart, and `wait` lasts one second.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from polyrhythm.stf.language import (
 
 _PACKET_NS = 1_000_000
 _WAIT_NS = 1_000_000_000
-# What a program that sends its packets round for ever may do within one step before it counts as such.
+# A step with more events than this is taken for an endless loop of packets. Chosen.
 _EVENT_LIMIT = 100_000
 _FCS_BYTES = 4
-# No egress_spec of 9 bits reaches it: in a test the controller's port is a port like any other.
+# An egress_spec of 9 bits cannot be 512, so no port of a test is the CPU port.
 _NO_CPU_PORT = 512
-# What is sent there is dropped; ports lie below it.
+# v1model's drop port. The ports of a test are below it.
 _DROP_PORT = 511
 _CONDITIONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
@@ -55,7 +55,7 @@ _CONDITIONS: dict[str, Callable[[int, int], bool]] = {
 
 
 class StepClock:
-    """An event heap that a test moves on."""
+    """An event heap whose time the test moves forward."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -63,12 +63,12 @@ class StepClock:
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
 
     def call_at(self, time_ns: int, callback: Callable[..., None], *args: Any) -> None:
-        """Run the callback at a time."""
+        """Run the callback at `time_ns`."""
         self._count += 1
         heapq.heappush(self._heap, (time_ns, self._count, callback, args))
 
     def pass_time(self, span_ns: int) -> bool:
-        """Let time pass, and all that happens in it; False where more happens than can be meant."""
+        """Move time forward and run the events until then. Returns False if there are too many events."""
         until, events = self.now + span_ns, 0
         while self._heap and self._heap[0][0] <= until:
             self.now, _, callback, args = heapq.heappop(self._heap)
@@ -80,8 +80,11 @@ class StepClock:
         return True
 
 
-class Runner:
-    """One test against a fresh switch; `failures` are its lines for people, `notes` what it only reads."""
+class PacketTest:
+    """Runs one test against a new switch.
+
+    `failures` has a line for each failed expectation, `notes` a line for each value that the test only reads.
+    """
 
     def __init__(self, program: P4Program, statements: Sequence[Statement], queues: int = 8) -> None:
         self.failures: list[str] = []
@@ -105,7 +108,11 @@ class Runner:
             self._switch.add_port(port, rate_bps=None, transmit=self._sent[port].append)
 
     def run(self) -> None:
-        """Run all statements; StfError where one cannot be carried out."""
+        """Run all statements.
+
+        Raises:
+            StfError: a statement cannot be executed.
+        """
         for statement in self._statements:
             try:
                 self._step(statement)
@@ -118,7 +125,7 @@ class Runner:
             self._before = {port: len(frames) for port, frames in self._sent.items()}
             self._switch.receive(statement.port, statement.frame)
             if not self._clock.pass_time(_PACKET_NS):
-                raise statement.place.error("the packet comes back to the switch for ever")
+                raise statement.place.error("the packet comes back to the switch without end")
         elif isinstance(statement, Expect):
             self._expected.setdefault(statement.port, []).append(statement)
         elif isinstance(statement, NoPacket):
@@ -157,7 +164,7 @@ class Runner:
             )
 
     def _holds(self, check: Check, value: int) -> bool:
-        """Whether a check holds; bytes may be meant with the frame check sequence, as chips count them."""
+        """Whether a check holds. Bytes may include the frame check sequence, because chips count it."""
         assert check.condition is not None
         holds = _CONDITIONS[check.condition]
         if holds(value, check.value):
@@ -167,7 +174,9 @@ class Runner:
         packets = self._control.value(replace(check, unit="packets"))
         if not holds(value + _FCS_BYTES * packets, check.value):
             return False
-        self.notes.append(f"{check.place}: holds with {_FCS_BYTES} bytes of FCS a packet, which BMv2 has not")
+        self.notes.append(
+            f"{check.place}: holds if each packet counts {_FCS_BYTES} bytes of FCS; BMv2 does not count them"
+        )
         return True
 
     def _compare(self) -> None:
@@ -180,7 +189,7 @@ class Runner:
             for expect in expected[len(frames) :]:
                 self.failures.append(f"{expect.place}: port {port} did not send {_shown(expect)}")
             for frame in frames[len(expected) :]:
-                self.failures.append(f"{self._name()}: port {port} sent more than expected: {frame.hex()}")
+                self.failures.append(f"{self._name()}: port {port} sent an unexpected packet: {frame.hex()}")
 
     def _name(self) -> str:
         return self._statements[-1].place.file if self._statements else "?"
@@ -193,7 +202,7 @@ def _shown(expect: Expect) -> str:
 
 
 def _difference(expect: Expect, frame: bytes) -> str | None:
-    """How a frame differs from what is expected; None where it does not."""
+    """How a frame differs from the expected one; None if it does not."""
     if expect.digits is None:
         return None
     digits = frame.hex()
@@ -209,17 +218,30 @@ def _difference(expect: Expect, frame: bytes) -> str | None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
-    parser.add_argument("program", metavar="program.json", help="what p4c-bm2-ss wrote for a v1model program")
-    parser.add_argument("tests", metavar="test.stf", nargs="+", help="packet tests, each on a fresh switch")
-    parser.add_argument("--queues", type=int, default=8, help="queues a port (priorities); default 8")
+    """Add the options of `polyrhythm stf`."""
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also show what the program logs and what is only read"
+        "program", metavar="program.json", help="the JSON that p4c-bm2-ss wrote for a v1model program"
+    )
+    parser.add_argument(
+        "tests", metavar="test.stf", nargs="+", help="packet tests; each runs on a new switch"
+    )
+    parser.add_argument(
+        "--queues",
+        type=int,
+        default=8,
+        metavar="N",
+        help="number of priority queues of each port, 1 or more (default 8)",
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also print what the program logs and the values that a test only reads",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the tests; 0 all pass, 1 one or more do not, 2 something cannot be read or carried out."""
+    """Run the tests. Returns 0 if all pass, 1 if one fails, 2 if something cannot be read or executed."""
     try:
         program = load_program(Path(args.program).read_bytes())
     except (OSError, P4ProgramError) as error:
@@ -237,23 +259,23 @@ def run(args: argparse.Namespace) -> int:
 def _run_test(program: P4Program, test: str, queues: int, verbose: bool) -> int:
     try:
         text = Path(test).read_bytes().decode()
-        runner = Runner(program, read_statements(text, test), queues)
-        runner.run()
+        test_run = PacketTest(program, read_statements(text, test), queues)
+        test_run.run()
     except (OSError, UnicodeDecodeError, StfError) as error:
         print(f"polyrhythm stf: {_reason(test, error)}", file=sys.stderr)
         return 2
     if verbose:
-        for note in runner.notes:
+        for note in test_run.notes:
             print(note)
-    for failure in runner.failures:
+    for failure in test_run.failures:
         print(failure)
-    print(f"{test}: {'FAIL' if runner.failures else 'PASS'}")
-    return 1 if runner.failures else 0
+    print(f"{test}: {'FAIL' if test_run.failures else 'PASS'}")
+    return 1 if test_run.failures else 0
 
 
 def _reason(path: str, error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{path}: {error.strerror}"
     if isinstance(error, UnicodeDecodeError):
-        return f"{path}: not text in UTF-8"
+        return f"{path}: not UTF-8 text"
     return str(error) if isinstance(error, StfError) else f"{path}: {error}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm topo show`: a fabric with all that it takes to check a source port by hand."""
+"""`polyrhythm topo show`: show a fabric with all that is needed to compute a source port by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RULE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm topo`."""
+    """Add the options of `polyrhythm topo`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser("show", help="print hosts, switches, hashes and links of a topology file")
     show.add_argument("file", metavar="FILE", type=Path, help="a topology file, generated or explicit")
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the fabric; 2 for a file that describes none."""
+    """Print the fabric. Returns 2 for a file that describes no fabric."""
     try:
         topology = load_topology(args.file)
     except ConfigError as error:
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summary(topology: Topology) -> str:
-    """The fabric in a few words."""
+    """The fabric in one or two lines."""
     tiers: dict[str, int] = {}
     for switch in topology.switches:
         tiers[switch.tier.value] = tiers.get(switch.tier.value, 0) + 1
@@ -70,7 +70,7 @@ def summary(topology: Topology) -> str:
 
 
 def to_json(topology: Topology) -> dict[str, Any]:
-    """Hosts, switches with their hash, and links as JSON values."""
+    """Hosts, links, and switches with their hash functions as JSON values."""
     level = {s.name: s.tier.level for s in topology.switches}
     hosts = [
         {

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Mininet fabric: real switches, agents and sockets in network namespaces, on the host's clock."""
+"""The Mininet fabric: real switches, agents and sockets in network namespaces, in host time."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each agent of the Mininet fabric is told: agent.toml from a scenario. Pure."""
+"""Write the configuration file agent.toml of each agent of the Mininet fabric. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from polyrhythm.scenario import Scenario, Workload
 
 @dataclass(frozen=True, slots=True)
 class AgentJob:
-    """A job for the agents of its hosts: when its workers start (ns of the monotonic clock), after how much
-    jitter, and how many iterations they do (0: without end). `profile` is what an earlier run measured."""
+    """A job for the agents of its hosts.
+
+    `start_ns` is the start of its workers on the monotonic clock, `start_jitter_ns` the most that is added to
+    it. `iterations` 0 means without end. `profile` is what an earlier run measured, or None.
+    """
 
     workload: Workload
     start_ns: int
@@ -32,7 +35,7 @@ def agent_config(
     seed: int,
     jobs: Sequence[AgentJob],
 ) -> str:
-    """agent.toml of one host, with those of the jobs that have workers there."""
+    """The text of agent.toml for one host, with those of the jobs that have a worker there."""
     node = scenario.topology.host[host]
     document: dict[str, Any] = {
         "agent": {"host": host, "ip": node.ip, "controller": controller, "socket": ""},
@@ -51,8 +54,8 @@ def agent_config(
     )
 
 
-def _job(told: AgentJob) -> dict[str, Any]:
-    job = told.workload.job
+def _job(agent_job: AgentJob) -> dict[str, Any]:
+    job = agent_job.workload.job
     entry: dict[str, Any] = {
         "name": job.name,
         "model": job.model,
@@ -66,27 +69,27 @@ def _job(told: AgentJob) -> dict[str, Any]:
                 "rate_bps": rate,
                 "down_ns": compute,
             }
-            for phase, (size, rate, compute) in zip(job.profile.phases, told.workload.steps, strict=True)
+            for phase, (size, rate, compute) in zip(job.profile.phases, agent_job.workload.steps, strict=True)
         ],
         "flops_per_iteration": float(job.flops_per_iteration),
-        "start_ns": told.start_ns,
-        "start_jitter_ns": told.start_jitter_ns,
-        "iterations": told.iterations,
-        "sender": told.workload.sender,
+        "start_ns": agent_job.start_ns,
+        "start_jitter_ns": agent_job.start_jitter_ns,
+        "iterations": agent_job.iterations,
+        "sender": agent_job.workload.sender,
     }
-    use = told.workload.pcie
+    use = agent_job.workload.pcie
     if use is not None:
         entry["pcie"] = {"link": use.link, "rate_mbps": use.rate_bps / 1e6}
-    if told.profile is not None:
+    if agent_job.profile is not None:
         entry["profile"] = {
-            "period_ns": told.profile["period_ns"],
-            "phases": [list(phase) for phase in told.profile["phases"]],
+            "period_ns": agent_job.profile["period_ns"],
+            "phases": [list(phase) for phase in agent_job.profile["phases"]],
         }
     return entry
 
 
 def _toml(value: object) -> str:
-    """A value or key in TOML: JSON's strings and numbers are TOML's, but for DEL and surrogates."""
+    """A key or value in TOML. Strings and numbers are written as in JSON, except DEL and surrogates."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agents of the Mininet fabric as processes, and what their training loops record."""
+"""The agents of the Mininet fabric as processes, and the iterations that their emulated training records."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from topo.mininet import MininetError, MininetFabric
 
 BOOT_S = 3.0
 BOOT_PER_AGENT_S = 0.5
-"""How long before the jobs' start agents are started: Python's imports, one after another on few cores."""
+"""The agents start this long before the jobs. Measured: Python's imports on two cores, plus a margin."""
 _MARGIN_NS = 100_000_000
 
 
 class Agents:
-    """The agents of some hosts with the workers of some jobs, until `stop`.
+    """The agents of some hosts, with the workers of some jobs. They run until `stop`.
 
-    With `random_offsets` each job starts somewhere in its first period. Raises MininetError if one ends.
+    With `random_offsets` each job starts at a random time in its first period.
+
+    Raises:
+        MininetError: an agent ended.
     """
 
     def __init__(
@@ -51,12 +54,12 @@ class Agents:
         self._folder = folder
         self._start_ns = time.monotonic_ns() + int((BOOT_S + BOOT_PER_AGENT_S * len(hosts)) * 1e9)
         draw = Random(f"{seed}/offsets")
-        told = []
+        agent_jobs = []
         for workload in scenario.workloads:
             offset = draw.randrange(workload.job.profile.period_ns) if random_offsets else 0
             if workload.job.name in jobs:
                 profile = profiles.get(workload.job.name)
-                told.append(AgentJob(workload, self._start_ns + offset, start_jitter_ns, 0, profile))
+                agent_jobs.append(AgentJob(workload, self._start_ns + offset, start_jitter_ns, 0, profile))
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._readers: dict[str, _Records] = {}
         self._moves: list[_Lines] = []
@@ -68,11 +71,12 @@ class Agents:
             self._moves.append(_Lines(moves))
             config = folder / f"{host}.toml"
             config.write_text(
-                agent_config(scenario, host, controller, str(records), str(moves), seed, told),
+                agent_config(scenario, host, controller, str(records), str(moves), seed, agent_jobs),
                 encoding="utf-8",
             )
             argv = [sys.executable, "-m", "polyrhythm", "agent", "--config", str(config)]
-            # Semaphores of PCIe links are this run's and host's own: namespaces share /dev/shm.
+            # All namespaces share /dev/shm, so each host of the run gets a folder of its own for its PCIe
+            # semaphores.
             shared = folder / f"{host}.pcie"
             shared.mkdir(exist_ok=True)
             own = {**os.environ, "POLYRHYTHM_SHARED": str(shared)}
@@ -82,19 +86,22 @@ class Agents:
                 )
 
     def wait_ready(self) -> None:
-        """Until every agent serves; a note is taken if some were not in time for the jobs' start."""
+        """Wait until every agent serves. A note is added if some were too late for the start of the jobs."""
         for host, process in self._processes.items():
             assert process.stdout is not None
             if not process.stdout.readline():
                 process.wait()
                 raise MininetError(f"the agent of {host} did not start: {last_line(self._log(host))}")
         if time.monotonic_ns() + _MARGIN_NS > self._start_ns:
-            self.notes.append("the machine was too slow to start all agents before the jobs: starts are late")
+            self.notes.append(
+                "the machine was too slow to start all agents before the jobs, so some jobs started late"
+            )
 
     def poll(self) -> int:
-        """Read what has been recorded since; how many iterations there are by now.
+        """Read the new records; returns the number of recorded iterations.
 
-        Raises MininetError if an agent has ended.
+        Raises:
+            MininetError: an agent has ended.
         """
         for host, process in self._processes.items():
             if process.poll() is not None:
@@ -104,7 +111,7 @@ class Agents:
         return sum(reader.read() for reader in self._readers.values())
 
     def finished(self, job: str) -> int:
-        """Iterations that every worker of a job has done."""
+        """The number of iterations that every worker of a job has done."""
         hosts = next(w.job.hosts for w in self._scenario.workloads if w.job.name == job)
         return min(sum(r.job == job for r in self._readers[host].records) for host in hosts)
 
@@ -114,16 +121,17 @@ class Agents:
         return [r for host in hosts for r in self._readers[host].records if r.job == job]
 
     def moves_ns(self) -> list[int]:
-        """When agents heard of new places of flows, since the last call."""
-        return [said["heard_ns"] for lines in self._moves for said in lines.read()]
+        """The times at which agents received new paths of flows since the last call, on the monotonic clock.
+        """
+        return [move["heard_ns"] for lines in self._moves for move in lines.read()]
 
     @property
     def start_ns(self) -> int:
-        """When the jobs start, on the monotonic clock."""
+        """The start of the jobs on the monotonic clock."""
         return self._start_ns
 
     def stop(self) -> None:
-        """End the agents: the controller hears that their jobs leave."""
+        """End the agents. The controller learns that their jobs have left."""
         for process in self._processes.values():
             if process.poll() is None:
                 process.terminate()
@@ -141,7 +149,7 @@ class Agents:
 
 
 class _Lines:
-    """Follows a file of JSON lines: whole ones, each once."""
+    """Reads the new complete lines of a file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -157,7 +165,7 @@ class _Lines:
 
 
 class _Records:
-    """The iterations of one host, from the file they are recorded in."""
+    """The iterations of one host, from the file in which its agent records them."""
 
     def __init__(self, path: Path) -> None:
         self.records: list[IterationRecord] = []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures on the Mininet fabric: interfaces go down, and a switch that is powered off ends."""
+"""Failures on the Mininet fabric: interfaces go down, and the process of a switch that is powered off ends.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ from polyrhythm.fabric.failures import FailoverReport, Failure
 from topo.mininet import MininetFabric, port_interface
 
 _AFTER_NS = 5_000_000_000
-"""How long after a failure flows are looked for at other ports."""
+"""How long after a failure packets are captured. Chosen: above the time to detect a failure and plan again.
+"""
 
 
 class FailureInjector:
-    """Breaks what is asked for, when it is due, and watches what flows do; `poll` does the work.
+    """Causes the failures when they are due, and records what flows do. `poll` does the work.
 
-    The neighbours of what breaks are listened to from `before_ns` ahead of a failure on: long enough for each
-    flow to have shown the port it leaves by.
+    It captures packets at the neighbours of a failure, from `before_ns` before it. That must be long enough
+    for each flow to send once.
     """
 
     def __init__(
@@ -43,11 +45,11 @@ class FailureInjector:
         self._broken: list[tuple[int, Failure]] = []
 
     def start(self, begun_ns: int) -> None:
-        """Time counts from `begun_ns` of the monotonic clock."""
+        """Begin to count time at `begun_ns` of the monotonic clock."""
         self._begun_ns = begun_ns
 
     def poll(self) -> None:
-        """Take down and up again what is due; hear what the switches near it send."""
+        """Take interfaces down and up when they are due, and read what the neighbouring switches sent."""
         if not self._begun_ns:
             return
         now = time.monotonic_ns() - self._begun_ns
@@ -63,14 +65,14 @@ class FailureInjector:
             for switch, port in failure.ends:
                 argv = ["ip", "link", "set", "dev", port_interface(port), "up" if up else "down"]
                 self._network.run(switch, argv)
-            self.notes.append(f"{failure.what} {'is back' if up else 'went down'}")
+            self.notes.append(f"{failure.what} {'came up again' if up else 'went down'}")
 
     def failovers(self, moves_ns: Sequence[int]) -> list[Mapping[str, Any]]:
-        """What became of the flows of each failure so far; `moves_ns`: when agents heard of new places."""
+        """One report for each failure so far. `moves_ns` are the times at which agents received new paths."""
         return [after_failure(f, at, self._changes, moves_ns).to_json() for at, f in self._broken]
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop the capture."""
         for sniffer in self._sniffers.values():
             sniffer.close()
         self._sniffers.clear()
@@ -92,10 +94,10 @@ class FailureInjector:
 def after_failure(
     failure: Failure, at_ns: int, changes: Sequence[PortChange], moves_ns: Sequence[int]
 ) -> FailoverReport:
-    """What became of the flows that left living switches by the dead ports at `at_ns`.
+    """The report of a failure that happened at `at_ns`.
 
-    Packets lost are not counted: the kernel refuses what is sent by an interface that is down, and no
-    switch tells of it.
+    It covers the flows that left living switches by the dead ports at that time. Lost packets are not
+    counted: the kernel refuses packets for an interface that is down, and no switch reports it.
     """
     outcome = FailoverReport(failure, lost=None)
     living = {end for end in failure.ends if end[0] != failure.switch}

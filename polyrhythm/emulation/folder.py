@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a Mininet fabric: the logs of its processes, and its folder of sockets.
+"""The folder of a Mininet fabric, with the sockets and logs of its processes.
 
-The folder's path is short, for a UNIX socket's has at most 107 characters.
+The folder's path is short, because the path of a UNIX socket has at most 107 characters.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _PREFIX = "polyrhythm-mininet-"
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
-    """A folder that is gone afterwards. Folders of runs that were killed are removed first.
+    """A temporary folder. Folders of runs that were killed are removed first.
 
-    Processes, namespaces and cables of a killed run need no cleaning: the kernel ends them with it.
+    Nothing else of a killed run needs removal: the kernel ends its processes, namespaces and cables.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
@@ -34,6 +34,6 @@ def own_folder() -> Iterator[Path]:
 
 
 def last_line(log: Path) -> str:
-    """What a process said last, for a person who is told that it ended."""
+    """The last line of a process's log, for an error message."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"

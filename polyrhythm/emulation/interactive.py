@@ -18,13 +18,15 @@ from polyrhythm.emulation.switches import Switches
 from polyrhythm.scenario import Scenario
 from topo.mininet import MininetError, MininetFabric
 
+# Chosen: a controller programs a fabric within a few seconds.
 PROGRAMMED_TIMEOUT_S = 30.0
 
 
 def serve_command_line(scenario: Scenario, policy: str, seed: int, port: int, logs: Path) -> None:
-    """Build everything, hand over to Mininet's command line (`exit` or Ctrl-D ends it), take it down.
+    """Build everything, run Mininet's command line until `exit` or Ctrl-D, and take everything down.
 
-    Raises MininetError for what does not start.
+    Raises:
+        MininetError: something did not start.
     """
     with own_folder() as folder:
         _serve(scenario, policy, seed, port, logs, folder)
@@ -45,8 +47,10 @@ def _serve(scenario: Scenario, policy: str, seed: int, port: int, logs: Path, fo
         )  # fmt: skip
         agents.wait_ready()
         _wait_programmed(web)
-        print(f"The live fabric: {web}", flush=True)
-        print("Mininet's command line: pingall, links, h1 ip addr, ...; exit ends it", flush=True)
+        print(f"Page of the live fabric: {web}", flush=True)
+        print(
+            "Mininet's command line, for example: pingall, links, h1 ip addr. Type exit to end.", flush=True
+        )
         _command_line(network)
     finally:
         network.stop()
@@ -58,7 +62,7 @@ def _serve(scenario: Scenario, policy: str, seed: int, port: int, logs: Path, fo
 def _controller(
     description: Path, folder: Path, policy: str, seed: int, port: int, logs: Path
 ) -> tuple[subprocess.Popen[bytes], str, str]:
-    """The process, where agents find it, and the page's address."""
+    """Start the controller; returns its process, the address for agents, and the address of its page."""
     argv = [
         sys.executable, "-m", "polyrhythm", "controller", f"--fabric={description}", f"--policy={policy}",
         f"--seed={seed}", f"--web-port={port}", f"--agents-address=unix:{folder / 'agents.sock'}",
@@ -76,7 +80,7 @@ def _controller(
 
 
 def _wait_programmed(web: str) -> None:
-    """Until every switch holds its tables: before that there is nothing to ping through."""
+    """Wait until every switch holds its tables: without them no ping arrives."""
     deadline = time.monotonic() + PROGRAMMED_TIMEOUT_S
     while _unprogrammed(web):
         if time.monotonic() > deadline:
@@ -85,7 +89,7 @@ def _wait_programmed(web: str) -> None:
 
 
 def _unprogrammed(web: str) -> bool:
-    """Whether some switch is without tables yet, or the controller has nothing to show."""
+    """Whether a switch has no tables yet, or the controller has no fabric to show."""
     try:
         with urllib.request.urlopen(f"{web}/api/v1/fabric", timeout=10) as answer:
             switches = json.load(answer)["switches"]

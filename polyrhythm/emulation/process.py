@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm emulation`: the Mininet fabric as a process that speaks JSON lines with its parent.
+"""`polyrhythm emulation`: the Mininet fabric as a process that exchanges JSON lines with its parent.
 
-What it says and hears is as with `polyrhythm fabric`; its "ready" also says where the controller is to
-listen for agents, for their namespaces reach it by a UNIX socket only.
+The messages are those of `polyrhythm fabric`. "ready" also has the address at which the controller must serve
+agents, because their namespaces reach it only by a UNIX socket.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from polyrhythm.fabric.failures import Failure, FailureError, parse_failure
 from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.fabric.parent_messages import description, session_result
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, load_scenario
+from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 from topo.mininet import MininetError, MininetFabric
 
+# Chosen: how often the processes are checked, how often the controller reads counters, and the least time
+# before a failure at which packets are captured.
 POLL_S = 0.1
 _COUNTER_POLL_MS = 500
 _LEAST_BEFORE_NS = 1_000_000_000
@@ -40,19 +43,45 @@ class _ParentLeftError(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm emulation`; `polyrhythm run --fabric mininet` gives them."""
-    parser.add_argument("scenario", type=Path)
-    parser.add_argument("--mode", choices=("together", "alone"), default="together")
-    parser.add_argument("--profiles", type=Path, help="measured profiles, from the result of --mode alone")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--random-offsets", action="store_true", help="start the jobs at random offsets")
+    """Add the options of `polyrhythm emulation`. `polyrhythm run --fabric mininet` is the usual caller."""
+    parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file")
+    parser.add_argument(
+        "--mode",
+        choices=("together", "alone"),
+        default="together",
+        help="all jobs at once (default), or one after another",
+    )
+    parser.add_argument(
+        "--profiles",
+        type=Path,
+        metavar="FILE",
+        help="a JSON file with the measured profiles from the result of --mode alone; the jobs announce them",
+    )
+    parser.add_argument(
+        "--seed",
+        type=integer(0),
+        default=1,
+        metavar="N",
+        help="seed of jitter, ECMP ports and marking, 0 or more (default 1)",
+    )
+    parser.add_argument(
+        "--random-offsets", action="store_true", help="start each job at a random time in its first period"
+    )
     parser.add_argument("--forever", action="store_true", help="run until the input ends")
-    parser.add_argument("--fail", action="append", default=[], metavar="NODE@MS|A:B@MS[-MS]")
-    parser.add_argument("--keep", type=Path, help="folder for logs and records (default: a temporary one)")
+    parser.add_argument(
+        "--fail",
+        action="append",
+        default=[],
+        metavar="WHAT@MS",
+        help="a failure, as in `polyrhythm run --fail`; repeatable",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="folder for logs and records (default: a temporary folder)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build the network, wait for the controller, run, report, take everything down."""
+    """Build the network, wait for the controller, run the jobs, report, and take everything down."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         scenario = load_scenario(args.scenario)
@@ -66,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         with own_folder() as folder:
             _serve(args, scenario, failures, profiles, folder)
     except MininetError as error:
-        _say({"error": str(error)})
+        _send({"error": str(error)})
         return 1
     except (_ParentLeftError, KeyboardInterrupt):
         return 0
@@ -84,40 +113,44 @@ def _serve(
     try:
         switches = Switches(network, scenario, folder, seed=args.seed)
         agents_at = f"unix:{folder / 'agents.sock'}"
-        _say({"ready": True, "fabric": describe(scenario, switches), "agents": agents_at})
-        introduction = sys.stdin.readline()
-        if not introduction:
+        _send({"ready": True, "fabric": describe(scenario, switches), "agents": agents_at})
+        first_line = sys.stdin.readline()
+        if not first_line:
             return
         emulation = Emulation(
             network, scenario, switches,
             FailureInjector(network, switches, failures, before_ns=_before_ns(scenario)),
             folder=args.keep or folder,
-            controller=json.loads(introduction)["controller"], profiles=profiles, seed=args.seed,
+            controller=json.loads(first_line)["controller"], profiles=profiles, seed=args.seed,
         )  # fmt: skip
         if args.mode == "alone":
             result = emulation.alone()
         else:
             result = emulation.together(random_offsets=args.random_offsets, forever=args.forever)
-        _say({"result": result})
+        _send({"result": result})
         sys.stdin.read()
     finally:
         network.stop()
 
 
 def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:
-    """What the controller has to know: the graph, where the switches are served, the marking ramp."""
+    """The description that the controller reads: the graph, the servers of the switches, the ECN ramp."""
     return {
         **description(scenario, scenario.topology, switches.address),
         "clock": "host",
         "control_delay_ns": 0,
         "poll_ms": _COUNTER_POLL_MS,
-        # Jobs announce what the session alone measured: the counted iterations begin at once.
+        # The jobs announce the profiles that the session "alone" measured, so iterations count at once.
         "profile": "declared",
     }
 
 
 class Emulation:
-    """The runs on a network that is up, with its controller at `controller`. Raises MininetError."""
+    """Runs the jobs on a network that is up. The controller serves agents at `controller`.
+
+    Raises:
+        MininetError: a process ended, or the jobs stalled.
+    """
 
     def __init__(
         self,
@@ -141,7 +174,7 @@ class Emulation:
         self._seed = seed
 
     def alone(self) -> dict[str, Any]:
-        """Every job by itself, one after another."""
+        """Run every job alone, one after another."""
         names = [w.job.name for w in self._scenario.workloads]
         records: dict[str, list[IterationRecord]] = {}
         notes: list[str] = []
@@ -156,7 +189,7 @@ class Emulation:
         return self._result(records, notes, [])
 
     def together(self, *, random_offsets: bool, forever: bool) -> dict[str, Any]:
-        """All jobs at once, till each has done its iterations or for ever; they then go on till the end."""
+        """Run all jobs at once, until each has done its iterations, or for ever."""
         scenario = self._scenario
         names = [w.job.name for w in scenario.workloads]
         hosts = [h.name for h in scenario.topology.hosts]
@@ -180,7 +213,9 @@ class Emulation:
         )  # fmt: skip
 
     def _follow(self, agents: Agents, jobs: list[str], target: int, part: int, parts: int) -> None:
-        """Until every job has done `target` iterations and its workers one more, so that none is cut off."""
+        """Wait until every job has done `target` iterations, and its workers one more, so that none is cut
+        off.
+        """
         agents.wait_ready()
         longest = max(w.job.profile.period_ns for w in self._scenario.workloads)
         stall_s = max(STALL_FLOOR_NS, STALL_PERIODS * longest) / 1e9
@@ -193,7 +228,7 @@ class Emulation:
             count = agents.poll()
             if count != seen:
                 seen, moved = count, time.monotonic()
-                _say({"progress": (part + min(1.0, done / target)) / parts})
+                _send({"progress": (part + min(1.0, done / target)) / parts})
             elif time.monotonic() - moved > stall_s:
                 raise MininetError(f"no iteration has ended for {stall_s:g} s; jobs: {', '.join(jobs)}")
 
@@ -215,7 +250,7 @@ class Emulation:
 
 
 def _before_ns(scenario: Scenario) -> int:
-    """Every flow has sent in so long a time."""
+    """How long before a failure the capture starts: every flow has sent in that time."""
     return max(_LEAST_BEFORE_NS, 3 * max(w.job.profile.period_ns for w in scenario.workloads))
 
 
@@ -223,6 +258,6 @@ def _end(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _say(message: dict[str, Any]) -> None:
+def _send(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()

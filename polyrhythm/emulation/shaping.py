@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port's rate and priorities by HTB, for a switch that has no port scheduler (BMv2). Pure."""
+"""The rate and the priorities of a port by Linux HTB, for a switch without a port scheduler (BMv2). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_TRICKLE_BPS = 8_000
+# HTB must guarantee each class a rate; this one is small. Chosen.
+_GUARANTEED_BPS = 8_000
+# Bytes: two frames of 1,500, so that HTB can send a frame at once.
 _LEAST_BURST = 3_000
 _HIGHEST = 7
 _LINK_PROBE = 0x88B5
@@ -15,12 +17,14 @@ _LINK_PROBE = 0x88B5
 def htb_commands(
     interface: str, rate_bps: int, queue_of_dscp: Mapping[int, int], queue_packets: int, mtu: int
 ) -> list[str]:
-    """The lines of `tc -batch` that give an interface one rate and a class for each queue.
+    """The lines for `tc -batch` that give an interface one rate and a class for each queue.
 
-    Classes may all borrow up to the rate and do so in the order of their queues, 7 first: strict priority
-    but for a trickle that HTB must grant each class. DSCPs without a queue go to queue 0, the controller's
-    link probes to the highest: behind a full queue they would be late, and the link taken for a dead one.
-    There is no marking: HTB knows no ECN.
+    Every class may borrow up to the port's rate, in the order of the queues, 7 first. That is strict
+    priority, except for the small rate that HTB must guarantee to each class. A DSCP without a queue goes to
+    queue 0. The controller's link probes go to the highest queue: behind a full queue they would be late, and
+    the controller would take the link for dead. HTB marks no ECN.
+
+    `rate_bps` is in bit/s, `queue_packets` the depth of each queue, `mtu` the frame size in bytes.
     """
     burst = max(_LEAST_BURST, 2 * mtu)
     lines = [
@@ -28,11 +32,11 @@ def htb_commands(
         f"class add dev {interface} parent 1: classid 1:1 htb rate {rate_bps}bit ceil {rate_bps}bit "
         f"burst {burst}b cburst {burst}b quantum {mtu}",
     ]
-    trickle = min(_TRICKLE_BPS, max(1, rate_bps // 16))
+    guaranteed = min(_GUARANTEED_BPS, max(1, rate_bps // 16))
     for queue in sorted({0, *queue_of_dscp.values()}):
         minor = 10 + queue
         lines += [
-            f"class add dev {interface} parent 1:1 classid 1:{minor} htb rate {trickle}bit "
+            f"class add dev {interface} parent 1:1 classid 1:{minor} htb rate {guaranteed}bit "
             f"ceil {rate_bps}bit prio {_HIGHEST - queue} burst {mtu}b cburst {burst}b quantum {mtu}",
             f"qdisc add dev {interface} parent 1:{minor} handle {minor}: pfifo limit {queue_packets}",
         ]

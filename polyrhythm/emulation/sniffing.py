@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What leaves a switch of the Mininet fabric: which flow by which of its interfaces, and since when."""
+"""Capture the packets that leave a switch of the Mininet fabric: which flow leaves by which port."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ _SO_RCVBUFFORCE = 33
 _SO_TIMESTAMPNS = 35
 _BUFFER = 8 << 20
 _HEAD = 64
-"""Bytes kept of a frame: all headers."""
+"""Bytes kept of each frame: all headers."""
 _TIMESPEC = struct.Struct("@qq")
 _FILTER = (
-    (0x30, 0, 0, 0xFFFFF004),  # the kind of packet
-    (0x15, 0, 7, 4),  # an outgoing one,
+    (0x30, 0, 0, 0xFFFFF004),  # load the packet type
+    (0x15, 0, 7, 4),  # outgoing,
     (0x28, 0, 0, 12),
     (0x15, 0, 5, 0x0800),  # IPv4,
     (0x30, 0, 0, 23),
     (0x15, 0, 3, 17),  # UDP,
     (0x28, 0, 0, 36),
-    (0x15, 0, 1, ROCE_PORT),  # to RoCEv2's port: keep its head;
+    (0x15, 0, 1, ROCE_PORT),  # to the port of RoCEv2: keep the headers
     (0x06, 0, 0, _HEAD),
-    (0x06, 0, 0, 0),  # nothing of any other
+    (0x06, 0, 0, 0),  # drop all others
 )
 """Classic BPF: code, jumps if true and false, operand."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortChange:
-    """At `at_ns` a flow (addresses and UDP ports, as in the packet) left a switch by another port than
-    before, or for the first time."""
+    """At `at_ns` a flow left a switch by another port than before, or for the first time.
+
+    `flow` holds the addresses and UDP ports as bytes of the packet.
+    """
 
     at_ns: int
     switch: str
@@ -48,7 +50,7 @@ class PortChange:
 
 
 class Sniffer:
-    """Listens to one switch, in its namespace. Frames carry the kernel's time of their departure."""
+    """Captures at one switch, in its namespace. Each frame has the kernel's time of its departure."""
 
     def __init__(self, network: MininetFabric, switch: str) -> None:
         self._switch = switch
@@ -57,7 +59,7 @@ class Sniffer:
 
     def changes(self) -> list[PortChange]:
         """The flows that have left by another port than before, since the last call."""
-        # The kernel stamps by the clock that people set; all else here lives by the monotonic one.
+        # The kernel's time stamps are wall-clock time; everything else here uses the monotonic clock.
         offset = time.monotonic_ns() - time.time_ns()
         found: list[PortChange] = []
         while True:
@@ -72,7 +74,7 @@ class Sniffer:
                 found.append(PortChange(seconds * 10**9 + ns + offset, self._switch, flow, port))
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop the capture."""
         self._socket.close()
 
 
@@ -85,7 +87,7 @@ def _open() -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
     made.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     made.setblocking(False)
-    # What came before the filter was there is not what it lets through.
+    # Packets that arrived before the filter was attached have not been filtered.
     with contextlib.suppress(BlockingIOError):
         while made.recv(_HEAD):
             pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The switches of the Mininet fabric: a process each, simple_switch_grpc or the embedded switch."""
+"""The switches of the Mininet fabric, one process each: simple_switch_grpc or the embedded switch."""
 
 from __future__ import annotations
 
@@ -21,17 +21,21 @@ from polyrhythm.emulation.shaping import htb_commands
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
 from topo.mininet import MininetError, MininetFabric, port_interfaces
 
+# Chosen.
 READY_TIMEOUT_S = 30.0
 _PORT_TABLE = "port_state=set_port_down"
 _THRIFT_PORT = 9090
-"""In the switch's own namespace, where nobody else is."""
+"""Each switch has a network namespace of its own, so all use BMv2's default port."""
 
 
 class Switches:
-    """All switches of a fabric, in their namespaces; they serve P4Runtime on UNIX sockets in `folder`.
+    """All switches of a fabric, each in its namespace. They serve P4Runtime on UNIX sockets in `folder`.
 
-    `embedded` tells whether they are the embedded switch, `queue_rates` whether queues of BMv2 have rates of
-    their own. Raises MininetError if one ends or does not serve.
+    `embedded` says whether they are the embedded switch, `queue_rates` whether each queue of BMv2 has its own
+    rate.
+
+    Raises:
+        MininetError: a switch ended or does not serve.
     """
 
     def __init__(self, fabric: MininetFabric, scenario: Scenario, folder: Path, *, seed: int) -> None:
@@ -67,21 +71,26 @@ class Switches:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the figures has to know of these switches."""
+        """What a reader of the figures must know of these switches."""
         if self.embedded:
             return ()
         if self.queue_rates:
             return (
-                "BMv2 has no port scheduler: each queue has its port's rate (by Thrift), so ECN is marked "
-                "within a class only; the port's rate and priorities are HTB's, by DSCP",
+                "BMv2 has no port scheduler: each queue has the rate of its port (set by Thrift), so ECN "
+                "marks "
+                "only by the load of one class; Linux HTB gives the port its rate and its priorities by DSCP",
             )
         return (
-            "BMv2 has no port scheduler: rates and priorities are HTB's, by DSCP at each port, and nothing "
-            "marks ECN",
+            "BMv2 has no port scheduler: Linux HTB gives each port its rate and its priorities by DSCP, and "
+            "nothing marks ECN",
         )
 
     def check(self) -> None:
-        """Raises MininetError if a switch has ended."""
+        """Check that all switches run.
+
+        Raises:
+            MininetError: a switch has ended.
+        """
         for name, process in self._processes.items():
             if process.poll() is not None:
                 raise MininetError(
@@ -119,8 +128,13 @@ class Switches:
 
 
 def _limit_queues(fabric: MininetFabric, scenario: Scenario, name: str) -> None:
-    """Give each queue of job traffic its port's rate in packets of full size, and its depth, by Thrift: they
-    then fill in the switch, where they are marked. Raises MininetError."""
+    """Give each job queue its depth and its port's rate by Thrift, in packets of full size.
+
+    The queues then fill inside the switch, where ECN is marked.
+
+    Raises:
+        MininetError: the switch refused.
+    """
     connection = fabric.inside(name, lambda: socket.create_connection(("127.0.0.1", _THRIFT_PORT), 5.0))
     control = QueueControl(connection)
     frame_bits = 8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded fabric: one process, one event heap, real switches, NICs, agents and gRPC."""
+"""The embedded fabric: one process and one event heap with switches, NICs, agents and gRPC servers."""

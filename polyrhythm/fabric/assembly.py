@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The embedded fabric put together: switches with their servers, hosts with their agents, cables."""
+"""Build the embedded fabric: switches with their servers, hosts with their agents, and cables."""
 
 from __future__ import annotations
 
@@ -24,19 +24,26 @@ from topo.graph import UNKNOWN_HASH, HashSpec
 
 log = logging.getLogger(__name__)
 
-# What the fabric's messages take to the controller and back, in fabric time, whatever the hosts take.
+# Fabric time from a message of the fabric to the effect of the controller's answer. Chosen: the order of a
+# round trip in a data centre with a little computation. Host time does not enter.
 CONTROL_DELAY_NS = 1_000_000
 
+# How often the controller reads counters, in fabric time. Chosen: several times per iteration.
 COUNTER_POLL_MS = 100
 
-# What a switch's own software takes from the loss of light to its port table.
+# From the loss of light to the change of the switch's port table. Chosen: the order of a switch's link-scan
+# interrupt.
 PORT_DOWN_DELAY_NS = 100_000
 
-MEET_TIMEOUT_S = 20.0
+# How long the agents may take to connect, in host time. Chosen.
+AGENTS_TIMEOUT_S = 20.0
 
 
 class EmbeddedFabric:
-    """All nodes of a scenario on one heap. Cables take no time: a frame arrives with its last bit."""
+    """All nodes of a scenario on one event heap. Cables have no delay: a frame arrives with its last bit.
+
+    `rpc_delay_s` delays every RPC by host time. `failures` happen at their fabric times.
+    """
 
     def __init__(
         self, scenario: Scenario, seed: int, rpc_delay_s: float = 0.0, failures: Sequence[Failure] = ()
@@ -72,11 +79,13 @@ class EmbeddedFabric:
             for s in topology.switches
         }
         self._sessions: dict[str, ControllerSession] = {}
-        self._met: set[str] = set()
+        self._connected: set[str] = set()
 
     def describe(self, profile: str = "") -> dict[str, Any]:
-        """What the controller has to know: the graph, where the switches are served, the marking ramp.
-        `profile` says whether jobs are measured or declared, where the scenario is not to say so."""
+        """The description that the controller reads: the graph, the servers of the switches, the ECN ramp.
+
+        `profile` is "measured" or "declared"; "" takes the scenario's choice.
+        """
         scenario = self.scenario
         topology = scenario.topology
         if not scenario.hash_known:
@@ -93,7 +102,10 @@ class EmbeddedFabric:
         }
 
     def connect_agents(self, address: str) -> None:
-        """Open each agent's session; what the controller says lands as the rule of time has it."""
+        """Open the session of each agent with the controller at `address`.
+
+        Messages of the controller take effect as the rule of time says (`polyrhythm.fabric.boundary`).
+        """
         for name in self.hosts:
             self._sessions[name] = ControllerSession(
                 address,
@@ -104,11 +116,13 @@ class EmbeddedFabric:
             )
         for session in self._sessions.values():
             session.start()
-        if not self.boundary.wait_for(lambda: len(self._met) == len(self.hosts), MEET_TIMEOUT_S):
-            log.warning("only %d of %d agents reached the controller", len(self._met), len(self.hosts))
+        if not self.boundary.wait_for(lambda: len(self._connected) == len(self.hosts), AGENTS_TIMEOUT_S):
+            log.warning("only %d of %d agents reached the controller", len(self._connected), len(self.hosts))
 
     def _fail(self, failure: Failure) -> None:
-        """Begin a failure: a switch dies and its server ends, or a cable is cut; the ports at it go down."""
+        """Begin a failure: power a switch off and end its server, or cut cables. The ports at both ends go
+        down.
+        """
         self.failovers.began(failure)
         if failure.switch is not None:
             self.boundary.note(f"{failure.switch} was powered off")
@@ -118,10 +132,10 @@ class EmbeddedFabric:
         for switch, port in failure.ends:
             self.switches[switch].set_port_up(port, False)
         if failure.until_ns is not None:
-            self.heap.call_at(failure.until_ns, self._mend, failure)
+            self.heap.call_at(failure.until_ns, self._repair, failure)
 
-    def _mend(self, failure: Failure) -> None:
-        self.boundary.note(f"{failure.what} was whole again")
+    def _repair(self, failure: Failure) -> None:
+        self.boundary.note(f"{failure.what} was repaired")
         for switch, port in failure.ends:
             self.switches[switch].set_port_up(port, True)
 
@@ -154,7 +168,9 @@ class EmbeddedFabric:
         )
 
     def _skew(self, name: str, seed: int) -> Skew | None:
-        """How far off the host's clock is: drawn within what the scenario allows."""
+        """The error of the host's clock, drawn from the range that the scenario gives; None for an exact
+        clock.
+        """
         offset, drift = self.scenario.clock_offset_ns, self.scenario.clock_drift_ppm
         if not offset and not drift:
             return None
@@ -173,10 +189,10 @@ class EmbeddedFabric:
         self.boundary.depart(host, f"agent:{host}", partial(self._sessions[host].send, message))
 
     def _from_controller(self, host: str, message: agent_pb2.ControllerMessage) -> None:
-        self.boundary.deliver(host, partial(self._hear, host, message))
+        self.boundary.deliver(host, partial(self._apply_message, host, message))
         self.boundary.arrived(f"agent:{host}")
 
-    def _hear(self, host: str, message: agent_pb2.ControllerMessage) -> None:
+    def _apply_message(self, host: str, message: agent_pb2.ControllerMessage) -> None:
         if message.WhichOneof("body") == "flow":
             self.failovers.reassigned()
         self.hosts[host].on_message(message)
@@ -186,4 +202,4 @@ class EmbeddedFabric:
 
     def _session_up(self, host: str) -> None:
         self.boundary.deliver(host, self.hosts[host].session_up)
-        self._met.add(host)
+        self._connected.add(host)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The border of fabric time: what leaves stops the heap, what comes in lands a control delay later.
+"""The boundary between fabric time and host time.
 
-The rule (design, "The rule of time in `embedded`"): when messages leave at t, the heap stops; they
-leave sorted by (node, order of departure); a tick tells the controller how many there were; the
-controller answers `settled` when it has taken in all of them and answered all; effects that came in
-meanwhile land at t plus the control delay, sorted by (node, order of arrival). Host time decides
-nothing here but how long to wait for a controller that does not settle.
+The rule of time: when messages leave the fabric at time t, the event heap stops. The messages are sent in the
+order (node, order of departure). A tick tells the controller how many there were. The controller answers
+`settled` when it has received all of them and answered all. Effects that arrived meanwhile land at t plus the
+control delay, in the order (node, order of arrival). Host time decides only how long the fabric waits for a
+controller that does not settle.
 """
 
 from __future__ import annotations
@@ -25,14 +25,20 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# Host time that the fabric waits for a controller. Chosen.
 SETTLE_TIMEOUT_S = 5.0
 
+# How often a waiting server thread checks whether the fabric has ended. Chosen.
 CLOSED_CHECK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The controller's answer to a tick: what it has sent in all, and when it wants to be woken."""
+    """The controller's answer to a tick.
+
+    `sent` is the number of messages that the controller has sent so far, by channel. `next_timer_ns` is the
+    fabric time of its next timer; 0: none.
+    """
 
     sequence: int
     sent: Mapping[str, int]
@@ -40,8 +46,8 @@ class Settlement:
 
 
 TickSender = Callable[[int, int, Mapping[str, int], bool, bool], None]
-"""Takes (sequence, time_ns, sent, timer, last) to the controller as a tick; the answer comes back
-through `FabricBoundary.settled`."""
+"""Sends (sequence, time_ns, sent, timer, last) to the controller as a tick. The answer arrives by
+`FabricBoundary.settled`."""
 
 
 @dataclass(slots=True)
@@ -53,8 +59,11 @@ class _Call:
 
 
 class FabricBoundary:
-    """The boundary of an embedded fabric. `deliver`, `call`, `arrived`, `settled` and
-    `controller_lost` are for server threads; everything else belongs to the heap's thread."""
+    """The boundary of an embedded fabric.
+
+    Server threads may call `deliver`, `call`, `arrived`, `settled` and `controller_lost`. All other methods
+    belong to the thread of the event heap.
+    """
 
     def __init__(self, heap: EventHeap, control_delay_ns: int) -> None:
         self._heap = heap
@@ -63,7 +72,7 @@ class FabricBoundary:
         self._departures: list[tuple[str, int, str, Callable[[], object]]] = []
         self._sent: dict[str, int] = defaultdict(int)
         self._announced: dict[str, int] = {}
-        self._came: dict[str, int] = defaultdict(int)
+        self._received: dict[str, int] = defaultdict(int)
         self._effects: list[tuple[str, int, Callable[[], None]]] = []
         self._tick: TickSender | None = None
         self._sequence = 0
@@ -77,7 +86,7 @@ class FabricBoundary:
     # From server threads.
 
     def deliver(self, node: str, effect: Callable[[], None]) -> None:
-        """Hand `effect` over; it lands one control delay after the present stop."""
+        """Hand over `effect`. It takes effect one control delay after the present stop."""
         self._inbox.put(lambda: self._effects.append((node, len(self._effects), effect)))
 
     def call(self, node: str, function: Callable[[], T]) -> T:
@@ -97,35 +106,35 @@ class FabricBoundary:
         return result
 
     def arrived(self, channel: str) -> None:
-        """A message of the controller came in on `channel`; its effect has been delivered."""
+        """Count a message of the controller on `channel`. Its effect has been delivered already."""
         self._inbox.put(lambda: self._count(channel))
 
     def settled(self, settlement: Settlement) -> None:
-        """The controller's answer to a tick."""
+        """Take the controller's answer to a tick."""
         self._inbox.put(lambda: self._settle(settlement))
 
     def controller_lost(self) -> None:
-        """The clock's stream ended: a lost session counts as settled, and no tick is sent any more."""
+        """The clock stream has ended. A lost session counts as settled, and no more ticks are sent."""
         self._inbox.put(self._lose)
 
     # On the heap's thread.
 
     def depart(self, node: str, channel: str, send: Callable[[], object]) -> None:
-        """A message leaves at the present time: the heap will stop."""
+        """Queue a message that leaves at the present time. The heap will stop."""
         self._departures.append((node, len(self._departures), channel, send))
         self._heap.stop = True
 
     def attach(self, tick: TickSender) -> None:
-        """From now on stops are announced through `tick`, and wait for the controller."""
+        """Announce stops through `tick` from now on, and wait for the controller at each."""
         self._tick = tick
 
     @property
     def attached(self) -> bool:
-        """Whether a controller's clock follows this fabric."""
+        """Whether a controller follows the clock of this fabric."""
         return self._tick is not None
 
     def stop(self, *, last: bool = False) -> None:
-        """Let out what departs at the present time, and wait until the controller has settled."""
+        """Send the messages that leave at the present time, and wait until the controller has settled."""
         for _, _, channel, send in sorted(self._departures, key=lambda d: d[:2]):
             self._sent[channel] += 1
             send()
@@ -142,16 +151,18 @@ class FabricBoundary:
         self._land()
 
     def close(self) -> None:
-        """The heap will not run again: let go whoever waits for it."""
+        """Release the server threads that wait for the heap. The heap will not run again."""
         self._closed = True
 
     def service(self) -> None:
-        """Do what server threads have asked for, without stopping (no controller is attached)."""
+        """Do what server threads have asked for, without a stop. For a fabric without a controller."""
         self._drain()
         self._land()
 
     def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Serve the inbox until `condition()` holds; False when the time (of the host) is up."""
+        """Serve requests of other threads until `condition()` holds. Returns False after `timeout_s` of host
+        time.
+        """
         deadline = time.monotonic() + timeout_s
         while not condition():
             try:
@@ -178,7 +189,7 @@ class FabricBoundary:
         if self._tick is None:
             return True
         settlement = self._settlement
-        return settlement is not None and all(self._came[c] >= n for c, n in settlement.sent.items())
+        return settlement is not None and all(self._received[c] >= n for c, n in settlement.sent.items())
 
     def _land(self) -> None:
         at = self._heap.now + self._control_delay_ns
@@ -196,7 +207,7 @@ class FabricBoundary:
             self._heap.stop = True
 
     def _count(self, channel: str) -> None:
-        self._came[channel] += 1
+        self._received[channel] += 1
 
     def _settle(self, settlement: Settlement) -> None:
         if settlement.sequence == self._sequence:
@@ -209,7 +220,7 @@ class FabricBoundary:
         self._tick = None
 
     def note(self, what: str) -> None:
-        """Something the reader of the figures has to know."""
+        """Record an event that the reader of the figures must know, and log it."""
         self.notes.append(f"at {self._heap.now / 1e9:.1f} s {what}")
         log.warning("%s", self.notes[-1])
 
@@ -217,6 +228,6 @@ class FabricBoundary:
 def _answer(call: _Call) -> None:
     try:
         call.result = call.function()
-    except Exception as error:  # handed to the thread that asked
+    except Exception as error:  # raised in the thread that called
         call.error = error
     call.done.set()

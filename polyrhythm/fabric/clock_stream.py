@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric's end of the clock stream: ticks go to the controller, settlements come back."""
+"""The fabric's end of the clock stream: it sends ticks to the controller and receives settlements."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ import grpc
 from controller.wire import agent_pb2, agent_pb2_grpc
 from polyrhythm.fabric.boundary import FabricBoundary, Settlement
 
+# Host time. Chosen: a controller needs about 2 s to start, more on a busy machine.
 CONNECT_TIMEOUT_S = 20.0
 
 
 class ClockStream:
-    """Dials the controller's `FabricTime.Follow` and attaches the boundary to it.
+    """Opens the controller's `FabricTime.Follow` stream and attaches the boundary to it.
+
+    `rpc_delay_s` delays each message by host time.
 
     Raises:
-        ConnectionError: nobody answers there; the message is for a person.
+        ConnectionError: no controller answers at `address`.
     """
 
     def __init__(self, address: str, boundary: FabricBoundary, rpc_delay_s: float = 0.0) -> None:
@@ -41,7 +44,7 @@ class ClockStream:
         threading.Thread(target=self._read, name="clock", daemon=True).start()
 
     def tick(self, sequence: int, time_ns: int, sent: Mapping[str, int], timer: bool, last: bool) -> None:
-        """Announce a stop of the heap."""
+        """Tell the controller that the heap has stopped."""
         self._ticks.put(
             agent_pb2.Tick(sequence=sequence, time_ns=time_ns, sent=dict(sent), timer=timer, last=last)
         )
@@ -66,5 +69,5 @@ class ClockStream:
                     Settlement(message.sequence, dict(message.sent), message.next_timer_ns)
                 )
         except grpc.RpcError:
-            pass  # the stream's end is told below, whatever its reason
+            pass  # whatever the reason, the boundary hears of the end below
         self._boundary.controller_lost()

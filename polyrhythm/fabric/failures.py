@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What breaks during a run, when, and how soon the packets have another way."""
+"""Failures of switches and cables during a run: when they happen, and how soon packets use another path."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from topo.graph import Topology
 End = tuple[str, int]
 
 _NS_PER_MS = 1_000_000
-# Words on flows that follow one another so closely answer the same failure.
-_ONE_ANSWER_NS = 20 * _NS_PER_MS
+# New paths that agents receive within this time of each other belong to the same failure. Chosen: well above
+# the 1 ms control delay, well below the time of a planned change.
+_SAME_FAILURE_NS = 20 * _NS_PER_MS
 _IPV4 = b"\x08\x00"
 
 
 class FailureError(ValueError):
-    """A failure that cannot be asked for; one line that says what is legal."""
+    """A failure that the fabric cannot have. The message is one line and says what is legal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A switch, or the cables between two switches, that are down from `at_ns` to `until_ns` (None: for
-    good). `ends` are the ports that go down, dead switch's and living neighbour's."""
+    """A switch, or the cables between two switches, that is down from `at_ns` to `until_ns`.
+
+    `what` is NODE or A:B. `until_ns` None means for good. `ends` are the ports that go down, on both sides.
+    """
 
     what: str
     at_ns: int
@@ -45,12 +48,16 @@ def parse_failure(text: str, topology: Topology) -> Failure:
     """Read NODE@MS, A:B@MS or A:B@MS-MS.
 
     Raises:
-        FailureError: another form, a node that is no switch, two that no cable joins, times in no order.
+        FailureError: the text has another form, names no switch or two switches without a cable, or the times
+            are not in order.
     """
     what, at, times = text.partition("@")
     begin, dash, end = times.partition("-")
     if not at or not begin.isdecimal() or (dash and not end.isdecimal()):
-        raise FailureError(f"{text}: say NODE@MS or A:B@MS, as in spine2@3000, leaf1:spine2@3000-3500")
+        raise FailureError(
+            f"{text}: not a failure; legal: NODE@MS or A:B@MS, for example spine2@3000 or "
+            f"leaf1:spine2@3000-3500"
+        )
     a, colon, b = what.partition(":")
     for node in (a, b) if colon else (a,):
         if node not in topology.switch:
@@ -58,9 +65,9 @@ def parse_failure(text: str, topology: Topology) -> Failure:
                 f"{text}: {node!r} is no switch of {topology.name}; legal: {', '.join(topology.switch)}"
             )
     if dash and not colon:
-        raise FailureError(f"{text}: a switch that is powered off stays so; say {what}@{begin}")
+        raise FailureError(f"{text}: a switch that is powered off stays off; legal: {what}@{begin}")
     if dash and int(end) <= int(begin):
-        raise FailureError(f"{text}: it must be up again after it went down")
+        raise FailureError(f"{text}: the second time must be later than the first")
     ends: list[End] = []
     for port, peer in topology.ports[a].items():
         if peer.node == b or not colon:
@@ -76,11 +83,11 @@ def parse_failure(text: str, topology: Topology) -> Failure:
 
 @dataclass(slots=True)
 class FailoverReport:
-    """What became of the flows that a failure cut off, in ns after it; None: it never happened.
+    """What happened to the flows that a failure cut off. Times are in ns after the failure; None: never.
 
-    `backup_ns`: a flow's first packet has left a living switch by another port than the dead one.
-    `reassigned_ns`: first and last flow that the controller gave another way, as its agent hears of it.
-    `lost` counts packets lost at the dead ports; None: nobody counts them.
+    `backup_ns`: the first packet of such a flow has left a living switch by another port. `reassigned_ns`:
+    agents received the first and the last new path from the controller. `lost` is the number of packets lost
+    at the dead ports; None: nothing counts them.
     """
 
     failure: Failure
@@ -89,13 +96,14 @@ class FailoverReport:
     lost: int | None = 0
 
     def heard(self, after_ns: int) -> None:
-        """The controller's word on a flow has reached an agent; a late one has other reasons."""
+        """An agent received a new path. A path that arrives much later than the last one has another cause.
+        """
         first, last = self.reassigned_ns or (after_ns, after_ns)
-        if after_ns - last <= _ONE_ANSWER_NS:
+        if after_ns - last <= _SAME_FAILURE_NS:
             self.reassigned_ns = first, after_ns
 
     def to_json(self) -> Mapping[str, Any]:
-        """Times in ms."""
+        """The report as JSON values, times in ms."""
         first, last = self.reassigned_ns or (None, None)
         return {
             "what": self.failure.what,
@@ -110,9 +118,9 @@ class FailoverReport:
 
 @dataclass(slots=True)
 class FailoverWatch:
-    """Follows which port each flow leaves the switches of coming failures by, and measures what follows.
+    """Records by which port each flow leaves the switches of future failures, and measures the failovers.
 
-    Only these switches are looked at: nothing is counted in runs without a failure.
+    It watches only these switches, so a run without failures has no overhead.
     """
 
     heap: EventHeap
@@ -125,11 +133,11 @@ class FailoverWatch:
 
     @property
     def watched(self) -> frozenset[str]:
-        """The switches that a failure touches."""
+        """The switches that have a port of a failure."""
         return frozenset(switch for f in self.failures for switch, _ in f.ends)
 
     def tap(self, switch: str, port: int, transmit: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        """`transmit`, with a look at each frame that leaves by that port."""
+        """Wrap `transmit` of a switch's port, to look at each frame that leaves by it."""
         return partial(self._leaving, switch, port, transmit)
 
     def began(self, failure: Failure) -> None:
@@ -144,12 +152,12 @@ class FailoverWatch:
                         self._cut[switch, flow] = outcome, port
 
     def reassigned(self) -> None:
-        """The controller's word on a flow has reached an agent."""
+        """An agent received a new path of a flow."""
         for outcome in self.outcomes:
             outcome.heard(self.heap.now - outcome.failure.at_ns)
 
     def results(self) -> list[Mapping[str, Any]]:
-        """The outcomes so far, as JSON values."""
+        """The reports so far, as JSON values."""
         for outcome in self.outcomes:
             outcome.lost = self._dropped(outcome.failure) - self._drops[id(outcome)]
         return [outcome.to_json() for outcome in self.outcomes]

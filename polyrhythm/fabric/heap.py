@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric's one event heap: the clock that every switch, NIC and agent lives by."""
+"""The event heap of the embedded fabric: the one clock of all its switches, NICs and agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class EventHeap:
-    """Events in the order of (time, insertion); `now` is fabric time in nanoseconds."""
+    """Runs events in the order (time, insertion). `now` is fabric time in nanoseconds."""
 
     __slots__ = ("_count", "_events", "now", "stop")
 
@@ -20,18 +20,18 @@ class EventHeap:
         self._count = 0
 
     def call_at(self, time_ns: int, callback: Callable[..., None], *args: Any) -> None:
-        """Run `callback(*args)` at `time_ns`; a time already past means now.
+        """Run `callback(*args)` at `time_ns`. A time in the past means now.
 
-        Events of one time run in the order in which they were asked for.
+        Events of the same time run in the order in which they were added.
         """
         self._count += 1
         heappush(self._events, (max(time_ns, self.now), self._count, callback, args))
 
     def run(self) -> bool:
-        """Run events until none is left (False), or until `stop` is set (True).
+        """Run events until none is left (returns False) or until `stop` is set (returns True).
 
-        When `stop` is set at t, the other events of t still run before the heap stops: what leaves
-        the fabric at one time leaves together.
+        When `stop` is set at time t, the other events of t still run, because messages that leave the fabric
+        at the same time leave together.
         """
         events = self._events
         while events:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of a run on an embedded fabric: when they start, when they are done, what was measured."""
+"""The jobs of a run on the embedded fabric: when they start, when they are done, and what was measured."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from polyrhythm.fabric.parent_messages import session_result
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Workload
 from polyrhythm.scenario.build import Steps
 
-# The first job starts after the switches are programmed and the agents have met the controller.
+# Start of the first job, in fabric time. Chosen: by then the switches are programmed and the agents
+# connected.
 FIRST_START_NS = 100_000_000
 
-# Between two jobs that run alone one after another.
+# Pause between two jobs that run alone, one after another. Chosen.
 GAP_NS = 50_000_000
 
-# What measuring a job may take beyond its window: planning, its last report.
+# Time that profiling a job may take beyond its window, for planning and the last report. Chosen.
 PROFILE_MARGIN_NS = 5_000_000_000
 
+# A run has stalled when no iteration has ended for 30 periods of its slowest job, and at least 10 s. Chosen.
 STALL_FLOOR_NS = 10_000_000_000
 STALL_PERIODS = 30
 
 
 class StalledError(RuntimeError):
-    """No iteration has ended for long: some job cannot go on. The message names which."""
+    """No iteration has ended for a long time. The message names the jobs that are not done."""
 
 
 class JobRunner:
-    """Starts the workers of a scenario's jobs, together or one job after another, and ends them.
+    """Starts and ends the workers of a scenario's jobs, all together or one job after another (`alone`).
 
-    `profiles` are those that an earlier run measured, by job; a job without one announces the profile
-    that the scenario declares. Where the controller profiles jobs, the counted iterations begin when it has
-    profiled every one.
+    `profiles` maps jobs to profiles that an earlier run measured. A job without one announces the profile
+    that the scenario declares. Where the controller profiles jobs, iterations count once it has profiled all
+    of them.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class JobRunner:
         }
         self._finished_iterations = dict.fromkeys(self._specs, 0)
         self._first = dict.fromkeys(self._specs, 0)
-        self._awaiting = not alone
+        self._awaiting_profiles = not alone
         window_ns = scenario.profile_window_ms * 1_000_000
         self._profiled_by_ns = FIRST_START_NS + len(self._specs) * (window_ns + PROFILE_MARGIN_NS)
         self._queue = list(self._specs)
@@ -80,8 +82,8 @@ class JobRunner:
         self._heap.call_at(self._stall_ns, self._watch, -1)
 
     def progress(self) -> float:
-        """The finished part of the run, 0 to 1."""
-        if self._awaiting:
+        """The finished fraction of the run, 0 to 1."""
+        if self._awaiting_profiles:
             return 0.0
         done = sum(
             min(max(0, n - self._first[name]), self._target) for name, n in self._finished_iterations.items()
@@ -89,7 +91,7 @@ class JobRunner:
         return done / (self._target * len(self._specs))
 
     def result(self) -> dict[str, Any]:
-        """What the session tells its parent: iterations from the first one that counts, and profiles."""
+        """The result for the parent process: the iterations that count, and the measured profiles."""
         boundary = self._fabric.boundary
         return session_result(
             {name: self._records(name) for name in self._specs},
@@ -101,7 +103,7 @@ class JobRunner:
         )
 
     def abandon(self) -> None:
-        """The run is no longer wanted: end at the next event. From any thread."""
+        """End the run at the next event. Any thread may call this."""
         self.finished = True
         self._heap.stop = True
 
@@ -125,9 +127,11 @@ class JobRunner:
             )
 
     def _iteration(self, record: IterationRecord) -> None:
-        """Rank 0 finished an iteration; one more than wanted lets its peers finish theirs."""
+        """Rank 0 has finished an iteration. The run needs one more than wanted, so that the other ranks
+        finish theirs.
+        """
         self._finished_iterations[record.job] = record.index
-        if self._awaiting and self._being_profiled():
+        if self._awaiting_profiles and self._being_profiled():
             return
         if self._forever or record.index - self._first[record.job] < self._target:
             return
@@ -143,27 +147,29 @@ class JobRunner:
         self._heap.stop = True
 
     def _being_profiled(self) -> bool:
-        """Whether the controller still has to profile a job; counting begins when that is over."""
+        """Whether the controller still has to profile a job. Iterations count once it has profiled all."""
         agents = {name: self._fabric.hosts[spec.hosts[0]].agent for name, spec in self._specs.items()}
         if not any(agent.settings.profiles for agent in agents.values()):
-            self._awaiting = False
+            self._awaiting_profiles = False
             return False
         todo = [name for name, agent in agents.items() if name not in agent.metering.profiled]
         late = self._heap.now > self._profiled_by_ns
         if todo and not late and self._fabric.boundary.attached:
             return True
         if todo:
-            self._fabric.boundary.note(f"counting began before {', '.join(todo)} had been profiled")
-        self._awaiting = False
+            self._fabric.boundary.note(f"iterations counted before {', '.join(todo)} had been profiled")
+        self._awaiting_profiles = False
         self._first = {name: n + 1 for name, n in self._finished_iterations.items()}
         return True
 
     def _watch(self, seen: int) -> None:
-        """Complain when no iteration of some job has ended for a whole stall time."""
+        """Raise StalledError when no iteration of any job has ended for the stall time."""
         done = sum(self._finished_iterations.values())
         if done == seen and not self._forever:
             counts = self._finished_iterations.items()
-            behind = [n for n, count in counts if self._awaiting or count - self._first[n] < self._target]
+            behind = [
+                n for n, count in counts if self._awaiting_profiles or count - self._first[n] < self._target
+            ]
             raise StalledError(
                 f"no iteration has ended for {self._stall_ns / 1e9:g} s of fabric time "
                 f"(now {self._heap.now / 1e9:.1f} s); not done: {', '.join(behind)}"
@@ -172,8 +178,11 @@ class JobRunner:
 
 
 def job_spec(workload: Workload, measured: Mapping[str, Any] | None, *, changes: bool = True) -> JobSpec:
-    """A job as its workers know it; `measured` is its profile of an earlier run, or None. Without
-    `changes` its pattern stays as it begins."""
+    """A job as its workers need it.
+
+    `measured` is the profile that an earlier run measured, or None. Without `changes` the job keeps its first
+    traffic pattern.
+    """
     job = workload.job
     announced = None if measured is None else _profile(measured)
     if workload.announces == "nothing":

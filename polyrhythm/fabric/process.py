@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm fabric`: the embedded fabric as a process that speaks JSON lines with its parent.
+"""`polyrhythm fabric`: the embedded fabric as a process that exchanges JSON lines with its parent.
 
-Out: `{"ready": true, "fabric": {...}}` once the switches are served, `{"progress": 0..1}`, then
-`{"result": {...}}` or `{"error": "..."}`. In: `{"controller": "host:port"}` when the controller is
-up; the end of input ends the process.
+It writes `{"ready": true, "fabric": {...}}` once the switches are served, `{"progress": 0..1}`, and at the
+end `{"result": {...}}` or `{"error": "..."}`. It reads `{"controller": "host:port"}` when the controller is
+up. The process ends when its input is closed.
 """
 
 from __future__ import annotations
@@ -25,28 +25,69 @@ from polyrhythm.scenario import load_scenario
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
+# Chosen: how often progress is reported (host time), and how often the pace is checked (fabric time).
 PROGRESS_INTERVAL_S = 0.25
 PACE_INTERVAL_NS = 10_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm fabric`; `polyrhythm run` gives them."""
-    parser.add_argument("scenario", type=Path)
-    parser.add_argument("--mode", choices=("together", "alone"), default="together")
-    parser.add_argument("--profiles", type=Path, help="measured profiles, from the result of --mode alone")
-    parser.add_argument("--seed", type=integer(0), default=1)
-    parser.add_argument("--profile", choices=("measured", "declared"), default="", help="not the scenario's")
-    parser.add_argument("--random-offsets", action="store_true", help="start the jobs at random offsets")
+    """Add the options of `polyrhythm fabric`. `polyrhythm run` is the usual caller."""
+    parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file")
     parser.add_argument(
-        "--pace", type=float, default=0.0, help="fabric seconds per second; 0: as fast as it goes"
+        "--mode",
+        choices=("together", "alone"),
+        default="together",
+        help="all jobs at once (default), or one after another",
+    )
+    parser.add_argument(
+        "--profiles",
+        type=Path,
+        metavar="FILE",
+        help="a JSON file with the measured profiles from the result of --mode alone; the jobs announce them",
+    )
+    parser.add_argument(
+        "--seed",
+        type=integer(0),
+        default=1,
+        metavar="N",
+        help="seed of jitter, ECMP ports and marking, 0 or more (default 1)",
+    )
+    parser.add_argument(
+        "--profile",
+        choices=("measured", "declared"),
+        default="",
+        help="measured: the controller profiles the jobs; declared: it uses the profiles that they "
+        "announce (default: as the scenario says)",
+    )
+    parser.add_argument(
+        "--random-offsets", action="store_true", help="start each job at a random time in its first period"
+    )
+    parser.add_argument(
+        "--pace",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="fabric seconds per second of host time, at most; 0: as fast as possible (default 0)",
     )
     parser.add_argument("--forever", action="store_true", help="run until the input ends")
-    parser.add_argument("--fail", action="append", default=[], metavar="NODE@MS|A:B@MS[-MS]")
-    parser.add_argument("--rpc-delay-ms", type=float, default=0.0)
+    parser.add_argument(
+        "--fail",
+        action="append",
+        default=[],
+        metavar="WHAT@MS",
+        help="a failure, as in `polyrhythm run --fail`; repeatable",
+    )
+    parser.add_argument(
+        "--rpc-delay-ms",
+        type=float,
+        default=0.0,
+        metavar="MS",
+        help="delay every RPC by this much host time, for tests (default 0)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build the fabric, wait for the controller, run, report."""
+    """Build the fabric, wait for the controller, run the jobs, and report."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         scenario = load_scenario(args.scenario)
@@ -57,16 +98,16 @@ def run(args: argparse.Namespace) -> int:
     profiles = json.loads(args.profiles.read_text()) if args.profiles else {}
     rpc_delay_s = args.rpc_delay_ms / 1e3
     fabric = EmbeddedFabric(scenario, args.seed, rpc_delay_s, failures)
-    _say({"ready": True, "fabric": fabric.describe(args.profile)})
-    introduction = sys.stdin.readline()
-    if not introduction:
+    _send({"ready": True, "fabric": fabric.describe(args.profile)})
+    first_line = sys.stdin.readline()
+    if not first_line:
         fabric.close()
         return 0
-    address = json.loads(introduction)["controller"]
+    address = json.loads(first_line)["controller"]
     try:
         clock = ClockStream(address, fabric.boundary, rpc_delay_s)
     except ConnectionError as error:
-        _say({"error": str(error)})
+        _send({"error": str(error)})
         fabric.close()
         return 1
     fabric.connect_agents(address)
@@ -82,10 +123,10 @@ def run(args: argparse.Namespace) -> int:
     threading.Thread(target=_watch_input, args=(runner, parent_left), daemon=True).start()
     try:
         _drive(fabric, runner, args.pace)
-        _say({"result": runner.result()})
+        _send({"result": runner.result()})
         parent_left.wait()
     except StalledError as error:
-        _say({"error": str(error)})
+        _send({"error": str(error)})
     finally:
         clock.close()
         fabric.close()
@@ -97,19 +138,19 @@ def _drive(fabric: EmbeddedFabric, runner: JobRunner, pace: float) -> None:
     heap, boundary = fabric.heap, fabric.boundary
     if pace:
         heap.call_at(PACE_INTERVAL_NS, _keep_pace, fabric, pace, time.monotonic())
-    told = time.monotonic()
+    reported = time.monotonic()
     boundary.stop()
     while heap.run():
         boundary.stop(last=runner.finished)
         if runner.finished:
             return
-        if time.monotonic() - told > PROGRESS_INTERVAL_S:
-            told = time.monotonic()
-            _say({"progress": runner.progress()})
+        if time.monotonic() - reported > PROGRESS_INTERVAL_S:
+            reported = time.monotonic()
+            _send({"progress": runner.progress()})
 
 
 def _keep_pace(fabric: EmbeddedFabric, pace: float, started: float) -> None:
-    """Let fabric time run no faster than `pace` times the host's; when it is behind, it stays so."""
+    """Keep fabric time from running faster than `pace` times host time. A delay is not caught up."""
     heap = fabric.heap
     ahead = heap.now / 1e9 / pace - (time.monotonic() - started)
     if ahead > 0:
@@ -126,6 +167,6 @@ def _watch_input(runner: JobRunner, parent_left: threading.Event) -> None:
     runner.abandon()
 
 
-def _say(message: dict[str, Any]) -> None:
+def _send(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()

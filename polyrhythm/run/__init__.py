@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm run`: scenarios measured under ECMP and under Polyrhythm, and shown live."""
+"""`polyrhythm run`: measure scenarios under plain ECMP and under a policy, and show them live."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm run`: progress bar, table, JSON, and the live fabric on a terminal."""
+"""`polyrhythm run`: its options, the progress bar, the table, the JSON file, and the live fabric on a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from topo.mininet import MininetError, check_host
 
 LIVE_SCENARIO = "cluster"
 DEFAULT_SCENARIOS = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
-# Columns that the table needs; a narrower terminal gets the same figures in blocks of lines.
+# Columns that the table needs. On a narrower terminal the figures are lines instead.
 WIDE = 150
 
 POLICIES = (
@@ -44,73 +46,102 @@ POLICIES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm run`."""
+    """Add the options of `polyrhythm run`."""
     parser.add_argument(
         "scenario",
         nargs="*",
         metavar="SCENARIO",
-        help=f"a scenario file, or the name of one that comes along (default: {' '.join(DEFAULT_SCENARIOS)})",
+        help="a scenario file, or the name of a scenario that comes with Polyrhythm "
+        f"(default: {', '.join(DEFAULT_SCENARIOS)})",
     )
-    parser.add_argument("--once", action="store_true", help="end after the table, also on a terminal")
-    parser.add_argument("--json", metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("--once", action="store_true", help="exit after the table, also on a terminal")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to a JSON file (docs/run.md)")
     parser.add_argument(
         "--fabric",
         choices=("embedded", "mininet"),
         default="embedded",
-        help="embedded: one process, no root; mininet: real switches, agents and sockets in network "
-        "namespaces, in real time (root)",
+        help="embedded: one process, no root (default); mininet: real switches, agents and sockets in "
+        "network namespaces, in real time (needs root)",
     )
     parser.add_argument(
         "--topology",
         type=Path,
         metavar="FILE",
-        help="a topology file (p4lang tutorials' topology.json too) in the place of the scenarios' fabrics",
+        help="run the scenarios on the fabric of this topology file (also a topology.json of p4lang's "
+        "tutorials)",
     )
     parser.add_argument(
         "--cli",
         action="store_true",
-        help="with --fabric mininet and one scenario, or --topology: no measurement, but Mininet's command "
-        "line on the live fabric",
+        help="do not measure; open Mininet's command line on the live fabric (needs --fabric mininet and one "
+        "scenario or --topology)",
     )
-    parser.add_argument("--policy", choices=POLICIES, default="polyrhythm", help="compared with ECMP")
+    parser.add_argument(
+        "--policy",
+        choices=POLICIES,
+        default="polyrhythm",
+        help="the policy to compare with ECMP (default polyrhythm)",
+    )
     add_policy_options(parser)
     parser.add_argument(
-        "--seed", type=integer(0), default=1, help="of jitter, ECMP ports and marking (default 1)"
+        "--seed",
+        type=integer(0),
+        default=1,
+        metavar="N",
+        help="seed of start jitter, ECMP source ports and ECN marking, 0 or more (default 1)",
     )
     parser.add_argument(
-        "--offsets", type=integer(0), default=0, metavar="N", help="also the mean over N random start offsets"
+        "--offsets",
+        type=integer(0),
+        default=0,
+        metavar="N",
+        help="also measure N runs from random start offsets, 0 or more (default 0)",
     )
     parser.add_argument(
         "--profile",
         choices=("measured", "declared"),
         default="",
-        help="whether the controller measures jobs or believes them (default: the scenario's word)",
+        help="measured: the controller profiles the jobs; declared: it uses the profiles that the jobs "
+        "announce (default: as the scenario says)",
     )
     parser.add_argument(
-        "--lanes", type=integer(1), default=2, metavar="N", help="sessions at once (default 2)"
+        "--lanes",
+        type=integer(1),
+        default=2,
+        metavar="N",
+        help="number of sessions that run at once, 1 or more (default 2)",
     )
     parser.add_argument(
         "--fail",
         action="append",
         default=[],
         metavar="WHAT@MS",
-        help="after so much fabric time power a switch off (spine2@3000), or cut a cable, for good or until "
-        "another time (leaf1:spine2@3000, leaf1:spine2@3000-3500); repeatable",
+        help="cause a failure at a fabric time in ms: power a switch off (spine2@3000), or cut the cables "
+        "between two switches, for good (leaf1:spine2@3000) or until a time (leaf1:spine2@3000-3500); "
+        "repeatable",
     )
     parser.add_argument(
-        "--port", type=integer(0, 65_535), default=8080, help="of the live page (default 8080, or the next)"
+        "--port",
+        type=integer(0, 65_535),
+        default=8080,
+        metavar="PORT",
+        help="TCP port of the live page, 0 to 65535 (default 8080; if it is taken, the next free one)",
     )
     parser.add_argument(
         "--live-scenario",
         metavar="SCENARIO",
-        help=f"shown live (default: {LIVE_SCENARIO}, or the one that is measured)",
+        help=f"the scenario of the live page (default: the first measured one, or {LIVE_SCENARIO} if "
+        f"none is named)",
     )
     parser.add_argument("--rpc-delay-ms", type=float, default=0.0, help=argparse.SUPPRESS)
-    parser.add_argument("--keep", metavar="DIR", help="keep the logs and intermediate files there")
+    parser.add_argument("--keep", metavar="DIR", help="keep the logs and intermediate files in this folder")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print, write, and on a terminal serve until Ctrl-C."""
+    """Measure the scenarios, print the table, and on a terminal serve the live page until Ctrl-C.
+
+    Returns 1 if a scenario could not be measured, 2 for bad input, 130 if interrupted.
+    """
     with tempfile.TemporaryDirectory(prefix="polyrhythm-") as temporary:
         return _run_in(args, Path(temporary))
 
@@ -121,10 +152,10 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         if args.cli and (
             args.fabric != "mininet" or len(args.scenario) > 1 or not (args.scenario or args.topology)
         ):
-            raise ConfigError("--cli: needs --fabric mininet and one scenario, or --topology")
+            raise ConfigError("--cli needs --fabric mininet, and one scenario or --topology")
         chosen = [scenario_path(name) for name in args.scenario or DEFAULT_SCENARIOS]
         if args.cli and not args.scenario:
-            chosen = [_visit(args.topology, temporary)]
+            chosen = [_one_job_scenario(args.topology, temporary)]
         elif args.topology is not None:
             chosen = [_on_topology(path, args.topology, temporary) for path in chosen]
         scenarios = [(path, load_scenario(path)) for path in chosen]
@@ -157,34 +188,37 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
 
 
 def _on_topology(path: Path, topology: Path, folder: Path) -> Path:
-    """The scenario of `path` on the fabric of a topology file, as a file of its own."""
+    """Write the scenario of `path` with the fabric of a topology file into `folder`; returns the new file."""
     out = folder / f"{path.stem}.json"
     write_on(path, topology, out)
     load_topology(topology)
     try:
         load_scenario(out)
     except ConfigError as error:
-        # The file that it names is ours and soon gone.
+        # The error names a temporary file, which the user does not know.
         words = re.sub(rf"^{re.escape(str(out))}:\d+: ", "", str(error))
         raise ConfigError(f"{path} on {topology}: {words}") from None
     return out
 
 
-def _visit(topology: Path, folder: Path) -> Path:
-    """A scenario for a look around: one job on a host of each leaf, at a hundredth of its NIC's rate."""
+def _one_job_scenario(topology: Path, folder: Path) -> Path:
+    """Write a scenario with one small job on the fabric of a topology file; returns the new file.
+
+    The job has a worker on the first host of each leaf and sends at a hundredth of the slowest NIC's rate.
+    """
     hosts = load_topology(topology).hosts
     if len(hosts) < 2:
-        raise ConfigError(f"{topology}: a fabric of one host; two are needed to talk")
+        raise ConfigError(f"{topology}: the fabric has one host; at least two are needed")
     firsts: dict[str, str] = {}
     for host in hosts:
         firsts.setdefault(host.leaf, host.name)
     gbps = min(h.rate_bps for h in hosts) / 1e11
     data = {
-        "name": "visit",
+        "name": "one-job",
         "fabric": {"kind": "file", "path": str(topology.resolve())},
         "jobs": [
             {
-                "name": "visit",
+                "name": "one-job",
                 "model": "none",
                 "gpus": len(hosts),
                 "hosts": list(firsts.values()) if len(firsts) > 1 else [h.name for h in hosts[:2]],
@@ -193,18 +227,18 @@ def _visit(topology: Path, folder: Path) -> Path:
             }
         ],
     }
-    out = folder / "visit.json"
+    out = folder / "one-job.json"
     out.write_text(json.dumps(data), encoding="utf-8")
     return out
 
 
 def _check_writable(path: Path) -> None:
-    """Refuse before the measurement what could not be written after it."""
+    """Check before the measurement that the JSON file can be written after it."""
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise ConfigError(f"{path}: its folder does not exist")
+        raise ConfigError(f"{path}: the folder of this file does not exist")
     if path.is_dir():
-        raise ConfigError(f"{path}: is a folder; a file is needed")
+        raise ConfigError(f"{path}: this is a folder; a file is needed")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise ConfigError(f"{path}: cannot be written")
 
@@ -244,7 +278,7 @@ async def _run(
         if args.json:
             _write_json(Path(args.json), args, document)
         if live is not None:
-            console.print(f"Still live at [bold]{live.address}[/bold]; Ctrl-C ends it.")
+            console.print(f"The live fabric still runs: [bold]{live.address}[/bold]. Press Ctrl-C to end it.")
             await live.wait()
         return 1 if failures else 0
     finally:
@@ -286,7 +320,9 @@ async def _measure(
 def _failures(
     outcomes: list[ScenarioResult | BaseException], scenarios: list[tuple[Path, Scenario]]
 ) -> list[str]:
-    """A line for each scenario that did not finish; anything but a RunError is a fault of ours and raised."""
+    """One line for each scenario that could not be measured. Any exception but a RunError is a bug and is
+    raised.
+    """
     lines = []
     for outcome, (_, scenario) in zip(outcomes, scenarios, strict=True):
         if isinstance(outcome, RunError):
@@ -309,8 +345,9 @@ def _write_json(path: Path, args: argparse.Namespace, document: dict[str, Any]) 
 def _scale_line(scenario: Scenario) -> str:
     rate = scenario.topology.hosts[0].rate_bps
     return (
-        f"Scale: 1 emulated bit stands for {scenario.scale:g}: a {rate * scenario.scale / 1e9:g} Gbps link "
-        f"runs at {rate / 1e6:g} Mbit/s with {scenario.packet_bytes}-byte payloads; time is not scaled."
+        f"Scale: 1 emulated bit stands for {scenario.scale:g} bits. A {rate * scenario.scale / 1e9:g} "
+        f"Gbit/s link "
+        f"runs at {rate / 1e6:g} Mbit/s with payloads of {scenario.packet_bytes} bytes. Time is not scaled."
     )
 
 
@@ -323,7 +360,7 @@ def _check_names(scenarios: list[tuple[Path, Scenario]]) -> None:
     for (path, scenario), seen in zip(scenarios, range(len(names)), strict=True):
         if scenario.name in names[:seen]:
             raise ConfigError(
-                f"{path}: a scenario named {scenario.name!r} is there already; names are unique"
+                f"{path}: another scenario has the name {scenario.name!r} too; names must be unique"
             )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the iterations that hosts recorded to the figures of the report. Pure."""
+"""Compute the figures of the report from the iterations that the hosts recorded. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class MeasuredIteration:
-    """One iteration of one worker, in ns of fabric time: from the start of its first
-    communication phase to the start of the next iteration's."""
+    """One iteration of one worker, in ns of fabric time.
+
+    It lasts from the start of its first communication phase to that of the next iteration.
+    """
 
     rank: int
     index: int
@@ -25,7 +27,11 @@ class MeasuredIteration:
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """A job over its measured iterations. An iteration ends when its last worker begins the next."""
+    """The measured iterations of a job. An iteration ends when the last worker begins the next one.
+
+    `ecn_marks_per_iteration` counts the CE-marked packets that arrive at the job's hosts, and
+    `retransmits_per_iteration` the packets that its NICs send again.
+    """
 
     iterations_ms: tuple[float, ...]
     ecn_marks_per_iteration: float
@@ -33,20 +39,20 @@ class JobFigures:
 
     @property
     def mean_ms(self) -> float:
-        """Mean iteration time."""
+        """The mean iteration time in ms."""
         return float(np.mean(self.iterations_ms))
 
     @property
     def p99_ms(self) -> float:
-        """99th percentile of the iteration times, interpolated."""
+        """The 99th percentile of the iteration times in ms, interpolated."""
         return float(np.percentile(self.iterations_ms, 99))
 
 
 def job_figures(records: Sequence[MeasuredIteration], warmup: int, iterations: int) -> JobFigures:
-    """The figures of iterations warmup .. warmup + iterations - 1 (`warmup` is at least 1).
+    """The figures of the iterations warmup to warmup + iterations - 1 (`warmup` is at least 1).
 
     Raises:
-        ValueError: some worker recorded fewer iterations than that.
+        ValueError: a worker recorded fewer iterations than that.
     """
     ranks = {r.rank for r in records}
     ends: dict[int, list[int]] = {}
@@ -69,7 +75,7 @@ def job_figures(records: Sequence[MeasuredIteration], warmup: int, iterations: i
 
 
 def pooled(draws: Sequence[JobFigures]) -> JobFigures:
-    """Several runs of one job (draws of source ports, offsets) taken as one sample."""
+    """The figures of several runs of one job, with other source ports or offsets, as one sample."""
     return JobFigures(
         iterations_ms=tuple(t for draw in draws for t in draw.iterations_ms),
         ecn_marks_per_iteration=float(np.mean([d.ecn_marks_per_iteration for d in draws])),
@@ -80,13 +86,16 @@ def pooled(draws: Sequence[JobFigures]) -> JobFigures:
 def gpu_utilisation(
     gpus: Mapping[str, int], compute_ms: Mapping[str, float], jobs: Mapping[str, JobFigures]
 ) -> float:
-    """Sum of GPUs x compute time over sum of GPUs x elapsed, over the measured iterations."""
+    """The GPU utilisation over the measured iterations, 0 to 1.
+
+    It is the sum over jobs of GPUs x compute time, divided by the sum of GPUs x elapsed time.
+    """
     busy = sum(gpus[name] * compute_ms[name] * len(f.iterations_ms) for name, f in jobs.items())
     elapsed = sum(gpus[name] * sum(f.iterations_ms) for name, f in jobs.items())
     return busy / elapsed
 
 
 def speedup(baseline: Mapping[str, JobFigures], ours: Mapping[str, JobFigures], figure: str) -> float:
-    """Mean over jobs of the baseline's `figure` ("mean_ms" or "p99_ms") over ours."""
+    """The mean over jobs of the baseline's `figure` ("mean_ms" or "p99_ms") divided by ours."""
     ratios = [getattr(baseline[name], figure) / getattr(ours[name], figure) for name in ours]
     return float(np.mean(ratios))

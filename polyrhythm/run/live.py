@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live fabric: one session paced to the wall clock, with the page, until it is stopped."""
+"""The live fabric: one session that runs at the speed of the wall clock, with its page, until it is stopped.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from polyrhythm.scenario import load_scenario
 
 
 class Live:
-    """A paced session of one scenario that runs until stopped."""
+    """A session of one scenario that is paced to the wall clock and runs until it is stopped."""
 
     def __init__(self, scenario: Path, policy: str, seed: int, port: int, fabric: str) -> None:
         self._scenario, self._policy, self._seed, self._port = scenario, policy, seed, port
@@ -26,7 +27,7 @@ class Live:
         self.address = ""
 
     async def start(self, workdir: Path) -> str:
-        """Start it; returns the page's address.
+        """Start the session; returns the address of the page.
 
         Raises:
             RunError: the fabric or the controller did not start.
@@ -54,10 +55,10 @@ class Live:
         return self.address
 
     async def wait(self) -> None:
-        """Until the session ends by itself, which is a failure, or the caller is cancelled.
+        """Wait until the caller is cancelled.
 
         Raises:
-            RunError: the live fabric ended, or its controller, and with it the page.
+            RunError: the fabric or the controller ended by itself.
         """
         assert self._session is not None
         fabric = asyncio.ensure_future(self._session.result(lambda fraction: None))
@@ -74,7 +75,10 @@ class Live:
             await asyncio.gather(*either, return_exceptions=True)
 
     async def stop(self) -> None:
-        """End it and withdraw its description, unless another live fabric's has taken its place."""
+        """End the session and remove its description for `polyrhythm shell`.
+
+        The description stays if another live fabric has replaced it.
+        """
         descriptor = fabric_file(os.environ, os.getuid())
         with suppress(OSError):
             if self._described and descriptor.read_text() == self._described:

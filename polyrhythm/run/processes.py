@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a run: spawned, spoken to in JSON lines, and ended by closing their input."""
+"""The child processes of a run. A child reads and writes JSON lines, and ends when its input is closed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# Chosen: how long a child may take to end, and how many lines of its log an error shows.
 STOP_TIMEOUT_S = 5.0
 LOG_TAIL_LINES = 12
 
 
 class RunError(RuntimeError):
-    """A run that cannot go on; the message is for a person."""
+    """A run cannot go on. The message is for a person."""
 
 
 class Process:
-    """One `python -m polyrhythm ...` child. Its standard output is JSON lines, its log a file."""
+    """A child process `python -m polyrhythm ...`. Its standard output is JSON lines; its log goes to a file.
+    """
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
         self.name = name
@@ -29,7 +31,7 @@ class Process:
 
     @classmethod
     async def spawn(cls, name: str, arguments: Sequence[str], log: Path) -> Process:
-        """Start `python -m polyrhythm *arguments`; standard error goes to the file `log`."""
+        """Start `python -m polyrhythm *arguments`. Standard error goes to the file `log`."""
         with log.open("wb") as sink:
             starting = asyncio.create_task(
                 asyncio.create_subprocess_exec(
@@ -47,7 +49,7 @@ class Process:
                 )
             )
             try:
-                # asyncio, called off before the pipes are joined, waits for them for ever.
+                # If asyncio is cancelled before it has connected the pipes, it waits for them for ever.
                 process = await asyncio.shield(starting)
             except asyncio.CancelledError:
                 await cls(name, await starting, log).stop()
@@ -55,16 +57,16 @@ class Process:
         return cls(name, process, log)
 
     async def messages(self) -> AsyncIterator[Mapping[str, Any]]:
-        """The child's messages until it closes its output."""
+        """The messages of the child until it closes its output."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             yield json.loads(line)
 
     async def expect(self, key: str) -> Mapping[str, Any]:
-        """The next message that has `key`.
+        """Wait for the next message that has `key`.
 
         Raises:
-            RunError: the child ended first; the message carries the end of its log.
+            RunError: the child ended first; the message has the end of its log.
         """
         async for message in self.messages():
             if key in message:
@@ -72,16 +74,16 @@ class Process:
         raise await self.failure()
 
     async def failure(self) -> RunError:
-        """Why the child ended, for a person."""
+        """Wait until the child has ended; returns the reason as an error."""
         code = await self._process.wait()
         tail = self._log.read_text(errors="replace").strip().splitlines()[-LOG_TAIL_LINES:]
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return RunError(
-            f"the {self.name} {how}" + ("; its last words:\n  " + "\n  ".join(tail) if tail else "")
+            f"the {self.name} {how}" + ("; the end of its log:\n  " + "\n  ".join(tail) if tail else "")
         )
 
-    async def say(self, message: Mapping[str, Any]) -> None:
-        """Write one message to the child's input.
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send one message to the child.
 
         Raises:
             RunError: the child has ended.
@@ -94,7 +96,7 @@ class Process:
             raise await self.failure() from None
 
     async def stop(self) -> None:
-        """Close the child's input, which asks it to end; kill it if it does not."""
+        """Close the child's input, so that it ends. Kill it if it has not ended after STOP_TIMEOUT_S."""
         if self._process.returncode is None:
             assert self._process.stdin is not None
             self._process.stdin.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report on the terminal: one table, a block of rows per scenario."""
+"""The report on the terminal: one table with a block of rows for each scenario."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from rich.text import Text
 
 
 def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The table of `polyrhythm run`, from the same document as RUN_JSON."""
+    """The table of `polyrhythm run`, made from the document of the JSON file."""
     built = Table(
-        title="Iterations under plain ECMP and under Polyrhythm",
-        caption="over the measured iterations; alone: the job by itself on the fabric",
+        title="Iteration times under plain ECMP and under the policy",
+        caption="all figures are over the measured iterations; alone: the job without other jobs on the "
+        "fabric",
         header_style="bold",
         pad_edge=False,
     )
@@ -23,10 +24,10 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
         "alone\nms",
         "ECMP\nmean ms",
         "ECMP\np99 ms",
-        "ours\nmean ms",
-        "ours\np99 ms",
+        "policy\nmean ms",
+        "policy\np99 ms",
         "speed-up",
-        "marks/iter.\nECMP > ours",
+        "ECN marks/iter.\nECMP > policy",
         "DSCP\n(level)",
         "shift\nms",
         "path (source port)",
@@ -62,7 +63,7 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def blocks(scenarios: Mapping[str, Mapping[str, Any]]) -> Text:
-    """The same figures for a narrow terminal: a few lines per job."""
+    """The figures of the table as a few lines for each job, for a narrow terminal."""
     text = Text()
     for name, scenario in scenarios.items():
         use = scenario["gpu_utilisation"]
@@ -74,10 +75,11 @@ def blocks(scenarios: Mapping[str, Mapping[str, Any]]) -> Text:
         for line in _notes(scenario):
             text.append(f"  {line}\n", style="red")
         for job in scenario["jobs"]:
-            _, alone, mean, p99, our_mean, our_p99, gain, marks, dscp, shift, paths = _job_row(job)
+            _, alone, mean, p99, policy_mean, policy_p99, gain, marks, dscp, shift, paths = _job_row(job)
             text.append(f"  {job['name']}\n", style="bold")
             text.append(
-                f"    alone {alone} ms; ECMP {mean} (p99 {p99}); ours {our_mean} (p99 {our_p99}): {gain}\n"
+                f"    alone {alone} ms; ECMP {mean} (p99 {p99}); policy {policy_mean} (p99 "
+                f"{policy_p99}): {gain}\n"
             )
             text.append(f"    ECN marks per iteration {marks}; DSCP (level) {dscp}; shift {shift} ms\n")
             text.append("".join(f"    {path}\n" for path in paths.splitlines()))
@@ -88,7 +90,8 @@ def blocks(scenarios: Mapping[str, Mapping[str, Any]]) -> Text:
 
 
 def _notes(scenario: Mapping[str, Any]) -> list[str]:
-    """What the reader has to know besides the figures."""
+    """What the reader must know besides the figures: notes, failovers, and whether the run is deterministic.
+    """
     lines = [f"{policy}: {note}" for policy, notes in scenario["notes"].items() for note in notes]
     for policy, failovers in scenario["failovers"].items():
         lines += [f"{policy}: {_failover(outcome)}" for outcome in failovers]
@@ -96,12 +99,12 @@ def _notes(scenario: Mapping[str, Any]) -> list[str]:
 
 
 def _failover(outcome: Mapping[str, Any]) -> str:
-    """How soon the packets had another way."""
+    """One failure and what followed it, as a line."""
     words = [f"{outcome['what']} down at {outcome['at_ms'] / 1e3:.1f} s"]
     if outcome["backup_ms"] is None:
-        words.append("no flow took a backup")
+        words.append("no flow took a backup path")
     else:
-        words.append(f"first packet on a backup after {outcome['backup_ms']:.2f} ms")
+        words.append(f"first packet on a backup path after {outcome['backup_ms']:.2f} ms")
     if outcome["first_reassigned_ms"] is not None:
         first, last = outcome["first_reassigned_ms"], outcome["last_reassigned_ms"]
         words.append(f"first flow re-assigned after {first:.2f} ms, last after {last:.2f}")

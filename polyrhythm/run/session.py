@@ -17,10 +17,16 @@ from polyrhythm.run.processes import Process, RunError
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """What to run. `mode`: "together" (the jobs of the scenario at once) or "alone" (one after
-    another, to profile them). `profiles` is the file of a former alone session, which jobs announce.
-    `profile` "measured": the controller profiles the jobs itself, and iterations count from then on.
-    `fabric`: embedded or mininet."""
+    """What a session runs.
+
+    `mode` is "together" (all jobs at once) or "alone" (one job after another, to profile them). `profiles` is
+    the file with the profiles that a former session "alone" measured; the jobs announce them. `profile` is
+    "measured" or "declared": with "measured" the controller profiles the jobs itself, and iterations count
+    once it has profiled all of them. `fabric` is "embedded" or "mininet". `pace` is fabric seconds per host
+    second; 0: as fast as possible. With `forever` the session runs until it is stopped. `rpc_delay_ms` delays
+    every RPC by host time. `web_port` is the port of the page, 0: any free one. `fail` lists failures as in
+    `--fail`.
+    """
 
     scenario: Path
     policy: str
@@ -41,8 +47,11 @@ class SessionSpec:
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """What came out: each job's recorded iterations, its measured profile, the last plan, and what followed
-    each failure."""
+    """The result of a session.
+
+    `iterations` and `profiles` map the name of each job to its recorded iterations and its measured profile.
+    `plan` is the last plan of the controller as JSON values. `failovers` has one entry for each failure.
+    """
 
     iterations: Mapping[str, tuple[MeasuredIteration, ...]]
     profiles: Mapping[str, Any]
@@ -53,7 +62,7 @@ class SessionResult:
 
 
 class FabricSession:
-    """The two processes of a session, started together and ended together."""
+    """The two processes of a session. They start together and end together."""
 
     def __init__(self, spec: SessionSpec) -> None:
         self.spec = spec
@@ -62,10 +71,10 @@ class FabricSession:
         self._controller: Process | None = None
 
     async def start(self) -> None:
-        """Start the fabric, then its controller, and introduce them to one another.
+        """Start the fabric, then its controller, and tell the fabric the controller's address.
 
         Raises:
-            RunError: one of them ended instead.
+            RunError: one of the processes ended instead.
         """
         spec = self.spec
         spec.workdir.mkdir(parents=True, exist_ok=True)
@@ -89,10 +98,10 @@ class FabricSession:
         )
         answer = await self._controller.expect("ready")
         self.web = answer["web"]
-        await self._fabric.say({"controller": answer["agents"]})
+        await self._fabric.send({"controller": answer["agents"]})
 
     async def result(self, progress: Callable[[float], None]) -> SessionResult:
-        """Wait for the end; `progress` gets the finished fraction.
+        """Wait for the end of the session. `progress` is called with the finished fraction.
 
         Raises:
             RunError: the fabric ended without a result, or reported an error.
@@ -119,12 +128,12 @@ class FabricSession:
         raise await self._fabric.failure()
 
     async def controller_ended(self) -> RunError:
-        """Wait until the controller is gone; why it went."""
+        """Wait until the controller has ended; returns the reason as an error."""
         assert self._controller is not None
         return await self._controller.failure()
 
     async def stop(self) -> None:
-        """End both processes; the fabric first, so that nothing waits for the controller."""
+        """End both processes. The fabric ends first, because it waits for the controller."""
         for process in (self._fabric, self._controller):
             if process is not None:
                 await process.stop()
@@ -164,7 +173,7 @@ class FabricSession:
 
 
 async def run_session(spec: SessionSpec, progress: Callable[[float], None]) -> SessionResult:
-    """Start a session, wait for its result, end it."""
+    """Start a session, wait for its result, and end it."""
     session = FabricSession(spec)
     try:
         await session.start()

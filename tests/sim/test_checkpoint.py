@@ -64,7 +64,7 @@ def test_killed_and_interrupted_runs_end_with_the_same_bytes(tmp_path: Path) -> 
     again, said = last.communicate(timeout=600)
     assert last.returncode == 0
     # What was finished is not run again.
-    assert "ecmp: going on from" in said
-    assert "crux: going on from" in said
+    assert "ecmp: continuing from" in said
+    assert "crux: continuing from" in said
     assert files(out) == files(tmp_path / "whole")
     assert json.loads(again)["policies"] == json.loads(printed)["policies"]

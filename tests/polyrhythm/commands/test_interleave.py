@@ -216,7 +216,7 @@ def test_files_that_cannot_be_read_or_written(tmp_path, capsys) -> None:
     code, _, err = call(tmp_path, capsys, GOOD, "--plot", str(tmp_path / "no" / "c.svg"))
     assert (code, "cannot be written" in err) == (2, True)
     code, _, err = call(tmp_path, capsys, GOOD, "--plot", str(tmp_path / "c.bmp"))
-    assert (code, "ends in .svg" in err) == (2, True)
+    assert (code, "name that ends in .svg" in err) == (2, True)
 
 
 def test_circles_are_drawn(tmp_path, capsys) -> None:

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from polyrhythm import p4tool
 from polyrhythm.cli import main
 from polyrhythm.commands.pipeline import PipelineProfile, TofinoProgram, bf_pipeline_config
-from polyrhythm.traffic_manager import QUEUES, SettingsError, parse_ports
+from polyrhythm.traffic_manager import QUEUES, QueueSettingsError, parse_ports
 
 Field = descriptor_pb2.FieldDescriptorProto
 STRING, BYTES, MESSAGE = Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE
@@ -153,8 +153,8 @@ def spoil(change):
 
 
 DAMAGE = {
-    "no binary": (remove("pipe/tofino.bin"), "pipe/tofino.bin, which is not there"),
-    "no schema": (remove("bfrt.json"), "bfrt.json, which is not there"),
+    "no binary": (remove("pipe/tofino.bin"), "pipe/tofino.bin, which does not exist"),
+    "no schema": (remove("bfrt.json"), "bfrt.json, which does not exist"),
     "empty binary": (lambda folder: (folder / "pipe/tofino.bin").write_bytes(b""), "tofino.bin: is empty"),
     "context is no JSON": (
         lambda folder: (folder / "pipe/context.json").write_text("{"),
@@ -162,11 +162,11 @@ DAMAGE = {
     ),
     "conf is no JSON": (
         lambda folder: (folder / "polyrhythm.conf").write_text("p4"),
-        "polyrhythm.conf: is not",
+        "polyrhythm.conf: does not describe",
     ),
     "conf is a list": (
         lambda folder: (folder / "polyrhythm.conf").write_text("[]"),
-        "polyrhythm.conf: is not",
+        "polyrhythm.conf: does not describe",
     ),
     "two devices": (spoil(lambda conf: conf["p4_devices"].append({})), "one device with one P4 program"),
     "no name": (
@@ -188,7 +188,7 @@ def test_a_broken_folder_is_named_in_one_line(compiled, capsys, damage, message)
 
 
 def test_compiled_makes_no_sense_for_bmv2(compiled, capsys):
-    assert "--compiled is for" in refusal(capsys, "pack", "--target", "bmv2", "--compiled", compiled)
+    assert "--compiled is only for" in refusal(capsys, "pack", "--target", "bmv2", "--compiled", compiled)
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):
@@ -303,10 +303,10 @@ def test_the_script_for_bf_switchd_runs_and_sets_strict_priorities(tmp_path, sha
         (["--ports", "one"], "neither a port nor a range"),
         (["--ports", ""], "neither a port nor a range"),
         (["--speed", "400"], "10, 25, 40, 50, 100"),
-        (["--shape", "101"], "up to the port's speed"),
+        (["--shape", "101"], "up to the speed of the port"),
         (["--shape", "0"], "above 0"),
         (["--shape", "nan"], "above 0"),
-        (["--queue-cells", "0"], "from 1 to 524287"),
+        (["--queue-cells", "0"], "legal: 1 to 524287"),
     ],
 )
 def test_settings_that_make_no_sense(capsys, options, message):
@@ -315,7 +315,7 @@ def test_settings_that_make_no_sense(capsys, options, message):
 
 def test_ports_are_a_set():
     assert parse_ports("3,1-2,2-3") == (1, 2, 3)
-    with pytest.raises(SettingsError):
+    with pytest.raises(QueueSettingsError):
         parse_ports("1-")
 
 

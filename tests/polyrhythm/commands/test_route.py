@@ -335,7 +335,7 @@ def test_polarised_tiers_are_told(capsys, files) -> None:
     routed = json.loads(out)
     assert routed["polarised"].startswith("polarised: ")
     lost = [f for f in routed["flows"] if f["sport"] is None]
-    assert f"{len(lost)} of 5 flows go without a port" in err or not lost
+    assert f"{len(lost)} of 5 flows have no source port" in err or not lost
     sound = files(THREE_TIER, ["h1,h5"])
     assert main(["topo", "show", sound[1], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["polarisation"]["polarised"] is False
@@ -366,7 +366,7 @@ def test_an_unknown_hash_gives_no_ports(capsys, files) -> None:
     assert main(["route", *given, "--json"]) == 0
     out, err = capsys.readouterr()
     assert [f["sport"] for f in json.loads(out)["flows"]] == [None, 0xC000, 0xC001]
-    assert "1 of 3 flows go without a port: the switches' hash is unknown" in err
+    assert "1 of 3 flows have no source port: the hash of the switches is unknown" in err
 
 
 @pytest.mark.parametrize(

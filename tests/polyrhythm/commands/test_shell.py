@@ -69,12 +69,12 @@ def test_switches_are_read_by_name(fabric):
     ("written", "argv", "said"),
     [
         (None, ["leaf1"], "no fabric is running"),
-        ("{", ["leaf1"], "is not what a running fabric writes"),
-        ('{"switches": {"leaf1": {}}}', ["leaf1"], "is not what a running fabric writes"),
-        ("[]", ["leaf1"], "is not what a running fabric writes"),
+        ("{", ["leaf1"], "not written by a running fabric"),
+        ('{"switches": {"leaf1": {}}}', ["leaf1"], "not written by a running fabric"),
+        ("[]", ["leaf1"], "not written by a running fabric"),
         (json.dumps(FABRIC), ["spine9"], "unknown switch 'spine9'; known: leaf1, leaf2"),
         (json.dumps(FABRIC), [], "no switch given; known: leaf1, leaf2"),
-        (json.dumps(FABRIC), ["leaf1", "--venv", "nosuch"], "no environment for the shell"),
+        (json.dumps(FABRIC), ["leaf1", "--venv", "nosuch"], "the environment of the shell does not exist"),
     ],
 )
 def test_what_keeps_the_shell_shut_is_one_line_and_exit_2(fabric, capsys, written, argv, said):

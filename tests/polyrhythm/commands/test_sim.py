@@ -86,9 +86,9 @@ def test_a_trace_makes_tables(fabric: str, tmp_path: Path, capsys: pytest.Captur
     [
         (["--trace", "nowhere"], "no such scenario"),
         (["--trace", "t.csv"], "--topology is needed"),
-        (["--trace", "two_vgg19", "--topology", "f.json"], "two_vgg19: a scenario brings its own fabric"),
+        (["--trace", "two_vgg19", "--topology", "f.json"], "two_vgg19: a scenario has its own fabric"),
         (["--trace", "two_vgg19", "--policy", "best"], "'best' is no policy; legal"),
-        (["--trace", "two_vgg19", "--fail", "spine2"], "NAME@MS is needed"),
+        (["--trace", "two_vgg19", "--fail", "spine2"], "legal: NAME@MS"),
         (["--trace", "two_vgg19", "--fail", "spine2@5"], "no switch and no cable"),
         (["--trace", "two_vgg19", "--until-s", "-1"], "--until-s -1: legal"),
         (["--trace", "two_vgg19", "--gpus-per-server", "0"], "--gpus-per-server 0: legal: 1 to"),

@@ -106,7 +106,7 @@ def test_a_cut_cable_is_left_within_the_switch_before_the_controller_acts(tmp_pa
     assert "first packet on a backup after" in " ".join(table.split())
     assert collide["notes"]["polyrhythm"] == [
         "at 0.7 s leaf1:spine2 was cut",
-        "at 1.1 s leaf1:spine2 was whole again",
+        "at 1.1 s leaf1:spine2 was repaired",
     ]
 
 
@@ -248,14 +248,17 @@ def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) ->
             ["two_vgg19", "--fail", "spine9@1"],
             "'spine9' is no switch of two_vgg19; legal: leaf1, leaf2, spine1",
         ),
-        (["two_vgg19", "--fail", "spine1"], "--fail spine1: say NODE@MS"),
+        (["two_vgg19", "--fail", "spine1"], "--fail spine1: not a failure; legal: NODE@MS"),
         (
             ["two_vgg19", "--fail", "leaf1:leaf2@5"],
             "no cable joins leaf1 and leaf2; leaf1 is joined to spine1",
         ),
-        (["two_vgg19", "--fail", "leaf1:spine1@5-5"], "up again after it went down"),
-        (["two_vgg19", "--fail", "leaf1:spine1@5-x"], "--fail leaf1:spine1@5-x: say NODE@MS"),
-        (["two_vgg19", "--fail", "spine1@5-9"], "a switch that is powered off stays so"),
+        (["two_vgg19", "--fail", "leaf1:spine1@5-5"], "must be later than the first"),
+        (
+            ["two_vgg19", "--fail", "leaf1:spine1@5-x"],
+            "--fail leaf1:spine1@5-x: not a failure; legal: NODE@MS",
+        ),
+        (["two_vgg19", "--fail", "spine1@5-9"], "a switch that is powered off stays off"),
         (["two_vgg19", "two_vgg19"], "names are unique"),
         (["two_vgg19", "--json", "/no/such/folder/f.json"], "its folder does not exist"),
         (["two_vgg19", "--json", "/"], "/: is a folder; a file is needed"),
