@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm priority`: compute the priority level of each job, for jobs that share links, and explain it."""
+"""`polyrhythm priority`: compute and explain the priority level of each job, for jobs that share links."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ class _Words:
 
 
 def _short(words: Sequence[str], most: int, count: int | None = None) -> str:
-    """The first `most` words of a list, and how many more there are. `count` is the length of the whole list."""
+    """The first `most` words of a list, and how many more there are. The whole list has `count` words."""
     more = (len(words) if count is None else count) - most
     return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
 

@@ -121,7 +121,7 @@ class Agents:
         return [r for host in hosts for r in self._readers[host].records if r.job == job]
 
     def moves_ns(self) -> list[int]:
-        """The times at which agents received new paths of flows since the last call, on the monotonic clock."""
+        """When agents received new paths of flows since the last call, in ns of the monotonic clock."""
         return [move["heard_ns"] for lines in self._moves for move in lines.read()]
 
     @property

@@ -96,7 +96,7 @@ class FailoverReport:
     lost: int | None = 0
 
     def heard(self, after_ns: int) -> None:
-        """An agent received a new path. A path that arrives much later than the last one has another cause."""
+        """An agent received a new path. One that arrives much later than the last has another cause."""
         first, last = self.reassigned_ns or (after_ns, after_ns)
         if after_ns - last <= _SAME_FAILURE_NS:
             self.reassigned_ns = first, after_ns

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The live fabric: one session that runs at the speed of the wall clock, with its page, until it is stopped."""
+"""The live fabric: one session at the speed of the wall clock, with its page, until it is stopped."""
 
 from __future__ import annotations
 
