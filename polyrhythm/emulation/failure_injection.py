@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures on the Mininet fabric: interfaces go down, and a switch that is powered off ends its process."""
+"""Failures on the Mininet fabric: interfaces go down, and the process of a dead switch ends."""
 
 from __future__ import annotations
 

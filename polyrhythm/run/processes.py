@@ -21,7 +21,7 @@ class RunError(RuntimeError):
 
 
 class Process:
-    """A child process `python -m polyrhythm ...`. It writes JSON lines to standard output, its log to a file."""
+    """A child process `python -m polyrhythm ...`. It writes JSON lines; its log goes to a file."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
         self.name = name

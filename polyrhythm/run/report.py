@@ -90,7 +90,7 @@ def blocks(scenarios: Mapping[str, Mapping[str, Any]]) -> Text:
 
 
 def _notes(scenario: Mapping[str, Any]) -> list[str]:
-    """What the reader must know besides the figures: notes, failovers, and a run that is not deterministic."""
+    """What the reader must know besides the figures: notes, failovers, and lost determinism."""
     lines = [f"{policy}: {note}" for policy, notes in scenario["notes"].items() for note in notes]
     for policy, failovers in scenario["failovers"].items():
         lines += [f"{policy}: {_failover(outcome)}" for outcome in failovers]
