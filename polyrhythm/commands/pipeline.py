@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def bf_pipeline_config(program: TofinoProgram) -> bytes:
-    """The serialised BfPipelineConfig for Stratum's `p4_device_config`, with its fields in ascending order."""
+    """The serialised BfPipelineConfig for Stratum's `p4_device_config`, fields in ascending order."""
     profiles = b"".join(_field(_PROFILES, _profile(profile)) for profile in program.profiles)
     return _field(_P4_NAME, program.name.encode()) + _field(_BFRUNTIME_INFO, program.bfrt) + profiles
 
