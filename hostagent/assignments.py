@@ -7,11 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controller.wire import agent_pb2 as pb
+from controller.wire.protocol import ANSWER_DEADLINE_NS
 from polyrhythm_job.protocol import NO_LEVEL
-
-DEFAULT_DEADLINE_NS = 10_000_000
-"""How long a flow waits for the controller's answer if Welcome does not say. Chosen: the controller's
-default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class SessionSettings:
     equal_dscp: int = 0
     mice_dscp: int = 0
     elephant_bytes: int = 0
-    deadline_ns: int = DEFAULT_DEADLINE_NS
+    deadline_ns: int = ANSWER_DEADLINE_NS
     profiles: bool = False
     levels: tuple[int, ...] = ()
 
@@ -39,7 +36,7 @@ class SessionSettings:
             welcome.equal_dscp,
             welcome.mice_dscp,
             welcome.elephant_bytes,
-            welcome.answer_deadline_ns or DEFAULT_DEADLINE_NS,
+            welcome.answer_deadline_ns or ANSWER_DEADLINE_NS,
             welcome.profiles,
             tuple(welcome.level_dscp),
         )

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controller.wire.protocol import MAX_GPUS
 from hostagent.declared import read, schema, setting
-from hostagent.job import MOST_BYTES, MOST_GPUS, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
+from hostagent.job import MOST_BYTES, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
 from hostagent.nic.driver import SENDERS
 from hostagent.nic.roce import ip_bytes
 from polyrhythm_files import ConfigError
@@ -119,7 +120,7 @@ class ObservedJobSettings:
     )
     ring: tuple[tuple[str, str], ...] = setting("its flows, [source, destination] host; empty: a ring", ())
     model: str = setting("name of the model", "")
-    gpus: int = setting("of the whole job; 0: one a host", 0, least=0, most=MOST_GPUS)
+    gpus: int = setting("of the whole job; 0: one a host", 0, least=0, most=MAX_GPUS)
     flops_per_iteration: float = setting("of the whole job", 0.0, least=0.0)
     bytes_per_flow: int = setting(
         "bytes a flow carries in an iteration; 0: as counted, or line rate", 0, least=0, most=MOST_BYTES

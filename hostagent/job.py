@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-MOST_GPUS = 10_000_000
+from controller.wire.protocol import MAX_GPUS
+
 MOST_NS = 10**15
 """The longest iteration: eleven days."""
 MOST_BYTES = 10**15
@@ -116,7 +117,7 @@ class JobSpec:
         pcie_bps = self.pcie.rate_bps if self.pcie is not None else 0
         rates = [p.rate_bps for p in phases] + [p.rate_bps for p in told.phases]
         for what, value, most in (
-            ("GPUs", self.gpus, MOST_GPUS),
+            ("GPUs", self.gpus, MAX_GPUS),
             ("ns an iteration", max(told.period_ns, *(p.up_ns + p.down_ns for p in phases)), MOST_NS),
             ("bytes of a flow in an iteration", sum(p.bytes_per_flow for p in phases), MOST_BYTES),
             ("bit/s", max(pcie_bps, *rates), MOST_BPS),

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.wire import agent_pb2 as pb
+from controller.wire.protocol import PROTOCOL
 from hostagent.job import IterationRecord, JobSpec
 from hostagent.nic.driver import NicDriver, SendQueue
-
-PROTOCOL = 1
 
 
 def hello(host: str, ip: str, nic: NicDriver) -> pb.AgentMessage:

@@ -15,10 +15,11 @@ from google.protobuf.message import DecodeError
 
 from controller.agents.channels import ChannelCounts
 from controller.agents.tls import AgentTls, certified_names
-from controller.agents.translate import DSCPS, MessageError, WelcomeTerms, check_hello, from_agent, to_agent
+from controller.agents.translate import MessageError, WelcomeTerms, check_hello, from_agent, to_agent
 from controller.live.messages import AgentDown, AgentEffect, AgentUp, Input
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
+from controller.wire.protocol import NEW_DSCP
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         channel = f"agent:{host}"
         session = self._sessions[host] = _Session()
         self._channels.opened(channel)
-        dscp = first.hello.dscp or DSCPS[0]
+        dscp = first.hello.dscp or NEW_DSCP
         self._inbox.put(host, channel, AgentUp(host, first.hello.pinning, dscp, first.hello.mltcp))
         self._channels.arrived(channel, first.sequence)
         reader = asyncio.create_task(self._read(host, session, request_iterator))

@@ -30,18 +30,14 @@ from controller.model import REALIGN
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
+from controller.wire.protocol import ANSWER_DEADLINE_NS, DSCP_BEHAVIOURS, MAX_GPUS, PINNINGS, PROTOCOL
 
-PROTOCOL = 1
-ANSWER_DEADLINE_NS = 10_000_000
-"""How long a flow waits for the controller's answer, unless the fabric's description says otherwise. Agents
-use the same value until they have received another. Chosen."""
 # Limits of what an agent may send, all chosen; they bound the controller's memory.
-LONGEST_REPORT = 8192
+MAX_REPORT_BINS = 8192
 """The most bins of one flow in one report."""
-LONGEST_WHY = 200
+MAX_REASON_CHARS = 200
 """The most characters of an agent's reason that are kept."""
-LONGEST_NAME = 200
-MOST_GPUS = 10_000_000
+MAX_NAME_CHARS = 200
 
 AgentInput = (
     WorkerJoined
@@ -54,9 +50,6 @@ AgentInput = (
     | BytesCounted
     | ClockAsked
 )
-
-DSCPS = ("qp", "fixed")
-PINNINGS = ("verbs", "shim", "udp", "emulated", "none")
 
 
 class MessageError(ValueError):
@@ -96,8 +89,8 @@ def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
         )
     if hello.pinning not in PINNINGS:
         raise MessageError(f"pinning: {hello.pinning[:40]!r} is unknown; legal: {', '.join(PINNINGS)}")
-    if hello.dscp and hello.dscp not in DSCPS:
-        raise MessageError(f"dscp: {hello.dscp!r} is unknown; legal: {', '.join(DSCPS)}")
+    if hello.dscp and hello.dscp not in DSCP_BEHAVIOURS:
+        raise MessageError(f"dscp: {hello.dscp!r} is unknown; legal: {', '.join(DSCP_BEHAVIOURS)}")
 
 
 def from_agent(host: str, message: wire.AgentMessage) -> Iterator[AgentInput]:
@@ -127,7 +120,7 @@ def _body(host: str, message: wire.AgentMessage) -> AgentInput:
         fell = message.flow_fallback
         if fell.source_port >= 1 << 16:
             raise MessageError(f"flow {fell.flow}: source port {fell.source_port} is out of range")
-        return FlowFallback(host, fell.flow, fell.on_ecmp, fell.source_port, fell.why[:LONGEST_WHY])
+        return FlowFallback(host, fell.flow, fell.on_ecmp, fell.source_port, fell.why[:MAX_REASON_CHARS])
     if kind == "probe_request":
         return ProbeAsked(host, message.probe_request.flow)
     if kind == "job_leave":
@@ -138,9 +131,9 @@ def _body(host: str, message: wire.AgentMessage) -> AgentInput:
         return _iteration(host, message.iteration)
     if kind == "byte_counts":
         counts = message.byte_counts
-        if not counts.bin_ns or any(len(f.bytes) > LONGEST_REPORT for f in counts.flows):
+        if not counts.bin_ns or any(len(f.bytes) > MAX_REPORT_BINS for f in counts.flows):
             raise MessageError(
-                f"byte counts: bin_ns must be above 0, and a flow may have at most {LONGEST_REPORT} bins"
+                f"byte counts: bin_ns must be above 0, and a flow may have at most {MAX_REPORT_BINS} bins"
             )
         return BytesCounted(
             host=host,
@@ -225,10 +218,10 @@ def _iteration(host: str, report: wire.IterationReport) -> IterationReport:
 
 def _job(join: wire.JobJoin) -> Job:
     for what, name in (("a job's", join.job), ("a model's", join.model)):
-        if len(name) > LONGEST_NAME:
-            raise MessageError(f"{what} name has {len(name)} characters; legal: at most {LONGEST_NAME}")
-    if not 1 <= join.gpus <= MOST_GPUS:
-        raise MessageError(f"job {join.job}: it has {join.gpus:,} GPUs; legal: 1 to {MOST_GPUS:,}")
+        if len(name) > MAX_NAME_CHARS:
+            raise MessageError(f"{what} name has {len(name)} characters; legal: at most {MAX_NAME_CHARS}")
+    if not 1 <= join.gpus <= MAX_GPUS:
+        raise MessageError(f"job {join.job}: it has {join.gpus:,} GPUs; legal: 1 to {MAX_GPUS:,}")
     return Job(
         name=join.job,
         model=join.model,

@@ -133,8 +133,8 @@ class Assignments:
         epoch = self._plan.epoch_ns if self._plan is not None else 0
         period = plan.period_ns or 0
         how = (period, plan.sender, plan.once, plan.realign)
-        news = ((epoch + plan.shift_ns) % period if period else 0, *how)
-        if self._scheduled.get((host, plan.job)) == news:
+        schedule = ((epoch + plan.shift_ns) % period if period else 0, *how)
+        if self._scheduled.get((host, plan.job)) == schedule:
             return
-        self._scheduled[host, plan.job] = news
+        self._scheduled[host, plan.job] = schedule
         yield SendSchedule(host, plan.job, epoch, plan.shift_ns if period else 0, *how)

@@ -18,7 +18,7 @@ from controller.live.failover import PreparedFailovers
 from controller.live.hash_learning import HashLearner, pairs_of
 from controller.live.iterations import IterationReports
 from controller.live.job_registry import JobRegistry, JoinError
-from controller.live.linkstate import LinkState, PortTransition
+from controller.live.link_state import LinkState, PortTransition
 from controller.live.lookahead import Lookahead, moved_flows
 from controller.live.measuring import (
     AS_DECLARED,
@@ -60,7 +60,7 @@ from controller.live.messages import (
     WorkerLeft,
 )
 from controller.live.path_verification import PathVerification
-from controller.live.queuepairs import QueuePairs
+from controller.live.queue_pairs import QueuePairs
 from controller.live.settings import CoreSettings
 from controller.model.plan import Plan
 from controller.planner import PlanInput
@@ -73,7 +73,7 @@ log = logging.getLogger(__name__)
 
 # A plan's epoch, from which its shifts count, lies this long after the plan is asked for: agents then have
 # the plan before its epoch. Chosen: longer than a plan of a few jobs takes to reach all agents.
-LEAD_NS = 20_000_000
+PLAN_LEAD_NS = 20_000_000
 
 # Why a switch sends a packet to the controller: the codes of the P4 program's packet-in header.
 REASON_INT = 1
@@ -156,7 +156,7 @@ class Core:
             topology=self.topology,
             jobs=self.registry.jobs,
             policy=self._settings.policy,
-            epoch_ns=self.now_ns + LEAD_NS,
+            epoch_ns=self.now_ns + PLAN_LEAD_NS,
             down_links=self.condition.down_links,
             down_switches=self.condition.down_switches,
             previous=self._planned,
@@ -192,8 +192,8 @@ class Core:
         """Process one input."""
         match item:
             case FlowOpened():
-                news = self.queue_pairs.opened(item, self.registry.flows, self.plan)
-                self.wants_plan = self.wants_plan or news
+                needs_plan = self.queue_pairs.opened(item, self.registry.flows, self.plan)
+                self.wants_plan = self.wants_plan or needs_plan
             case FlowFallback():
                 self._effects.extend(self.assignments.flow_fallback(self.now_ns, item, self.registry))
             case FlowAsked(host, flow):
@@ -288,12 +288,12 @@ class Core:
         """
         if self.plan is None:
             return 0
-        news = moved_flows(self.plan, found)
-        if news:
-            self._patch(replace(self.plan, flows={**self.plan.flows, **news}))
-            self._effects.extend(self.paths.moved(self.now_ns, self.plan, news))
+        moved = moved_flows(self.plan, found)
+        if moved:
+            self._patch(replace(self.plan, flows={**self.plan.flows, **moved}))
+            self._effects.extend(self.paths.moved(self.now_ns, self.plan, moved))
             self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), self.plan)
-        return len(news)
+        return len(moved)
 
     def _patch(self, plan: Plan) -> None:
         """Replace the plan in force by one that differs only in some flows' paths, and tell agents.
@@ -377,7 +377,7 @@ class Core:
         for job in self.measuring.take_measured():
             self.registry.take_measured(job)
             self.reports.measured(job.name)
-        self.wants_plan = self.measuring.take_wish() or self.wants_plan
+        self.wants_plan = self.measuring.take_plan_request() or self.wants_plan
 
     # The fabric.
 

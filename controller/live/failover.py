@@ -22,7 +22,7 @@ from topo.graph import Topology
 
 # Bytes of prepared table writes that are kept; further answers are kept without their writes. Chosen: bounds
 # the controller's memory.
-MOST_BYTES = 64_000_000
+MAX_PREPARED_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class PreparedFailovers:
         for answer in answers:
             writes = answer.writes or {}
             size = sum(len(w) for x in writes.values() for stage in x.stages for w in stage)
-            room = self._bytes + size <= MOST_BYTES
+            room = self._bytes + size <= MAX_PREPARED_BYTES
             self._bytes += size if room else 0
             self._answers[answer.emergency.event] = answer if room else replace(answer, writes=None)
 

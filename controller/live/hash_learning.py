@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 Pair = tuple[str, str]
 
 # Pairs of hosts that are probed at the same time; further pairs wait. Chosen: bounds the probes in flight.
-AT_ONCE = 32
+PAIRS_AT_ONCE = 32
 # Ports that are probed at the same time where the hash turns out not to be linear. Chosen.
-BATCH = 16
+PORT_BATCH = 16
 # The most probes for one pair of hosts: with 32 paths, a path then stays unseen for one pair in 10,000.
-MOST = 512
+MAX_PROBES = 512
 # Tokens of these probes start here, so that they differ from the tokens of probes that verify a plan.
 _FIRST_TOKEN = 1 << 31
 
@@ -100,18 +100,18 @@ class HashLearner:
         return (*frames, *self._settle(now_ns, outcomes))
 
     def _begin(self, now_ns: int) -> tuple[SendFrame, ...]:
-        if not self._waiting or len(self._active) >= AT_ONCE:
+        if not self._waiting or len(self._active) >= PAIRS_AT_ONCE:
             return ()
         table = forwarding(self._topology, self._condition.down_links, self._condition.down_switches)
         frames: list[SendFrame] = []
-        while self._waiting and len(self._active) < AT_ONCE:
+        while self._waiting and len(self._active) < PAIRS_AT_ONCE:
             pair = next(iter(self._waiting))
             del self._waiting[pair]
             candidates = paths(self._topology, table, *pair)
             if len(candidates) < 2:
                 # One path: there is nothing to choose.
                 continue
-            steps = learning(len(candidates), seed=self._seed, limit=MOST, batch=BATCH)
+            steps = learning(len(candidates), seed=self._seed, limit=MAX_PROBES, batch=PORT_BATCH)
             state = self._active[pair] = _PairState(candidates, steps, next(steps))
             frames += self._probe(now_ns, pair, state)
         return tuple(frames)

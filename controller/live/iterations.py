@@ -23,9 +23,9 @@ from controller.model.plan import Plan
 log = logging.getLogger(__name__)
 
 # Iteration times of a job that the API shows. Chosen: what a chart of the page can show.
-RECENT = 120
+RECENT_ITERATIONS = 120
 # Iteration times kept for the 99th percentile. Chosen: bounds the memory of a job that runs for weeks.
-KEPT = 10_000
+KEPT_ITERATIONS = 10_000
 
 # How many iterations in a row must disagree with the profile before its period is corrected. Chosen: one slow
 # iteration (a straggler) is no change of the period.
@@ -33,7 +33,7 @@ AGREEING_REPORTS = 4
 
 # Iterations shorter than this fraction of the profile's period correct it too: the job would be held for
 # nothing. Chosen: below what iterations vary by.
-SHORTER = 0.98
+SHORTER_FACTOR = 0.98
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class IterationStats:
     count: int = 0
     realigned: int = 0
     _open: dict[int, dict[int, float]] = field(default_factory=dict)
-    _times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_ITERATIONS))
 
     def add(self, report: IterationReport) -> None:
         """Add one worker's report. A second report of the same worker and index changes nothing."""
@@ -65,7 +65,7 @@ class IterationStats:
     @property
     def recent_ms(self) -> tuple[float, ...]:
         """The last iteration times in ms, oldest first."""
-        return tuple(self._times_ms)[-RECENT:]
+        return tuple(self._times_ms)[-RECENT_ITERATIONS:]
 
     @property
     def mean_ms(self) -> float | None:
@@ -97,7 +97,7 @@ class PeriodCheck:
         if report.rank != 0:
             return None
         own_ns = report.end_ns - report.start_ns - report.held_ns
-        wrong = own_ns > period_ns or own_ns < SHORTER * profile_ns
+        wrong = own_ns > period_ns or own_ns < SHORTER_FACTOR * profile_ns
         if not wrong or report.ecn_marks or report.retransmits:
             self._lengths_ns.clear()
             return None

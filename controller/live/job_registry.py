@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from controller.model.job import Job
 from topo.graph import Topology
 
-MOST_BPS = 10**15
+MAX_RATE_BPS = 10**15
 """The highest rate of a phase that is accepted, in bit/s. Chosen: far above any link of today."""
 
 
@@ -116,9 +116,9 @@ class JobRegistry:
                 raise JoinError(
                     f"job {job.name}: phases must be sorted, must not overlap and must lie within the period"
                 )
-            if not 1 <= phase.rate_bps <= MOST_BPS:
+            if not 1 <= phase.rate_bps <= MAX_RATE_BPS:
                 raise JoinError(
-                    f"job {job.name}: a phase's rate is {phase.rate_bps:,} bit/s; legal: 1 to {MOST_BPS:,}"
+                    f"job {job.name}: a phase has {phase.rate_bps:,} bit/s; legal: 1 to {MAX_RATE_BPS:,}"
                 )
             end = phase.end_ns
         names = [f.name for f in job.flows]

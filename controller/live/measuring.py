@@ -31,15 +31,15 @@ WATCHED_AGREEING = 2
 SILENT_FACTOR = 2
 # After a measurement a job is not measured again for this many times the measured iterations. The factor
 # doubles with each further measurement that shows no change.
-REST = 3
+REST_FACTOR = 3
 # A silent job that could not be measured is tried again after this many measurement windows.
-RETRY = 4
+RETRY_WINDOWS = 4
 # Reports from further in the future than this are wrong: agents' clocks may be this far ahead.
-CLOCKS_OFF_NS = 1_000_000_000
+CLOCK_TOLERANCE_NS = 1_000_000_000
 # The counts of a silent job are analysed again once they cover this many times the time of the last analysis.
-LONGER = 1.15
+GROWTH_FACTOR = 1.15
 # Two measurements show the same job if bytes and period differ by at most this fraction.
-ALIKE = 0.02
+SAME_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def with_paths_of(plan: Plan, shown: Plan) -> Plan:
 
 
 @dataclass(slots=True)
-class _Watch:
+class _JobWatch:
     """One job's data: samples and byte counts while it is measured, then what it takes to notice a change."""
 
     job: Job
@@ -102,7 +102,7 @@ class JobMeasurement:
     def __init__(self, settings: MeasureSettings) -> None:
         self._settings = settings
         self._queue = ProfilingQueue(settings.window_ns)
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[str, _JobWatch] = {}
         self._finished: list[Job] = []
         self._wants_plan = False
 
@@ -130,7 +130,7 @@ class JobMeasurement:
     def arrived(self, job: Job) -> None:
         """A job has arrived: queue it for measurement if it sends anything to another host."""
         if self._settings.enabled and any(f.src != f.dst for f in job.flows):
-            self._watches[job.name] = _Watch(job, Series(self._settings.bin_ns))
+            self._watches[job.name] = _JobWatch(job, Series(self._settings.bin_ns))
             self._queue.add(job.name)
 
     def left(self, job: str) -> None:
@@ -187,7 +187,7 @@ class JobMeasurement:
         if watch is None or item.bin_ns != self._settings.bin_ns or item.host not in watch.job.hosts:
             return
         bins = max((len(sent) for _, sent in item.flows), default=0)
-        if item.start_ns + bins * item.bin_ns > now_ns + CLOCKS_OFF_NS:
+        if item.start_ns + bins * item.bin_ns > now_ns + CLOCK_TOLERANCE_NS:
             return
         # An agent that cannot tell flows apart counts the whole NIC under an empty name.
         known = {f.name: f.name for f in watch.job.flows} | {"": item.host}
@@ -199,7 +199,10 @@ class JobMeasurement:
             yield from self._conclude(watch)
         elif watch.job.silent and watch.job.measured is not None:
             self._watch_silent(watch)
-        elif watch.job.silent and 0 < watch.watched_ns < item.start_ns - RETRY * self._settings.window_ns:
+        elif (
+            watch.job.silent
+            and 0 < watch.watched_ns < item.start_ns - RETRY_WINDOWS * self._settings.window_ns
+        ):
             self._again(watch)
 
     def due(self, now_ns: int) -> Iterator[Effect]:
@@ -213,7 +216,7 @@ class JobMeasurement:
         finished, self._finished = tuple(self._finished), []
         return finished
 
-    def take_wish(self) -> bool:
+    def take_plan_request(self) -> bool:
         """Whether a new plan is needed since the last call."""
         wish, self._wants_plan = self._wants_plan, False
         return wish
@@ -226,7 +229,7 @@ class JobMeasurement:
             host, job, 0 if stop else settings.bin_ns, settings.report_ns, job == self.profiled
         )
 
-    def _conclude(self, watch: _Watch, *, last: bool = False) -> Iterator[Effect]:
+    def _conclude(self, watch: _JobWatch, *, last: bool = False) -> Iterator[Effect]:
         """End the measurement once enough was seen, or, with `last`, because its window is over."""
         window = self._queue.window
         if window is None or window.begun_ns is None:
@@ -236,7 +239,7 @@ class JobMeasurement:
         result: Job | None = None
         if watch.job.silent:
             until = watch.series.covered_until(len(watch.job.flows) if not last else 1)
-            if last or until - window.begun_ns > LONGER * (watch.tried_ns - window.begun_ns):
+            if last or until - window.begun_ns > GROWTH_FACTOR * (watch.tried_ns - window.begun_ns):
                 watch.tried_ns = until
                 flops = self._flops(watch, window.begun_ns, until)
                 result = from_bytes(watch.job, watch.series, window.begun_ns, until, flops)
@@ -266,12 +269,12 @@ class JobMeasurement:
             return
         self._remember(watch, result, covered)
 
-    def _remember(self, watch: _Watch, result: Job, now_ns: int) -> None:
+    def _remember(self, watch: _JobWatch, result: Job, now_ns: int) -> None:
         before, watch.job = watch.job, result
         measured = result.measured
         assert measured is not None
         watch.alarms = watch.alarms + 1 if _alike(before, result) else 0
-        watch.rest = REST * self._settings.iterations << min(watch.alarms, 8)
+        watch.rest = REST_FACTOR * self._settings.iterations << min(watch.alarms, 8)
         watch.watched_ns = now_ns
         watch.unlike = 0
         if not result.silent:
@@ -289,7 +292,7 @@ class JobMeasurement:
             measured.communication_ns / 1e6,
         )
 
-    def _compare(self, watch: _Watch, item: IterationReport) -> None:
+    def _compare(self, watch: _JobWatch, item: IterationReport) -> None:
         """Check whether the job's rank 0 still behaves as measured."""
         own = _sample(item)
         if item.rank != 0:
@@ -304,7 +307,7 @@ class JobMeasurement:
         if watch.detector.add(own.bytes_sent, own.own_ns - own.communication_ns):
             self._changed(watch, f"it sent {own.bytes_sent:,} bytes in iteration {item.index}")
 
-    def _watch_silent(self, watch: _Watch) -> None:
+    def _watch_silent(self, watch: _JobWatch) -> None:
         """Check the last few periods of a silent job by its byte counts."""
         job = watch.job
         until = watch.series.covered_until(len(job.flows))
@@ -324,7 +327,7 @@ class JobMeasurement:
             watch.unlike = 0
             self._changed(watch, "its byte counts do not match the measured iterations")
 
-    def _changed(self, watch: _Watch, how: str) -> None:
+    def _changed(self, watch: _JobWatch, how: str) -> None:
         if watch.rest:
             return
         watch.changes += 1
@@ -333,11 +336,11 @@ class JobMeasurement:
         )
         self._again(watch)
 
-    def _again(self, watch: _Watch) -> None:
+    def _again(self, watch: _JobWatch) -> None:
         self._queue.add(watch.job.name, first=True)
         self._wants_plan = True
 
-    def _flops(self, watch: _Watch, begin_ns: int, end_ns: int) -> float:
+    def _flops(self, watch: _JobWatch, begin_ns: int, end_ns: int) -> float:
         """The work (flop) of the job's GPUs in a window, from the reports that lie within it."""
         inside = [(a, b, f) for a, b, f in watch.flops if a >= begin_ns and b <= end_ns]
         span = sum(b - a for a, b, _ in inside) / max(1, len(watch.job.hosts))
@@ -352,14 +355,14 @@ def _alike(before: Job, after: Job) -> bool:
         (float(sum(f.bytes_per_iteration for f in j.flows)), float(j.profile.period_ns))
         for j in (before, after)
     ]
-    return all(abs(new - old) <= ALIKE * old for old, new in zip(*figures, strict=True))
+    return all(abs(new - old) <= SAME_TOLERANCE * old for old, new in zip(*figures, strict=True))
 
 
 def _possible(item: IterationReport, now_ns: int) -> bool:
     """Whether a report can be true: its times are in order and not in the future."""
     length = item.end_ns - item.start_ns
     in_order = length - item.held_ns > 0 and max(item.communication_ns, item.compute_ns) <= length
-    return in_order and item.end_ns <= now_ns + CLOCKS_OFF_NS
+    return in_order and item.end_ns <= now_ns + CLOCK_TOLERANCE_NS
 
 
 def _sample(item: IterationReport) -> Sample:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.live.linkstate import GRACE_NS
+from controller.live.link_state import GRACE_NS
 from controller.live.measuring import AS_DECLARED, MeasureSettings
 from controller.live.verify import TIMEOUT_NS
 from controller.model.plan import Policy

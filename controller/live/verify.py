@@ -147,7 +147,7 @@ def parse_probe(frame: bytes) -> ReturnedProbe | None:
 
 
 @dataclass(slots=True)
-class _Open:
+class _ProbeInFlight:
     """A probe in flight: the flows that share its 5-tuple, with the planned path of each."""
 
     flows: dict[str, tuple[str, ...]]
@@ -162,7 +162,7 @@ class Verifier:
 
     topology: Topology
     timeout_ns: int = TIMEOUT_NS
-    _open: dict[FiveTuple, _Open] = field(default_factory=dict)
+    _open: dict[FiveTuple, _ProbeInFlight] = field(default_factory=dict)
     _tokens: int = 0
     _names: Mapping[int, str] = field(init=False)
 
@@ -193,7 +193,7 @@ class Verifier:
             fresh.setdefault(key, {})[name] = path
         for key, members in fresh.items():
             others = self._open[key].flows if key in self._open else {}
-            self._open[key] = _Open(others | members, 0, 0, 0)
+            self._open[key] = _ProbeInFlight(others | members, 0, 0, 0)
             frames.append(self._send(now_ns, key))
         return tuple(frames)
 

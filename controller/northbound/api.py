@@ -99,7 +99,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
             )
         return view
 
-    async def read_anew(times: int) -> View:
+    async def after_polls(times: int) -> View:
         """The view after `times` polls of the counters, which are polled only while somebody subscribes."""
         last = current()
         with suppress(TimeoutError):
@@ -143,7 +143,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
     @router.get("/fabric", summary="Nodes, cables and their load", tags=["fabric"], responses=_NO_VIEW)
     async def get_fabric() -> schema.FabricOut:
         # A load is the difference between two polls.
-        return render.fabric(await read_anew(2))
+        return render.fabric(await after_polls(2))
 
     @router.get(
         "/counters",
@@ -162,7 +162,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
                 raise HTTPException(
                     404, f"no switch {name!r}; present switches: {_names(view.topology.switch)}"
                 )
-        return render.counters(await read_anew(1), frozenset(switch) if switch else None)
+        return render.counters(await after_polls(1), frozenset(switch) if switch else None)
 
     @router.get(
         "/view",
@@ -171,7 +171,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         responses=_NO_VIEW,
     )
     async def get_view() -> schema.ViewOut:
-        return render.view(await read_anew(2))
+        return render.view(await after_polls(2))
 
     @router.get(
         "/events",

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 from finsy.grpcutil import GRPCCredentialsTLS
 from msgspec import Meta
 
-from controller.agents.translate import ANSWER_DEADLINE_NS
 from controller.model import REALIGN, REALIGN_PCT
 from controller.southbound.desired import FRAME_BYTES, EcnProfile
 from controller.southbound.fleet import Target
+from controller.wire.protocol import ANSWER_DEADLINE_NS
 from polyrhythm_files import (
     LARGE,
     Document,

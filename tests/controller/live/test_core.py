@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from controller.agents.channels import ChannelCounts
 from controller.agents.translate import WelcomeTerms, to_agent
-from controller.live.core import LEAD_NS, Core
+from controller.live.core import PLAN_LEAD_NS, Core
 from controller.live.counters import FabricCounters
 from controller.live.iterations import IterationStats
 from controller.live.job_registry import JobRegistry, JoinError
-from controller.live.linkstate import (
+from controller.live.link_state import (
     GRACE_NS,
-    INTERVAL_NS,
-    MISSES,
+    MAX_LOST_PROBES,
+    PROBE_INTERVAL_NS,
     LinkState,
     build_link_probe,
     parse_link_probe,
@@ -80,7 +80,7 @@ def test_jobs_of_one_moment_share_one_plan():
     assert core.wants_plan
     asked = core.plan_input()
     assert [j.name for j in asked.jobs] == ["a", "b"]
-    assert asked.epoch_ns == 5 + LEAD_NS
+    assert asked.epoch_ns == 5 + PLAN_LEAD_NS
     assert not core.wants_plan
 
 
@@ -348,7 +348,7 @@ def test_three_missed_probes_take_a_link_down_and_one_brings_it_back():
         links.switch_ready(0, name, None)
     broken = ("leaf1", 3)
     now, downs = 0, []
-    for _ in range(MISSES + 2):
+    for _ in range(MAX_LOST_PROBES + 2):
         now = links.next_timer_ns
         frames, moves = links.due(now)
         downs += [(now, move) for move in moves]
@@ -358,7 +358,7 @@ def test_three_missed_probes_take_a_link_down_and_one_brings_it_back():
                 assert links.probe_seen("anyone", frame.payload) == ()
     ((when, down),) = downs
     assert (down.switch, down.port, down.up) == (*broken, False)
-    assert when == MISSES * INTERVAL_NS
+    assert when == MAX_LOST_PROBES * PROBE_INTERVAL_NS
     assert links.condition.down_links == {("leaf1", "spine1")}
     frames, _ = links.due(links.next_timer_ns)
     (back,) = links.probe_seen(

@@ -12,7 +12,7 @@ from control_rig import RATE_BPS, job
 
 from controller.live.core import Core
 from controller.live.failover import PreparedFailovers, prepare
-from controller.live.linkstate import GRACE_NS
+from controller.live.link_state import GRACE_NS
 from controller.live.messages import (
     FlowAsked,
     PortsSeen,

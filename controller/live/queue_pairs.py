@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from controller.live.messages import AgentUp, FlowOpened
 from controller.model.job import Job
 from controller.model.plan import Plan, QueuePair
+from controller.wire.protocol import FIXED_DSCP, NO_PINNING
 
 log = logging.getLogger(__name__)
 
-NO_PINNING = "none"
-FIXED_DSCP = "fixed"
 _UNSEEN = QueuePair(port_fixed=True)
 
 
@@ -89,14 +88,14 @@ class QueuePairs:
 
         Returns whether some of them were not known before.
         """
-        news = misrouted - self.mistrusted
-        self.mistrusted |= news
-        if news:
+        fresh = misrouted - self.mistrusted
+        self.mistrusted |= fresh
+        if fresh:
             log.warning(
                 "flows %s: their probes took other paths than the hash predicts; switches now pin them",
-                ", ".join(sorted(news)),
+                ", ".join(sorted(fresh)),
             )
-        return bool(news)
+        return bool(fresh)
 
     def of(self, jobs: Iterable[Job]) -> Mapping[str, QueuePair]:
         """The queue pairs of those flows whose NIC fixes the source port or the DSCP, by flow name."""

@@ -17,8 +17,8 @@ from topo.graph import Topology
 ETHERTYPE = 0x88B5
 # The time between two rounds of link probes, and how many in a row a link may lose. Chosen: a cut link is
 # noticed after 3 to 4 rounds.
-INTERVAL_NS = 100_000_000
-MISSES = 3
+PROBE_INTERVAL_NS = 100_000_000
+MAX_LOST_PROBES = 3
 # How long a switch may have no session before it counts as lost. Chosen: a restart of the controller's
 # session takes less.
 GRACE_NS = 1_000_000_000
@@ -159,13 +159,13 @@ class LinkState:
         self._give_up(now_ns)
         if self._next_probe_ns is None or now_ns < self._next_probe_ns:
             return (), ()
-        self._next_probe_ns = now_ns + INTERVAL_NS
+        self._next_probe_ns = now_ns + PROBE_INTERVAL_NS
         self._sequence += 1
         frames: list[SendFrame] = []
         moves: list[PortTransition] = []
         for end in self._watched():
             missed = self._missed.get(end, 0)
-            if missed >= MISSES:
+            if missed >= MAX_LOST_PROBES:
                 move = self._set(end, False)
                 if move is not None:
                     moves.append(move)
