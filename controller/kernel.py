@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that knows Numba: its decorator, with the machine code kept in the user's cache folder."""
+"""The only module that knows Numba: it compiles kernels and keeps their code in the user's cache."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _decorating = Lock()
 
 
 class KernelsUnavailableError(ImportError):
-    """Numba cannot be imported: whoever asked for kernels takes the plain reference."""
+    """Numba cannot be imported. The caller then uses the plain reference."""
 
 
 def available() -> bool:
-    """Whether Numba is installed; looking does not import it."""
+    """Whether Numba is installed. Does not import it."""
     return importlib.util.find_spec("numba") is not None
 
 
 def version() -> str | None:
-    """Numba's version; None without Numba. Imports it."""
+    """The version of Numba, None without Numba. Imports it."""
     if not available():
         return None
     return str(import_module("numba").__version__)
@@ -35,12 +35,12 @@ def version() -> str | None:
 
 @cache
 def cache_folder(*sources: str | Path) -> Path:
-    """Where the machine code of these sources is kept between processes; does not import Numba.
+    """The folder in which the machine code of these sources is kept between processes. Does not import Numba.
 
-    Each of `sources` is a Python file, or a folder whose Python files all count. Each state of them has
-    a folder of its own: Numba looks only at the file of the function that is called, not at those of
-    the functions it calls, nor at how this file has it compiled. NUMBA_CACHE_DIR or XDG_CACHE_HOME say
-    where else the folders should be.
+    Each of `sources` is a Python file, or a folder whose Python files all count. Each state of the sources
+    has its own folder, because Numba looks only at the file of the function that is called: not at those of
+    the functions it calls, nor at how this file compiles it. NUMBA_CACHE_DIR or XDG_CACHE_HOME set another
+    place.
     """
     digest = hashlib.sha256()
     for source in map(Path, (*sources, __file__)):
@@ -55,7 +55,7 @@ def cache_folder(*sources: str | Path) -> Path:
 
 
 def cold(*sources: str | Path) -> bool:
-    """Whether the first use of the kernels in these sources will have to compile; False without Numba."""
+    """Whether the first use of the kernels in these sources will compile them; False without Numba."""
     return available() and next(cache_folder(*sources).glob("**/*.nbi"), None) is None
 
 
@@ -63,10 +63,10 @@ def compiler(*sources: str | Path, inline: bool = False) -> Callable[[_F], _F]:
     """A decorator that compiles a function at its first call and keeps the machine code.
 
     `sources` are all files (or folders of files) whose functions the kernels call: see `cache_folder`.
-    `inline` puts every kernel into its callers, for tight loops made of small functions; such kernels
-    must not make arrays, so that nothing counts references (which takes most of the time of a function
-    that is passed many arrays). Divisions by zero follow NumPy (inf, nan), and the GIL is released.
-    Raises KernelsUnavailableError without Numba.
+    `inline` puts every kernel into its callers, for tight loops of small functions. Such kernels must not
+    create arrays, so that no references are counted; counting takes most of the time of a function with many
+    array arguments. Division by zero follows NumPy (inf, nan), and the GIL is released. Raises
+    KernelsUnavailableError without Numba.
     """
     try:
         numba: Any = import_module("numba")
@@ -76,8 +76,8 @@ def compiler(*sources: str | Path, inline: bool = False) -> Callable[[_F], _F]:
     folder = str(cache_folder(*sources))
 
     def kernel(function: _F) -> _F:
-        # Numba takes the folder from its one global setting when a function is decorated; other rooms'
-        # kernels, and other people's, have folders of their own.
+        # Numba reads the folder from one global setting while it decorates a function. The kernels of other
+        # packages have other folders, so the setting is restored.
         with _decorating:
             before = numba.config.CACHE_DIR
             numba.config.CACHE_DIR = folder

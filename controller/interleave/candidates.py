@@ -47,7 +47,7 @@ def rank(
     run in parallel, the plain search does not become faster. The result does not depend on `workers`.
     """
     if most < 1 or workers < 1:
-        raise ValueError(f"most and workers must be whole numbers of at least 1, not {most} and {workers}")
+        raise ValueError(f"most and workers must be whole numbers from 1, not {most} and {workers}")
 
     def judge(index: int) -> RankedCandidate:
         result = interleave(candidates[index], periods, seed=seed, fast=fast)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job does, measured: profiles from byte counts, change detection, and whose turn it is."""
+"""Measuring jobs: profiles from byte counts, detection of changes, and the queue of jobs to profile."""

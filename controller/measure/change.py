@@ -22,15 +22,20 @@ from controller.model.job import Profile
 Floats = NDArray[np.float64]
 
 AGREEING = 3
-"""So many iterations in a row must differ, and alike: one straggler is no change of pattern."""
+"""The number of iterations in a row that must differ in the same way. Chosen: a single straggler is no
+change."""
 REPORTED_BYTES_OFF = 0.02
 REPORTED_QUIET_OFF = 0.05
-"""Parts by which bytes, and time without communication, may vary without a change of pattern."""
+"""By how much reported bytes and times without communication may vary. Chosen: their usual variation."""
 COUNTED_BYTES_OFF = 0.03
 COUNTED_QUIET_OFF = 0.1
+"""The same for byte counts. Chosen: larger, because bins blur the edges."""
 LEAST_ITERATIONS = 4
+"""Fewer iterations in a series prove nothing. Chosen."""
 _SILENT = 0.02
+"""Below this part of the highest count a bin is silent: acknowledgements. Chosen."""
 _LONG = 0.6
+"""From this part of the measured silence on, a silence may separate iterations. Chosen: noise halves few."""
 
 
 class ChangeDetector:
@@ -42,8 +47,10 @@ class ChangeDetector:
         self._last: deque[tuple[float, float]] = deque(maxlen=agreeing)
 
     def add(self, sent: float, quiet_ns: float) -> bool:
-        """An iteration. True once the last ones all differ from the measured one in the same way; then it
-        begins to count anew."""
+        """Add an iteration. True once the last ones all differ from the measured one in the same way.
+
+        The detector then starts to count again.
+        """
         self._last.append((sent, quiet_ns))
         if len(self._last) < (self._last.maxlen or 1) or not all(self._differs(*seen) for seen in self._last):
             return False
@@ -63,18 +70,22 @@ class ChangeDetector:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Bytes sent between two silences, and how long (ns) the one before was; the first one's is not known."""
+    """The bytes between two silences, and the length (ns) of the silence before. That of the first is not
+    known.
+    """
 
     sent: float
     silence_ns: float
 
 
 def bursts(total: Floats, bin_ns: int, least_ns: float) -> list[Burst]:
-    """A series of bytes cut at silences of at least `least_ns`, what the ends of the series cut left out."""
+    """A series of bytes, cut at silences of at least `least_ns`. Bursts that the ends of the series cut are
+    left out.
+    """
     if not len(total) or total.max() <= 0:
         return []
     loud = np.flatnonzero(total > _SILENT * total.max())
-    # Half a bin at either side of a silence was sent in, on average.
+    # On average, half of the bin at either end of a silence belongs to a burst.
     gaps = np.diff(loud).astype(np.float64) * bin_ns
     cuts = np.flatnonzero(gaps >= max(least_ns, 2.0 * bin_ns))
     curve = np.concatenate([[0.0], np.cumsum(total)])
@@ -85,7 +96,7 @@ def bursts(total: Floats, bin_ns: int, least_ns: float) -> list[Burst]:
 
 
 def longest_silence(profile: Profile) -> float:
-    """The longest Down phase (ns), around the period."""
+    """The longest Down phase (ns), also across the end of the period."""
     phases = profile.phases
     if not phases:
         return float(profile.period_ns)
@@ -94,12 +105,12 @@ def longest_silence(profile: Profile) -> float:
 
 
 def looks_changed(total: Floats, bin_ns: int, sent: float, silence_ns: float) -> bool:
-    """Whether a series is of another pattern than iterations of `sent` bytes after `silence_ns` of silence.
+    """Whether a series has another pattern than iterations of `sent` bytes after `silence_ns` of silence.
 
-    Bursts after a long silence are added up until an iteration's bytes are there. If that never comes out
-    even, the bytes have changed; if silences are all longer, or mostly shorter, the compute has. A series
-    of less than four iterations says nothing. Bytes of exactly a half or a third, with the same silences,
-    come out even too: that is not noticed.
+    Bursts after a long silence are added up until they reach the bytes of an iteration. If no sum matches,
+    the bytes have changed. If the silences are all longer, or mostly shorter, the compute time has changed.
+    Fewer than four iterations prove nothing. A change to exactly a half or a third of the bytes with the same
+    silences is not noticed, because it still adds up.
     """
     if silence_ns < 4 * bin_ns:
         return False
@@ -114,7 +125,7 @@ def looks_changed(total: Floats, bin_ns: int, sent: float, silence_ns: float) ->
 
 
 def _add_up(found: Sequence[Burst], sent: float, long_ns: float) -> tuple[int, int, list[float]]:
-    """How many iterations come out even and how many do not, and the silences before the even ones."""
+    """How many iterations match and how many do not, and the silences before those that match."""
     even = uneven = at = 0
     silences: list[float] = []
     while at < len(found):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From iteration reports and byte counts to what a job does: profile, work, communication."""
+"""From iteration reports and byte counts to a measured job: profile, work, communication."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller.model.job import Flow, Job, Measurement, Phase, Profile
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One iteration of one worker, as it is reported; times in ns of fabric time."""
+    """One iteration of one worker, as reported; times in ns of fabric time."""
 
     rank: int
     index: int
@@ -30,17 +30,17 @@ class Sample:
 
     @property
     def own_ns(self) -> int:
-        """The iteration's length without what its schedule held it."""
+        """The length of the iteration without the time that its schedule delayed it."""
         return self.end_ns - self.start_ns - self.held_ns
 
 
 def from_iterations(job: Job, samples: Sequence[Sample], series: Series) -> Job | None:
-    """The job as its workers' iterations show it; None without any of its first worker.
+    """The job as measured from the iterations of its workers; None if its first worker reported none.
 
-    The period is the median of the first worker's (CASSINI profiles one iteration; a ring keeps all in
-    step), communication and compute that of the slowest worker, W_j the sum over workers (CRUX, section
-    5). Up phases come from the byte counts of the same iterations; without any, one phase as long as
-    the communication carries the bytes.
+    The period is the median of the first worker's (CASSINI profiles one iteration, and a ring keeps all
+    workers in step). Communication and compute are those of the slowest worker, W_j is the sum over the
+    workers (CRUX, section 5). Up phases come from the byte counts of the same iterations. Without byte counts
+    there is one phase, as long as the communication, with all the bytes.
     """
     by_rank: dict[int, list[Sample]] = {}
     for sample in samples:
@@ -52,7 +52,7 @@ def from_iterations(job: Job, samples: Sequence[Sample], series: Series) -> Job 
     communication = max(int(median(s.communication_ns for s in own)) for own in by_rank.values())
     compute = max(int(median(s.compute_ns for s in own)) for own in by_rank.values())
     work = [median(s.flops for s in own) for own in by_rank.values()]
-    # Workers that have not reported do what the others do.
+    # Workers without reports are assumed to do the same work as the others.
     flops = sum(work) * len(job.hosts) / len(work)
     begin, end = min(s.start_ns for s in first), max(s.end_ns for s in first)
     table, origin = series.window(begin - series.bin_ns, end + series.bin_ns)
@@ -70,15 +70,17 @@ def from_iterations(job: Job, samples: Sequence[Sample], series: Series) -> Job 
 
 
 def from_bytes(job: Job, series: Series, start_ns: int, end_ns: int, flops: float) -> Job | None:
-    """The job as byte counts in [start_ns, end_ns) alone show it, with the `flops` of that time (0: not
-    known); None where nothing repeats."""
+    """The job as measured from byte counts in [start_ns, end_ns) alone; None if nothing repeats.
+
+    `flops` are those of the whole interval (0: not known).
+    """
     table, _ = series.window(start_ns, end_ns)
     found = discover(table, series.bin_ns)
     if found is None:
         return None
     profile, starts = found
     work = flops * profile.period_ns / (end_ns - start_ns)
-    # Whole iterations only: a piece of one would count as much as its bytes, or its silence, are long.
+    # Only whole iterations are used: a part of one would bias the bytes of an iteration.
     count = round((starts[-1] - starts[0]) / profile.period_ns)
     edges = np.arange(table.shape[1] + 1) * float(series.bin_ns)
     span = [starts[0], starts[0] + max(1, count) * profile.period_ns]
@@ -98,7 +100,9 @@ def from_bytes(job: Job, series: Series, start_ns: int, end_ns: int, flops: floa
 
 
 def _flows(job: Job, sent: Mapping[int, float]) -> tuple[Flow, ...]:
-    """The job's flows with the bytes that their workers report, shared evenly among a worker's flows."""
+    """The flows of the job with the bytes that their workers report, in equal shares for each flow of a
+    worker.
+    """
     rank_of = {host: rank for rank, host in enumerate(job.hosts)}
     of = {rank: sum(rank_of.get(f.src) == rank for f in job.flows) for rank in sent}
     flows = []

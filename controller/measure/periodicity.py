@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job does, from its byte counters alone: no cooperation needed (CRUX, section 5)."""
+"""The iteration length of a job from its byte counters, without its cooperation (CRUX, section 5)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEAST_STRENGTH = 0.3
-"""Below this part of its variance a series is not called periodic."""
+"""A series is periodic if at least this part of its variance repeats. Chosen."""
 _CHANCE = 4.0
-"""How many standard deviations of pure noise's likeness (one over the root of the samples) are too many."""
+"""The strength must exceed this many standard deviations of pure noise, each 1 / sqrt(samples). Chosen."""
 _NEAR_BEST = 0.8
+"""The period is the shortest lag whose peak has this part of the highest. Chosen: longer lags are
+multiples."""
 _STILL_THERE = 0.6
+"""A multiple of the period refines it while its peak has this part of the highest. Chosen."""
 _RISE = 0.4
+"""A rise of this part of the strength within five samples means that the period is too short. Chosen."""
 _FEWEST_PERIODS = 3
+"""Periods that a series must hold. Chosen: a likeness of two could be chance."""
 
 
 def iteration_length(sent: Floats, interval_s: float) -> tuple[float, float] | None:
-    """The period of a series of byte counts, in s, with its strength; None if it has none.
+    """The period in s of a series of byte counts, with its strength; None if it has no period.
 
-    `sent` are the bytes of each interval of `interval_s` seconds, shape (samples,); at least three
-    periods must be in it, and five samples in a period. The autocorrelation comes from a Fourier
-    transform (Wiener and Khinchin); the period is the shortest lag with a peak nearly as high as the
-    highest, so that it is not a multiple, made finer by the peaks at its multiples, each of which
-    splits the error among more periods.
-    Raises ValueError for an interval that is not positive.
+    `sent` are the bytes in each interval of `interval_s` seconds, shape (samples,). The series must have at
+    least three periods, with at least five samples each. The strength is the part of the variance that
+    repeats, at most 1. The autocorrelation comes from a Fourier transform (Wiener and Khinchin). The period
+    is the shortest lag with a peak nearly as high as the highest, so that it is not a multiple of the period.
+    Peaks at multiples of that lag then refine it, because each divides the error by its multiple. Raises
+    ValueError for an interval that is not positive.
     """
     if not 0 < interval_s < np.inf:
         raise ValueError(f"the interval must be positive, not {interval_s}")
@@ -40,11 +45,11 @@ def iteration_length(sent: Floats, interval_s: float) -> tuple[float, float] | N
     if spread <= 1e-18 * float((np.asarray(sent) ** 2).mean()):
         return None
     power = np.abs(np.fft.rfft(series, 2 * count)) ** 2
-    # Each lag has fewer products than the one before: means, not sums, so that far peaks stay as high.
+    # Each lag has fewer products than the one before. Means instead of sums keep far peaks as high.
     overlap = count - np.arange(count)
     likeness = np.fft.irfft(power)[:count] / overlap / spread
-    # Some lags together: a period between two lags is as high a hill as one that falls on a lag. The
-    # middle counts most, so that the narrowest peak has one top.
+    # Smoothing over some lags makes a period between two lags as high a peak as one on a lag. The middle lag
+    # has the largest weight, so that the narrowest peak has one maximum.
     smooth = np.convolve(likeness, np.array([1, 2, 3, 2, 1]) / 9, mode="same")
     negative = np.flatnonzero(smooth[: lags + 1] < 0)
     if not len(negative):
@@ -61,7 +66,7 @@ def iteration_length(sent: Floats, interval_s: float) -> tuple[float, float] | N
     if strength < max(LEAST_STRENGTH, _CHANCE / np.sqrt(count)) or _too_fast(likeness, strength):
         return None
     period = _vertex(smooth, peak)
-    # The peak at a multiple m is known to the same fraction of a sample: the period m times better.
+    # The peak at the multiple m has the same absolute error, so the period has 1/m of it.
     multiple = 2
     while (at := multiple * period) < count - count // 4:
         reach = max(2, round(period / 8))
@@ -76,15 +81,18 @@ def iteration_length(sent: Floats, interval_s: float) -> tuple[float, float] | N
 
 
 def _first_peak(smooth: Floats, first: int, lags: int, enough: float) -> int:
-    """The lag of the first hill that reaches `enough`: its highest place. A dent in its slope, from noise,
-    does not end the hill; where the next one could be, at twice the lag, it has ended."""
+    """The lag of the highest point of the first hill that reaches `enough`.
+
+    Noise may put a dent into the slope of a hill, which does not end it. At twice the lag another hill may
+    begin.
+    """
     at = first + int(np.flatnonzero(smooth[first : lags + 1] >= enough)[0])
     end = min(lags, at + max(1, at // 4))
     return at + int(smooth[at : end + 1].argmax())
 
 
 def _too_fast(likeness: Floats, strength: float) -> bool:
-    """Whether the series falls and rises again within five samples: its period cannot be told then."""
+    """Whether the series falls and rises again within five samples, which is too fast to find its period."""
     return any(
         likeness[k] >= likeness[k + 1] and likeness[k] - likeness[1:k].min() > _RISE * strength
         for k in range(2, min(5, len(likeness) - 1))
@@ -92,7 +100,7 @@ def _too_fast(likeness: Floats, strength: float) -> bool:
 
 
 def _vertex(values: Floats, at: int) -> float:
-    """Where a parabola through a peak and its neighbours is highest."""
+    """The position of the maximum of a parabola through a peak and its neighbours."""
     if not 0 < at < len(values) - 1:
         return float(at)
     left, mid, right = values[at - 1 : at + 2]

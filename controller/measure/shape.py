@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Up and Down phases out of byte counts: the mean iteration, cut where its rate changes (CASSINI, 4.3).
+"""Up and Down phases from byte counts: the mean iteration, cut where its rate changes (CASSINI, 4.3).
 
-Several phases in an iteration (pipeline and tensor parallel jobs, thesis 4.5.4) are several pieces; several
-GPUs a server (4.5.6) are several flows, each judged by itself: a phase's rate is that of its busiest flow.
+An iteration may have several phases (pipeline and tensor parallel jobs, thesis 4.5.4). A server may have
+several GPUs (4.5.6), hence several flows: the rate of a phase is that of its busiest flow.
 """
 
 from __future__ import annotations
@@ -20,25 +20,35 @@ from controller.model.job import Phase, Profile
 Floats = NDArray[np.float64]
 
 SLOTS = 400
-"""The mean iteration is looked at in so many slots at most, and in no finer ones than a fifth of a bin."""
+"""The mean iteration has at most this many slots, none shorter than a fifth of a bin. Chosen: bounds the
+work."""
 QUIET = 0.05
-"""Below this part of the highest rate nothing is sent: acknowledgements, keep-alives."""
+"""Below this part of the highest rate a slot is silent: acknowledgements and keep-alives. Chosen."""
 _PENALTY = 12.0
+"""The penalty of a cut in multiples of the variance of the noise. Chosen: fewer cuts than noise has steps."""
 _ALIKE = 0.15
+"""Neighbouring rates that differ by less than this part are one phase. Chosen."""
 _SLIVER = 1.5
+"""Stretches below this many bins are blurred edges. Chosen: an edge blurs at most one bin and its
+neighbour."""
 _LEAST_NOISE = 0.03
+"""The least noise that is assumed, as a part of the peak. Chosen: a clean series must not be cut
+everywhere."""
 _ROUNDS = 3
+"""Rounds of refinement. Chosen: further rounds change little."""
 _ASTRAY = 0.1
+"""Iterations that are off the period by more than this part are ignored. Chosen."""
 
 
 def mean_iteration(table: Floats, bin_ns: int, starts: Sequence[float], period_ns: float) -> Floats:
-    """The mean rate (bit/s) over iterations in even slots of the period; the busiest flow's in each.
+    """The mean rate (bit/s) over iterations, in equal slots of the period.
 
-    `table` has the bytes of each flow and bin, shape (flows, bins); `starts` are the iterations' starts in
-    ns after the first bin's. Bytes are taken as evenly spread in their bin: starts that fall elsewhere in
-    each bin blur an edge, but do not move its middle. An iteration that is shorter than the period ends
-    where the next one starts. Iterations that are not wholly in the table are left out; the result is empty
-    if all are.
+    In each slot it is the rate of the busiest flow.
+
+    `table` has the bytes of each flow and bin, shape (flows, bins). `starts` are the starts of iterations in
+    ns after the start of the first bin. Bytes are spread evenly over their bin: starts at other positions in
+    each bin blur an edge, but do not move its middle. An iteration shorter than the period ends where the
+    next one starts. Iterations that are not wholly in the table are left out. The result is empty if all are.
     """
     flows, bins = table.shape
     span = bins * bin_ns
@@ -59,10 +69,10 @@ def mean_iteration(table: Floats, bin_ns: int, starts: Sequence[float], period_n
 
 
 def pieces(rates: Floats) -> list[tuple[int, int, float]]:
-    """A series cut into stretches of constant rate: (first slot, slot after the last, mean rate).
+    """A series cut into pieces of constant rate: (first slot, slot after the last, mean rate).
 
-    The cuts minimise the squared error plus a penalty for each, which grows with the noise; found
-    exactly (optimal partitioning).
+    The cuts minimise the squared error plus a penalty for each cut, which grows with the noise. The minimum
+    is exact (optimal partitioning).
     """
     count = len(rates)
     if not count:
@@ -71,7 +81,7 @@ def pieces(rates: Floats) -> list[tuple[int, int, float]]:
     if peak <= 0:
         return [(0, count, 0.0)]
     values = rates / peak
-    # Half of the steps between neighbours are smaller than this: edges do not count, noise does.
+    # The median step between neighbours measures the noise: few steps are edges of phases.
     steps = np.abs(np.diff(values))
     noise = max(_LEAST_NOISE, float(np.median(steps)) if len(steps) else 0.0)
     penalty = _PENALTY * noise * noise
@@ -94,11 +104,11 @@ def pieces(rates: Floats) -> list[tuple[int, int, float]]:
 
 
 def phases(rates: Floats, period_ns: float, bin_ns: int) -> tuple[Phase, ...]:
-    """The Up phases of a mean iteration, which goes around: its end is next to its beginning.
+    """The Up phases of a mean iteration, whose end is next to its beginning.
 
-    A piece shorter than a bin and a half is the blur of an edge: its bytes go to the longer neighbour,
-    which grows by the time that they take at its rate. A phase that begins within two bins of 0 begins
-    at 0, for there iterations begin.
+    A piece shorter than a bin and a half is the blur of an edge. Its bytes go to the longer neighbour, which
+    becomes longer by the time of these bytes at its rate. A phase that begins within two bins of 0 begins at
+    0, because iterations begin there.
     """
     if not len(rates) or rates.max() <= 0:
         return ()
@@ -118,7 +128,7 @@ def phases(rates: Floats, period_ns: float, bin_ns: int) -> tuple[Phase, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Some time (ns) at one rate (bit/s)."""
+    """A time interval (ns) at one rate (bit/s)."""
 
     begin: float
     end: float
@@ -130,13 +140,15 @@ class _Stretch:
 
 
 def _sharpen(group: Sequence[_Stretch], least: float) -> list[_Stretch]:
-    """A loud stretch between two silences without the blur of its edges: stretches shorter than `least`
-    give their bytes to their longer neighbours, at whose rates these then last longer."""
+    """The stretches between two silences without the blur of their edges.
+
+    Stretches shorter than `least` give their bytes to their longer neighbours, which become longer.
+    """
     if not group:
         return []
     long = [i for i, s in enumerate(group) if s.end - s.begin >= least]
     if not long:
-        # A burst of a bin or two: its own length cannot be seen, only that it was no longer.
+        # For a burst of one or two bins only an upper limit of its length is known.
         sent = sum(s.sent for s in group)
         rate = max(s.rate for s in group)
         middle = (group[0].begin + group[-1].end) / 2
@@ -161,7 +173,7 @@ def _sharpen(group: Sequence[_Stretch], least: float) -> list[_Stretch]:
 
 
 def _joined(stretches: Sequence[_Stretch]) -> list[_Stretch]:
-    """Neighbours of about the same rate made one."""
+    """The stretches, with neighbours of about the same rate joined."""
     result: list[_Stretch] = []
     for s in stretches:
         if result and abs(result[-1].rate - s.rate) < _ALIKE * max(result[-1].rate, s.rate):
@@ -174,7 +186,7 @@ def _joined(stretches: Sequence[_Stretch]) -> list[_Stretch]:
 
 
 def _silence(quiet: NDArray[np.bool_]) -> int:
-    """The middle of the longest silent stretch, around the circle; 0 if there is none."""
+    """The middle of the longest silent interval around the circle; 0 if there is none."""
     if quiet.all() or not quiet.any():
         return 0
     loud = np.flatnonzero(~quiet)
@@ -184,7 +196,7 @@ def _silence(quiet: NDArray[np.bool_]) -> int:
 
 
 def _around(merged: Sequence[_Stretch], period_ns: float, near: float) -> tuple[Phase, ...]:
-    """Stretches that may lie past the period's end, put inside it, sorted, in whole ns."""
+    """Stretches, which may lie beyond the end of the period, as sorted phases inside it, in whole ns."""
     period = round(period_ns)
     offsets = [(s.begin + period_ns / 2) % period_ns - period_ns / 2 for s in merged]
     first = min(offsets, key=abs, default=0.0)
@@ -205,8 +217,10 @@ def _around(merged: Sequence[_Stretch], period_ns: float, near: float) -> tuple[
 
 
 def estimate(table: Floats, bin_ns: int, starts: Sequence[float], period_ns: float) -> Profile | None:
-    """The profile of a job whose iterations start at `starts` (ns after the first bin) and take
-    `period_ns`; None where the table holds no whole iteration."""
+    """The profile of a job whose iterations start at `starts` (ns after the first bin) and take `period_ns`.
+
+    None if the table holds no whole iteration.
+    """
     rates = mean_iteration(table, bin_ns, starts, period_ns)
     if not len(rates):
         return None
@@ -214,10 +228,10 @@ def estimate(table: Floats, bin_ns: int, starts: Sequence[float], period_ns: flo
 
 
 def discover(table: Floats, bin_ns: int) -> tuple[Profile, tuple[float, ...]] | None:
-    """Profile and iteration starts from byte counts alone; None where nothing repeats.
+    """The profile and the iteration starts from byte counts alone; None if nothing repeats.
 
-    The period comes from the autocorrelation of all flows together, then from the moments at which each
-    iteration has sent half of its first phase, which are known to a fraction of a bin.
+    The period comes from the autocorrelation of all flows together. It is then refined by the times at which
+    each iteration has sent half of its first phase, which are known to a fraction of a bin.
     """
     total = table.sum(axis=0)
     found = iteration_length(total, 1.0)
@@ -244,8 +258,10 @@ def discover(table: Floats, bin_ns: int) -> tuple[Profile, tuple[float, ...]] | 
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    """The phase that an iteration is known by, in ns of the period: when half of it is sent, and how far
-    around it nothing else is."""
+    """The phase by which iterations are recognised, in ns of the period.
+
+    `half` is when half of it is sent. Nothing else is sent within `reach` of it.
+    """
 
     begin: float
     half: float
@@ -254,8 +270,10 @@ class _First:
 
 
 def _first_phase(cut: Sequence[Phase], period: float) -> _First:
-    """The phase after the longest silence. Phases that touch count as one; one that is cut by the period's
-    end goes on at its beginning."""
+    """The phase after the longest silence.
+
+    Phases that touch count as one. A phase that the end of the period cuts continues at its beginning.
+    """
     groups: list[list[_Stretch]] = []
     for p in cut:
         stretch = _Stretch(p.start_ns, p.end_ns, p.rate_bps)
@@ -277,15 +295,17 @@ def _first_phase(cut: Sequence[Phase], period: float) -> _First:
 
 
 def _slope(moments: Sequence[float]) -> float:
-    """The period of moments, one of each iteration: the median over all pairs (Theil and Sen)."""
+    """The period from one time in each iteration: the median over all pairs (Theil and Sen)."""
     at = np.array(moments)
     i, k = np.triu_indices(len(at), 1)
     return float(np.median((at[k] - at[i]) / (k - i)))
 
 
 def _moments(total: Floats, bin_ns: int, middle: float, first: _First, period: float) -> list[float]:
-    """When each iteration has sent half of its first phase, in ns. Each is looked for a period after the
-    one before, so that iterations of uneven length are followed."""
+    """When each iteration has sent half of its first phase, in ns.
+
+    Each time is searched one period after the one before, so iterations of uneven length are followed.
+    """
     edges = np.arange(len(total) + 1) * float(bin_ns)
     curve = np.concatenate([[0.0], np.cumsum(total)])
     before, after = first.half - first.begin + first.reach, first.end - first.half + first.reach

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placement: which hosts a job could get. Nothing is decided here: who ranks the candidates decides."""
+"""Placement: which hosts a job could get. The planner ranks these candidates."""

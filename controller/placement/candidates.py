@@ -7,23 +7,25 @@ import random
 from collections.abc import Mapping, Sequence
 
 MOST = 10
+"""How many placements are offered. Chosen: what a scheduler with auctions offers for one job."""
 _TRIES = 50
+"""How many random orders of leaves are tried. Chosen: enough for MOST different placements."""
 
 
 def placements(
     free: Mapping[str, Sequence[str]], hosts: int, *, most: int = MOST, seed: int = 0
 ) -> list[tuple[str, ...]]:
-    """Up to `most` different sets of `hosts` free hosts; `free` names those of each leaf.
+    """Up to `most` different sets of `hosts` free hosts; `free` names the free hosts of each leaf.
 
-    First the leaf with the least room that has enough, and every other such leaf; then leaves joined, the
-    fullest first; then leaves in random orders. Hosts of a leaf are taken in the order given. Empty if there
-    are not enough hosts.
+    First come single leaves with enough free hosts, the fullest leaf first. Then several leaves are combined,
+    those with the most free hosts first, and then leaves in random orders. The hosts of a leaf are taken in
+    the given order. Empty if there are not enough hosts.
 
     Raises:
-        ValueError: `hosts` or `most` below 1.
+        ValueError: `hosts` or `most` is below 1.
     """
     if hosts < 1 or most < 1:
-        raise ValueError(f"hosts and most are whole numbers from 1, not {hosts} and {most}")
+        raise ValueError(f"hosts and most must be whole numbers from 1, not {hosts} and {most}")
     room = {leaf: list(names) for leaf, names in sorted(free.items()) if names}
     if sum(map(len, room.values())) < hosts:
         return []

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Priority: who goes first where jobs contend (CRUX)."""
+"""Priorities: the order of the jobs, and their levels on the switches (CRUX and its baselines)."""

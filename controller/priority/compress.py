@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Priority compression: many priorities on few levels, losing the least (CRUX, section 4.3)."""
+"""Priority compression: many priorities on few levels, with the least loss (CRUX, section 4.3)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from controller.priority import reference
 from controller.priority.graph import Graph, graph_of_edges
 
 ORDERS = 10
-"""The paper's m: how many topological orders are tried."""
+"""The number of topological orders that are tried: m of CRUX, section 4.3."""
 HYSTERESIS = 0.05
-"""What a job must gain to leave its previous level, as a part of the contention that it is in."""
+"""What a job must gain to leave its previous level, as a part of all the contention of the job. Chosen."""
 KERNELS = Path(__file__).with_name("kernels.py")
-"""The source whose machine code the first call of the kernel compiles or loads."""
+"""The source file of the kernel; its first call compiles or loads the machine code."""
 _PLAIN_JOBS = 128
-"""Up to here plain Python is quicker than importing Numba."""
+"""Up to this many jobs plain Python runs. Chosen: it is faster there than importing Numba."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """`level` of each job, 0 the highest. `cut` is the weight of the contention that levels keep
-    apart, `lost` of what fell on one level."""
+    """`level` of each job, 0 the highest.
+
+    `cut` is the weight of the contention between different levels, `lost` that within one level.
+    """
 
     level: Mapping[str, int]
     cut: float
@@ -46,16 +48,15 @@ def compress(
 ) -> Compression:
     """Algorithm 1: the best K-cut of the contention DAG over a sample of its topological orders.
 
-    `order` holds the jobs, highest priority first; `edges` (higher, lower) -> weight. Of the `orders`
-    sampled ones the first is `order` itself. Parts of the DAG that do not touch are cut
-    independently, each on as few levels as its best cut needs, counted from 0: a job without
-    contention gets level 0.
+    `order` holds the jobs, highest priority first; `edges` maps (higher, lower) to a weight. The first of the
+    `orders` sampled orders is `order` itself. Parts of the DAG that are not connected are cut separately,
+    each on as few levels as its best cut needs, counted from 0: a job without contention gets level 0.
 
-    With `previous`, the levels that some of the jobs are on, a job leaves its level only where that
-    gains more than `stay` of all the contention it is in (hysteresis): others' arrivals do not
-    reshuffle it. Levels are then what they were, not counted from 0 in each part.
+    `previous` holds the levels of some jobs. Such a job leaves its level only where that gains more than
+    `hysteresis` of all the contention of the job, so a new job changes few levels. Levels are then not
+    counted from 0 in each part.
 
-    Raises ValueError for levels or orders below 1, an edge against `order`, or a `stay` outside [0, 1].
+    Raises ValueError for levels or orders below 1, an edge against `order`, or a `hysteresis` outside [0, 1].
     """
     graph = graph_of_edges(order, edges)
     found = compress_graph(
@@ -81,17 +82,17 @@ def compress_graph(
     hysteresis: float = HYSTERESIS,
     plain: bool | None = None,
 ) -> NDArray[np.int64]:
-    """`compress` on arrays: the level of each job, shape (jobs,). `previous`: -1 for a new job.
+    """`compress` on arrays: the level of each job, shape (jobs,). `previous` is -1 for a new job.
 
-    `plain` asks for the reference or the kernel; by default the number of jobs decides, and the
-    reference runs where there is no Numba. Both give the same levels: the sums are of whole numbers.
+    `plain` selects the reference (True) or the kernel (False). By default the number of jobs decides, and the
+    reference runs where Numba is missing. Both give the same levels, because the sums are of whole numbers.
     """
     if levels < 1:
         raise ValueError(f"levels must be at least 1, not {levels}")
     if orders < 1:
         raise ValueError(f"orders must be at least 1, not {orders}")
     if not 0 <= hysteresis <= 1:
-        raise ValueError(f"stay must be in [0, 1], not {hysteresis}")
+        raise ValueError(f"hysteresis must be in [0, 1], not {hysteresis}")
     n = graph.size
     whole = _whole(graph.weight)
     was = np.full(n, -1, dtype=np.int64) if previous is None else np.array(previous, dtype=np.int64)
@@ -99,7 +100,7 @@ def compress_graph(
     if previous is not None:
         around = np.bincount(graph.inferior, weights=whole, minlength=n)
         around += np.bincount(graph.superior, weights=whole, minlength=n)
-        # One more than nothing: what costs nothing to keep is kept.
+        # The extra 1 keeps a job on its level where leaving gains exactly nothing.
         bonus = 1 + (hysteresis * around).astype(np.int64)
     draws = np.random.default_rng(seed).random((orders, n))
     solve = reference.best_levels
@@ -115,8 +116,10 @@ def compress_graph(
 
 
 def _whole(weight: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Weights as whole numbers, all sums of which (bonuses too) stay below 2^62: sums are exact, so that
-    ties are ties whatever the order of adding."""
+    """Weights scaled to whole numbers such that all their sums, bonuses included, stay below 2^62.
+
+    Sums are then exact, so ties are ties in whatever order the weights are added.
+    """
     top = float(weight.max(initial=0.0))
     if top == 0:
         return np.zeros(len(weight), dtype=np.int64)

@@ -10,17 +10,19 @@ from typing import Any
 
 NS = 1_000_000_000
 _LONGER_ITERATIONS = 1_000
+"""The horizon of the correction factor, in iterations of the longer job. Chosen: CRUX gives none."""
 _NEGLIGIBLE = 0.005
+"""Differences below this part of the horizon give k = 1. Chosen: they come from the end of the horizon."""
 _CLAMP = 8.0
+"""k is limited to [1 / _CLAMP, _CLAMP]. Chosen: the quotient of two small differences is uncertain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
     """A job as CRUX sees it, per iteration.
 
-    `work` is W_j in flop, `compute_s` its computing time, `traffic_s` is t_j (0: no traffic),
-    `total_bytes` all that it sends, `overlap_start` the part of the compute after which
-    communication starts (1: no overlap).
+    `work` is W_j in flop, `compute_s` its compute time, `traffic_s` is t_j (0: no traffic), `total_bytes` all
+    that it sends. Communication starts after the part `overlap_start` of the compute (1: no overlap).
     """
 
     name: str
@@ -47,7 +49,7 @@ class RankedJob:
 
 
 def rounded(priority: float) -> float:
-    """Twelve digits: equal priorities must not be told apart by rounding."""
+    """A priority in twelve digits: rounding errors must not separate equal priorities."""
     return float(f"{priority:.12g}")
 
 
@@ -58,7 +60,9 @@ def traffic_time(bytes_on: Mapping[Any, float], rate_bps: Mapping[Any, float]) -
 
 @dataclass(frozen=True, slots=True)
 class IterationTimes:
-    """A contender in whole nanoseconds: compute before and after its communication starts."""
+    """A contender in whole nanoseconds: its compute before and after its communication starts, and its
+    traffic.
+    """
 
     before: int
     after: int
@@ -79,7 +83,7 @@ class IterationTimes:
         return self.before + max(self.after, self.traffic)
 
     def computed(self, start: int, horizon: int) -> int:
-        """Compute inside [0, horizon) of the iteration whose communication was due at `start`."""
+        """The compute inside [0, horizon) of the iteration whose communication was due at `start`."""
         return max(0, min(start + self.after, horizon) - max(start - self.before, 0))
 
 
@@ -93,7 +97,7 @@ def preempt(
     alone, and the low job sends in its gaps. Raises ValueError for a job without compute and traffic.
     """
     if high.period <= 0 or low.period <= 0:
-        raise ValueError("a job needs compute or traffic: an iteration cannot take no time")
+        raise ValueError("a job needs compute or traffic, because an iteration must take some time")
     high_alone, low_alone = _alone(high, horizon), _alone(low, horizon)
     if not high.traffic or not low.traffic:
         return high_alone, low_alone
@@ -108,7 +112,7 @@ def preempt(
     while start - low.before < horizon:
         n, r = divmod(start, period)
         if r >= busy and start >= low.before:
-            # Iterations that are over, or at least through with the link, before it is taken again.
+            # Iterations that end, or at least have left the link, before the high job uses it again.
             room = min(period - r - low.traffic, horizon - start - max(low.after, low.traffic))
             fit = room // low.period + 1
             if fit > 0:
@@ -116,7 +120,7 @@ def preempt(
                 compute += fit * (low.before + low.after)
                 start += fit * low.period
                 continue
-        # The low job is through when the link has been free for as long as its traffic takes.
+        # The low job has sent all once the link has been free for as long as its traffic takes.
         n, r = divmod(free(start) + low.traffic, gap) if gap else (horizon, 1)
         end = n * period + (busy + r if r else 0)
         if start < horizon:
@@ -127,7 +131,7 @@ def preempt(
 
 
 def _alone(job: IterationTimes, horizon: int) -> tuple[int, int]:
-    """Traffic and compute time in ns of a job that nobody disturbs."""
+    """The traffic and compute time in ns of a job that no other job disturbs."""
     whole, rest = divmod(horizon, job.period)
     traffic = whole * job.traffic + min(rest, job.traffic)
     edge = {0, max(whole - 1, 0), whole, whole + 1}
@@ -138,8 +142,8 @@ def _alone(job: IterationTimes, horizon: int) -> tuple[int, int]:
 def correction(job: Contender, reference: Contender) -> float:
     """k_j of a job against the reference job (CRUX, section 4.2, made precise).
 
-    d = traffic seconds of a job when it goes first minus when it goes second, over 1,000 iterations of
-    the longer job; k = d_job / d_reference, clamped to [1/8, 8]. 1 if both d are below 0.5 % of the
+    d is the traffic seconds of a job if it goes first, minus those if it goes second, over 1,000 iterations
+    of the longer job. k = d_job / d_reference, limited to [1/8, 8]; 1 if both d are below 0.5 % of the
     horizon.
     """
     return _correction(IterationTimes.of(job), IterationTimes.of(reference))
@@ -161,16 +165,16 @@ def _correction(job: IterationTimes, reference: IterationTimes) -> float:
 
 
 def reference_job(jobs: Sequence[Contender]) -> Contender | None:
-    """The job that the others are compared with: most total bytes, then name; None if none sends."""
+    """The job that the others are compared with: most total bytes, then the name; None if no job sends."""
     senders = [j for j in jobs if j.traffic_s > 0]
     return min(senders, key=lambda j: (-j.total_bytes, j.name), default=None)
 
 
 def rank(jobs: Sequence[Contender]) -> tuple[RankedJob, ...]:
-    """The jobs by priority, highest first: P_j = k_j I_j against the job with most total bytes.
+    """The jobs by priority, highest first: P_j = k_j I_j against the job with the most total bytes.
 
-    Ties: the job with less compute left to overlap its communication first, then by name. Jobs
-    without traffic come last, with no intensity and priority 0.
+    Ties: the job with less compute left to overlap its communication is first, then the order of names
+    decides. Jobs without traffic are last, with no intensity and priority 0.
     """
     reference = reference_job(jobs)
     ranked: list[tuple[tuple[bool, float, float, str], RankedJob]] = []
@@ -189,7 +193,7 @@ def rank(jobs: Sequence[Contender]) -> tuple[RankedJob, ...]:
 def contention(
     ranked: Sequence[RankedJob], sharing: Iterable[tuple[str, str]]
 ) -> Mapping[tuple[str, str], float]:
-    """The edges of the communication contention DAG: (higher, lower) -> the higher job's intensity.
+    """The edges of the communication contention DAG: (higher, lower) -> the intensity of the higher job.
 
     `sharing` names the pairs of jobs that contend on some link, in any order.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fairness as an option: no job may lose more than a cap of its throughput (CRUX, section 7.2)."""
+"""Fairness as an option: no job may lose more than a given part of its throughput (CRUX, section 7.2)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ from controller.priority.jobs import LinkJob, Rates, shared_links
 from controller.priority.methods import METHODS, LevelAssignment, Setting
 
 _ROUNDS = 60
+"""Rounds of each series. Chosen: nearly every series ends earlier."""
 _FEWER_LEVELS = 8
+"""Plain CRUX is tried on 1 to this many levels. Chosen: a switch has that many queues."""
 _GAIN = 2.0
+"""How fast a weight grows with the excess: by exp(_GAIN * excess) in a round. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an assignment is worth: `utilisation` is GPU time computed over GPU time, `loss` the part of
-    its throughput alone that each job loses, `weight` what its priority was multiplied by."""
+    """The effect of an assignment of levels.
+
+    `utilisation` is the GPU time that is spent computing, as a fraction. By job: `loss`, the part of the
+    throughput without contention that the job loses, and `weight`, the factor of its priority.
+    """
 
     utilisation: float
     loss: Mapping[str, float]
@@ -37,10 +43,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class FairAssignment:
-    """The best assignment under the cap, or the one that comes nearest (`met` says which).
+    """The best assignment under the cap, or the one that comes closest to it (`met` says which).
 
-    `frontier` holds every assignment tried that no other beats in both utilisation and worst loss, from
-    the least worst loss on.
+    `frontier` holds the assignments that no other beats in both utilisation and worst loss, smallest worst
+    loss first.
     """
 
     assignment: LevelAssignment
@@ -52,7 +58,7 @@ class FairAssignment:
 def evaluate(
     jobs: Sequence[LinkJob], rate_bps: Rates, level: Mapping[str, int], weight: Mapping[str, float]
 ) -> Outcome:
-    """What these levels are worth on these links, under strict priority, all starting together."""
+    """The effect of these levels on these links, under strict priority, if all jobs start together."""
     fluid = fluid_of(jobs, rate_bps)
     horizon = usual_horizon(fluid)
     gpus = np.array([j.gpus for j in jobs], dtype=np.float64)
@@ -72,13 +78,12 @@ def evaluate(
 def fair_assignment(
     jobs: Sequence[LinkJob], rate_bps: Rates, cap: float, setting: Setting | None = None
 ) -> FairAssignment:
-    """CRUX with a cap on any job's throughput loss, in [0, 1], and what it costs.
+    """CRUX with a cap in [0, 1] on the throughput loss of any job, and the price of that cap.
 
-    The weight of a job that loses more than the cap grows with the excess, round by round, and its
-    priority is weight x k_j x I_j; the levels are cut anew each time. Two walks are made, to the cap and
-    to no loss at all. Of all assignments seen, and those of plain CRUX on fewer levels down to one for
-    all, the one with the highest utilisation under the cap is taken. Raises ValueError for a cap outside
-    [0, 1].
+    The weight of a job that loses more than the cap grows with the excess from round to round. Its priority
+    is weight x k_j x I_j, and the levels are cut again each time. There are two series of rounds, down to the
+    cap and down to no loss. Plain CRUX on fewer levels, down to one, is tried too. Of all assignments the one
+    with the highest utilisation under the cap is returned. Raises ValueError for a cap outside [0, 1].
     """
     if not 0 <= cap <= 1:
         raise ValueError(f"the cap on a job's loss must be in [0, 1], not {cap}")
@@ -96,12 +101,12 @@ def fair_assignment(
                 break
             for name, loss in outcome.loss.items():
                 weight[name] *= float(np.exp(_GAIN * max(0.0, loss - target)))
-            # Only ratios count: the least weight stays 1, so that none overflows.
+            # Only ratios matter. Keeping the smallest weight at 1 avoids overflow.
             least = min(weight.values())
             weight = {name: w / least for name, w in weight.items()}
             assignment = _weighted(crux, jobs, weight, setting)
     for fewer in range(1, min(setting.levels or len(jobs), _FEWER_LEVELS + 1)):
-        # Jobs of one level share: the fewer levels, the less is anybody put last.
+        # Jobs of one level share links, so fewer levels mean smaller losses.
         merged = _weighted(crux, jobs, unweighted, replace(setting, levels=fewer, previous=None))
         outcome = evaluate(jobs, rate_bps, merged.level, unweighted)
         if all(outcome.level != known.level for _, known in seen):
@@ -115,7 +120,7 @@ def fair_assignment(
 
 
 def pareto(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
-    """Those that no other beats in both utilisation and worst loss, the least worst loss first."""
+    """The outcomes that no other beats in both utilisation and worst loss, smallest worst loss first."""
     best: list[Outcome] = []
     for outcome in sorted(outcomes, key=lambda o: (o.worst, -o.utilisation)):
         if not best or outcome.utilisation > best[-1].utilisation:
@@ -126,7 +131,7 @@ def pareto(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
 def _weighted(
     crux: LevelAssignment, jobs: Sequence[LinkJob], weight: Mapping[str, float], setting: Setting
 ) -> LevelAssignment:
-    """The assignment by weighted priorities; ties as CRUX has them."""
+    """The assignment by weighted priorities; ties are broken as in CRUX."""
     place = {r.name: i for i, r in enumerate(crux.ranked)}
     senders = [
         RankedJob(r.name, r.intensity, r.correction, r.priority * weight[r.name])

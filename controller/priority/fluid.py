@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact progress of a few jobs on shared links under strict priority: what an assignment is worth."""
+"""Exact progress of jobs on shared links under strict priority: the effect of an assignment of levels."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ Floats = NDArray[np.float64]
 _LONGEST = 100
 _MOST = 50_000
 _MOST_WORK = 20_000_000
+"""The limits of `usual_horizon`. Chosen: they bound one simulation to about a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fluid:
-    """Jobs as arrays. Each iteration computes `before`, then `after` while it sends; shape (jobs,), in s.
+    """Jobs as arrays. Each iteration computes for `before`, then for `after` while it sends; shape (jobs,),
+    in s.
 
-    `seconds` is what each link needs for an iteration's bytes, shape (jobs, links). A job sends on all
-    its links in step; its speed is 1 when its slowest link is all its own.
+    `seconds` is what each link needs for the bytes of an iteration, shape (jobs, links). A job sends on all
+    its links in step. Its speed is 1 if it has its slowest link for itself.
     """
 
     before: Floats
@@ -38,7 +40,7 @@ class Fluid:
 
     @property
     def period(self) -> Floats:
-        """Each iteration's length alone, shape (jobs,)."""
+        """The length of each job's iteration without other jobs, shape (jobs,)."""
         return self.before + np.maximum(self.after, self.traffic)
 
 
@@ -53,8 +55,11 @@ def fluid_of(jobs: Sequence[LinkJob], rate_bps: Rates) -> Fluid:
 
 
 def usual_horizon(fluid: Fluid) -> float:
-    """Seconds: 100 iterations of the longest job, or fewer if all would make more than 50,000 (for large
-    sets of jobs, 20 million over jobs x links: each event looks at all of them)."""
+    """The simulated time in s: 100 iterations of the longest job.
+
+    It is shorter if all jobs together would make more than 50,000 iterations, or for large sets of jobs more
+    than 20 million divided by jobs x links, because each event visits all of them.
+    """
     periods = fluid.period[fluid.period > 0]
     if not len(periods):
         return 0.0
@@ -65,10 +70,11 @@ def usual_horizon(fluid: Fluid) -> float:
 def progress(
     fluid: Fluid, level: Sequence[int] | NDArray[np.int64], horizon_s: float, *, plain: bool = False
 ) -> tuple[Floats, Floats]:
-    """Seconds computed and iterations sent (with fractions) of each job in `horizon_s`, shapes (jobs,).
+    """The seconds computed and the iterations sent (with fractions) of each job in `horizon_s`, shapes
+    (jobs,).
 
-    All start communicating at t = 0. A lower `level` number goes first on every link; jobs of one
-    level that meet share max-min fairly in speed. Jobs of neither compute nor traffic make no progress.
+    All jobs start communicating at t = 0. A lower `level` goes first on every link. Jobs of one level that
+    share a link get max-min fair speeds. Jobs with neither compute nor traffic make no progress.
     """
     levels = np.asarray(level, dtype=np.int64)
     if not plain and available():
@@ -84,8 +90,11 @@ def progress(
 
 
 def speeds(fluid: Fluid, level: NDArray[np.int64], active: Sequence[int]) -> Mapping[int, float]:
-    """The speed of each of the `active` jobs, 1 being that of a job alone: level by level, and within a
-    level all grow together till a link of theirs is full."""
+    """The speed of each of the `active` jobs; 1 is the speed without other jobs.
+
+    Levels are served one after another. Within a level all speeds grow together until a link of the job is
+    full.
+    """
     use = np.divide(
         fluid.seconds, fluid.traffic[:, None], out=np.zeros_like(fluid.seconds), where=fluid.seconds > 0
     )
@@ -106,7 +115,9 @@ def speeds(fluid: Fluid, level: NDArray[np.int64], active: Sequence[int]) -> Map
 
 
 def _run(fluid: Fluid, level: NDArray[np.int64], horizon: float) -> tuple[Floats, Floats]:
-    """The plain reference of `fluid_kernel.run`: from event to event, a send's begin or end."""
+    """The plain reference of `fluid_kernel.run`: it goes from event to event, where a job begins or ends to
+    send.
+    """
     count = len(level)
     before, after, traffic = fluid.before, fluid.after, fluid.traffic
     computed, sent = np.zeros(count), np.zeros(count)
@@ -141,6 +152,6 @@ def _run(fluid: Fluid, level: NDArray[np.int64], horizon: float) -> tuple[Floats
                 active.remove(j)
                 ended(j)
     for j in alive:
-        # An iteration still open at the end has computed up to here; so has one not yet due.
+        # An iteration that is open at the end, or not yet due, has computed up to the horizon.
         computed[j] += max(0.0, min(due[j] + after[j], horizon) - max(due[j] - before[j], 0.0))
     return computed, sent

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fluid.progress`, compiled. Import it only where it runs: it brings Numba along."""
+"""`fluid.progress`, compiled. Import this module only where it runs, because it imports Numba."""
 
 from __future__ import annotations
 
@@ -71,8 +71,11 @@ def run(
     computed: NDArray[np.float64],
     sent: NDArray[np.float64],
 ) -> None:
-    """Fill `computed` and `sent`; levels count from 0. `table`, shape (2^jobs, jobs) of -1, keeps the
-    speeds of each set of active jobs; with one row nothing is kept."""
+    """Fill `computed` and `sent`; levels count from 0.
+
+    `table`, shape (2^jobs, jobs) of -1, stores the speeds of each set of active jobs; with one row nothing is
+    stored.
+    """
     count = len(level)
     due, left = np.zeros(count), np.zeros(count)
     active = np.zeros(count, dtype=np.bool_)

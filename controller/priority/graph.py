@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Jobs 0 .. n-1 by priority, highest first. `superior[at[b]:at[b + 1]]` are the jobs above b that
-    it contends with, `weight` what is lost if they share a level: the upper job's intensity."""
+    """Jobs 0 to n-1 by priority, highest first.
+
+    `superior[at[b]:at[b + 1]]` are the jobs above b that contend with it. `weight` is what is lost if the two
+    share a level: the intensity of the upper job.
+    """
 
     at: NDArray[np.int64]
     superior: NDArray[np.int64]
@@ -37,7 +40,7 @@ class Graph:
 def graph_of_edges(order: Sequence[str], edges: Mapping[tuple[str, str], float]) -> Graph:
     """The DAG of (higher, lower) -> weight; `order` holds the jobs, highest first.
 
-    Raises ValueError for an edge against the order, a weight below zero or one that is not finite.
+    Raises ValueError for an edge against the order, and for a weight that is negative or not finite.
     """
     place = {name: i for i, name in enumerate(order)}
     rows = []
@@ -59,9 +62,10 @@ def graph_of_edges(order: Sequence[str], edges: Mapping[tuple[str, str], float])
 def graph_of_links(
     links_of: Sequence[Iterable[Hashable]], intensity: Sequence[float] | NDArray[np.float64]
 ) -> Graph:
-    """The DAG of jobs that really share a link: one edge per pair, weighing the upper job's intensity.
+    """The DAG of jobs that share a link: one edge for each pair, with the intensity of the upper job as
+    weight.
 
-    `links_of[i]` are the links that job i sends on; the jobs are in order of priority, highest first.
+    `links_of[i]` are the links that job i sends on. The jobs are in order of priority, highest first.
     """
     members: dict[Hashable, list[int]] = {}
     for job, links in enumerate(links_of):
@@ -82,9 +86,9 @@ def graph_of_links(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges(Mapping[tuple[str, str], float]):
-    """The edges of a graph by the jobs' names: (higher, lower) -> weight. `names` are in the graph's order.
+    """The edges of a graph by the names of the jobs: (higher, lower) -> weight.
 
-    Millions of edges stay the arrays that they are.
+    `names` are in the order of the graph. Millions of edges stay in arrays.
     """
 
     graph: Graph

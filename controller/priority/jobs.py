@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs with what they put on each link: what every priority method starts from."""
+"""Jobs with their bytes on each link: the input of every priority method."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ Rates = Mapping[Any, float]
 
 @dataclass(frozen=True, slots=True)
 class LinkJob:
-    """A job per iteration: `work` is W_j in flop, all GPUs together; `compute_s` its computing time, after
-    the part `overlap_start` of which communication starts; `bytes_on` what it sends on each link.
-    `distance` is the longest way that its traffic takes, in hops; `total_bytes` all that it sends, where
-    that is not the sum over the links; `traffic_s` is t_j where it was measured.
+    """A job, per iteration.
+
+    `work` is W_j in flop of all GPUs together. Communication starts after the part `overlap_start` of
+    `compute_s`. `bytes_on` are its bytes on each link. `distance` is the longest path of its traffic, in
+    hops. `total_bytes` is all that it sends, if that is not the sum over the links. `traffic_s` is t_j if it
+    was measured.
     """
 
     name: str
@@ -33,11 +35,11 @@ class LinkJob:
     traffic_s: float | None = None
 
     def seconds_on(self, rate_bps: Rates) -> Mapping[Any, float]:
-        """Seconds that each link takes for an iteration's bytes; links without any are left out."""
+        """The seconds that each link needs for an iteration's bytes; links without bytes are left out."""
         return {link: 8 * sent / rate_bps[link] for link, sent in self.bytes_on.items() if sent > 0}
 
     def contender(self, rate_bps: Rates) -> Contender:
-        """The job as CRUX sees it: t_j is measured, or the time of its slowest link."""
+        """The job as CRUX sees it. t_j is the measured value, or the time of the slowest link."""
         return Contender(
             name=self.name,
             work=self.work,
@@ -49,7 +51,7 @@ class LinkJob:
 
 
 def shared_links(jobs: Sequence[LinkJob]) -> Mapping[tuple[str, str], tuple[Any, ...]]:
-    """The pairs of jobs that both send on some link, in the order given, and which links these are."""
+    """The pairs of jobs that both send on some link, in the given order, with these links."""
     on: dict[Any, list[str]] = {}
     for job in jobs:
         for link, sent in job.bytes_on.items():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Algorithm 1 of CRUX, compiled. Import it only where it runs: it brings Numba along.
+"""Algorithm 1 of CRUX, compiled. Import this module only where it runs, because it imports Numba.
 
-Column i of C and the best split of every level for the first i jobs fit the processor's cache, and one
-order costs O(jobs^2) additions whatever the number of levels: no matrix is kept.
+Column i of C and the best split of every level for the first i jobs fit into the processor's cache. One order
+costs O(jobs^2) additions whatever the number of levels. No matrix is stored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def best_levels(
     previous: NDArray[np.int64],
     bonus: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """The level of each job; `reference.best_levels` says what and how."""
+    """The level of each job; see `reference.best_levels`."""
     n = len(at) - 1
     result = np.zeros(n, dtype=np.int64)
     below_at, below = _inverted(at, superior)
@@ -61,7 +61,7 @@ def best_levels(
 def _inverted(
     at: NDArray[np.int64], superior: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The same edges from above: below[below_at[a]:below_at[a + 1]] are a's inferiors."""
+    """The same edges from above: below[below_at[a]:below_at[a + 1]] are the inferiors of a."""
     n = len(at) - 1
     below_at = np.zeros(n + 1, dtype=np.int64)
     for a in superior:
@@ -120,7 +120,7 @@ def _by_previous(
     superior: NDArray[np.int64],
     previous: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """The topological order that follows the previous levels as far as the edges let it."""
+    """The topological order that follows the previous levels as far as the edges allow it."""
     level = np.zeros(len(at) - 1, dtype=np.int64)
     for job in part:
         level[job] = max(previous[job], 0)
@@ -137,7 +137,7 @@ def _random_order(
     below: NDArray[np.int64],
     draws: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """A random topological order: any of the jobs whose superiors are all out comes next."""
+    """A random topological order: the next job is any of those whose superiors are all placed."""
     waiting = np.zeros(len(at) - 1, dtype=np.int64)
     ready = np.empty(len(part), dtype=np.int64)
     order = np.empty(len(part), dtype=np.int64)
@@ -175,20 +175,20 @@ def _cut(
     bonus: NDArray[np.int64],
     blocks: NDArray[np.int64],
 ) -> np.int64:
-    """The best cut of a sequence; `blocks` gets each position's block. See `reference._cut`.
+    """The best cut of a sequence; `blocks` gets the block of each position. See `reference._cut`.
 
-    Without previous levels the best split also never falls as a level is added, so that each column's
-    searches, from the lowest level up, together pass over it about once.
+    Without previous levels the best split does not fall as a level is added either. So the searches of a
+    column, from the lowest level up, together pass over it about once.
     """
     n = len(order)
     last = levels - 1 if known else min(levels, n) - 1
     column = np.zeros(n + 1, dtype=np.int64)
     step = np.zeros(n + 1, dtype=np.int64)
-    # value[k, j] less what the jobs before j are worth on level k + 1.
+    # value[k, j] minus the bonuses of the jobs before j for level k + 1.
     base = np.zeros((last + 1, n + 1), dtype=np.int64)
     value = np.zeros((last + 1, n + 1), dtype=np.int64)
     choice = np.zeros((last + 1, n + 1), dtype=np.int64)
-    hysteresis = np.zeros(last + 1, dtype=np.int64)
+    bonus_sum = np.zeros(last + 1, dtype=np.int64)
     for i in range(1, n + 1):
         job = order[i - 1]
         first = i
@@ -203,12 +203,12 @@ def _cut(
             fresh[j] = 0
             into[j] += total
         if known and 0 <= previous[job] <= last:
-            hysteresis[previous[job]] += bonus[job]
-        value[0, i] = hysteresis[0]
+            bonus_sum[previous[job]] += bonus[job]
+        value[0, i] = bonus_sum[0]
         high = i
         for k in range(last, 0, -1):
             low = choice[k, i - 1]
-            # The split at i itself, an empty block, comes below.
+            # The split at i itself, which is an empty block, follows below.
             row = base[k - 1, low : min(high, i - 1) + 1]
             beside = column[low : low + len(row)]
             best = np.int64(-(2**62))
@@ -218,17 +218,17 @@ def _cut(
             if len(row) > 0:
                 while base[k - 1, where] + column[where] != best:
                     where += 1
-            value[k, i] = best + hysteresis[k]
+            value[k, i] = best + bonus_sum[k]
             choice[k, i] = where
             if not known:
                 high = where
         for k in range(1, last + 1):
-            # In ascending order: an empty block hands on what the levels above reach.
+            # In ascending order, because an empty block passes on the value of the levels above.
             if value[k - 1, i] > value[k, i]:
                 value[k, i] = value[k - 1, i]
                 choice[k, i] = i
         for k in range(last):
-            base[k, i] = value[k, i] - hysteresis[k + 1]
+            base[k, i] = value[k, i] - bonus_sum[k + 1]
     k = last
     if not known:
         while k > 0 and value[k - 1, n] == value[k, n]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to give jobs priorities behind one interface: jobs on links in, order and levels out."""
+"""All methods to give jobs priorities behind one interface: jobs on links in, order and levels out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from controller.priority.jobs import LinkJob, Rates
 
 @dataclass(frozen=True, slots=True)
 class LevelAssignment:
-    """`ranked` holds the jobs, highest first; `level` 0 is the highest. `edges` is the contention DAG,
-    (higher, lower) -> the higher job's intensity; `cut` of its weight levels keep apart, `lost` not."""
+    """The result of a method: `ranked` holds the jobs, highest first; `level` 0 is the highest.
+
+    `edges` is the contention DAG, (higher, lower) -> the intensity of the higher job. `cut` is the weight of
+    its edges between different levels, `lost` that of the others.
+    """
 
     ranked: tuple[RankedJob, ...]
     level: Mapping[str, int]
@@ -30,9 +33,11 @@ class LevelAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a method may use besides the jobs: `levels` K (None: each job a level of its own), the `seed`
-    of its random choices, and for CRUX's hysteresis the `previous` levels and what leaving them must
-    gain (see `compress`)."""
+    """What a method may use besides the jobs.
+
+    `levels` is K (None: one level for each job), `seed` that of random choices. For CRUX `orders` is the
+    number of sampled orders, and `previous` and `hysteresis` are those of `compress`.
+    """
 
     levels: int | None = None
     seed: int = 0
@@ -47,10 +52,10 @@ Levels = Callable[[Sequence[RankedJob], Mapping[tuple[str, str], float], Setting
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """An order of jobs that send, and how it is cut into levels.
+    """An order of the jobs that send, and how that order is cut into levels.
 
-    A ranked job's priority is in the method's own unit, higher first. Jobs that send nothing are no
-    concern of methods: they come last, on the lowest level.
+    The priority of a ranked job is in the method's own unit, higher first. Jobs that send nothing are not
+    passed to methods: they are last, on the lowest level.
     """
 
     name: str
@@ -60,7 +65,7 @@ class Method:
     def assign(
         self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting | None = None
     ) -> LevelAssignment:
-        """Order and levels of the jobs. Raises ValueError for two jobs of one name or levels below 1."""
+        """The order and levels of the jobs. Raises ValueError for two jobs of one name, or levels below 1."""
         setting = setting or Setting()
         _check_levels(setting)
         ranked = self.rank(jobs, rate_bps, setting)
@@ -79,8 +84,10 @@ class Method:
         return LevelAssignment(ranked, level, Edges(graph, names), cut, float(graph.weight.sum()) - cut)
 
     def rank(self, jobs: Sequence[LinkJob], rate_bps: Rates, setting: Setting) -> tuple[RankedJob, ...]:
-        """All jobs, highest first, those that send nothing last and by name. Raises ValueError for two
-        jobs of one name."""
+        """All jobs, highest first; those that send nothing are last, by name.
+
+        Raises ValueError for two jobs of one name.
+        """
         if len({j.name for j in jobs}) < len(jobs):
             raise ValueError("two jobs have the same name")
         senders = [j for j in jobs if any(sent > 0 for sent in j.bytes_on.values())]
@@ -93,8 +100,9 @@ class Method:
     def place(
         self, ranked: Sequence[RankedJob], sharing: Iterable[tuple[str, str]], setting: Setting
     ) -> LevelAssignment:
-        """Levels for ranked jobs, of which the pairs in `sharing` contend. Raises ValueError for levels
-        below 1."""
+        """The levels of ranked jobs. `sharing` holds the pairs that contend. Raises ValueError for levels
+        below 1.
+        """
         _check_levels(setting)
         senders = [r for r in ranked if r.intensity is not None]
         names = {r.name for r in senders}
@@ -116,7 +124,7 @@ def _check_levels(setting: Setting) -> None:
 def _all_levels(
     ranked: Sequence[RankedJob], senders: Sequence[RankedJob], levels: Sequence[int], setting: Setting
 ) -> dict[str, int]:
-    """The senders' levels, and those of the jobs that send nothing."""
+    """The levels of the senders, and those of the jobs that send nothing."""
     level = {r.name: k for r, k in zip(senders, levels, strict=True)}
     for place, r in enumerate(ranked[len(senders) :], len(senders)):
         level[r.name] = place if setting.levels is None else setting.levels - 1
@@ -124,14 +132,14 @@ def _all_levels(
 
 
 def _seconds(jobs: Sequence[LinkJob], rate_bps: Rates) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Seconds that each job needs of each link, shape (jobs, links)."""
+    """The seconds that each job needs of each link, shape (jobs, links)."""
     times = [job.seconds_on(rate_bps) for job in jobs]
     links = sorted({link for on in times for link in on})
     return np.array([[on.get(link, 0.0) for link in links] for on in times]).reshape(len(jobs), len(links))
 
 
 def _with_places(contenders: Sequence[Contender]) -> list[RankedJob]:
-    """In the order given, each with its intensity; the priority counts down to 1."""
+    """The contenders in the given order, each with its intensity; the priority counts down to 1."""
     count = len(contenders)
     return [RankedJob(c.name, c.intensity, 1.0, float(count - i)) for i, c in enumerate(contenders)]
 
@@ -187,7 +195,7 @@ def _cut(
 
 
 def _cut_graph(graph: Graph, names: Sequence[str], setting: Setting) -> Sequence[int]:
-    """The same for edges that are arrays already."""
+    """The same for edges in arrays."""
     previous = setting.previous
     found: list[int] = compress_graph(
         graph,
@@ -217,7 +225,7 @@ def _balanced(
 def _classes(
     ranked: Sequence[RankedJob], edges: Mapping[tuple[str, str], float], setting: Setting
 ) -> Sequence[int]:
-    """One level for each distance, the farthest highest; what is left over shares the lowest."""
+    """One level for each distance, the largest distance highest; further distances share the lowest."""
     del edges
     distances = sorted({r.priority for r in ranked}, reverse=True)
     return [min(distances.index(r.priority), (setting.levels or 1) - 1) for r in ranked]
@@ -226,7 +234,7 @@ def _classes(
 def _draws(
     ranked: Sequence[RankedJob], edges: Mapping[tuple[str, str], float], setting: Setting
 ) -> Sequence[int]:
-    """A random cut into runs: each job draws its level, and the order hands them out ascending."""
+    """A random cut into runs: each job draws a level, and the drawn levels are sorted."""
     del edges
     rng = random.Random(setting.seed + 1)
     return sorted(rng.randrange(setting.levels or 1) for _ in ranked)

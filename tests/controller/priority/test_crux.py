@@ -92,7 +92,7 @@ def test_correction_is_clamped_and_defined_at_the_edges() -> None:
     for job, reference in ((heavy, light), (light, heavy)):
         assert 1 / 8 <= correction(job, reference) <= 8
     assert correction(Contender("a", 1.0, 0.0, 1.0, 1.0), Contender("b", 1.0, 0.0, 2.0, 1.0)) == 1.0
-    with pytest.raises(ValueError, match="cannot take no time"):
+    with pytest.raises(ValueError, match="must take some time"):
         preempt(Contender("idle", 1.0, 0.0, 0.0, 0.0), heavy, 1.0)
 
 

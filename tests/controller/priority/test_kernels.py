@@ -156,11 +156,11 @@ def test_levels_that_are_gone_hold_nobody() -> None:
     [
         ({"levels": 0}, "levels must be at least 1"),
         ({"orders": 0}, "orders must be at least 1"),
-        ({"stay": 1.5}, "stay must be in"),
+        ({"hysteresis": 1.5}, "hysteresis must be in"),
     ],
 )
 def test_bad_settings_are_refused(change: dict[str, float], says: str) -> None:
-    options = {"levels": 2, "orders": 10, "stay": 0.1} | change
+    options = {"levels": 2, "orders": 10, "hysteresis": 0.1} | change
     with pytest.raises(ValueError, match=says):
         compress(["a"], {}, int(options["levels"]), orders=int(options["orders"]), hysteresis=options["stay"])
 
