@@ -17,7 +17,7 @@ from hostagent.host import JOIN_LEAD_NS
 from hostagent.job import IterationRecord, JobSpec
 from hostagent.loop import AgentLoop
 from hostagent.pcie_transfer import PcieTransfer, SharedPcieTransfer
-from polyrhythm_files import ConfigError
+from polyrhythm_files import InvalidValueError
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class EmulatedTraining:
     """The emulated workers of one host.
 
     A record is written when its iteration ends, whole lines at a time, so that a reader may follow the file.
-    Raises ConfigError for a records file that cannot be written, or a job that cannot run here.
+    Raises InvalidValueError for a records file that cannot be written, or a job that cannot run here.
     """
 
     def __init__(self, settings: TrainingSettings, agent: Agent, loop: AgentLoop) -> None:
@@ -75,7 +75,7 @@ class EmulatedTraining:
                 )  # fmt: skip
                 self._agent.add_worker(trainer, start - JOIN_LEAD_NS)
             except ValueError as error:
-                raise ConfigError(f"training.jobs: {error}") from None
+                raise InvalidValueError(("training", "jobs"), str(error)) from None
             self.trainers.append(trainer)
 
     def _copier(self, spec: JobSpec) -> PcieTransfer | None:
@@ -84,8 +84,10 @@ class EmulatedTraining:
         try:
             return SharedPcieTransfer(spec.pcie.link, spec.pcie.rate_bps, self._loop)
         except OSError as error:
-            where = f"{error.filename}: {error.strerror}"
-            raise ConfigError(f"training.jobs: {spec.name}: PCIe link {spec.pcie.link}: {where}") from None
+            raise InvalidValueError(
+                ("training", "jobs"),
+                f"{spec.name}: PCIe link {spec.pcie.link}: {error.filename}: {error.strerror}",
+            ) from None
 
     def _iteration(self, record: IterationRecord) -> None:
         self._agent.report(record)
@@ -99,4 +101,4 @@ def _open(key: str, path: str) -> TextIO | None:
     try:
         return Path(path).open("w", encoding="utf-8", buffering=1)
     except OSError as error:
-        raise ConfigError(f"training.{key}: {path}: {error.strerror}") from None
+        raise InvalidValueError(("training", key), f"{path}: {error.strerror}") from None

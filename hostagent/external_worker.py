@@ -5,10 +5,10 @@ the agent only observes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from hostagent.declared import setting
+from msgspec import Meta
+
 from hostagent.job import (
     MOST_NS,
     IterationRecord,
@@ -20,6 +20,7 @@ from hostagent.job import (
 )
 from hostagent.nic.driver import ReceiveQueue, SendQueue
 from hostagent.worker import ReadFabricTime
+from polyrhythm_files import MAX_WHOLE, Section, Whole, finite
 from polyrhythm_job.protocol import NO_LEVEL, flows_event, level_event, schedule_event
 from polyrhythm_job.schedule import UNSCHEDULED, Schedule
 
@@ -28,27 +29,38 @@ _MOST_INDEX = (1 << 32) - 1
 SendEvent = Callable[[Mapping[str, Any]], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinMessage:
+class JoinMessage(Section, frozen=True, kw_only=True):
     """The fields of a "join" request: a training process describes its job."""
 
-    job: str = setting("name of the job, without '/'")
-    hosts: tuple[str, ...] = setting("names of its hosts, in the order of their ranks")
-    rank: int = setting("the place of this host among them", least=0)
-    ring: tuple[tuple[str, str], ...] = setting("its flows, [source, destination] host; empty: a ring", ())
-    model: str = setting("name of the model", "")
-    gpus: int = setting("of the whole job; 0: one a host", 0, least=0)
-    flops_per_iteration: float = setting("of the whole job", 0.0, least=0.0)
-    bytes_per_flow: int = setting("bytes a flow carries in an iteration; 0: line rate", 0, least=0)
-    period_ns: int = setting("length of an iteration alone", least=1)
-    phases: tuple[tuple[int, int], ...] = setting(
-        "[start, end] of each Up phase in ns from the start of the first; empty: the whole period",
-        (),
-        least=0,
+    job: Annotated[str, Meta(description="name of the job, without '/'")]
+    hosts: Annotated[tuple[str, ...], Meta(description="names of its hosts, in the order of their ranks")]
+    rank: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="the place of this host among them")]
+    ring: Annotated[
+        tuple[tuple[str, str], ...], Meta(description="its flows, [source, destination] host; empty: a ring")
+    ] = ()
+    model: Annotated[str, Meta(description="name of the model")] = ""
+    gpus: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="of the whole job; 0: one a host")] = 0
+    flops_per_iteration: Annotated[float, finite(0.0, what="of the whole job")] = 0.0
+    bytes_per_flow: Annotated[
+        int, Meta(ge=0, le=MAX_WHOLE, description="bytes a flow carries in an iteration; 0: line rate")
+    ] = 0
+    period_ns: Annotated[int, Meta(ge=1, le=MAX_WHOLE, description="length of an iteration alone")]
+    phases: Annotated[
+        tuple[tuple[Whole, Whole], ...],
+        Meta(description="[start, end] of each Up phase in ns from the start of the first; empty: all of it"),
+    ] = ()
+    silent: Annotated[bool, Meta(description="it will not report its iterations")] = False
+    pcie_link: Annotated[str, Meta(description="the PCIe link between its GPUs and the NIC on each host")] = (
+        ""
     )
-    silent: bool = setting("it will not report its iterations", False)
-    pcie_link: str = setting("the PCIe link between its GPUs and the NIC on each host", "")
-    pcie_bps: int = setting("the rate of that link; 0: unknown, then the plan ignores the link", 0, least=0)
+    pcie_bps: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_WHOLE,
+            description="the rate of that link; 0: unknown, then the plan ignores the link",
+        ),
+    ] = 0
 
     def spec(self, line_bps: int) -> JobSpec:
         """The job, for a NIC of `line_bps`. Raises ValueError for an impossible one."""
@@ -77,17 +89,20 @@ class JoinMessage:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepMessage:
+class StepMessage(Section, frozen=True, kw_only=True):
     """The fields of a "step" request: an iteration has ended. Times are on the host's monotonic clock."""
 
-    index: int = setting("from 0", least=0, most=_MOST_INDEX)
-    start_ns: int = setting("start of the first Up phase", least=0, most=_MOST_CLOCK_NS)
-    end_ns: int = setting("start of the next iteration's first Up phase", least=0, most=_MOST_CLOCK_NS)
-    communication_ns: int = setting("time in Up phases", 0, least=0, most=MOST_NS)
-    held_ns: int = setting("how long it waited for its slot", 0, least=0, most=MOST_NS)
-    drift_ns: int = setting("how late it began after its slot", 0, least=0, most=MOST_NS)
-    realigned: bool = setting("it was too late for its slot, and waited for the next one", False)
+    index: Annotated[int, Meta(ge=0, le=_MOST_INDEX, description="from 0")]
+    start_ns: Annotated[int, Meta(ge=0, le=_MOST_CLOCK_NS, description="start of the first Up phase")]
+    end_ns: Annotated[
+        int, Meta(ge=0, le=_MOST_CLOCK_NS, description="start of the next iteration's first Up phase")
+    ]
+    communication_ns: Annotated[int, Meta(ge=0, le=MOST_NS, description="time in Up phases")] = 0
+    held_ns: Annotated[int, Meta(ge=0, le=MOST_NS, description="how long it waited for its slot")] = 0
+    drift_ns: Annotated[int, Meta(ge=0, le=MOST_NS, description="how late it began after its slot")] = 0
+    realigned: Annotated[
+        bool, Meta(description="it was too late for its slot, and waited for the next one")
+    ] = False
 
 
 class ExternalWorker:

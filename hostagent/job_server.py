@@ -17,15 +17,14 @@ import stat
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hostagent.agent import Agent
-from hostagent.declared import is_text, read
 from hostagent.external_worker import ExternalWorker, JoinMessage, StepMessage
 from hostagent.loop import AgentLoop
 from hostagent.new_flows import NewFlows
 from hostagent.nic.external import ExternalSendQueue
-from polyrhythm_files import ConfigError
+from polyrhythm_files import ConfigError, InvalidValueError, convert, is_text, value_document
 from polyrhythm_job.protocol import (
     PROTOCOL_VERSION,
     FlowPlacement,
@@ -50,9 +49,12 @@ _REFRESH_NS = 10_000_000_000
 """How often slots are sent again: the host's clock drifts against fabric time. Also after each answer of the
 controller to the question for the time."""
 
+_SOCKET = ("agent", "socket")
+T = TypeVar("T")
+
 
 class JobServer:
-    """Listens on the Unix socket `path`. Raises ConfigError if it cannot.
+    """Listens on the Unix socket `path`. Raises InvalidValueError if it cannot.
 
     `line_bps` is the rate of the NIC: the rate of flows of which the process gives no bytes.
     """
@@ -110,7 +112,9 @@ class JobServer:
     def join(self, join: JoinMessage, connection: _Connection) -> ExternalWorker:
         """A training process joins with its job. Raises ValueError for an impossible one."""
         if not 0 <= join.rank < len(join.hosts):
-            raise ConfigError(f"rank: from 0 to {len(join.hosts) - 1} is legal, not {join.rank}")
+            raise ConfigError(
+                f"rank: {join.rank} is wrong; legal: a whole number from 0 to {len(join.hosts) - 1}"
+            )
         worker = ExternalWorker(
             join.spec(self._line_bps), join.rank, connection.send, self._agent.time.to_local
         )
@@ -167,7 +171,7 @@ class JobServer:
         for connection, worker, fields in steps:
             try:
                 if connection not in refused:
-                    records.append(worker.record(read(StepMessage, fields)))
+                    records.append(worker.record(_read(StepMessage, fields)))
             except ConfigError as error:
                 refused[connection] = str(error)
         self._agent.report(*records)
@@ -255,7 +259,7 @@ class _Connection:
         try:
             fields = json.loads(line)
             if not isinstance(fields, dict):
-                raise ConfigError(f"an object with a key op is needed, not {fields!r:.100}")
+                raise ConfigError(f"{fields!r:.100} is wrong; legal: an object with a key op")
             self._handle(fields.pop("op", None), fields)
         except (ValueError, RecursionError) as error:
             self.refuse(str(error))
@@ -264,11 +268,11 @@ class _Connection:
         server = self._server
         if op == "join":
             if fields.pop("protocol", PROTOCOL_VERSION) != PROTOCOL_VERSION:
-                raise ConfigError(f"protocol: {PROTOCOL_VERSION} is legal")
+                raise ConfigError(f"protocol: another version; legal: {PROTOCOL_VERSION}")
             if self.worker is not None:
                 joined = self.worker.spec.name
                 raise ConfigError(f"this connection has joined with job {joined}; open one for each job")
-            self.worker = server.join(read(JoinMessage, fields), self)
+            self.worker = server.join(_read(JoinMessage, fields), self)
         elif op == "step" and self.worker is not None:
             server.step(self, self.worker, fields)
         elif op == "flow":
@@ -279,7 +283,14 @@ class _Connection:
             self.send(server.status())
         else:
             legal = "join, flow, end, status" if self.worker is None else "step, flow, end, status"
-            raise ConfigError(f"op: {op!r} is none of {legal}")
+            raise ConfigError(f"op: {op!r:.100} is wrong; legal: {legal}")
+
+
+def _read(kind: type[T], fields: Mapping[str, Any]) -> T:
+    """The fields of a request as its declared type. Raises ConfigError."""
+    document = value_document(fields)
+    document.check_values()
+    return convert(document, kind)
 
 
 def _listen(path: Path) -> socket.socket:
@@ -291,25 +302,25 @@ def _listen(path: Path) -> socket.socket:
         made.listen(64)
     except OSError as error:
         made.close()
-        raise ConfigError(f"agent.socket: {path}: {error.strerror or error}") from None
-    except ConfigError:
+        raise InvalidValueError(_SOCKET, f"{path}: {error.strerror or error}") from None
+    except InvalidValueError:
         made.close()
         raise
     return made
 
 
 def _clear(path: Path) -> None:
-    """Remove a socket that no agent listens on any more. Raises ConfigError if one does."""
+    """Remove a socket that no agent listens on any more. Raises InvalidValueError if one does."""
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise ConfigError(f"agent.socket: {path} exists, and is not a socket")
+            raise InvalidValueError(_SOCKET, f"{path} exists, and is not a socket")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):
             probe.connect(str(path))
-            raise ConfigError(f"agent.socket: another agent listens on {path}")
+            raise InvalidValueError(_SOCKET, f"another agent listens on {path}")
     path.unlink(missing_ok=True)
 
 
@@ -321,12 +332,12 @@ def _peer(accepted: socket.socket) -> str:
 def _text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str) or not value or not is_text(value):
-        raise ConfigError(f"{key}: a name is needed, not {value!r:.100}")
+        raise ConfigError(f"{key}: {value!r:.100} is wrong; legal: a name")
     return value
 
 
 def _count(fields: Mapping[str, Any], key: str) -> int:
     value = fields.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigError(f"{key}: a whole number from 0 is needed, not {value!r:.100}")
+        raise ConfigError(f"{key}: {value!r:.100} is wrong; legal: a whole number from 0")
     return value

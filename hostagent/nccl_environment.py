@@ -24,7 +24,7 @@ def nccl_environment(config: Config, job: str) -> Mapping[str, str]:
     switches. Raises ConfigError for a name that no job can have.
     """
     if not job or "/" in job:
-        raise ConfigError(f"env: {job!r} is no name of a job; it has no '/'")
+        raise ConfigError(f"env: {job!r} is no name of a job; legal: text without '/'")
     nic, nccl = config.nic, config.nccl
     many = nccl.qps_per_connection > 1
     variables = {

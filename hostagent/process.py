@@ -15,12 +15,12 @@ import sys
 from pathlib import Path
 
 from controller.wire.time_slices import short_time_slices
-from hostagent.config import Config, config_schema, load_config
+from hostagent.config import Config, config_schema, load_config, read_config
 from hostagent.nccl_environment import nccl_environment
 from hostagent.nic.udp import NicError
 from hostagent.phases import profile_files
 from hostagent.tls import check_certificates
-from polyrhythm_files import ConfigError
+from polyrhythm_files import ConfigError, Document
 
 DEFAULT_CONFIG = Path("/etc/polyrhythm/agent.toml")
 
@@ -69,19 +69,17 @@ def run(args: argparse.Namespace) -> int:
         return 2
 
 
-def _checked(path: Path) -> Config:
-    """The configuration, and that the files it names can be used."""
-    config = load_config(path)
-    try:
+def _checked(path: Path) -> tuple[Document, Config]:
+    """The configuration and its document, after a check that the files it names can be used."""
+    document, config = read_config(path)
+    with document.checks():
         config.addresses()
         check_certificates(config.tls)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    return config
+    return document, config
 
 
 def _serve(path: Path) -> int:
-    config = _checked(path)
+    document, config = _checked(path)
     logging.basicConfig(
         stream=sys.stderr,
         level=config.agent.log_level.upper(),
@@ -94,8 +92,9 @@ def _serve(path: Path) -> int:
         # New flows wait for the agent too. One that sends by itself is no such light process.
         short_time_slices()
     try:
-        service = AgentService(config)
-    except (NicError, ConfigError) as error:
+        with document.checks():
+            service = AgentService(config)
+    except NicError as error:
         raise ConfigError(f"{path}: {error}") from None
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.loop.stop())

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polyrhythm_files import ConfigError
+from polyrhythm_files import InvalidValueError
 
 if TYPE_CHECKING:
     import grpc
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def check_certificates(settings: TlsSettings) -> None:
     """Whether the files are there, hold what they should, and key and certificate belong together.
 
-    Raises ConfigError, with the key that is wrong.
+    Raises InvalidValueError with the path of the key that is wrong.
     """
     if not settings.ca:
         return
@@ -28,15 +28,16 @@ def check_certificates(settings: TlsSettings) -> None:
     try:
         context.load_verify_locations(settings.ca)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"tls.ca: {settings.ca}: {_why(error, 'no certificate in PEM')}") from None
+        what = _why(error, "no certificate in PEM")
+        raise InvalidValueError(("tls", "ca"), f"{settings.ca}: {what}") from None
     if settings.cert:
         for key in ("cert", "key"):
-            _readable(f"tls.{key}", Path(getattr(settings, key)))
+            _check_readable(("tls", key), Path(getattr(settings, key)))
         try:
             context.load_cert_chain(settings.cert, settings.key, password=_no_password)
         except (OSError, ValueError) as error:
             what = _why(error, "are no certificate and its key in PEM, without a password")
-            raise ConfigError(f"tls.cert, tls.key: {settings.cert}, {settings.key}: {what}") from None
+            raise InvalidValueError(("tls", "cert"), f"{settings.cert}, {settings.key}: {what}") from None
 
 
 def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials | None:
@@ -49,11 +50,11 @@ def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials | None
     return grpc.ssl_channel_credentials(Path(settings.ca).read_bytes(), *own)
 
 
-def _readable(where: str, path: Path) -> None:
+def _check_readable(loc: tuple[str, str], path: Path) -> None:
     try:
         path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{where}: {path}: {error.strerror}") from None
+        raise InvalidValueError(loc, f"{path}: {error.strerror}") from None
 
 
 def _no_password(*_: object) -> str:

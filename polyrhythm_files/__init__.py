@@ -5,12 +5,22 @@ A kind of file is a declared type (a `Section`); YAML, JSON and TOML are read al
 ConfigError: `file:line: path: what is wrong; legal: what would be right`. docs/files.md is the guide.
 """
 
-from polyrhythm_files.convert import Section, convert, described, finite, listed, unknown_key
+from polyrhythm_files.convert import (
+    MAX_WHOLE,
+    Section,
+    Whole,
+    convert,
+    described,
+    finite,
+    listed,
+    unknown_key,
+)
 from polyrhythm_files.document import (
     LARGE,
     SUFFIXES,
     Document,
     Limits,
+    is_text,
     parse_document,
     read_document,
     read_text,
@@ -21,6 +31,7 @@ from polyrhythm_files.schema import json_schema
 
 __all__ = [
     "LARGE",
+    "MAX_WHOLE",
     "SUFFIXES",
     "ConfigError",
     "Document",
@@ -28,10 +39,12 @@ __all__ = [
     "Limits",
     "Loc",
     "Section",
+    "Whole",
     "convert",
     "described",
     "dotted",
     "finite",
+    "is_text",
     "json_schema",
     "listed",
     "parse_document",

@@ -24,6 +24,9 @@ from polyrhythm_files.errors import InvalidValueError, Loc, shown
 T = TypeVar("T")
 
 LARGEST = sys.float_info.max
+MAX_WHOLE = (1 << 63) - 1
+"""Of a whole number without a bound of its own: what the messages between our processes hold."""
+Whole = Annotated[int, msgspec.Meta(ge=0, le=MAX_WHOLE)]
 _WHERE = re.compile(r" - at (?:`key` in )?`\$(.*)`$", re.DOTALL)
 _SEGMENT = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _MOST_LEGAL = 40
@@ -108,7 +111,8 @@ def _fault(kind: Any, value: Any, error: msgspec.ValidationError) -> InvalidValu
         else:
             tags = _tags(at)
             return InvalidValueError((*loc, "kind"), f"missing; legal: {listed(tags)}")
-    return InvalidValueError(loc, f"{shown(inner)} is wrong; legal: {described(at)}")
+    bits = " of at most 63 bits" if isinstance(inner, int) and inner > MAX_WHOLE else ""
+    return InvalidValueError(loc, f"{shown(inner)} is wrong; legal: {described(at)}{bits}")
 
 
 def _follow(kind: Any, value: Any, path: str) -> tuple[Loc, Any, Any]:
@@ -240,9 +244,9 @@ def _range(found: inspect.IntType | inspect.FloatType) -> str:
     low = high = ""
     if found.gt is not None:
         low = f" above {_figure(found.gt)}"
-    elif found.ge is not None and found.ge != -LARGEST:
+    elif found.ge is not None and found.ge not in (-LARGEST, -MAX_WHOLE):
         low = f" from {_figure(found.ge)}"
-    if found.le is not None and found.le != LARGEST:
+    if found.le is not None and found.le not in (LARGEST, MAX_WHOLE):
         high = f" to {_figure(found.le)}" if found.gt is None else f", at most {_figure(found.le)}"
     return low + high
 

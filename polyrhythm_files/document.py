@@ -81,6 +81,12 @@ class Document:
         except InvalidValueError as error:
             raise self.error((*loc, *error.loc), error.message) from None
 
+    def check_values(self) -> None:
+        """Raise ConfigError for a value that no file may have: NaN, a date, half a character, too deep."""
+        fault = _fault(self.value, [self.max_values], 0)
+        if fault is not None:
+            raise self.error(*fault)
+
     def positions(self) -> Iterator[Position]:
         """The path and line of every value, in the order of the text. Found anew at each call."""
         if self.text is None:
@@ -141,9 +147,7 @@ def parse_document(text: str, name: str, format: str | None = None, limits: Limi
     except TextError as error:
         raise ConfigError(f"{name}:{error.line}: {error}") from None
     document = Document(name, value, text, format, limits.max_values)
-    fault = _fault(value, [limits.max_values], 0)
-    if fault is not None:
-        raise document.error(*fault)
+    document.check_values()
     return document
 
 
@@ -185,13 +189,18 @@ def _guess(text: str, limits: Limits) -> tuple[str, Any]:
             raise error from None
 
 
+def is_text(value: str) -> bool:
+    """Whether a string can be written: JSON lets half characters (lone surrogates) through."""
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
+
+
 def _fault(value: Any, left: list[int], depth: int) -> tuple[Loc, str] | None:
     """The path of the first value that no file may have, and why; `left` counts values down."""
     left[0] -= 1
     if left[0] < 0:
         return (), "more values than are read of such a file"
     if isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+        if not is_text(value):
             return (), f"{value!a:.40} has half a character (a lone surrogate); legal: whole characters"
         return None
     if isinstance(value, dict):

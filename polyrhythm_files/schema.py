@@ -8,31 +8,31 @@ from typing import Any
 
 import msgspec
 
-from polyrhythm_files.convert import LARGEST
+from polyrhythm_files.convert import LARGEST, MAX_WHOLE
 
 
 def json_schema(kinds: Sequence[type], title: str) -> dict[str, Any]:
     """The schema of files that are of one of these declared types."""
     (*roots,), components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
-    top = roots[0] if len(roots) == 1 else {"anyOf": roots}
+    top = components.pop(kinds[0].__name__) if len(kinds) == 1 else {"anyOf": roots}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": title,
         **top,
+        "title": title,
         "$defs": components,
     }
-    found: dict[str, Any] = _without_bounds_of_float(schema)
+    found: dict[str, Any] = _without_idle_bounds(schema)
     return found
 
 
-def _without_bounds_of_float(value: Any) -> Any:
-    """Leave out bounds that say only that a number is finite, which every number of JSON is."""
+def _without_idle_bounds(value: Any) -> Any:
+    """Leave out bounds that only keep infinity and numbers of more than 63 bits away."""
     if isinstance(value, dict):
         return {
-            key: _without_bounds_of_float(item)
+            key: _without_idle_bounds(item)
             for key, item in value.items()
-            if not (key in ("minimum", "maximum") and abs(item) == LARGEST)
+            if not (key in ("minimum", "maximum") and abs(item) in (LARGEST, MAX_WHOLE))
         }
     if isinstance(value, list):
-        return [_without_bounds_of_float(item) for item in value]
+        return [_without_idle_bounds(item) for item in value]
     return value

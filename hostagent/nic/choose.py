@@ -14,7 +14,8 @@ from hostagent.loop import AgentLoop
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.external import ExternalNic
 from hostagent.nic.roce import OVERHEAD_BYTES
-from hostagent.nic.udp import NicError, UdpNic
+from hostagent.nic.udp import UdpNic
+from polyrhythm_files import InvalidValueError
 from polyrhythm_job.verbs import Verbs, VerbsError
 
 log = logging.getLogger(__name__)
@@ -37,16 +38,19 @@ def open_nic(
     here.
 
     `verbs_devices` gives the names of the RDMA devices, and raises VerbsError where the verbs driver cannot
-    work. Raises NicError for a missing device, interface, address or library.
+    work. Raises InvalidValueError for a missing device, interface or library, and NicError for an address
+    that the udp driver cannot bind.
     """
-    driver = config.nic.driver
+    driver: str = config.nic.driver
     if driver == "udp":
         return _udp(config, loop)
     if config.nic.device:
         _check_device(config)
     elif config.nic.interface and not (_INTERFACES / config.nic.interface).is_dir():
         legal = ", ".join(sorted(p.name for p in _INTERFACES.iterdir())) if _INTERFACES.is_dir() else "none"
-        raise NicError(f"nic.interface: no interface {config.nic.interface!r}; legal: {legal}")
+        raise InvalidValueError(
+            ("nic", "interface"), f"no interface {config.nic.interface!r}; legal: {legal}"
+        )
     why_not = {
         "shim": _why_no_shim(config),
         "verbs": "" if driver == "none" else _why_no_verbs(config, verbs_devices),
@@ -56,13 +60,15 @@ def open_nic(
         if driver == "none":
             log.warning("flows cannot be pinned, all go by ECMP: %s; %s", *why_not.values())
     elif why_not.get(driver):
-        raise NicError(f"nic.driver {driver}: {why_not[driver]}")
+        raise InvalidValueError(("nic", "driver"), f"{driver}: {why_not[driver]}")
     if driver != "shim":
         return ExternalNic(driver, config.agent.ip, loop)
     path = Path(config.nic.port_map)
     nic = ExternalNic("shim", config.agent.ip, loop, path)
     if not path.parent.is_dir():
-        raise NicError(f"nic.port_map: no directory {path.parent}; systemd creates it (RuntimeDirectory)")
+        raise InvalidValueError(
+            ("nic", "port_map"), f"no directory {path.parent}; systemd creates it (RuntimeDirectory)"
+        )
     return nic
 
 
@@ -94,9 +100,9 @@ def _check_device(config: Config) -> None:
     there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
     if config.nic.device not in there:
         names = ", ".join(there) or f"there is none under {folder}"
-        raise NicError(f"nic.device: no RDMA device {config.nic.device!r}; legal: {names}")
+        raise InvalidValueError(("nic", "device"), f"no RDMA device {config.nic.device!r}; legal: {names}")
     if not port_folder(config).is_dir():
-        raise NicError(f"nic.port: {config.nic.device} has no port {config.nic.port}")
+        raise InvalidValueError(("nic", "port"), f"{config.nic.device} has no port {config.nic.port}")
 
 
 def _why_no_shim(config: Config) -> str:

@@ -355,17 +355,26 @@ def test_a_sender_that_never_says_a_word_is_followed_by_its_interfaces_bytes(
     ("job", "complaint"),
     [
         ('name = "a"\nhosts = ["h2"]\nrecord = "x"', "sources.jobs[0].hosts: h1 is not among h2"),
-        ('name = "a/b"\nhosts = ["h1"]\nrecord = "x"', "sources.jobs[0].name: 'a/b'; a name of its own"),
-        ('name = "a"\nhosts = ["h1"]', "sources.jobs[0].record: missing; or give nic.device"),
+        (
+            'name = "a/b"\nhosts = ["h1"]\nrecord = "x"',
+            "sources.jobs[0].name: 'a/b' is wrong; legal: a name of its own",
+        ),
+        (
+            'name = "a"\nhosts = ["h1"]',
+            "sources.jobs[0].record: missing; legal: a record, or counters by nic.device",
+        ),
         (
             'name = "a"\nhosts = ["h1"]\nrecord = "x"\n[[sources.jobs]]\nname = "a"\nhosts = ["h1"]\nrecord = "y"',
             "sources.jobs[1].name: 'a'",
         ),
         (
             'name = "a"\nhosts = ["h1", "h2"]\nrecord = "x"\nring = [["h1", "h9"]]',
-            "ring: h1>h9 must join two",
+            "ring[0]: h1>h9 joins no two hosts of the job; legal: h1, h2",
         ),
-        ('name = "a"\nhosts = ["h1"]\nrecord = "x"\nsample_ms = 0', "sample_ms: from 1 to 1000 is legal"),
+        (
+            'name = "a"\nhosts = ["h1"]\nrecord = "x"\nsample_ms = 0',
+            "sample_ms: 0 is wrong; legal: a number from 1 to 1000",
+        ),
     ],
 )
 def test_what_cannot_be_followed_is_refused(job: str, complaint: str, tmp_path: Path) -> None:

@@ -171,25 +171,34 @@ def test_what_the_controller_says_in_error_is_left_out(
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[agent]\nhost = 'h1'\nip = '10.0.0.1'\nhots = 1\n", "agent.hots: unknown key; legal: host, ip"),
-        ("[agnt]\n", "agnt: unknown key; legal: agent, tls, nic, safety"),
-        ("[agent]\nhost = 'h1'\n", "agent.ip: missing"),
+        (
+            "[agent]\nhost = 'h1'\nip = '10.0.0.1'\nhots = 1\n",
+            "4: agent.hots: unknown key (is host meant?); legal: host, ip",
+        ),
+        ("[agnt]\n", "1: agnt: unknown key (is agent meant?); legal: agent, tls, nic, safety"),
+        ("[agent]\nhost = 'h1'\n", "1: agent.ip: missing; legal: text"),
         ("[agent]\nhost = 'h1'\nip = '10.0.0.256'\n", "agent.ip: '10.0.0.256' is not an IPv4 address"),
         (
             "[agent]\nhost = 'h1'\nip = '10.0.0.1'\n[nic]\ndriver = 'dpdk'\n",
-            "'dpdk' is none of auto, verbs, shim",
+            "5: nic.driver: 'dpdk' is wrong; legal: auto, verbs, shim",
         ),
-        ("[agent]\nhost = 'h1'\nip = '10.0.0.1'\n[nic]\nmtu = 1023\n", "nic.mtu: 1023 is no multiple of 4"),
-        ("[agent]\nhost = 'h1'\nip = '10.0.0.1'\ndeadline_ms = 0\n", "agent.deadline_ms: from 0.1 to 1000"),
-        ("not toml", "not TOML"),
+        (
+            "[agent]\nhost = 'h1'\nip = '10.0.0.1'\n[nic]\nmtu = 1023\n",
+            "5: nic.mtu: 1023 is wrong; legal: a multiple of 4",
+        ),
+        (
+            "[agent]\nhost = 'h1'\nip = '10.0.0.1'\ndeadline_ms = 0\n",
+            "4: agent.deadline_ms: 0 is wrong; legal: a number from 0.1 to 1000",
+        ),
+        ("not toml", "1: not TOML: Expected '='"),
         (
             "[agent]\nhost='h1'\nip='127.0.0.1'\n[training]\njobs=[{name='a', hosts=['h1','h2'], phases=[]}]\n",
-            "only driver 'udp' sends by itself",
+            "5: training.jobs: nic.driver is 'auto'; legal: only with driver 'udp'",
         ),
         (
             "[agent]\nhost='h1'\nip='127.0.0.1'\n[nic]\ndriver='udp'\n"
             "[training]\njobs=[{name='a', hosts=['h1','h2'], phases=[]}]\n",
-            "training.jobs[0]: job a: needs at least one phase",
+            "7: training.jobs[0]: job a: needs at least one phase",
         ),
         (
             "[agent]\nhost='h1'\nip='10.99.0.1'\n[nic]\ndriver='udp'\n",
@@ -205,7 +214,7 @@ def test_a_bad_configuration_is_refused_in_one_line(tmp_path: Path, text: str, c
     assert done.stdout == ""
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"polyrhythm agent: {file}: ")
+    assert done.stderr.startswith(f"polyrhythm agent: {file}:")
 
 
 def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
@@ -216,15 +225,11 @@ def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
 def test_the_schema_is_published_and_complete() -> None:
     done = command("schema")
     schema = json.loads(done.stdout)
-    assert schema["properties"]["agent"]["required"] == ["host", "ip"]
-    assert schema["properties"]["nic"]["properties"]["driver"]["enum"][0] == "auto"
+    assert schema["$defs"]["AgentSettings"]["required"] == ["host", "ip"]
+    assert schema["$defs"]["NicSettings"]["properties"]["driver"]["enum"][0] == "auto"
 
-    def described(node: dict[str, object]) -> bool:
-        inner = node.get("properties", {})
-        assert isinstance(inner, dict)
-        return all(item.get("description") and described(item) for item in inner.values())
-
-    assert described(schema)
+    for table in (schema, *schema["$defs"].values()):
+        assert all(item.get("description") for item in table["properties"].values()), table
 
 
 def test_two_agents_on_one_address_the_second_is_refused(

@@ -12,7 +12,6 @@ from agent_rig import config_text
 from hostagent.config import Config, load_config
 from hostagent.loop import AgentLoop
 from hostagent.nic.choose import open_nic
-from hostagent.nic.udp import NicError
 from polyrhythm_job.verbs import VerbsError
 
 
@@ -62,7 +61,7 @@ def test_the_driver_is_chosen_by_what_the_host_can(tmp_path: Path, sysfs: Path, 
         ('driver = "udp"\ninterface = "eth77"', "interface eth77: No such device"),
         ('driver = "shim"\nport_map = "/nowhere/ports"', "no directory /nowhere"),
     ):
-        with pytest.raises(NicError, match=why):
+        with pytest.raises(ValueError, match=why):
             open_nic(config_of(tmp_path, wrong, more), loop, no_library)
 
 
@@ -75,5 +74,5 @@ def test_verbs_without_the_device_says_why(
 ) -> None:
     nic = f'driver = "verbs"\ndevice = "{device}"'
     config = config_of(tmp_path, nic, f'[sources]\nsysfs = "{sysfs}"\n')
-    with pytest.raises(NicError, match=why):
+    with pytest.raises(ValueError, match=why):
         open_nic(config, loop, lambda: devices)
