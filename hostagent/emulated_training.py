@@ -11,12 +11,12 @@ from random import Random
 from typing import TextIO
 
 from hostagent.agent import Agent
-from hostagent.config import TrainingJob, TrainingSettings
 from hostagent.emulated_worker import EmulatedWorker
 from hostagent.host import JOIN_LEAD_NS
 from hostagent.job import IterationRecord, JobSpec
 from hostagent.loop import AgentLoop
 from hostagent.pcie_transfer import PcieTransfer, SharedPcieTransfer
+from hostagent.training_config import TrainingJob, TrainingSettings
 from polyrhythm_files import InvalidValueError
 
 log = logging.getLogger(__name__)

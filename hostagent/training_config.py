@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys of the agent's configuration for emulated training jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from hostagent.job import JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
+from polyrhythm_files import MAX_WHOLE, InvalidValueError, Section, Whole, finite
+from polyrhythm_job.pcie import check_link_name
+
+
+class TrainingPhase(Section, frozen=True, kw_only=True):
+    """An Up phase of an emulated job and the Down phase after it."""
+
+    up_ns: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="nominal length of the Up phase")]
+    bytes_per_flow: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="bytes that each flow sends in it")]
+    rate_bps: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="rate cap of a flow; 0: line rate")] = 0
+    down_ns: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="compute time after it")]
+
+
+class TrainingProfile(Section, frozen=True, kw_only=True):
+    """A profile that was measured earlier; the controller gets it instead of the nominal profile."""
+
+    period_ns: Annotated[int, Meta(ge=1, le=MAX_WHOLE, description="one iteration alone")]
+    phases: Annotated[
+        tuple[tuple[Whole, Whole, Whole], ...],
+        Meta(description="[start_ns, end_ns, rate_bps] of each Up phase"),
+    ]
+
+    def measured(self) -> MeasuredProfile:
+        """The profile as workers know it."""
+        return MeasuredProfile(self.period_ns, tuple(MeasuredPhase(*phase) for phase in self.phases))
+
+
+class TrainingPcie(Section, frozen=True, kw_only=True):
+    """A PCIe link of the machine, between the job's GPUs and their NIC.
+
+    Jobs that name the same link share it in the order of their priority levels, across agents.
+    """
+
+    link: Annotated[str, Meta(description="its name, such as a PCI address: letters, digits and . : _ -")]
+    rate_mbps: Annotated[float, finite(0.1, 1000000.0, what="its rate")]
+
+    def __post_init__(self) -> None:
+        try:
+            check_link_name(self.link)
+        except ValueError as error:
+            raise InvalidValueError(("link",), str(error)) from None
+
+
+class TrainingJob(Section, frozen=True, kw_only=True):
+    """An emulated training job of which one or more workers run on this host."""
+
+    name: Annotated[str, Meta(description="name of the job, without '/'")]
+    hosts: Annotated[tuple[str, ...], Meta(description="hosts in rank order")]
+    ring: Annotated[
+        tuple[tuple[str, str], ...], Meta(description="its flows, [source, destination] host; empty: a ring")
+    ] = ()
+    phases: Annotated[tuple[TrainingPhase, ...], Meta(description="one iteration")]
+    model: Annotated[str, Meta(description="name of the model")] = ""
+    gpus: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="of the whole job; 0: one a host")] = 0
+    flops_per_iteration: Annotated[float, finite(0.0, what="of the whole job")] = 0.0
+    sender: Annotated[
+        Literal["dcqcn", "mltcp"],
+        Meta(description="congestion control of its senders, unless the plan says otherwise"),
+    ] = "dcqcn"
+    silent: Annotated[
+        bool, Meta(description="its iterations are not reported, so the controller counts bytes")
+    ] = False
+    start_ns: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_WHOLE,
+            description="when it starts, on the host's monotonic clock; 0: 1 s after the agent",
+        ),
+    ] = 0
+    start_jitter_ns: Annotated[
+        int, Meta(ge=0, le=MAX_WHOLE, description="the start is later by up to this")
+    ] = 0
+    compute_jitter_ns: Annotated[
+        int, Meta(ge=0, le=MAX_WHOLE, description="each Down phase is longer or shorter by up to this")
+    ] = 0
+    iterations: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="how many; 0: until the agent ends")] = 0
+    profile: Annotated[TrainingProfile | None, Meta(description="a measured profile")] = None
+    pcie: Annotated[
+        TrainingPcie | None, Meta(description="the PCIe link its GPUs share with other jobs of the host")
+    ] = None
+
+    def spec(self) -> JobSpec:
+        """The job as its workers know it. Raises ValueError for a job that cannot run."""
+        ring = self.ring or tuple(
+            (host, self.hosts[(rank + 1) % len(self.hosts)]) for rank, host in enumerate(self.hosts)
+        )
+        return JobSpec(
+            name=self.name,
+            model=self.model or self.name,
+            gpus=self.gpus or len(self.hosts),
+            hosts=self.hosts,
+            ring=ring,
+            phases=tuple(PhaseSpec(p.up_ns, p.bytes_per_flow, p.rate_bps, p.down_ns) for p in self.phases),
+            flops_per_iteration=self.flops_per_iteration,
+            compute_jitter_ns=self.compute_jitter_ns,
+            sender=self.sender,
+            silent=self.silent,
+            profile=self.profile.measured() if self.profile is not None else None,
+            pcie=PcieUse(self.pcie.link, int(self.pcie.rate_mbps * 1e6)) if self.pcie is not None else None,
+        )
+
+
+class TrainingSettings(Section, frozen=True, kw_only=True):
+    """Emulated training on this host; only with the udp driver."""
+
+    records: Annotated[
+        str, Meta(description="file for finished iterations, one JSON object a line; empty: none")
+    ] = ""
+    moves: Annotated[
+        str,
+        Meta(
+            description="file for the flows' new source ports and DSCPs, one JSON object a line; empty: none"
+        ),
+    ] = ""
+    seed: Annotated[
+        int,
+        Meta(
+            ge=-MAX_WHOLE,
+            le=MAX_WHOLE,
+            description="of start jitter, compute jitter and ECMP's source ports; the same on every host",
+        ),
+    ] = 1
+    jobs: Annotated[tuple[TrainingJob, ...], Meta(description="the jobs")] = ()
