@@ -49,24 +49,24 @@ def enumerate_angles(
     around, count = perimeter([periods[j] for j in link.demands]), angle_count(step_deg)
     jobs = list(link.demands)
     sampled = []
-    turns = []
+    steps = []
     for job in jobs:
         own, row = periods[job], []
         for k in range(count):
             at = k * around // count % own
             row.append(sum(p.rate_bps for p in link.demands[job] if p.start_ns <= at < p.end_ns))
         sampled.append(row)
-        turns.append(range(max(1, -(-count * own // around))))
+        steps.append(range(max(1, -(-count * own // around))))
     best, chosen = -float("inf"), tuple(0 for _ in jobs)
-    for rotation in product(range(1), *turns[1:]):
+    for rotation in product(range(1), *steps[1:]):
         excess = 0
         for k in range(count):
             total = 0
-            for row, turn in zip(sampled, rotation, strict=True):
-                total += row[k - turn]
+            for row, step in zip(sampled, rotation, strict=True):
+                total += row[k - step]
             if total > link.rate_bps:
                 excess += total - link.rate_bps
         score = 1 - excess / count / link.rate_bps
         if score > best:
             best, chosen = score, rotation
-    return best, {job: turn * around // count for job, turn in zip(jobs, chosen, strict=True)}
+    return best, {job: step * around // count for job, step in zip(jobs, chosen, strict=True)}

@@ -49,13 +49,13 @@ def rank(
     if most < 1 or workers < 1:
         raise ValueError(f"most and workers must be whole numbers from 1, not {most} and {workers}")
 
-    def judge(index: int) -> RankedCandidate:
+    def evaluate(index: int) -> RankedCandidate:
         result = interleave(candidates[index], periods, seed=seed, fast=fast)
         shared = [c for c in result.circles if len(c.link.demands) > 1]
         score = fmean(c.score for c in shared) if shared else 1.0
         return RankedCandidate(index, score, fmean(c.loss for c in shared) if shared else 0.0, result)
 
     with ThreadPoolExecutor(workers) as pool:
-        judged = list(pool.map(judge, range(min(most, len(candidates)))))
-    kept = [r for r in judged if loops or not r.result.loops]
+        results = list(pool.map(evaluate, range(min(most, len(candidates)))))
+    kept = [r for r in results if loops or not r.result.loops]
     return sorted(kept, key=lambda r: (-round(r.compatibility, 9), r.index))

@@ -132,18 +132,20 @@ def score(
 def random_score(
     link: SharedLink,
     periods: Mapping[str, int],
-    held: Sequence[Mapping[str, int]] = (),
+    groups_in_step: Sequence[Mapping[str, int]] = (),
     *,
     slack: float = 0.0,
 ) -> float:
     """The expected score if only some jobs keep their shifts.
 
-    Each of `held` is a group of job -> shift (ns) whose jobs keep step with one another. Every other job, and
-    every group as a whole, is at a uniformly random and independent position on the circle: the distributions
-    of their demands are convolved.
+    Each of `groups_in_step` maps jobs to shifts (ns) and keeps step as a whole. Every other job, and every
+    such group, is at a uniformly random and independent position on the circle: the distributions of their
+    demands are convolved.
     """
-    in_step = {job for group in held for job in group}
-    groups = [[(phases, periods[j], g[j]) for j, phases in link.demands.items() if j in g] for g in held]
+    in_step = {job for group in groups_in_step for job in group}
+    groups = [
+        [(phases, periods[j], g[j]) for j, phases in link.demands.items() if j in g] for g in groups_in_step
+    ]
     groups += [[(phases, periods[j], 0)] for j, phases in link.demands.items() if j not in in_step]
     rates: Floats = np.zeros(1)
     odds: Floats = np.ones(1)

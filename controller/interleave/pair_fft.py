@@ -25,21 +25,21 @@ _ROUNDING = 1e-9
 """The relative error that is allowed for the FFT."""
 
 
-def excess_by_shift(still: Ints, turned: Ints, limit: int, capacity: int) -> Floats:
-    """The mean excess for each shift k of `turned`: of still[t] + turned[t - k] over t, in bit/s.
+def excess_by_shift(still: Ints, shifted: Ints, limit: int, capacity: int) -> Floats:
+    """The mean excess for each shift k of `shifted`: of still[t] + shifted[t - k] over t, in bit/s.
 
     Both are demands in bit/s by slot, of equal length. Demand of at most `limit` is no excess. O(n log n) for
     each level of the job that has fewer levels.
     """
     count = len(still)
-    levels, others = np.unique(still), np.unique(turned)
+    levels, others = np.unique(still), np.unique(shifted)
     if len(others) < len(levels):
         # A shift of one job by k is a shift of the other by -k.
-        back = excess_by_shift(turned, still, limit, capacity)
+        back = excess_by_shift(shifted, still, limit, capacity)
         return np.roll(back[::-1], 1)
     total: NDArray[np.complex128] = np.zeros(count // 2 + 1, dtype=np.complex128)
     for level in levels:
-        sums = turned + level
+        sums = shifted + level
         over = np.where(sums > limit, sums - capacity, 0).astype(np.float64) / capacity
         if over.any():
             total += np.fft.rfft((still == level).astype(np.float64)) * np.conj(np.fft.rfft(over))
@@ -53,13 +53,13 @@ def best_pair_shift(link: SharedLink, periods: Mapping[str, int], slack: float) 
     None where the FFT does not pay: if trying all edges of so few phases is cheaper, or if the edges have no
     common grid of at most MOST_SLOTS. All edges lie on the grid, so the optimum does too.
     """
-    (first, still), (second, turned) = link.demands.items()
+    (first, still), (second, shifted) = link.demands.items()
     around = math.lcm(periods[first], periods[second])
     edges = [t for phases in link.demands.values() for p in phases for t in (p.start_ns, p.end_ns)]
     slot = math.gcd(periods[first], periods[second], *edges)
     count = around // slot
-    pairs = around // periods[first] * len(still) * len(turned)
-    levels = min(len({p.rate_bps for p in still}), len({p.rate_bps for p in turned})) + 1
+    pairs = around // periods[first] * len(still) * len(shifted)
+    levels = min(len({p.rate_bps for p in still}), len({p.rate_bps for p in shifted})) + 1
     if count > MOST_SLOTS or levels > _LEVELS or 4 * pairs < max(_FEW, levels * count):
         return None
     slots = []
@@ -69,5 +69,5 @@ def best_pair_shift(link: SharedLink, periods: Mapping[str, int], slack: float) 
     limit = math.floor(link.rate_bps * (1 + slack))
     mean = excess_by_shift(slots[0], slots[1], limit, link.rate_bps)[: periods[second] // slot]
     # Of shifts that differ only by rounding, the first.
-    turn = int(np.argmax(mean <= mean.min() + _ROUNDING * link.rate_bps))
-    return max(0.0, float(mean[turn])) / link.rate_bps, turn * slot
+    best = int(np.argmax(mean <= mean.min() + _ROUNDING * link.rate_bps))
+    return max(0.0, float(mean[best])) / link.rate_bps, best * slot

@@ -56,9 +56,9 @@ def keep_previous(
     anchor = next((j for j in jobs if j in previous), None)
     if anchor is None:
         return found
-    turn = previous[anchor][1] - found.alignment.shifts[anchor]
-    turned = {j: (t + turn) % found.periods[j] for j, t in found.alignment.shifts.items()}
-    return GroupTiming(found.periods, Alignment(turned, found.alignment.links, found.alignment.loops))
+    rotation = previous[anchor][1] - found.alignment.shifts[anchor]
+    rotated = {j: (t + rotation) % found.periods[j] for j, t in found.alignment.shifts.items()}
+    return GroupTiming(found.periods, Alignment(rotated, found.alignment.links, found.alignment.loops))
 
 
 def _still_holds(period: int, measured: int) -> bool:

@@ -113,9 +113,9 @@ def interleave(
         _bound(link, final)
         got = score(link, final, shifts)
         fit = fits.get(link.name, LinkFit(link.name, tuple(link.demands), got, got, True))
-        turns = {j: rotation_deg(shifts[j], final[j], around) for j in link.demands}
+        rotations = {j: rotation_deg(shifts[j], final[j], around) for j in link.demands}
         by_angle = demand_by_angle(link, final, shifts, step_deg)
-        circles.append(Circle(link, got, max(got, fit.best_score), fit.exact, around, turns, by_angle))
+        circles.append(Circle(link, got, max(got, fit.best_score), fit.exact, around, rotations, by_angle))
     return Interleaving(tuple(circles), final, shifts, errors, tuple(loops))
 
 
@@ -188,15 +188,15 @@ def _choose(part: Sequence[SharedLink], periods: Mapping[str, int], seed: int, f
     allows.
     """
     best: tuple[float, Quantised] | None = None
-    spent = 0
+    edges_sorted = 0
     for choice in choices(list(periods.values())):
         named = dict(zip(periods, choice.periods, strict=True))
         stretch = max(choice.errors(list(periods.values())))
-        if best is not None and (stretch >= best[0] or spent > _TRIED_EDGES):
+        if best is not None and (stretch >= best[0] or edges_sorted > _TRIED_EDGES):
             break
         edges = sum(_edges(link, named) * len(link.demands) for link in part)
-        spent += edges
-        if best is not None and spent > _TRIED_EDGES:
+        edges_sorted += edges
+        if best is not None and edges_sorted > _TRIED_EDGES:
             continue
         scores = [
             1 - rotate([link], named, seed=seed, nodes=0, fast=fast, widen=False).loss

@@ -76,14 +76,14 @@ def with_job_on_top(plan: Plan, job: str, dscps: tuple[int, ...]) -> Plan:
     """
     if job not in plan.jobs:
         return plan
-    rivals = {j for link in plan.links if job in link.jobs for j in link.jobs} - {job}
+    sharing = {j for link in plan.links if job in link.jobs for j in link.jobs} - {job}
     lower = min(1, len(dscps) - 1)
     jobs: dict[str, JobPlan] = {}
     for name, planned in plan.jobs.items():
         if name == job:
             why = "is being measured: on the highest level, at its own pace"
             jobs[name] = replace(planned, level=0, dscp=dscps[0], shift_ns=0, period_ns=None, why=why)
-        elif name in rivals and planned.level == 0:
+        elif name in sharing and planned.level == 0:
             why = f"{planned.why}; one level down while {job} is measured"
             jobs[name] = replace(planned, level=lower, dscp=dscps[lower], why=why)
         else:

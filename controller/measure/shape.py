@@ -114,12 +114,12 @@ def phases(rates: Floats, period_ns: float, bin_ns: int) -> tuple[Phase, ...]:
         return ()
     slot = period_ns / len(rates)
     quiet = QUIET * float(rates.max())
-    turn = _silence(rates <= quiet)
+    rotation = _silence(rates <= quiet)
     merged: list[_Stretch] = []
     group: list[_Stretch] = []
-    for a, b, rate in [*pieces(np.roll(rates, -turn)), (len(rates), len(rates), 0.0)]:
+    for a, b, rate in [*pieces(np.roll(rates, -rotation)), (len(rates), len(rates), 0.0)]:
         if rate > quiet:
-            group.append(_Stretch((a + turn) * slot, (b + turn) * slot, rate))
+            group.append(_Stretch((a + rotation) * slot, (b + rotation) * slot, rate))
         else:
             merged += _sharpen(group, _SLIVER * bin_ns)
             group = []
@@ -282,8 +282,8 @@ def _first_phase(cut: Sequence[Phase], period: float) -> _First:
         else:
             groups.append([stretch])
     if len(groups) > 1 and groups[0][0].begin + period - groups[-1][-1].end <= 1:
-        turned = [_Stretch(s.begin - period, s.end - period, s.rate) for s in groups.pop()]
-        groups[0] = [*turned, *groups[0]]
+        rotated = [_Stretch(s.begin - period, s.end - period, s.rate) for s in groups.pop()]
+        groups[0] = [*rotated, *groups[0]]
     silences = [(g[0].begin - groups[i - 1][-1].end) % period for i, g in enumerate(groups)]
     first = int(np.argmax(silences))
     group = groups[first]

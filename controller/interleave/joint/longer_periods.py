@@ -63,7 +63,7 @@ def longer_period_timings(
 
 
 def _without(component: Sequence[SharedLink], ranking: Sequence[str], drop: int) -> list[SharedLink]:
-    """The links without the last `drop` jobs; those that one job is left on bind nobody."""
+    """The links without the last `drop` jobs; links with a single job are left out."""
     jobs = {j for link in component for j in link.demands}
     ordered = [name for name in ranking if name in jobs]
     kept = set(ordered[: len(ordered) - drop])
@@ -78,7 +78,7 @@ def _without(component: Sequence[SharedLink], ranking: Sequence[str], drop: int)
 def _best(
     instance: Instance, links: Sequence[SharedLink], cache: RotationCache
 ) -> dict[str, JobTiming] | None:
-    """The rhythm of the jobs of these links that keeps most GPUs busy, if there is one."""
+    """The timings of the jobs of these links that keep most GPUs busy, None if there are none."""
     by_name = {p.name: p for p in instance.jobs}
     names = list(dict.fromkeys(j for link in links for j in link.demands))
     rounds = {r: _periods(links, dict(zip(names, r, strict=True)), by_name) for r in _repeats(by_name, names)}

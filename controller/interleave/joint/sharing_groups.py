@@ -68,19 +68,19 @@ def legal(instance: Instance, choice: Choice) -> bool:
     """
     if any(m and not p.mltcp_capable for m, p in zip(choice.mltcp, instance.jobs, strict=True)):
         return False
-    held = {j for j, r in enumerate(choice.timings) if r != UNSCHEDULED}
+    scheduled = {j for j, r in enumerate(choice.timings) if r != UNSCHEDULED}
     for level, r, p in zip(choice.level, choice.timings, instance.jobs, strict=True):
         if level >= instance.levels or (r != UNSCHEDULED and r[0] > instance.slowest * p.alone_ns):
             return False
-    if not held:
+    if not scheduled:
         return True
     wanted = demand_on(instance, choice.path_choice)
     beside: set[int] = set()
     for link in full_links(instance, wanted):
-        together = held & wanted[link].keys()
+        together = scheduled & wanted[link].keys()
         if len(together) > 1:
             beside |= together
-    return beside == held
+    return beside == scheduled
 
 
 @dataclass(frozen=True, slots=True)

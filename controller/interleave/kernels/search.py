@@ -145,12 +145,12 @@ def branch(
             if key == 0 or _remember(seen, key):
                 begin = used
                 together = 0.0
-                rhythm = np.int64(1)
+                common_period = np.int64(1)
                 for job in range(n):
-                    if placed[job] and rhythm > 0:
-                        laps = rhythm // _gcd(rhythm, x.period[job])
+                    if placed[job] and common_period > 0:
+                        laps = common_period // _gcd(common_period, x.period[job])
                         # If the lcm does not fit into 64 bits, every shift of the job is tried.
-                        rhythm = laps * x.period[job] if laps < _MOST // x.period[job] else np.int64(0)
+                        common_period = laps * x.period[job] if laps < _MOST // x.period[job] else np.int64(0)
                 for job in range(n):
                     if placed[job]:
                         continue
@@ -160,7 +160,7 @@ def branch(
                     apart = loss_here[depth] - job_loss(x, job, placed, current)
                     count, at, loss = sweep(x, job, placed, current)
                     lowest = loss[:count].min()
-                    apart_by = _gcd(rhythm, x.period[job]) if rhythm > 0 else x.period[job]
+                    apart_by = _gcd(common_period, x.period[job]) if common_period > 0 else x.period[job]
                     least[job] = max(0.0, lowest + apart - loss_here[depth])
                     together += least[job]
                     for k in range(count):

@@ -170,7 +170,7 @@ def sweep(x: LinkArrays, job: int, placed: Flags, shifts: Ints) -> tuple[int, In
         entry = x.mine[m]
         most += 2 * (x.phase[entry + 1] - x.phase[entry]) * x.events[x.link[entry]]
     corner = np.empty(most, dtype=np.int64)
-    turn = np.empty(most)
+    slope_change = np.empty(most)
     size = 0
     slope = 0.0
     for m in range(x.mine_first[job], x.mine_first[job + 1]):
@@ -195,10 +195,10 @@ def sweep(x: LinkArrays, job: int, placed: Flags, shifts: Ints) -> tuple[int, In
                     _added(rate[k], more, capacity, limit) - _added(gone, more, capacity, limit)
                 )
                 gone = rate[k]
-                corner[size], turn[size] = (at[k] - x.end[p]) % period, change
-                corner[size + 1], turn[size + 1] = (at[k] - x.begin[p]) % period, -change
+                corner[size], slope_change[size] = (at[k] - x.end[p]) % period, change
+                corner[size + 1], slope_change[size + 1] = (at[k] - x.begin[p]) % period, -change
                 size += 2
-    _sort_slopes(corner, turn, size)
+    _sort_slopes(corner, slope_change, size)
     place = np.empty(size + 1, dtype=np.int64)
     losses = np.empty(size + 1)
     place[0], losses[0] = 0, value
@@ -209,7 +209,7 @@ def sweep(x: LinkArrays, job: int, placed: Flags, shifts: Ints) -> tuple[int, In
         edge = corner[i]
         change = 0.0
         while i < size and corner[i] == edge:
-            change += turn[i]
+            change += slope_change[i]
             i += 1
         if edge > 0:
             value += slope * (edge - here)

@@ -50,8 +50,8 @@ def single_mechanism_plans(
     for name, path_choice in paths.items():
         yield f"paths:{name}", plain(instance, path_choice)
     base = plain(instance, ecmp)
-    theirs = cassini_timings(instance, ecmp, seed=seed)
-    yield "cassini", base if theirs is None else replace(base, timings=theirs)
+    cassini = cassini_timings(instance, ecmp, seed=seed)
+    yield "cassini", base if cassini is None else replace(base, timings=cassini)
     yield (
         "circles",
         replace(base, timings=scheduled_timings(instance, ecmp, jobs_by_rank(instance, ecmp), cache=cache)),
@@ -75,11 +75,11 @@ def combined_plans(
     Levels, MLTCP, time-shifts, and time-shifts with levels or MLTCP for the jobs that are not scheduled.
     """
     base = plain(instance, path_choice)
-    able = mltcp_capable_jobs(instance)
+    capable = mltcp_capable_jobs(instance)
     yield name, base
     yield f"{name}, levels", replace(base, level=levels_for(instance, path_choice, base.timings, seed=seed))
     if mltcp:
-        yield f"{name}, mltcp", replace(base, mltcp=able)
+        yield f"{name}, mltcp", replace(base, mltcp=capable)
     order = jobs_by_rank(instance, path_choice)
     seen: set[tuple[JobTiming, ...]] = {base.timings}
     guard_part = GUARD_JITTERS * instance.jitter
@@ -92,14 +92,14 @@ def combined_plans(
         if timings in seen:
             continue
         seen.add(timings)
-        turns = replace(base, timings=timings)
-        yield f"{name}, {how}", turns
+        shifted = replace(base, timings=timings)
+        yield f"{name}, {how}", shifted
         if UNSCHEDULED in timings:
             level = levels_for(instance, path_choice, timings, seed=seed)
-            yield f"{name}, {how}, levels", replace(turns, level=level)
+            yield f"{name}, {how}, levels", replace(shifted, level=level)
             if mltcp:
-                free = tuple(r == UNSCHEDULED and can for r, can in zip(timings, able, strict=True))
-                yield f"{name}, {how}, mltcp for the others", replace(turns, mltcp=free)
+                free = tuple(r == UNSCHEDULED and can for r, can in zip(timings, capable, strict=True))
+                yield f"{name}, {how}, mltcp for the others", replace(shifted, mltcp=free)
     # A longer period leaves time for late phases already, so gaps pay off for some jobs only.
     longer = (
         longer_period_timings(instance, path_choice, order, cache=cache, guard=guard)

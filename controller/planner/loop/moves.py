@@ -89,9 +89,9 @@ def _timing_moves(
     """
     names, guard_part = [p.name for p in instance.jobs], GUARD_JITTERS * instance.jitter
     order = [j for j in jobs_by_rank(instance, choice.path_choice) if j in group.jobs]
-    holding = [j for j in group.jobs if choice.timings[j] != UNSCHEDULED]
-    free = [j for j in group.jobs if choice.timings[j] == UNSCHEDULED]
-    if free:
+    scheduled = [j for j in group.jobs if choice.timings[j] != UNSCHEDULED]
+    unscheduled = [j for j in group.jobs if choice.timings[j] == UNSCHEDULED]
+    if unscheduled:
         for ranking, guard, words in (
             (order, guard_part, ""),
             (order, 0.0, " without gaps"),
@@ -106,7 +106,9 @@ def _timing_moves(
                     replace(choice, timings=_with_timings(choice.timings, mine)), f"new time-shifts{words}"
                 )
     pairs = sorted(
-        p for p in overlapping_pairs(instance, choice.path_choice, choice.timings) if set(p) <= set(free)
+        p
+        for p in overlapping_pairs(instance, choice.path_choice, choice.timings)
+        if set(p) <= set(unscheduled)
     )
     fitting = [p for p in pairs if time_sharing.can_share(*p)]
     for a, b in fitting[:_MOST_PAIRS]:
@@ -119,14 +121,14 @@ def _timing_moves(
                 replace(choice, timings=_with_timings(choice.timings, new)),
                 f"{names[a]} and {names[b]} take turns",
             )
-    for j in holding:
+    for j in scheduled:
         yield Move(
             replace(choice, timings=_with_timings(choice.timings, {j: UNSCHEDULED})),
             f"{names[j]} runs at its own pace",
         )
-    if len(holding) > 1:
+    if len(scheduled) > 1:
         for stretch in STRETCHES:
-            slower = slowed_down(choice.timings, holding, stretch)
+            slower = slowed_down(choice.timings, scheduled, stretch)
             if slower is not None:
                 words = f"all periods {stretch - 1:.1%} longer"
                 yield Move(replace(choice, timings=_with_timings(choice.timings, slower)), words)
@@ -183,12 +185,12 @@ def dense(level: tuple[int, ...], jobs: Sequence[int], levels: int) -> tuple[int
 
 
 def _mltcp_moves(instance: Instance, choice: Choice, group: SharingGroup) -> Iterator[Move]:
-    names, able = [p.name for p in instance.jobs], mltcp_capable_jobs(instance)
+    names, capable = [p.name for p in instance.jobs], mltcp_capable_jobs(instance)
     for on in (True, False):
-        every = tuple(on and able[j] if j in group.jobs else m for j, m in enumerate(choice.mltcp))
+        every = tuple(on and capable[j] if j in group.jobs else m for j, m in enumerate(choice.mltcp))
         if every != choice.mltcp:
             yield Move(replace(choice, mltcp=every), f"MLTCP {'on' if on else 'off'} for all")
-    for j in (j for j in group.jobs if able[j]):
+    for j in (j for j in group.jobs if capable[j]):
         one = tuple(not m if i == j else m for i, m in enumerate(choice.mltcp))
         yield Move(replace(choice, mltcp=one), f"MLTCP {'off' if choice.mltcp[j] else 'on'} for {names[j]}")
 

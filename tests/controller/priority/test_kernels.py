@@ -162,7 +162,9 @@ def test_levels_that_are_gone_hold_nobody() -> None:
 def test_bad_settings_are_refused(change: dict[str, float], says: str) -> None:
     options = {"levels": 2, "orders": 10, "hysteresis": 0.1} | change
     with pytest.raises(ValueError, match=says):
-        compress(["a"], {}, int(options["levels"]), orders=int(options["orders"]), hysteresis=options["hysteresis"])
+        compress(
+            ["a"], {}, int(options["levels"]), orders=int(options["orders"]), hysteresis=options["hysteresis"]
+        )
 
 
 def test_a_weight_that_is_no_weight_is_refused() -> None:
