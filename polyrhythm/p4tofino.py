@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile the TNA program with the Tofino back end of p4c, and say what of the chip it takes.
+"""Compile the TNA program with p4c's Tofino back end, and report the resources of the chip that it uses.
 
-The back end is `p4c-barefoot` on PATH, or what the environment variable P4C_TOFINO names; its assembler
-`bfas` and `p4c-gen-conf` lie beside it. They are called one by one, as the driver `p4c` of the pinned version
-stops before the assembler where it was found by a path.
+The back end is `p4c-barefoot` on PATH, or the program in the environment variable P4C_TOFINO. Its assembler
+`bfas` and `p4c-gen-conf` are in the same folder. They are called one after another, because the driver `p4c`
+of the pinned version stops before the assembler if it was found by a path.
 """
 
 from __future__ import annotations
@@ -41,11 +41,15 @@ _RUN_ID = "0" * 16
 
 
 class CompileError(Exception):
-    """The back end does not make the program; the text is one line for a person."""
+    """The back end cannot compile the program. The text is one line for a person."""
 
 
 def find_compiler() -> str | None:
-    """The path of the Tofino back end, or None. Raises CompileError where P4C_TOFINO names no program."""
+    """The path of the Tofino back end, or None.
+
+    Raises:
+        CompileError: P4C_TOFINO names no program.
+    """
     named = os.environ.get("P4C_TOFINO")
     found = shutil.which(named or COMPILER)
     if found is None and named:
@@ -54,7 +58,7 @@ def find_compiler() -> str | None:
 
 
 def version_of(compiler: str) -> str:
-    """The release of the back end, as in 9.13.4; what it compiles says the commit as well."""
+    """The release of the back end, such as 9.13.4. The files that it compiles also have its commit."""
     done = _run([compiler, "--version"], Path.cwd())
     match = re.search(r"^Version (\S+)", done.stdout + done.stderr, re.MULTILINE)
     if match is None:
@@ -63,10 +67,11 @@ def version_of(compiler: str) -> str:
 
 
 def compile_program(compiler: str, root: Path, force: bool = False) -> tuple[str, dict[str, bytes]]:
-    """Compile from `root` by relative paths: the back end's version, and output path -> content.
+    """Compile from `root` by relative paths; returns the back end's version, and each output by its path.
 
-    Raises CompileError when the program does not fit or compile (the tools' messages go to stderr), or when
-    the back end is not the pinned one and `force` is not set.
+    Raises:
+        CompileError: the program does not compile or fit (the tools' messages go to standard error), or the
+            back end is not the pinned version and `force` is not set.
     """
     release = version_of(compiler)
     if not force and release != VERSION.split(maxsplit=1)[0]:
@@ -97,10 +102,11 @@ def compile_program(compiler: str, root: Path, force: bool = False) -> tuple[str
 
 
 def resources(mau: Mapping[str, Any], phv: Mapping[str, Any]) -> dict[str, Any]:
-    """What the program takes of the chip, from the back end's resources.json (its `mau`) and phv.json.
+    """The resources of the chip that the program uses, from the back end's resources.json (`mau`) and
+    phv.json.
 
-    By stage: SRAMs of 16 KiB, map RAMs, TCAMs of 512 x 44 bits, logical tables, and who uses them; then PHV
-    containers by kind and width.
+    For each stage: SRAMs of 16 KiB, map RAMs, TCAMs of 512 x 44 bits, logical tables, and what uses them.
+    Then the PHV containers by kind and width.
     """
     stages = []
     for stage in mau["mau_stages"]:
@@ -173,7 +179,7 @@ def _outputs(folder: Path, pipe: Path, force: bool) -> tuple[str, dict[str, byte
 
 
 def _compact(document: object) -> bytes:
-    """JSON without white space: the back end's indented files are twice as large."""
+    """JSON without white space. The indented files of the back end are twice as large."""
     return (json.dumps(document, separators=(",", ":")) + "\n").encode()
 
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile the P4 program with p4c, and hold its committed artefacts to the sources they came from.
+"""Compile the P4 program with p4c, and check that the committed artefacts belong to their sources.
 
-`python -m polyrhythm.p4tool build` is what `make p4` runs; `check` needs no compiler; `typecheck` holds the
-TNA program to TNA's types. Where the Tofino back end is there (p4tofino), `build` compiles the TNA program
-too, and leaves its artefacts as they are elsewhere. The compiler for BMv2 is `p4c-bm2-ss` on PATH, or the
-program that the environment variable P4C names, the type checker `p4test` or what P4TEST names; both read
-P4C_16_INCLUDE_PATH where p4c's `p4include` folder does not lie beside them, and TNA_INCLUDE_PATH is the
-folder that holds `tna.p4`.
+`python -m polyrhythm.p4tool build` is what `make p4` runs. `check` needs no compiler. `typecheck` checks the
+TNA program against the types of TNA. If the Tofino back end is installed (p4tofino), `build` also compiles
+the TNA program; otherwise it keeps the present artefacts.
+
+The compiler for BMv2 is `p4c-bm2-ss` on PATH, or the program in the environment variable P4C. The type
+checker is `p4test`, or the program in P4TEST. Both read P4C_16_INCLUDE_PATH if p4c's folder `p4include` is
+not next to them. TNA_INCLUDE_PATH is the folder with `tna.p4`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ UNABLE = 2
 
 
 class ToolError(Exception):
-    """The tool cannot go on. The text is one line for a person."""
+    """The tool cannot continue. The text is one line for a person."""
 
     def __init__(self, message: str, exit_code: int = UNABLE) -> None:
         super().__init__(message)
@@ -59,7 +60,11 @@ def sources(root: Path) -> list[str]:
 
 
 def find_compiler() -> str:
-    """The path of p4c's BMv2 back end. Raises ToolError where there is none."""
+    """The path of p4c's BMv2 back end.
+
+    Raises:
+        ToolError: there is none.
+    """
     return _find("P4C", COMPILER)
 
 
@@ -81,9 +86,12 @@ def normalise(text: str) -> str:
 
 
 def compile_program(compiler: str, root: Path) -> dict[str, bytes]:
-    """Compile from `root` (p4c writes the source's path as it was given): output path -> content.
+    """Compile from `root`, because p4c writes the path of the source as it is given.
 
-    Raises ToolError when p4c refuses the program; p4c's own messages go to stderr.
+    Returns the content of each output by its path. p4c's messages go to standard error.
+
+    Raises:
+        ToolError: p4c refuses the program.
     """
     with tempfile.TemporaryDirectory(prefix="polyrhythm-p4c-") as folder:
         built = {output: Path(folder, Path(output).name) for output in OUTPUTS}
@@ -97,10 +105,13 @@ def compile_program(compiler: str, root: Path) -> dict[str, bytes]:
 
 
 def typecheck(root: Path) -> None:
-    """Hold the TNA program to the types and constraints that p4c's front and mid ends know; warnings count.
+    """Check the TNA program against the types and constraints of p4c's front and mid ends. Warnings count.
 
-    This is not a compilation for Tofino: nothing is said of stages, memories and PHV. Raises ToolError
-    when p4test refuses the program; its messages go to stderr.
+    This does not compile for Tofino: it says nothing about stages, memories and PHV. The messages of p4test
+    go to standard error.
+
+    Raises:
+        ToolError: p4test refuses the program.
     """
     command = [_find("P4TEST", TYPE_CHECKER), "-D__TARGET_TOFINO__=1", "--Werror"]
     folder = os.environ.get("TNA_INCLUDE_PATH")
@@ -121,20 +132,20 @@ def digests(root: Path, paths: Iterable[str]) -> dict[str, str]:
 
 
 def manifest(root: Path, version: str, tofino: Any) -> str:
-    """The manifest's text for the sources and outputs under `root` now; `tofino` is its last part."""
+    """The text of the manifest for the sources and outputs under `root`. `tofino` is its last part."""
     content = {"p4c": version, "sources": digests(root, sources(root)), "outputs": digests(root, OUTPUTS)}
     return json.dumps({**content, "tofino": tofino}, indent=2) + "\n"
 
 
 def tofino_manifest(root: Path, version: str) -> dict[str, Any]:
-    """The manifest's part for Tofino: its own sources, as it is not compiled everywhere."""
+    """The manifest's part for Tofino. It has its own sources, because not every machine compiles it."""
     names = [name for name in sources(root) if name.startswith(p4tofino.SOURCE_FOLDERS)]
     outputs = digests(root, p4tofino.OUTPUTS)
     return {"p4c-barefoot": version, "sources": digests(root, names), "outputs": outputs}
 
 
 def build(root: Path, force: bool) -> None:
-    """Compile, write the artefacts and the manifest. Files whose content stays are not touched."""
+    """Compile, and write the artefacts and the manifest. Files that do not change are not written."""
     if not (root / PROGRAM).is_file():
         raise ToolError(f"{root / PROGRAM} is missing: `build` needs a checkout of the repository")
     compiler = find_compiler()
@@ -161,7 +172,7 @@ def build(root: Path, force: bool) -> None:
 
 
 def differences(root: Path) -> list[str]:
-    """What the manifest and the files disagree on, one line each; empty when all is as it was built."""
+    """The differences between the manifest and the files, one line each; empty if there are none."""
     recorded = _recorded(root)
     try:
         built = [({**recorded["sources"], **recorded["outputs"]}, (*sources(root), *OUTPUTS), "")]
@@ -184,7 +195,11 @@ def differences(root: Path) -> list[str]:
 
 
 def check(root: Path) -> None:
-    """Raise ToolError when the committed artefacts are not those of the sources."""
+    """Check that the committed artefacts belong to the sources.
+
+    Raises:
+        ToolError: they do not.
+    """
     lines = differences(root)
     if lines:
         raise ToolError("p4/build is stale, run `make p4`: " + "; ".join(lines), STALE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm bench BENCH`: how fast the parts are, on this machine."""
+"""`polyrhythm bench BENCH`: measure the speed of the parts of Polyrhythm on this machine."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import argparse
 from polyrhythm.subcommands import add_commands, run_command
 
 BENCHES = {
-    "agent": ("polyrhythm.bench.agent", "the agent's memory, processor time and answers to new flows"),
-    "compress": ("polyrhythm.bench.compress", "priority compression"),
-    "interleave": ("polyrhythm.bench.interleave", "the rotation search, against plain enumeration"),
-    "routing": ("polyrhythm.bench.routing", "path assignment, rates, source ports and fail-over"),
-    "switch": ("polyrhythm.bench.switch", "the embedded switch's packets per second, and BMv2's"),
-    "sim": ("polyrhythm.bench.sim", "the simulator's events per second, and two weeks of a cluster"),
+    "agent": (
+        "polyrhythm.bench.agent",
+        "memory and processor time of an agent, and its answers to new flows",
+    ),
+    "compress": ("polyrhythm.bench.compress", "time of priority compression"),
+    "interleave": ("polyrhythm.bench.interleave", "time of the rotation search, against plain enumeration"),
+    "routing": ("polyrhythm.bench.routing", "time of path assignment, rates, source ports and failover"),
+    "switch": ("polyrhythm.bench.switch", "packets per second of the embedded switch, and of BMv2"),
+    "sim": ("polyrhythm.bench.sim", "events per second of the simulator, and two weeks of a cluster"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The benches, as words after `polyrhythm bench`."""
+    """Add the benches as sub-commands of `polyrhythm bench`."""
     add_commands(parser, BENCHES, "bench")
 
 

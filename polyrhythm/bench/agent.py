@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm bench agent`: what an agent costs its host, and how soon a new flow has its path.
+"""`polyrhythm bench agent`: the cost of an agent for its host, and the time until a new flow has its path.
 
-A live controller, its switches and the agent are processes of this machine. `rss_mib` is the agent's largest
-resident memory over the whole bench. `cpu_percent` is its processor time, of one core, while training
-processes with 100 flows report 10 iterations a second. `new_flow_p99_ms` is what a training process sees from
-question to answer over the agent's socket at 200 new flows a second, while a job comes and goes (each time a
-plan) and a link goes down and up (each time a plan and a reconcile). `flows_per_second` are answered with 32
-under way. `late_answers` took longer than an agent's usual deadline of 10 ms, which is put at 1 s here so
-that they are measured too; `unanswered` did not come in that either, and count with it.
+A live controller, its switches and the agent are processes of this machine. The figures:
 
-The switches' process runs behind the others (nice 10), for it stands for other machines.
+- `rss_mib`: the largest resident memory of the agent during the whole bench.
+- `cpu_percent`: the agent's processor time, in percent of one core, while training processes with 100 flows
+  report 10 iterations per second.
+- `new_flow_p99_ms`: the time from question to answer that a training process sees on the agent's socket, at
+  200 new flows per second. Meanwhile a job comes and goes (a plan each time), and a link goes down and up (a
+  plan and a reconciliation each time).
+- `flows_per_second`: the rate of answers with 32 questions in flight.
+- `late_answers`: answers that took longer than the usual deadline of an agent, 10 ms. The deadline is 1 s
+  here, so that they are measured too.
+- `unanswered`: questions without an answer within 1 s. They count as 1 s.
+
+The process of the switches has a low priority (nice 10), because it stands for other machines.
 """
 
 from __future__ import annotations
@@ -46,15 +51,21 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the bench."""
+    """Add the options of `polyrhythm bench agent`."""
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each part (default %(default)s)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="duration of each part in seconds, 0.5 to 600 (default %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the bench; 1 if a process of it does not come up."""
+    """Run the bench. Returns 1 if one of its processes does not start, 2 for bad options."""
     if not 0.5 <= args.seconds <= 600:
-        print(f"polyrhythm bench agent: --seconds {args.seconds}: from 0.5 to 600", file=sys.stderr)
+        print(f"polyrhythm bench agent: --seconds {args.seconds}; legal: 0.5 to 600", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         try:
@@ -68,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 def _measure(folder: Path, stack: contextlib.ExitStack, seconds: float) -> dict[str, Any]:
     switches = stack.enter_context(_process("-m", "polyrhythm.bench.hostfabric", log=folder / "fabric.log"))
     description = folder / "fabric.json"
-    # The deadline is out of the way: every answer is measured, and those beyond the usual one are counted.
+    # With a long deadline every answer is measured; those after the usual deadline are counted.
     fabric_json = {**json.loads(_line(switches, folder / "fabric.log")), "answer_deadline_ms": DEADLINE_MS}
     description.write_text(json.dumps(fabric_json))
     controller = stack.enter_context(
@@ -111,7 +122,7 @@ def _measure(folder: Path, stack: contextlib.ExitStack, seconds: float) -> dict[
 
 
 def _answered(client: _Client) -> bool:
-    """Whether the controller answers new flows by now."""
+    """Whether the controller answers new flows already."""
     answer = client.ask("pool/0")
     client.tell_end("pool/0")
     return bool(answer["by"] == "controller" and answer["dscp"])
@@ -153,7 +164,7 @@ def _line(process: subprocess.Popen[str], log: Path) -> str:
 
 
 def _last_words(folder: Path) -> str:
-    """The last line of each process's log, for a bench that failed."""
+    """The last line of each log, for the error message of a bench that failed."""
     lines = {log.stem: log.read_text().splitlines()[-1:] for log in sorted(folder.glob("*.log"))}
     return "".join(f"\n  {name}: {line[0]}" for name, line in lines.items() if line)
 
@@ -182,7 +193,7 @@ def _until(condition: Any, what: str) -> None:
     deadline = time.monotonic() + _READY_S
     while not condition():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{what} did not come within {_READY_S:g} s")
+            raise RuntimeError(f"{what} not ready within {_READY_S:g} s")
         time.sleep(0.02)
 
 
@@ -191,7 +202,7 @@ def _until(condition: Any, what: str) -> None:
 
 @contextlib.contextmanager
 def _peers(address: str) -> Iterator[dict[str, ControllerSession]]:
-    """Agents' sessions of the hosts behind the other leaf."""
+    """The agent sessions of the hosts behind the other leaf."""
     sessions: dict[str, ControllerSession] = {}
     up: set[str] = set()
     for host in fabric().hosts[HOSTS_PER_LEAF:]:
@@ -233,7 +244,9 @@ def _job(name: str, hosts: list[str], pairs: list[tuple[str, str, str]], rank: i
 
 
 def _announce_pool(peers: dict[str, ControllerSession]) -> None:
-    """A job of the other hosts with many flows out of ours: each is a new flow when it is asked for."""
+    """Announce a job of the other hosts with many flows from our host. Each is a new flow when it is asked
+    for.
+    """
     hosts = list(peers)
     pairs = [(f"pool/{i}", HOST, hosts[i % len(hosts)]) for i in range(POOL)]
     for rank, host in enumerate(hosts):
@@ -241,7 +254,7 @@ def _announce_pool(peers: dict[str, ControllerSession]) -> None:
 
 
 def _join(number: int, trainer: _Client, peers: dict[str, ControllerSession]) -> None:
-    """One training job: our host through the agent's socket, the others by their sessions."""
+    """Announce one training job: our host by the agent's socket, the other hosts by their sessions."""
     name, hosts = f"job{number}", [HOST, *list(peers)[:FLOWS_A_JOB]]
     ring = [[HOST, host] for host in hosts[1:]]
     trainer.tell(
@@ -268,7 +281,7 @@ def _join(number: int, trainer: _Client, peers: dict[str, ControllerSession]) ->
 
 
 class _Client:
-    """A training process's end of the agent's socket."""
+    """The training process's end of the agent's socket."""
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -277,11 +290,11 @@ class _Client:
         self._reader = self._socket.makefile("rb")
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Say something."""
+        """Send a message."""
         self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def hear(self, event: str) -> dict[str, Any]:
-        """The next event of that name."""
+        """Wait for the next event of this name."""
         while True:
             line = self._reader.readline()
             if not line:
@@ -293,26 +306,28 @@ class _Client:
                 return said
 
     def status(self) -> dict[str, Any]:
-        """The agent's state."""
+        """The state of the agent."""
         self.tell({"op": "status"})
         return self.hear("status")
 
     def ask(self, flow: str) -> dict[str, Any]:
-        """Where a new flow goes."""
+        """Ask for the path of a new flow."""
         self.tell({"op": "flow", "flow": flow, "bytes": _ELEPHANT})
         return self.hear("flow")
 
     def tell_end(self, flow: str) -> None:
-        """A flow is over."""
+        """Tell the agent that a flow has ended."""
         self.tell({"op": "end", "flow": flow})
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._socket.close()
 
 
 def _report_iterations(pid: int, trainers: list[_Client], seconds: float) -> tuple[float, int]:
-    """The agent's processor time in per cent of a core while jobs report in turn, and how many reports."""
+    """Report iterations for `seconds`; returns the agent's processor time in percent of a core, and the
+    reports.
+    """
     before, began, reports = _cpu_s(pid), time.monotonic(), 0
     while (gone := time.monotonic() - began) < seconds:
         if reports <= gone * ITERATIONS_A_SECOND:
@@ -332,7 +347,10 @@ def _report_iterations(pid: int, trainers: list[_Client], seconds: float) -> tup
 def _offer(
     client: _Client, peers: dict[str, ControllerSession], switches: subprocess.Popen[str], seconds: float
 ) -> tuple[list[float], int]:
-    """New flows at an even rate, while plans are made: sorted waits in s, and how many got no answer."""
+    """Offer new flows at an even rate while plans are computed.
+
+    Returns the sorted waiting times in s, and the number of questions without an answer.
+    """
     waits, unanswered, disturbed = [], 0, 0
     began = time.monotonic()
     for number in range(int(seconds * OFFERED_A_SECOND)):
@@ -345,7 +363,8 @@ def _offer(
         answer = client.ask(f"pool/{number % POOL}")
         waits.append(time.monotonic() - asked)
         if answer["by"] in ("deadline", "late"):
-            # An agent that has heard nothing for long says so at once: that is no quick answer.
+            # An agent without news from the controller answers at once. That must not count as a quick
+            # answer.
             unanswered += 1
             waits[-1] = max(waits[-1], DEADLINE_MS / 1e3)
         elif answer["by"] != "controller":
@@ -355,7 +374,7 @@ def _offer(
 
 
 def _disturb(number: int, peers: dict[str, ControllerSession], switches: subprocess.Popen[str]) -> None:
-    """Every second a job comes or goes; in between a link goes down for a while."""
+    """Let a job join or leave, or take a link down for 200 ms, in turn."""
     hosts = list(peers)[:2]
     if number % 2 and switches.stdin is not None:
         switches.stdin.write("200\n")
@@ -363,13 +382,13 @@ def _disturb(number: int, peers: dict[str, ControllerSession], switches: subproc
         return
     for rank, host in enumerate(hosts):
         if number % 4:
-            peers[host].send(pb.AgentMessage(job_leave=pb.JobLeave(job="guest", rank=rank)))
+            peers[host].send(pb.AgentMessage(job_leave=pb.JobLeave(job="short", rank=rank)))
         else:
-            peers[host].send(_job("guest", hosts, [("guest/0", hosts[0], HOST)], rank))
+            peers[host].send(_job("short", hosts, [("short/0", hosts[0], HOST)], rank))
 
 
 def _flood(client: _Client, seconds: float) -> float:
-    """Answers a second from the controller, 32 questions under way."""
+    """The answers of the controller per second, with 32 questions in flight."""
     began, asked, answered, counted = time.monotonic(), 0, 0, 0
     while time.monotonic() - began < seconds:
         while asked - answered < 32:

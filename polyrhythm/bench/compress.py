@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm bench compress`: how long priority compression takes, against the plain reference."""
+"""`polyrhythm bench compress`: the time of priority compression, against the plain reference."""
 
 from __future__ import annotations
 
@@ -26,17 +26,21 @@ _REPEATS = {30: 51, 500: 21, 5000: 5}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm bench compress`."""
+    """Add the options of `polyrhythm bench compress`."""
     parser.add_argument(
-        "--seed", type=integer(0), default=1, help="of the jobs and the sampled orders (default 1)"
+        "--seed",
+        type=integer(0),
+        default=1,
+        metavar="N",
+        help="seed of the jobs and the sampled orders, 0 or more (default 1)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print; 1 without Numba, for there is nothing to compare then."""
+    """Measure and print. Returns 1 without Numba, because there is nothing to compare then."""
     if not available():
-        print("bench compress: Numba is not installed, only the plain reference runs", file=sys.stderr)
+        print("bench compress: Numba is not installed, so there is only the plain reference", file=sys.stderr)
         return 1
     report = measure(args.seed)
     show(report, args.json)
@@ -44,14 +48,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def instance(jobs: int, seed: int) -> Graph:
-    """The contention DAG of jobs that each send on 8 of 250 links: about 23 % of all pairs share one."""
+    """The contention DAG of jobs that each use 8 of 250 links: about 23 % of all pairs share a link."""
     random = np.random.default_rng([seed, jobs])
     links = [random.choice(_LINKS, _LINKS_A_JOB, replace=False).tolist() for _ in range(jobs)]
     return graph_of_links(links, np.sort(random.lognormal(size=jobs))[::-1])
 
 
 def measure(seed: int) -> dict[str, Any]:
-    """Median times in ms of one compression to 8 levels with 10 orders, kernel loaded and compiled."""
+    """Median times in ms of one compression to 8 levels with 10 sampled orders, with compiled kernels."""
     compiled_before = not cold(KERNELS)
     begin = time.perf_counter()
     compress_graph(instance(30, seed), LEVELS, plain=False)
@@ -79,7 +83,7 @@ def measure(seed: int) -> dict[str, Any]:
 
 
 def _timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Median ms of some calls, and the last one's result."""
+    """The median time of some calls in ms, and the result of the last call."""
     times = []
     for _ in range(repeats):
         begin = time.perf_counter()

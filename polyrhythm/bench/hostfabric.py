@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small fabric on the host's clock, for benches: embedded switches of one process, served on real ports.
+"""A small fabric in host time, for benches: embedded switches in one process, served on real ports.
 
-It prints its description as one line of JSON and ends with its input. For a number read the link between
-leaf1 and spine1 goes down for as many milliseconds: the controller reconciles tables and plans again.
-It runs behind other processes (nice 10), for it stands for switches, which are other machines.
+It prints its description as one line of JSON, and ends when its input is closed. For each number that it
+reads, the link between leaf1 and spine1 goes down for this many milliseconds. The controller then reconciles
+its tables and plans again. The process has a low priority (nice 10), because it stands for switches, which
+are other machines.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ NICENESS = 10
 
 
 def fabric() -> Topology:
-    """Two leaves, two spines, 50 hosts."""
+    """A fabric of 2 leaves, 2 spines and 50 hosts."""
     return leaf_spine(2, 2, HOSTS_PER_LEAF, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Serve until the input is closed."""
     os.nice(NICENESS)
     topology = fabric()
     loop = HostLoop()

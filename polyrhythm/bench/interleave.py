@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm bench interleave`: how long the rotation search takes, and whether it finds the optimum."""
+"""`polyrhythm bench interleave`: the time of the rotation search, and whether it finds the optimum."""
 
 from __future__ import annotations
 
@@ -30,15 +30,23 @@ Instance = tuple[SharedLink, dict[str, int]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm bench interleave`."""
-    parser.add_argument("--seed", type=integer(0), default=1, help="of the links and their jobs (default 1)")
+    """Add the options of `polyrhythm bench interleave`."""
+    parser.add_argument(
+        "--seed",
+        type=integer(0),
+        default=1,
+        metavar="N",
+        help="seed of the links and their jobs, 0 or more (default 1)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print; 1 without Numba, for there is nothing to measure then."""
+    """Measure and print. Returns 1 without Numba, because there is nothing to measure then."""
     if not available():
-        print("bench interleave: Numba is not installed, only the plain reference runs", file=sys.stderr)
+        print(
+            "bench interleave: Numba is not installed, so there is only the plain reference", file=sys.stderr
+        )
         return 1
     report = measure(args.seed)
     show(report, args.json)
@@ -46,10 +54,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def instance(rng: Random, jobs: int) -> Instance:
-    """A link of 50 Gbit/s whose jobs repeat every 360, 180 or 120 ms, with one to three Up phases.
+    """A link of 50 Gbit/s whose jobs have periods of 360, 180 or 120 ms, with one to three Up phases.
 
-    Their edges lie on a grid of 5 degrees, so that plain enumeration at that step is exact too. The mean
-    demand is about the capacity: neither does all fit nor is every rotation as bad.
+    The edges of the phases lie on a grid of 5 degrees, so plain enumeration with this step is exact too. The
+    mean demand is about the capacity, so the rotations differ.
     """
     periods, demands = {}, {}
     for name in (f"j{i}" for i in range(jobs)):
@@ -67,13 +75,13 @@ def instance(rng: Random, jobs: int) -> Instance:
                 phases.append(Phase(at * _SLOT_NS, end * _SLOT_NS, gbps * 1_000_000_000))
             at = end
         periods[name], demands[name] = slots * _SLOT_NS, tuple(phases)
-    # One job takes the whole circle, so that all perimeters are 72 slots.
+    # The period of one job is the whole circle, so all perimeters are 72 slots.
     periods["j0"] = 72 * _SLOT_NS
     return SharedLink(("link", ""), _RATE, demands), periods
 
 
 def measure(seed: int) -> dict[str, Any]:
-    """Median times over three runs, kernels compiled; every link is asked by itself."""
+    """Median times over three runs with compiled kernels. Every link is searched alone."""
     rng = Random(seed)
     links = [instance(rng, 2 + i % 3) for i in range(LINKS)]
     begin = time.perf_counter()
@@ -100,7 +108,7 @@ def measure(seed: int) -> dict[str, Any]:
 
 
 def _timed(links: list[Instance], nodes: int) -> tuple[float, list[Rotation]]:
-    """Median ms for all links, and the rotations; `nodes` 0 is descent alone."""
+    """The median time for all links in ms, and the rotations. `nodes` 0: coordinate descent only."""
     times, found = [], []
     for _ in range(_RUNS):
         begin = time.perf_counter()
@@ -110,7 +118,7 @@ def _timed(links: list[Instance], nodes: int) -> tuple[float, list[Rotation]]:
 
 
 def _against_enumeration(rng: Random) -> dict[str, Any]:
-    """Three jobs: the exact search against Table 4.1 enumerated at 5 degrees in plain loops."""
+    """Compare the exact search for three jobs with a plain enumeration of Table 4.1 at 5 degrees."""
     plain_s = fast_s = worst = 0.0
     for _ in range(_ENUMERATED):
         link, periods = instance(rng, 3)

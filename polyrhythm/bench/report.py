@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a bench says what it measured."""
+"""Print what a bench measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def show(report: Mapping[str, Any], as_json: bool) -> None:
-    """Print the figures: as JSON, or a line each with the names right-aligned, to six digits."""
+    """Print the figures as JSON, or one per line with right-aligned names and six digits."""
     if as_json:
         print(json.dumps(report, indent=2))
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm bench routing`: how long the routing algorithms take, and how good what they find is.
+"""`polyrhythm bench routing`: the time and the quality of the routing algorithms.
 
 Every figure is the median of RUNS runs in one process, after a first run that compiles or loads the kernels.
 """
@@ -43,8 +43,10 @@ _RATE = 100_000_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm bench routing`."""
-    parser.add_argument("--seed", type=integer(0), default=1, help="of the instances (default 1)")
+    """Add the options of `polyrhythm bench routing`."""
+    parser.add_argument(
+        "--seed", type=integer(0), default=1, metavar="N", help="seed of the instances, 0 or more (default 1)"
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measure(seed: int) -> dict[str, Any]:
-    """All figures by name; the unit is in the name."""
+    """All figures by name. Each name contains the unit."""
     rng = np.random.default_rng(seed)
     return {
         **_greedy(rng),
@@ -72,7 +74,7 @@ def measure(seed: int) -> dict[str, Any]:
 
 
 def _median(work: Callable[[], object], runs: int = RUNS) -> float:
-    """Seconds."""
+    """The median time in seconds."""
     work()
     times = []
     for _ in range(runs):
@@ -94,7 +96,7 @@ def _uniform(leaves: int, count: int, rng: np.random.Generator) -> LeafDemand:
 
 
 def _full(leaves: int, per_leaf: int, rng: np.random.Generator) -> LeafDemand:
-    """One flow out of every NIC and one into every NIC; those inside a leaf load no link."""
+    """One flow from every NIC and one to every NIC. Flows inside a leaf load no link."""
     nics = leaves * per_leaf
     src, dst = np.arange(nics) // per_leaf, rng.permutation(nics) // per_leaf
     away = src != dst
@@ -150,7 +152,7 @@ def _fat_tree(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _ilp(rng: np.random.Generator) -> dict[str, Any]:
-    """The same instance by HiGHS, at most 10 s: 256 flows on 16 leaves and 16 spines at full load."""
+    """One instance by the ILP solver HiGHS, at most 10 s: 256 flows, 16 leaves, 16 spines, full load."""
     if not installed():
         return {"optimal_vs_ilp": None}
     fabric, flows = _clos(16, 16), _full(16, 16, rng)
@@ -172,7 +174,7 @@ def _ilp(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _live(rng: np.random.Generator) -> dict[str, Any]:
-    """One flow leaves and another comes, 64 x 32 at nine tenths of the full load."""
+    """One flow ends and another begins, on 64 leaves and 32 spines at nine tenths of the full load."""
     live = IncrementalColouring(64, 32)
     pairs = _full(64, 32, rng)
     ends = list(zip(pairs.src.tolist(), pairs.dst.tolist(), strict=True))
@@ -205,7 +207,7 @@ def _rates(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _error(paths: Ints, capacity: Floats, klass: Any) -> float:
-    """The largest relative difference between kernel and reference."""
+    """The largest relative difference between the kernel and the reference."""
     rates, plain = maxmin(paths, capacity, klass), maxmin(paths, capacity, klass, plain=True)
     return float(np.max(np.abs(rates - plain) / np.maximum(plain, 1.0)))
 
@@ -228,7 +230,7 @@ def _slice(slices: list[int], port: int) -> int:
 
 
 def _failover(rng: np.random.Generator) -> dict[str, Any]:
-    """Plans for all single failures of 64 x 32 at full load, then the time to have one in hand."""
+    """Plan all single failures of 64 leaves and 32 spines at full load, then measure the look-up of one."""
     topology = leaf_spine(64, 32, 32, host_bps=_RATE, fabric_bps=_RATE)
     fabric = fabric_of(topology)
     nics = rng.permutation(2048)
@@ -266,8 +268,10 @@ jobs:
 
 
 def _failover_live(seed: int) -> dict[str, Any]:
-    """Fabric time from a cut cable to the last flow that its agent sends another way, in a run of the
-    embedded fabric with its controller; None if the failure hit no flow."""
+    """The fabric time from a cut cable until the last affected flow has its new path at its agent.
+
+    It is measured in a run of the embedded fabric with its controller. None: the failure affected no flow.
+    """
     from polyrhythm.run.session import SessionSpec, run_session
 
     phase = "phases: [{start_ms: 0, end_ms: 20, gbps: 50}]"
@@ -285,8 +289,9 @@ def _failover_live(seed: int) -> dict[str, Any]:
 
 
 def _components(rng: np.random.Generator) -> dict[str, Any]:
-    """Whether solving independent parts side by side pays: eight groups of leaves that never talk to one
-    another, 8,192 flows each."""
+    """Whether it pays to solve independent parts in parallel: eight groups of leaves that do not communicate
+    with one another, with 8,192 flows each.
+    """
     fabric = _clos(512, 64)
     parts = [_full(64, 128, rng) for _ in range(8)]
     src = np.concatenate([part.src + 64 * i for i, part in enumerate(parts)])

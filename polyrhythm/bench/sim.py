@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm bench sim`: the simulator's speed.
+"""`polyrhythm bench sim`: the speed of the simulator.
 
-An event is a flow that begins, a flow that ends, or a timer that fires. Events per second are per second of
-processor time, of one core. Engines are compiled before any clock runs. Repeats are not skipped, except in
-the two weeks: `two_weeks_s` is by the clock on the wall, `two_weeks_cpu_s` of processor time, and
-`two_weeks_gib` the process' peak.
+An event is the begin or end of a flow, or a timer that fires. Rates are events per second of processor time
+of one core. Engines are compiled before the measurement. Repeated iterations are not skipped, except in the
+two weeks: `two_weeks_s` is wall-clock time, `two_weeks_cpu_s` processor time, and `two_weeks_gib` the peak
+memory of the process.
 """
 
 from __future__ import annotations
@@ -46,14 +46,16 @@ WEEKS_GPUS, WEEKS_JOBS, WEEKS_S = 2_000, 5_000, 14 * 86_400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm bench sim`."""
-    parser.add_argument("--full", action="store_true", help="also two weeks of 2,000 GPUs and 5,000 jobs")
+    """Add the options of `polyrhythm bench sim`."""
+    parser.add_argument(
+        "--full", action="store_true", help="also simulate two weeks of 2,000 GPUs and 5,000 jobs"
+    )
     parser.add_argument("--seed", type=integer(0), default=1)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print; 1 without Numba, for the plain engine's speed is no figure."""
+    """Measure and print. Returns 1 without Numba, because the plain engine is not meant for speed."""
     if not available():
         print("bench sim: Numba is not installed, only the plain engine runs", file=sys.stderr)
         return 1
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def paper_runs(seed: int, iterations: int) -> tuple[Network, list[JobRun]]:
-    """The routing paper's full workload under ECMP: 64 leaves, 32 spines, 5 jobs."""
+    """The full workload of the routing paper under ECMP: 64 leaves, 32 spines, 5 jobs."""
     network = Network(paper_fabric())
     table = forwarding(network.topology)
     runs = []
@@ -80,7 +82,7 @@ def paper_runs(seed: int, iterations: int) -> tuple[Network, list[JobRun]]:
 
 
 def _finish(engine: FlowEngine) -> float:
-    """Run to the end of all jobs; the processor's seconds it took."""
+    """Run to the end of all jobs; returns the processor time in seconds."""
     begin = time.process_time()
     while engine.advance(NEVER):
         pass
@@ -96,7 +98,7 @@ def _paper(seed: int) -> dict[str, Any]:
     network, runs = paper_runs(seed, 1)
     plain = ReferenceEngine(network.capacity, network.marks, runs, 0)
     begin = time.process_time()
-    # The plain engine takes seconds for what the others do in a millisecond: the first all-reduces do.
+    # The plain engine is a thousand times slower, so it simulates only the first all-reduces.
     while time.process_time() - begin < PLAIN_S and plain.next_event() < NEVER:
         plain.advance(plain.next_event())
     plain_s = (time.process_time() - begin) / plain.events
@@ -110,7 +112,7 @@ def _paper(seed: int) -> dict[str, Any]:
 
 
 def overloaded_runs(network: Network, seed: int, flows: int) -> list[JobRun]:
-    """`flows` chains of two random flows, spread evenly over the classes and over random pairs of NICs."""
+    """`flows` chains of two random flows, spread evenly over the classes, between random pairs of NICs."""
     random = np.random.default_rng(seed)
     hosts, spines = network.topology.hosts, [s.name for s in network.topology.switches if s.tier == "spine"]
     runs = []

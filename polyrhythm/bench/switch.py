@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm bench switch`: packets per second of the embedded switch with our own program.
+"""`polyrhythm bench switch`: packets per second of the embedded switch with our P4 program.
 
-`pipeline_pps` is one process on one core, from the bytes that arrive to the bytes that leave, through the
-queues of ports with a rate. `wire_pps` is the stand-alone switch between two pairs of veth in a network
-namespace of its own, `bmv2_wire_pps` is simple_switch_grpc there, where it is on PATH, with the same
-generator, and `ratio` is the former by the latter. Every figure is the median of its runs; `*_cpu_us` is the
-processor time a packet takes, which other work on the machine does not lengthen.
+`pipeline_pps` is one process on one core, from received bytes to sent bytes, through the queues of ports with
+a rate. `wire_pps` is the stand-alone switch between two pairs of veth in its own network namespace.
+`bmv2_wire_pps` is simple_switch_grpc there, if it is on PATH, with the same generator. `ratio` is the former
+divided by the latter. Every figure is the median of its runs. `*_cpu_us` is the processor time of a packet,
+which does not depend on other work on the machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIMEOUT_S = 180
 
 
 class _Clock:
-    """The event heap that serves the ports' transmitters."""
+    """The event heap that serves the transmitters of the ports."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -46,12 +46,12 @@ class _Clock:
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
 
     def call_at(self, time_ns: int, callback: Callable[..., None], *args: Any) -> None:
-        """Run the callback at a time."""
+        """Run the callback at `time_ns`."""
         self._count += 1
         heapq.heappush(self._heap, (time_ns, self._count, callback, args))
 
     def run(self) -> None:
-        """Let all happen that is to come."""
+        """Run all events."""
         heap = self._heap
         while heap:
             self.now, _, callback, args = heapq.heappop(heap)
@@ -59,17 +59,41 @@ class _Clock:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the options of `polyrhythm bench switch`."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--packets", type=int, default=100_000, help="packets a run of the pipeline")
-    parser.add_argument("--payload", type=int, default=1024, help="bytes behind the BTH of each packet")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement; their median counts")
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of each run over the wire")
+    parser.add_argument(
+        "--packets",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="packets in each run of the pipeline (default 100000)",
+    )
+    parser.add_argument(
+        "--payload",
+        type=int,
+        default=1024,
+        metavar="BYTES",
+        help="bytes after the BTH of each packet (default 1024)",
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=3,
+        metavar="N",
+        help="runs of each measurement; the report has their median (default 3)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=2.0,
+        metavar="S",
+        help="length of each run over the wire in seconds (default 2)",
+    )
     parser.add_argument("--no-wire", action="store_true", help="measure the pipeline only")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure; 0 done, 2 bad input."""
+    """Measure and print. Returns 2 for bad input."""
     for name in ("packets", "runs", "seconds"):
         if getattr(args, name) <= 0:
             print(f"polyrhythm bench switch: --{name} must be positive", file=sys.stderr)
@@ -84,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def pipeline(packets: int, payload: int, runs: int) -> dict[str, Any]:
-    """Packets per second of one switch in this process, and microseconds of processor time a packet."""
+    """Packets per second of one switch in this process, and the processor time of a packet in us."""
     clock = _Clock()
     switch = EmbeddedSwitch("bench", clock)
     switch.load(load_program(PROGRAM.read_bytes()))
@@ -110,7 +134,7 @@ def pipeline(packets: int, payload: int, runs: int) -> dict[str, Any]:
 
 
 def _drive(switch: EmbeddedSwitch, clock: _Clock, frames: list[bytes], packets: int) -> None:
-    """Bursts that fill the queues, each drained before the next."""
+    """Send bursts that fill the queues. Each burst is drained before the next."""
     receive, count = switch.receive, len(frames)
     for first in range(0, packets, _BATCH):
         for number in range(first, min(first + _BATCH, packets)):
@@ -153,7 +177,7 @@ def _why_not(args: argparse.Namespace) -> str | None:
 
 
 def _measure(switch: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Measure one switch in a process, and a network namespace, of its own."""
+    """Measure one switch in its own process and network namespace."""
     command = [sys.executable, "-m", "polyrhythm.bench.wire", switch, str(PROGRAM)]
     command += [str(args.payload), str(args.runs), str(args.seconds)]
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the switch bench sends: RoCEv2 packets of many flows, and the entries that spread them by ECMP."""
+"""The traffic of the switch bench: RoCEv2 packets of many flows, and entries that spread them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADERS = 20 + 8 + 12
 
 
 def frames(payload: int) -> list[bytes]:
-    """One RoCEv2 frame of each flow, ECN-capable, with so many bytes behind its BTH."""
+    """One RoCEv2 frame of each flow, ECN-capable, with this many bytes after its BTH."""
     head = struct.pack(
         "!BBHHHBBHII",
         0x45,
@@ -44,7 +44,7 @@ def frames(payload: int) -> list[bytes]:
 
 
 def entries(ports: list[int]) -> Iterator[tuple[str, TableEntry]]:
-    """(table, entry) of our program: all flows, spread over the ports, marked by queue depth."""
+    """The (table, entry) pairs that spread all flows over the ports and mark by queue depth."""
     yield "routing", TableEntry((Lpm(0x0A000000, 8),), 0, "set_ecmp_group_tier0", (_GROUP,))
     for bucket in range(256):
         hop = 1 + bucket % len(ports)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One switch between two pairs of veth, measured: `python -m polyrhythm.bench.wire SWITCH PROGRAM ...`.
+"""Measure one switch between two pairs of veth: `python -m polyrhythm.bench.wire SWITCH PROGRAM ...`.
 
-The process leaves its network namespace for a new one, which goes with it. The generator keeps a window of
-frames under way: it sends with sendmmsg, and the kernel counts what comes back, so that neither takes much
-of the processor from the switch. What is not back after a while is lost. Windows of several sizes are tried,
-for switches of different depth, and the best counts.
+The process moves into a new network namespace, which ends with it. The generator keeps a window of frames in
+flight. It sends with sendmmsg, and the kernel counts the frames that return, so both take little processor
+time from the switch. A frame that does not return in time is lost. Several window sizes are tried, because
+switches have different depths; the best one counts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _IN, _OUT = 1, 2
 
 
 class BenchError(Exception):
-    """The measurement cannot be made; one line for a person."""
+    """The measurement is impossible. The message is one line for a person."""
 
 
 class _Iovec(ctypes.Structure):
@@ -68,7 +68,7 @@ class _Mmsghdr(ctypes.Structure):
 
 
 class Generator:
-    """Sends frames in turn out of one interface, and counts what comes in on another."""
+    """Sends frames in turn from one interface, and counts the frames that arrive on another."""
 
     def __init__(self, frames: list[bytes], out: str, back: str) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -76,7 +76,7 @@ class Generator:
         self._socket.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
         self._socket.bind((out, 0))
         self._sink = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        # The kernel counts what does not fit in, too; the frames themselves nobody reads.
+        # The kernel also counts frames that the buffer has no room for. Nothing reads the frames.
         self._sink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         self._sink.bind((back, _ETH_P_ALL))
         self._count = len(frames)
@@ -92,12 +92,12 @@ class Generator:
         self._next = 0
 
     def received(self) -> int:
-        """Frames that have come in since the last call."""
+        """The number of frames that have arrived since the last call."""
         packets, _ = struct.unpack("II", self._sink.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
         return int(packets)
 
     def send(self, most: int) -> int:
-        """Send up to so many frames; gives how many the kernel took."""
+        """Send up to `count` frames; returns how many the kernel accepted."""
         number = min(most, self._count - self._next)
         first = ctypes.byref(self._messages, self._next * ctypes.sizeof(_Mmsghdr))
         sent: int = self._libc.sendmmsg(self._socket.fileno(), first, number, 0)
@@ -107,7 +107,7 @@ class Generator:
         return sent
 
     def run(self, seconds: float, window: int) -> float:
-        """Frames a second that came back, with at most `window` under way."""
+        """The frames per second that returned, with at most `window` in flight."""
         self.received()
         sent = received = lost = 0
         history: deque[tuple[float, int]] = deque()
@@ -139,7 +139,7 @@ def _ip(*words: str) -> None:
 
 
 def _connect() -> None:
-    """Two pairs of veth, `g1` to `s1` and `s2` to `g2`; the switch has the s side."""
+    """Create two pairs of veth, `g1` to `s1` and `s2` to `g2`. The switch has the ends s1 and s2."""
     for name in ("all", "default"):
         path = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
         if path.exists():
@@ -152,7 +152,7 @@ def _connect() -> None:
 
 
 def _command(switch: str, address: str) -> list[str]:
-    """The command line of the embedded switch or of simple_switch_grpc, which is the same."""
+    """The command line of the embedded switch or of simple_switch_grpc; both are the same."""
     ports = ["-i", f"{_IN}@s{_IN}", "-i", f"{_OUT}@s{_OUT}", "--device-id", "1", "--no-p4"]
     target = ["--", "--grpc-server-addr", address, "--cpu-port", "255", "--priority-queues", "8"]
     if switch == "embedded":
@@ -161,7 +161,7 @@ def _command(switch: str, address: str) -> list[str]:
 
 
 def configure(address: str, program: Path) -> None:
-    """Load our program and the bench's entries by P4Runtime."""
+    """Load our program and the entries of the bench by P4Runtime."""
     config = p4r.ForwardingPipelineConfig(p4_device_config=program.read_bytes())
     info = config.p4info
     text_format.Parse(program.with_suffix(".p4info.txtpb").read_text(), info)
@@ -200,7 +200,7 @@ def _number(value: int) -> bytes:
 
 
 def _update(info: Any, table: str, entry: TableEntry) -> Any:
-    """An INSERT of an entry, by the names in P4Info."""
+    """An INSERT of an entry, by the names of the P4Info."""
     known = next(t for t in info.tables if t.preamble.name == table)
     action = next(a for a in info.actions if a.preamble.name == entry.action)
     message = p4r.TableEntry(table_id=known.preamble.id, priority=entry.priority)
@@ -220,7 +220,7 @@ def _update(info: Any, table: str, entry: TableEntry) -> Any:
 
 
 def _cpu_s(pid: int) -> float:
-    """Processor time a process has used, all its threads, in seconds."""
+    """The processor time of a process with all its threads, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -262,7 +262,7 @@ def measure(switch: str, program: Path, payload: int, runs: int, seconds: float)
 
 
 def main() -> int:
-    """Measure what the arguments say and print it as one JSON object."""
+    """Measure as the arguments say, and print the result as one JSON object."""
     switch, program, payload, runs, seconds = sys.argv[1:]
     try:
         print(json.dumps(measure(switch, Path(program), int(payload), int(runs), float(seconds))))

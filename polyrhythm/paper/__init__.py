@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm paper EXPERIMENT`: the papers' experiments."""
+"""`polyrhythm paper EXPERIMENT`: reproduce the experiments of the papers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ EXPERIMENTS = {
     ),
     "mltcp": (
         "polyrhythm.paper.mltcp",
-        "jobs that come to take turns by themselves, as a fluid and on packets (CASSINI/MLTCP thesis, 1.2)",
+        "jobs under MLTCP that interleave by themselves, in a fluid model and on packets (thesis, 1.2)",
     ),
     "cassini-snapshots": (
         "polyrhythm.paper.cassini_snapshots",
-        "jobs on one link, fair and in turns, on packets (CASSINI thesis, Tables 3.1 and 4.3)",
+        "jobs that share one link, fairly and in time, packet by packet (CASSINI thesis, Tables 3.1 and 4.3)",
     ),
     "interleave": (
         "polyrhythm.paper.interleave",
-        "the loop of time and space against each mechanism alone, on random and adversarial sets of jobs",
+        "the joint loop of paths and time-shifts against each mechanism alone, on random and adversarial "
+        "jobs",
     ),
     "crux-testbed": (
         "polyrhythm.paper.crux_testbed",
@@ -30,7 +31,7 @@ EXPERIMENTS = {
     ),
     "crux-trace": (
         "polyrhythm.paper.crux_trace",
-        "two weeks of jobs on three fabrics under CRUX, its parts and its rivals (CRUX, Figure 23)",
+        "two weeks of jobs on three fabrics under CRUX, its parts and its baselines (CRUX, Figure 23)",
     ),
     "crux-microbench": (
         "polyrhythm.paper.crux_microbench",
@@ -40,7 +41,7 @@ EXPERIMENTS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The experiments, as words after `polyrhythm paper`."""
+    """Add the experiments as sub-commands of `polyrhythm paper`."""
     add_commands(parser, EXPERIMENTS, "experiment")
 
 

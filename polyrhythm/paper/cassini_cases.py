@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of the CASSINI thesis' Tables 3.1 and 4.3 as scenarios for the embedded fabric.
+"""The jobs of Tables 3.1 and 4.3 of the CASSINI thesis, as scenarios for the embedded fabric.
 
-The thesis prints times and scores, but no profiles. Up phases here take the whole 50 Gbit/s,
-but for snapshot 2, whose ResNet50 overlaps with both others (section 4.5.5). For Table 4.3
-their lengths are the communication times under Th+CASSINI; the periods are ours: for
-snapshots 1 and 2 such that all have room, for 3 to 5 that at which the best score is the printed one, so
-that score confirms nothing there, but the packets do. For Table 3.1 a compatible group's periods are its
-iteration times under unfairness, and an Up phase is what fair sharing adds to them; of the groups that are
-not compatible the profiles are ours.
+The thesis prints times and scores, but no profiles. Here Up phases use the whole 50 Gbit/s, except in
+snapshot 2, where ResNet50 overlaps with both other jobs (section 4.5.5).
+
+Table 4.3: the lengths of the Up phases are the communication times under Th+CASSINI. The periods are ours. In
+snapshots 1 and 2 they leave room for all jobs. In snapshots 3 to 5 they are chosen such that the best score
+is the printed one; so the score confirms nothing there, but the packets do.
+
+Table 3.1: the periods of a compatible group are its iteration times under unfairness, and an Up phase is the
+time that fair sharing adds. The profiles of the groups that are not compatible are ours.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 
 RATE_GBPS = 50.0
 ECN = {"kmin": 10, "kmax": 40}
-"""A ramp at which MLTCP comes to take turns; every way of sharing gets the same."""
+"""A marking ramp with which MLTCP interleaves the jobs. Every method of sharing gets the same ramp."""
 
 GREED = (0.64, 0.8, 1.0)
 """DCQCN's increase timers for unfairness, in the order of a group: each a fifth shorter than the next
@@ -27,8 +29,12 @@ GREED = (0.64, 0.8, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class CaseJob:
-    """A job: `up_ms` at `gbps` of every `period_ms`; `fair_ms` and `better_ms` are the thesis' two times
-    (communication under Themis and Th+CASSINI, or iterations when fair and unfair), `shift_ms` its shift."""
+    """A job that sends for `up_ms` at `gbps` in every `period_ms`.
+
+    `fair_ms` and `better_ms` are the two times of the thesis: the communication times under Themis and
+    Th+CASSINI (Table 4.3), or the iteration times under fair and unfair sharing (Table 3.1). `shift_ms` is
+    its time-shift in the thesis.
+    """
 
     model: str
     period_ms: float
@@ -46,7 +52,7 @@ class CaseJob:
 
 @dataclass(frozen=True, slots=True)
 class CassiniCase:
-    """A row of a table: jobs on one link, and what the thesis says of them."""
+    """A row of a table: the jobs on one link, and the results of the thesis."""
 
     name: str
     table: str
@@ -61,7 +67,7 @@ class CassiniCase:
 
 
 def scenario(case: CassiniCase, iterations: int, *, unfair: bool = False) -> Mapping[str, Any]:
-    """A scenario file's content: one pair of hosts for each job, and one link for all."""
+    """The content of a scenario file: one pair of hosts for each job, and one link for all."""
     count = len(case.jobs)
     jobs = [
         {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The circles of the CASSINI thesis: its test vectors and each case's score, from the optimiser itself."""
+"""The unified circles of the CASSINI thesis: its test vectors, and our score of each case."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _phase(start_ms: float, end_ms: float, gbps: float = RATE_GBPS) -> tuple[Pha
 
 
 def circle(case: CassiniCase) -> dict[str, Any]:
-    """The best score of a case's link and the shifts in ms that reach it, by job."""
+    """The best score of a case's link, and the time-shifts in ms that reach it, by job."""
     names = case.names()
     demands = {n: _phase(0, j.up_ms, j.gbps) for n, j in zip(names, case.jobs, strict=True)}
     periods = {n: round(j.period_ms * _MS) for n, j in zip(names, case.jobs, strict=True)}
@@ -35,7 +35,7 @@ def circle(case: CassiniCase) -> dict[str, Any]:
 
 
 def vgg16_pair() -> dict[str, Any]:
-    """Two VGG16 of 255 ms, 141 ms of them Down: the range of shifts with score 1."""
+    """The range of time-shifts with score 1 for two VGG16 of 255 ms, 141 ms of them Down."""
     phases = _phase(141, 255)
     link = SharedLink(_LINK, round(RATE_GBPS * 1e9), {"a": phases, "b": phases})
     periods = dict.fromkeys(("a", "b"), 255 * _MS)
@@ -50,7 +50,7 @@ def vgg16_pair() -> dict[str, Any]:
 
 
 def vectors() -> list[dict[str, Any]]:
-    """Jobs of 40 and 60 ms on one link: best score and the shift and angle of the second."""
+    """Jobs of 40 and 60 ms on one link: the best score, and the time-shift and angle of the second job."""
     rows = []
     for first, second, wanted in ((10, 10, 1.0), (10, 20, 11 / 12), (20, 20, 5 / 6)):
         demands = {"a": _phase(0, first), "b": _phase(0, second)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm paper cassini-snapshots`: Tables 3.1 and 4.3 of the CASSINI thesis, on packets."""
+"""`polyrhythm paper cassini-snapshots`: Tables 3.1 and 4.3 of the CASSINI thesis, packet by packet."""
 
 from __future__ import annotations
 
@@ -34,19 +34,25 @@ _SAME, _NOTHING = 0.03, 0.005
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm paper cassini-snapshots`."""
+    """Add the options of `polyrhythm paper cassini-snapshots`."""
     parser.add_argument(
-        "--quick", action="store_true", help=f"{QUICK_ITERATIONS} iterations, Table 4.3 alone"
+        "--quick", action="store_true", help=f"measure {QUICK_ITERATIONS} iterations, of Table 4.3 only"
     )
-    parser.add_argument("--iterations", type=int, help=f"measured of each job (default {ITERATIONS})")
-    parser.add_argument("--seed", type=int, default=1, help="of jitter, marks and plans (default 1)")
-    parser.add_argument("--lanes", type=int, default=2, help="sessions at once (default 2)")
-    parser.add_argument("--out", metavar="DIR", help="write report.json, jobs.csv and the figures there")
+    parser.add_argument(
+        "--iterations", type=int, metavar="N", help=f"measured iterations of each job (default {ITERATIONS})"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of jitter, marks and plans (default 1)"
+    )
+    parser.add_argument(
+        "--lanes", type=int, default=2, metavar="N", help="number of sessions that run at once (default 2)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="folder for report.json, jobs.csv and the figures")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, write and print; 1 for a run that fails, 2 for bad options."""
+    """Measure, write and print. Returns 1 for a run that fails, 2 for bad options."""
     default = QUICK_ITERATIONS if args.quick else ITERATIONS
     iterations = default if args.iterations is None else args.iterations
     for name, value, least in (
@@ -70,7 +76,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"polyrhythm paper cassini-snapshots: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"--out: {error.filename}: {error.strerror}; legal: a folder to write to", file=sys.stderr)
+        print(
+            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written", file=sys.stderr
+        )
         return 2
     print(json.dumps(report, indent=2) if args.json else to_text(report))
     return 0
@@ -78,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """One way of sharing the link, over one case."""
+    """One method of sharing the link, in one case."""
 
     name: str
     policy: str
@@ -88,7 +96,7 @@ class _Way:
 async def _measure(
     cases: Sequence[CassiniCase], iterations: int, seed: int, lanes: int, folder: Path
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, list[float]]]]:
-    """A row for each case, and each case's iteration times in ms by way of sharing."""
+    """A row for each case, and the iteration times in ms of each case, by method of sharing."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     bar = Bar(
         *columns,
@@ -110,7 +118,7 @@ async def _measure(
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """Runs the sessions of cases, some at once."""
+    """Runs the sessions of the cases, several at once."""
 
     iterations: int
     seed: int
@@ -119,7 +127,7 @@ class _Runner:
     progress: OverallProgress
 
     async def case(self, case: CassiniCase) -> tuple[dict[str, Any], dict[str, list[float]]]:
-        """Profile the jobs alone, then run them together in every way."""
+        """Profile the jobs alone, then run them together with every method."""
         folder = self.folder / case.name
         folder.mkdir()
         file = self._file(case, folder / "scenario.json", unfair=False)
@@ -161,7 +169,7 @@ class _Runner:
 def _row(
     case: CassiniCase, alone: SessionResult, found: Mapping[str, SessionResult], iterations: int
 ) -> dict[str, Any]:
-    """What the report says of a case."""
+    """The report of a case."""
     jobs = [
         _job(case, job, name, alone, found, iterations)
         for name, job in zip(case.names(), case.jobs, strict=True)
@@ -204,8 +212,11 @@ def _job(
 
 
 def _utilisation(jobs: Sequence[Mapping[str, Any]], way: str) -> float:
-    """What part of their time the jobs compute: what an iteration alone does not communicate, over the
-    iteration. All of a case's jobs have as many GPUs."""
+    """The fraction of time in which the jobs compute, 0 to 1.
+
+    The compute time is the part of an iteration alone without communication. All jobs of a case have the same
+    number of GPUs.
+    """
     return fmean(
         (job["alone"]["iteration_ms"] - job["alone"]["communication_ms"]) / job[way]["iteration_ms"]
         for job in jobs
@@ -213,7 +224,7 @@ def _utilisation(jobs: Sequence[Mapping[str, Any]], way: str) -> float:
 
 
 def _figures(records: Sequence[MeasuredIteration], warmup: int, iterations: int) -> dict[str, float]:
-    """Means over the measured iterations, times in ms; communication is the slowest worker's."""
+    """Means over the measured iterations in ms. The communication time is that of the slowest worker."""
     figures = job_figures(records, warmup, iterations)
     slowest = [
         max(r.communication_ns for r in records if r.index == index) / 1e6
@@ -228,10 +239,10 @@ def _figures(records: Sequence[MeasuredIteration], warmup: int, iterations: int)
 
 
 def _verdict(case: CassiniCase, jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Whether the packets go the thesis' way.
+    """Whether the packets confirm the thesis.
 
-    Table 4.3: the mean gain of the communication times under CASSINI has the thesis' sign. Table 3.1:
-    unfairness slows no job down where the thesis calls the jobs compatible, and slows one down elsewhere.
+    Table 4.3: the mean gain of the communication times under CASSINI has the sign of the thesis. Table 3.1:
+    where the thesis calls the jobs compatible, unfairness slows no job down; elsewhere it slows one down.
     """
     if case.table == "4.3":
         ours = fmean(j["fair"]["communication_ms"] / j["cassini"]["communication_ms"] for j in jobs)
@@ -262,12 +273,12 @@ def _report(rows: Sequence[dict[str, Any]], iterations: int, seed: int) -> dict[
 
 
 def _below(used: Mapping[str, float]) -> bool:
-    """Whether ours keeps fewer GPUs busy than fair sharing or CASSINI, by more than _NOTHING."""
+    """Whether our policy has a lower GPU utilisation than fair sharing or CASSINI, by more than _NOTHING."""
     return used["polyrhythm"] < max(used["fair"], used["cassini"]) * (1 - _NOTHING)
 
 
 def _write(out: Path, report: Mapping[str, Any], curves: Mapping[str, Mapping[str, list[float]]]) -> None:
-    """report.json, jobs.csv, and each case's CDF of iteration times."""
+    """Write report.json, jobs.csv, and the CDF of the iteration times of each case."""
     (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     with (out / "jobs.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
@@ -287,7 +298,7 @@ def _write(out: Path, report: Mapping[str, Any], curves: Mapping[str, Mapping[st
 
 
 def to_text(report: Mapping[str, Any]) -> str:
-    """The report for reading."""
+    """The report as text."""
     lines = []
     for row in (*report["snapshots"], *report["groups"]):
         kind = "communication_ms" if row["table"] == "4.3" else "iteration_ms"
@@ -308,7 +319,7 @@ def to_text(report: Mapping[str, Any]) -> str:
             )
         verdict = row["verdict"]
         used = ", ".join(f"{way} {100 * value:.1f}" for way, value in row["gpu_utilisation"].items())
-        lines.append(f"  GPUs busy in %: {used}")
+        lines.append(f"  GPU utilisation in %: {used}")
         lines.append(
             f"  {'as in the thesis' if verdict['as_in_the_thesis'] else 'NOT as in the thesis'}: "
             f"gain {verdict['gain']:.2f}, thesis {verdict['thesis_gain']:.2f}"

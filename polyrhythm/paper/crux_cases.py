@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small cases of CRUX, section 4.4: five jobs on a two-layer Clos, and every answer to each of them."""
+"""The small cases of CRUX, section 4.4: five jobs on a two-layer Clos, and all solutions of each case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOBS, LEVELS, AGGREGATIONS = 5, 3, 2
 HOSTS, GPUS_A_HOST = 20, 8
 HORIZON_S = 60.0
 TOO_EASY = 0.95
-"""Cases in which plain ECMP reaches this part of the optimum are left out."""
+"""Cases in which plain ECMP reaches this fraction of the optimum are omitted. Chosen."""
 
 _RATE = 400e9
 _FLOPS = 100e12
@@ -40,17 +40,17 @@ PARTITIONS: tuple[Levels, ...] = tuple(
 )
 """The 181 ordered partitions of five jobs into at most three levels: each job's level."""
 PATHS: tuple[Paths, ...] = tuple(c for c in product(range(AGGREGATIONS), repeat=JOBS) if c[0] == 0)
-"""Each job's aggregation switch; the other sixteen choices are these with the switches swapped."""
+"""Each job's aggregation switch; the other sixteen choices are mirror images, with the switches swapped."""
 _PARTITION = {levels: i for i, levels in enumerate(PARTITIONS)}
 _SPLITS = tuple(c for c in product((0, 1), repeat=JOBS - 1) if sum(c) < LEVELS)
 
 
 @dataclass(frozen=True)
 class MicrobenchCase:
-    """`tors[j]` are the ToRs of job j's hosts; times in s per iteration, shape (jobs,).
+    """A case. `tors[j]` are the ToRs of job j's hosts. Times are in s per iteration, shape (jobs,).
 
-    A job's ring of all-reduce goes through each of its ToRs once: if it has several, each sends and
-    gets all that a host sends, so every link on its way is busy for `traffic` seconds an iteration.
+    The all-reduce ring of a job passes each of its ToRs once. If a job has several ToRs, each of them sends
+    and receives as much as a host, so every link of the job is busy for `traffic` seconds per iteration.
     """
 
     gpus: Floats
@@ -62,26 +62,29 @@ class MicrobenchCase:
 
     @cached_property
     def before(self) -> Floats:
-        """Compute before communication starts."""
+        """The compute time before the communication starts, in s."""
         return np.asarray(self.compute * self.overlap)
 
     @cached_property
     def period(self) -> Floats:
-        """Iterations alone."""
+        """The iteration time of each job alone, in s."""
         return np.asarray(self.before + np.maximum(self.compute - self.before, self.traffic))
 
     @cached_property
     def alone(self) -> float:
-        """GPU-seconds in the horizon if no job met another: a bound on U*."""
+        """The GPU-seconds in the horizon if no jobs shared links: an upper bound of the optimum U*."""
         return float((self.gpus * self.compute / self.period).sum() * HORIZON_S)
 
     def crossing(self, job: int) -> tuple[int, ...]:
-        """The ToRs whose links to an aggregation switch the job uses; none inside one ToR."""
+        """The ToRs whose links to an aggregation switch the job uses; empty inside one ToR."""
         return self.tors[job] if len(self.tors[job]) > 1 else ()
 
     def jobs(self, paths: Paths) -> list[LinkJob]:
-        """The jobs as methods see them. A link up is as busy as the link down beside it: one stands for
-        both. W_j in flop of GPUs that are all alike; the distance is the hops around the ring."""
+        """The jobs as the methods see them.
+
+        An uplink is as busy as the downlink next to it, so one link stands for both. The work W_j is in flop;
+        all GPUs are alike. The distance is the number of hops around the ring.
+        """
         found = []
         for j, hosts in enumerate(self.hosts):
             links = [f"nic{j}", *(f"tor{t}-agg{paths[j]}" for t in self.crossing(j))]
@@ -99,11 +102,13 @@ class MicrobenchCase:
         return found
 
     def rates(self, jobs: Sequence[LinkJob]) -> dict[str, float]:
-        """bit/s of every link that the jobs use."""
+        """The rate in bit/s of every link that the jobs use."""
         return {link: _RATE for job in jobs for link in job.bytes_on}
 
     def seconds(self, paths: Paths) -> Floats:
-        """The same as arrays, shape (jobs, links): each job's NICs, then links of ToRs."""
+        """The traffic as an array of shape (jobs, links), in s: first the NICs of each job, then the links of
+        ToRs.
+        """
         table = np.zeros((JOBS, JOBS + 4 * AGGREGATIONS))
         for j in range(JOBS):
             table[j, j] = self.traffic[j]
@@ -122,7 +127,7 @@ class MicrobenchCase:
 
 
 def draw_case(random: np.random.Generator) -> MicrobenchCase:
-    """A case: 2 to 4 ToRs, 16 to 20 hosts, five jobs of 2 to 8 whole hosts anywhere."""
+    """Draw a case: 2 to 4 ToRs, 16 to 20 hosts, and five jobs of 2 to 8 whole hosts anywhere."""
     tors = int(random.integers(2, 5))
     sizes = random.choice(_SIZES, JOBS)
     while sizes.sum() > HOSTS:
@@ -143,7 +148,9 @@ def draw_case(random: np.random.Generator) -> MicrobenchCase:
 
 
 def measure(seed: int, number: int) -> dict[str, float] | None:
-    """Each method's part of the optimum in case `number`; None for a case that is too easy."""
+    """The fraction of the optimum that each method reaches in case `number`; None for a case that is too
+    easy.
+    """
     random = np.random.default_rng([seed, number])
     case = draw_case(random)
     ecmp = tuple(int(a) for a in random.integers(0, AGGREGATIONS, JOBS))
@@ -176,12 +183,12 @@ def _suffix(method: str) -> str:
 
 
 def _path(paths: Paths) -> int:
-    """Where a choice of paths, or its mirror image, stands in PATHS."""
+    """The index in PATHS of a choice of paths, or of its mirror image."""
     return PATHS.index(paths if paths[0] == 0 else tuple(1 - a for a in paths))
 
 
 def _choices(case: MicrobenchCase, drawn: Paths) -> Iterator[tuple[str, Paths]]:
-    """Paths by method: CRUX and TACCL* each take the least congested in their order."""
+    """The paths of each method. CRUX and TACCL* assign least congested paths, in their own order of jobs."""
     jobs = case.jobs(PATHS[0])
     intense = case.gpus * case.compute / case.traffic
     yield (
@@ -193,7 +200,7 @@ def _choices(case: MicrobenchCase, drawn: Paths) -> Iterator[tuple[str, Paths]]:
 
 
 def _least_congested(case: MicrobenchCase, order: Sequence[int], load: Floats) -> Paths:
-    """Job by job, the aggregation switch whose fullest link on the way has the least load so far."""
+    """Assign to each job in turn the aggregation switch whose most loaded link has the least load so far."""
     on = np.zeros((4, AGGREGATIONS))
     chosen = [0] * JOBS
     for j in order:
@@ -205,7 +212,7 @@ def _least_congested(case: MicrobenchCase, order: Sequence[int], load: Floats) -
 
 
 def splits(order: Sequence[int]) -> Iterator[Levels]:
-    """Every cut of an order into at most three runs, as each job's level."""
+    """Every split of an order into at most three runs, as the level of each job."""
     for steps in _SPLITS:
         levels = [0] * JOBS
         for place in range(1, JOBS):
@@ -214,17 +221,18 @@ def splits(order: Sequence[int]) -> Iterator[Levels]:
 
 
 def _first_order(optimal: set[int]) -> tuple[int, ...]:
-    """The first order of all (by job numbers) that some cut turns into an optimal partition."""
-    # An order can be cut into a partition iff levels never fall along it: the first one sorts by level.
+    """The first of all orders (by job numbers) that some split turns into an optimal partition."""
+    # An order can be split into a partition if the levels never fall along it. The first such order sorts by
+    # level.
     return min(tuple(sorted(range(JOBS), key=lambda j: (PARTITIONS[i][j], j))) for i in optimal)
 
 
 def _compressions(
     case: MicrobenchCase, jobs: Sequence[LinkJob], order: Sequence[int], random: np.random.Generator
 ) -> Iterator[tuple[str, Levels]]:
-    """The order cut into at most three levels by each method, levels without jobs left out.
+    """The order, compressed to at most three levels by each method. Levels without jobs are removed.
 
-    `random` is one of the order's eleven cuts, each as likely.
+    The method "random" draws one of the eleven splits of the order, all with the same probability.
     """
     intensity = (case.gpus * case.compute * _FLOPS / case.traffic)[list(order)]
     graph = graph_of_links([list(jobs[j].bytes_on) for j in order], intensity)

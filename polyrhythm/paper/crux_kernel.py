@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every choice of paths and levels of a small case, evaluated exactly. It brings Numba along."""
+"""Evaluate every choice of paths and levels of a small case exactly. This module imports Numba."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ def utilities(
     gpus: NDArray[np.float64],
     horizon: float,
 ) -> NDArray[np.float64]:
-    """GPU-seconds computed in `horizon` for each choice of paths and levels, shape (paths, partitions).
+    """The GPU-seconds computed in `horizon` for each choice of paths and levels, shape (paths, partitions).
 
-    `seconds`, shape (paths, jobs, links), is what each link needs for an iteration's bytes, each job's
-    slowest link needing the same on all paths; `levels`, shape (partitions, jobs), count from 0.
-    Only who of two jobs that share a link goes first matters: partitions that agree on that are
-    evaluated once.
+    `seconds`, shape (paths, jobs, links), is the time that each link needs for the bytes of an iteration; the
+    slowest link of a job needs the same time on all paths. `levels`, shape (partitions, jobs), count from 0.
+    Only the order of jobs that share a link matters, so partitions with the same order are evaluated once.
     """
     paths, jobs, links = seconds.shape
     partitions = len(levels)

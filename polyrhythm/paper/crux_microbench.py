@@ -18,9 +18,9 @@ from polyrhythm.paper.crux_cases import measure
 
 CASES = 1_500
 PAPER = {"path_selection": 97.69, "priority_assignment": 97.24, "compression": 97.12}
-"""CRUX's parts in percent of the optimum, as the paper has them (4.4)."""
+"""The parts of CRUX in percent of the optimum, from the paper (4.4)."""
 HARD = 5.0
-"""Points that choosing at random has to lose, or the cases are too easy."""
+"""A random choice must lose this many percentage points, or the cases are too easy. Chosen."""
 _CHUNK = 20
 _MOST_TRIED = 20
 _FIGURES = {
@@ -31,13 +31,15 @@ _FIGURES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm paper crux-microbench`."""
-    parser.add_argument("--cases", type=int, default=CASES, help=f"how many (default {CASES})")
-    harness.add_arguments(parser, "of the cases", "write report.json, cases.csv and the figures there")
+    """Add the options of `polyrhythm paper crux-microbench`."""
+    parser.add_argument(
+        "--cases", type=int, default=CASES, metavar="N", help=f"number of cases, 1 or more (default {CASES})"
+    )
+    harness.add_arguments(parser, "of the cases", "folder for report.json, cases.csv and the figures")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, write and print; 1 without Numba, 2 for bad options."""
+    """Measure, write and print. Returns 1 without Numba, 2 for bad options."""
     least = {"cases": 1, "workers": 1, "seed": 0}
     return harness.run("crux-microbench", args, least, partial(_experiment, args), to_text)
 
@@ -48,13 +50,13 @@ def _experiment(args: argparse.Namespace) -> harness.ExperimentResult:
 
 
 def collect(cases: int, seed: int, workers: int) -> tuple[list[dict[str, float]], int]:
-    """The first `cases` cases that are hard enough, by number, and how many were tried for them.
+    """The first `cases` cases by number that are hard enough, and the number of cases tried.
 
-    What they are depends on the seed alone, not on how many processes share the work.
+    They depend on the seed only, not on the number of processes.
     """
     rows: list[dict[str, float]] = []
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        # Some more at hand than are worked on; chunks are counted in order whatever is done first.
+        # More chunks are queued than processes run. They are counted in order, whichever ends first.
         waiting = [pool.submit(_chunk, seed, i * _CHUNK, _CHUNK) for i in range(2 * workers)]
         for first in range(0, _MOST_TRIED * max(cases, _CHUNK), _CHUNK):
             found = waiting.pop(0).result()
@@ -74,14 +76,17 @@ def _chunk(seed: int, first: int, count: int) -> list[dict[str, float] | None]:
 
 
 def _show(done: int, cases: int) -> None:
-    """How far it is, on a terminal."""
+    """Show the progress on a terminal."""
     if sys.stderr.isatty():
         print(f"\r{done} of {cases} cases", end="" if done < cases else "\n", file=sys.stderr, flush=True)
 
 
 def summary(rows: list[dict[str, float]], tried: int) -> dict[str, Any]:
-    """Means over the cases in percent of the optimum; whether the cases are hard enough to tell methods
-    apart, by the points that choosing at random loses of each part's figure; and what the paper has."""
+    """Means over the cases in percent of the optimum, and the values of the paper.
+
+    It also says whether the cases are hard enough to distinguish methods: a random choice must lose points in
+    each part.
+    """
     names = [name for name in rows[0] if name != "case"]
     means = {f"{n}_pct": round(100 * sum(r[n] for r in rows) / len(rows), 3) for n in names}
     below = {part: round(means[f"{part}_pct"] - means[f"{part}_random_pct"], 3) for part in PAPER}
@@ -98,7 +103,7 @@ def summary(rows: list[dict[str, float]], tried: int) -> dict[str, Any]:
 
 
 def write(out: Path, rows: list[dict[str, float]]) -> list[str]:
-    """cases.csv and Figure 16 as SVG; returns the figures' names."""
+    """Write cases.csv and Figure 16 as SVG; returns the names of the figures."""
     with (out / "cases.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         table.writeheader()
@@ -117,7 +122,7 @@ def write(out: Path, rows: list[dict[str, float]]) -> list[str]:
 
 
 def to_text(report: dict[str, Any]) -> str:
-    """The report for reading."""
+    """The report as text."""
     lines = [f"{report['cases']} cases ({report['tried']} tried), {report['seconds']} s; % of the optimum"]
     lines += [
         f"  {name.removesuffix('_pct'):32} {value:7.2f}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm paper crux-testbed`: CRUX's Figures 19 to 22 on its testbed of 96 GPUs, simulated."""
+"""`polyrhythm paper crux-testbed`: Figures 19 to 22 of CRUX on its testbed of 96 GPUs, simulated."""
 
 from __future__ import annotations
 
@@ -28,28 +28,44 @@ from polyrhythm.paper.crux_testbed_cases import (
 )
 
 JCT_ITERATIONS = 1_000
-"""A completion time here is that of so many iterations."""
+"""The completion time of a job is that of this many iterations. Chosen."""
 LOSES, KEEPS = 0.08, 0.98
-"""Where ECMP loses at least the one part of the utilisation alone, CRUX is to keep at least the other."""
+"""If ECMP loses at least the first fraction of the utilisation alone, CRUX must keep at least the second."""
 SLIGHT = 3.5
-"""Percent within which a completion time counts as slightly changed, as the paper's up to +3 % do."""
-# Ours plans for minutes where jobs of many phases meet: one seed is enough.
+"""A change of a completion time up to this percentage is slight, like the +3 % in the paper."""
+# Our policy plans for minutes if jobs with many phases share links, so it gets one seed.
 _OUR_SEEDS = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm paper crux-testbed`."""
-    parser.add_argument("--seeds", type=int, default=4, help="of ECMP's ports and of starts (default 4)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="simulated for each (default 10)")
-    parser.add_argument("--ours", action="store_true", help="also Polyrhythm's own policy, for minutes more")
-    parser.add_argument("--figure", type=int, choices=(19, 20, 21, 22), help="one figure only")
-    harness.add_arguments(parser, "the first of them", "write report.json and the figures there")
+    """Add the options of `polyrhythm paper crux-testbed`."""
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=4,
+        metavar="N",
+        help="number of seeds of ECMP's source ports and of start times (default 4)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="simulated seconds of each run, 2 to 3600 (default 10)",
+    )
+    parser.add_argument(
+        "--ours", action="store_true", help="also simulate the policy polyrhythm (takes minutes more)"
+    )
+    parser.add_argument(
+        "--figure", type=int, choices=(19, 20, 21, 22), help="simulate one figure only (default: all)"
+    )
+    harness.add_arguments(parser, "of the first run", "folder for report.json and the figures")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate, judge, write and print; 1 without Numba, 2 for bad options."""
+    """Simulate, write and print. Returns 1 without Numba, 2 for bad options."""
     if not 2 <= args.seconds <= 3600:
-        print(f"--seconds: {args.seconds:g}; legal: from 2 to 3600", file=sys.stderr)
+        print(f"--seconds: {args.seconds:g}; legal: 2 to 3600", file=sys.stderr)
         return 2
     least = {"seeds": 1, "workers": 1, "seed": 0}
     return harness.run("crux-testbed", args, least, partial(_experiment, args), to_text)
@@ -66,7 +82,7 @@ def _experiment(args: argparse.Namespace) -> harness.ExperimentResult:
 def collect(
     todo: Sequence[TestbedCase], policies: Sequence[str], seeds: Sequence[int], seconds: float, workers: int
 ) -> list[dict[str, Any]]:
-    """Every case, judged; what it gives does not depend on how many processes share the work."""
+    """Simulate every case; returns a row for each. The result does not depend on the number of processes."""
     alone_jobs = list({(j.model, j.gpus, j.hosts, j.nics): j for case in todo for j in case.jobs}.values())
     runs: list[tuple[tuple[TestbedJob, ...], str, int]] = [((job,), CRUX, seeds[0]) for job in alone_jobs]
     mine = {policy: seeds if policy != OURS else seeds[:_OUR_SEEDS] for policy in policies}
@@ -94,7 +110,7 @@ def collect(
 def judge(
     case: TestbedCase, alone: Mapping[str, float], by_policy: Mapping[str, Sequence[Mapping[str, float]]]
 ) -> dict[str, Any]:
-    """A case as JSON values. `alone` and each of a policy's runs hold the jobs' mean iterations in s."""
+    """A case as JSON values. `alone` and each run of a policy map jobs to mean iteration times in s."""
     gpus = sum(j.gpus for j in case.jobs)
 
     def used(iteration: Mapping[str, float]) -> float:
@@ -146,19 +162,22 @@ def judge(
 
 
 def _same_sign(paper: float, ours: float) -> bool:
-    """Slight changes of the paper's (up to 3 %) are to be slight here; the others of the same sign."""
+    """Whether a change is slight where the paper's is (up to 3 %), and has the same sign elsewhere."""
     return abs(ours) <= SLIGHT if abs(paper) <= SLIGHT else ours < 0
 
 
 def _same_order(change: Mapping[str, Mapping[str, float]]) -> bool:
-    """Whether the models stand in the paper's order, from the one that gains most."""
+    """Whether the models have the order of the paper, beginning with the largest gain."""
     return sorted(change, key=lambda m: change[m]["paper_pct"]) == sorted(
         change, key=lambda m: change[m]["pct"]
     )
 
 
 def summary(judged: list[dict[str, Any]]) -> dict[str, Any]:
-    """All cases, and what holds across those of a figure: the job in front gains more from case to case."""
+    """The report of all cases.
+
+    It also says whether the job with the highest priority gains more from case to case of a figure.
+    """
     front = {19: "GPT", 21: "BERT", 22: "BERT"}
     rising = {}
     for figure, model in front.items():
@@ -178,7 +197,7 @@ def summary(judged: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def draw(out: Path, judged: Sequence[dict[str, Any]]) -> list[str]:
-    """Each figure's (a) utilisation and (b) completion times over alone as SVG; returns the names."""
+    """Draw (a) utilisation and (b) completion times over alone of each figure; returns the file names."""
     names = []
     for figure in dict.fromkeys(row["figure"] for row in judged):
         rows = [row for row in judged if row["figure"] == figure]

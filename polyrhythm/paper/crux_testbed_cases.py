@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CRUX's testbed of 96 GPUs (Figure 18), its models as iterations, and the cases of Figures 19 to 22."""
+"""The testbed of CRUX with 96 GPUs (Figure 18), its models, and the cases of Figures 19 to 22."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from topo.graph import Topology
 
 TORS, AGGREGATIONS, HOSTS, GPUS_A_HOST, NICS = 6, 8, 12, 8, 4
 NIC_BPS = 200_000_000_000
-# A PCIe 4.0 x16 link moves about 24 GB/s: two GPUs, in two jobs, have one to their NIC.
+# A PCIe 4.0 x16 link carries about 24 GB/s. Two GPUs, which may belong to two jobs, share one to their NIC.
 PCIE_BPS = 192_000_000_000
 QPS = 6
-"""Queue pairs of a pair of NICs: a collective library opens several."""
+"""Queue pairs between two NICs. Chosen: a collective library opens several."""
 ECMP, CRUX, OURS = "ecmp", "crux", "polyrhythm"
 _ENDLESS = 10**9
 
 
 def figure_18() -> Topology:
-    """The testbed: 12 hosts of 8 GPUs and 4 NICs of 200 Gbps, two hosts on each of 6 ToRs, each of which has
-    2 x 100 Gbps to each of 8 aggregation switches. NIC r of host hN is "hN.r"."""
+    """The testbed: 12 hosts with 8 GPUs and 4 NICs of 200 Gbit/s, two hosts on each of 6 ToRs.
+
+    Each ToR has 2 x 100 Gbit/s to each of 8 aggregation switches. NIC r of host hN is "hN.r".
+    """
     wired = leaf_spine(
         TORS, AGGREGATIONS, HOSTS * NICS // TORS, host_bps=NIC_BPS, fabric_bps=NIC_BPS, name="crux-testbed"
     )
@@ -42,11 +44,12 @@ def figure_18() -> Topology:
 @dataclass(frozen=True, slots=True)
 class TestbedModel:
     """An iteration of a model: `phases` times `before_ms` of compute, then communication beside `beside_ms`
-    of compute. A phase sends `traffic_ms` of a PCIe link's time from every NIC if the job is on two hosts
-    and all their NICs. `flops` is what a GPU sustains in a second of compute.
+    of compute.
 
-    The paper gives none of these; they are ours. GPT is sharded layer by layer and waits for every layer;
-    BERT and ResNet overlap most of theirs.
+    In a phase every NIC sends for `traffic_ms` at the rate of a PCIe link, if the job is on two hosts and all
+    their NICs. `flops` is the rate that a GPU sustains while it computes, in flop/s. The paper gives none of
+    these values; they are ours. GPT is sharded layer by layer and waits for every layer. BERT and ResNet
+    overlap most of their communication.
     """
 
     name: str
@@ -57,7 +60,9 @@ class TestbedModel:
     flops: float
 
     def shape(self, gpus: int, hosts: int, nics: int) -> Shape:
-        """On so many hosts, over `nics` NICs of each: a ring on each rail, the bytes shared between them."""
+        """The iteration on so many hosts, over `nics` NICs of each: a ring on each rail, which share the
+        bytes.
+        """
         size = self.traffic_ms / 1e3 * PCIE_BPS / 8 * NICS / nics
         groups = tuple(tuple(range(r * hosts, (r + 1) * hosts)) for r in range(nics))
         phase = PhaseShape(
@@ -79,7 +84,7 @@ RESNET = TestbedModel("ResNet", 1, 90, 55, 180, 30e12)
 
 @dataclass(frozen=True, slots=True)
 class TestbedJob:
-    """A job on some hosts (numbers) and some of their NICs (numbers; all four mean a GPU on each)."""
+    """A job on some hosts and some of their NICs, both by number. All four NICs mean a GPU on each."""
 
     name: str
     model: TestbedModel
@@ -88,7 +93,7 @@ class TestbedJob:
     nics: tuple[int, ...] = (1, 2, 3, 4)
 
     def request(self, arrival_ns: int) -> JobRequest:
-        """For the simulator, never to end."""
+        """The job for the simulator. It never ends."""
         return JobRequest(
             name=self.name,
             model=self.model.name,
@@ -102,7 +107,7 @@ class TestbedJob:
 
 @dataclass(frozen=True, slots=True)
 class TestbedCase:
-    """A bar group of a figure: its jobs, and how each model's completion time changes in the paper, in %."""
+    """A group of bars: its jobs, and the change of each model's completion time in the paper, in %."""
 
     figure: int
     label: str
@@ -111,11 +116,11 @@ class TestbedCase:
 
 
 def cases() -> Iterator[TestbedCase]:
-    """Figures 19 to 22. The paper says how many GPUs each job has; on which hosts they are is ours.
+    """The cases of Figures 19 to 22. The paper says how many GPUs each job has; their hosts are our choice.
 
-    19: GPT has three whole hosts and half of two more, whose other halves (and NICs) are the first BERT's;
-    every other BERT has one host under a ToR of GPT's. 20: all jobs have NICs of their own. 21 and 22: BERT
-    and ResNet each have one of the two GPUs of a PCIe switch.
+    Figure 19: GPT has three whole hosts and half of two more; the first BERT has the other halves with their
+    NICs. Every other BERT has one host under a ToR of GPT. Figure 20: all jobs have their own NICs. Figures
+    21 and 22: BERT and ResNet each have one of the two GPUs of a PCIe switch.
     """
     gpt = TestbedJob("gpt", GPT, 32, (1, 3, 5, 7, 9))
     berts = [
@@ -157,7 +162,9 @@ def _cluster() -> Cluster:
 
 
 def iteration_s(jobs: Sequence[TestbedJob], policy: str, seed: int, seconds: float) -> dict[str, float]:
-    """Each job's mean iteration in s, all running together for `seconds` from starts drawn by the seed."""
+    """The mean iteration time of each job in s, if all run together for `seconds`. The seed draws their
+    starts.
+    """
     random = Random(f"{seed}/testbed")
     requests = []
     for job in jobs:
@@ -170,5 +177,5 @@ def iteration_s(jobs: Sequence[TestbedJob], policy: str, seed: int, seconds: flo
 
 
 def compute_s(job: TestbedJob) -> float:
-    """The compute in an iteration of a job."""
+    """The compute time in an iteration of a job, in s."""
     return job.request(0).shape.compute_ns / 1e9

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm paper crux-trace`: two weeks of jobs under CRUX, its parts and its rivals (CRUX, Figure 23)."""
+"""`polyrhythm paper crux-trace`: two weeks of jobs under CRUX and its baselines (CRUX, Figure 23)."""
 
 from __future__ import annotations
 
@@ -33,60 +33,85 @@ from polyrhythm.paper.crux_trace_moment import (
 from polyrhythm.paper.crux_trace_store import Key, Store
 
 POINT = 0.01
-"""What counts as the same utilisation: one point."""
+"""Utilisations within one percentage point count as equal."""
 TENTH = 0.001
-"""What "<=" may be missed by: a tenth of a point, for the periods of jobs held to turns are rounded up."""
+"""A claim "<=" may be missed by a tenth of a point: periods are rounded up."""
 _DONE = "moments.jsonl"
 _CALIBRATED_ON = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm paper crux-trace`."""
+    """Add the options of `polyrhythm paper crux-trace`."""
     add = parser.add_argument
     add(
         "--trace",
         default="",
         metavar="FILE",
-        help="any trace that `polyrhythm sim` reads (default: generated)",
+        help="a trace that `polyrhythm sim` reads (default: a generated one)",
     )
-    add("--topology", default="", metavar="FILE", help="a third fabric: Lingjun's topo.csv, or JSON")
-    add("--days", type=float, default=14.0, help="of the trace (default 14)")
+    add(
+        "--topology",
+        default="",
+        metavar="FILE",
+        help="a third fabric: a topology file, or Lingjun's topo.csv (default: none)",
+    )
+    add(
+        "--days",
+        type=float,
+        default=14.0,
+        metavar="D",
+        help="length of the trace in days, 0.01 to 1000 (default 14)",
+    )
     add(
         "--samples",
         type=int,
         default=56,
-        help="moments looked at, evenly spread (default 56: every 5.4 hours)",
+        metavar="N",
+        help="number of moments to simulate, evenly spread over the trace (default 56: every 5.4 hours)",
     )
-    add("--window-s", type=float, default=10.0, metavar="S", help="simulated at each moment (default 10)")
-    add("--quick", action="store_true", help="4 moments of 4 s")
+    add(
+        "--window-s",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="simulated seconds at each moment, 1 to 3600 (default 10)",
+    )
+    add("--quick", action="store_true", help="simulate 4 moments of 4 s")
     add(
         "--volume",
         type=float,
         metavar="F",
-        help="multiply the bytes of all jobs by this (default: found, so that CRUX has the paper's "
+        help="multiply the bytes of all jobs by this factor (default: calibrated, so that CRUX has the "
+        "paper's "
         f"utilisation of {LEVEL} on the Clos)",
     )
     add(
         "--busy",
         type=float,
         metavar="F",
-        help="make all jobs longer or shorter by one factor, such that they would keep this part of "
+        help="multiply the length of all jobs by one factor, so that they keep this fraction of "
         "2,768 GPUs busy (default: as long as the file has them; generated ones 0.6)",
     )
-    add("--without-ours", action="store_true", help="leave out Polyrhythm's own policy")
-    add("--seed", type=int, default=1, help="of the generated jobs and of ECMP (default 1)")
-    add("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)")
+    add("--without-ours", action="store_true", help="do not simulate the policy polyrhythm")
+    add("--seed", type=int, default=1, metavar="N", help="seed of the generated jobs and of ECMP (default 1)")
+    add(
+        "--workers",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="number of processes, 1 to 1024 (default: one for each processor)",
+    )
     add(
         "--out",
         metavar="DIR",
         type=Path,
-        help="report.json, the figure, and what is done so far, to go on from",
+        help="folder for report.json, the figure, and finished simulations; a stopped run continues from it",
     )
     add("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate what is not there yet, judge, write and print; 1 without Numba, 2 for bad input."""
+    """Simulate the missing moments, write and print. Returns 1 without Numba, 2 for bad input."""
     samples, window = (4, 4.0) if args.quick else (args.samples, args.window_s)
     for name, value, least, most in (
         ("days", args.days, 0.01, 1000),
@@ -98,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         ("volume", 1.0 if args.volume is None else args.volume, LEAST_VOLUME, MOST_VOLUME),
     ):
         if not least <= value <= most:
-            print(f"--{name}: {value:g}; legal: from {least:g} to {most:g}", file=sys.stderr)
+            print(f"--{name}: {value:g}; legal: {least:g} to {most:g}", file=sys.stderr)
             return 2
     if not available():
         print("crux-trace: needs Numba, which is not installed", file=sys.stderr)
@@ -132,7 +157,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def calibrate(spec: TraceSpec, store: Store) -> Calibration:
-    """The volume with which CRUX has the paper's utilisation on the Clos, on a few of the spec's moments."""
+    """Find the volume of communication at which CRUX has the paper's utilisation on the Clos.
+
+    It uses a few moments of the trace.
+    """
     count = min(_CALIBRATED_ON, spec.samples)
     keys: list[Key] = [("clos", (2 * i + 1) * spec.samples // (2 * count), "crux_full") for i in range(count)]
 
@@ -150,7 +178,7 @@ def summary(
     found: Mapping[Key, Moment],
     level: Calibration | None,
 ) -> dict[str, Any]:
-    """Utilisation over allocated GPU-seconds by fabric and policy, and what of the paper's order holds."""
+    """The utilisation over allocated GPU-seconds by fabric and policy, and which claims of the paper hold."""
     fabrics: dict[str, dict[str, Any]] = {}
     for name in spec.fabrics:
         moments = {p: [found[name, i, p] for i in range(spec.samples)] for p in policies}
@@ -183,11 +211,10 @@ def summary(
 
 
 def order(busy: Mapping[str, list[float]], gpus: list[float]) -> dict[str, dict[str, Any]]:
-    """Each claim about the order of utilisations: whether it is so here (`order`), and by how much, with the
-    standard error of the difference over the moments (`margin`).
+    """Check each claim about the order of utilisations (`order`), with its `margin` and standard error.
 
-    `busy` has the GPUs that compute at each moment by policy, `gpus` those allocated. "<" is strict; "<="
-    may be missed by a standard error, or a tenth of a point.
+    `busy` has the number of computing GPUs at each moment by policy, `gpus` the number of allocated GPUs. "<"
+    is strict. "<=" may be missed by a standard error, or by a tenth of a point.
     """
     total = max(1.0, sum(gpus))
 
@@ -212,7 +239,7 @@ def order(busy: Mapping[str, list[float]], gpus: list[float]) -> dict[str, dict[
 
 
 def draw(out: Path, fabrics: Mapping[str, Any]) -> list[str]:
-    """Figure 23 with the paper's bars beside ours, where it has any, as SVG; returns the name."""
+    """Draw Figure 23 with the paper's bars beside ours; returns the file name."""
     groups, ours, theirs = [], [], []
     for fabric in fabrics.values():
         for policy, value in fabric["utilisation"].items():
@@ -226,13 +253,13 @@ def draw(out: Path, fabrics: Mapping[str, Any]) -> list[str]:
 
 
 def to_text(report: Mapping[str, Any]) -> str:
-    """The report for reading."""
+    """The report as text."""
     lines = [f"{report['trace']} trace of {report['days']:g} days, {report['samples']} moments"]
     level = report["calibration"]
     lines.append(f"volume of communication: {report['volume']:.3g} times")
     if level:
-        said = "as wanted" if level["reached"] else "which no volume tried comes nearer to"
-        lines[-1] += f" (CRUX then has {level['utilisation']:.3f} of {level['level']} on the Clos, {said})"
+        verdict = "as calibrated" if level["reached"] else "no tried volume comes nearer"
+        lines[-1] += f" (CRUX then has {level['utilisation']:.3f} of {level['level']} on the Clos, {verdict})"
     for name, fabric in report["fabrics"].items():
         lines.append(
             f"{name}: {fabric['jobs_at_once']} jobs, {fabric['jobs_that_send']} of them on several hosts, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabrics of CRUX's trace simulation (sections 2.2 and 6.3), and Lingjun's, whose labels name groups."""
+"""The fabrics of CRUX's trace simulation (sections 2.2 and 6.3), and the fabric of Lingjun's trace."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ _GROUP, _CORES = 4, 8
 
 
 def fabric(name: str, file: str) -> Topology:
-    """A fabric by name; hosts have 400 Gbps, the paper gives no rates for these two.
+    """A fabric by name. Hosts have 400 Gbit/s; the paper gives no rates for the first two.
 
-    `clos`: 173 ToRs of 2 hosts, 16 aggregation switches, 200 Gbps between each two (as 2 x 100 in the
-    paper's testbed, Figure 18). `double_sided`: 6 ToRs, 12 aggregation switches, 32 cores, every host on
-    both ToRs of its pod by half of its rate, switches joined by 400 Gbps each. `given`: a file.
+    `clos`: 173 ToRs with 2 hosts each, 16 aggregation switches, 200 Gbit/s between each two (2 x 100 in the
+    paper's testbed, Figure 18). `double_sided`: 6 ToRs, 12 aggregation switches, 32 cores; every host has
+    half of its rate to each of the two ToRs of its pod; links between switches have 400 Gbit/s. `given`: the
+    fabric of a file.
 
     Raises:
-        TraceError, TopologyError: for a file that is none.
+        TraceError, ConfigError: the file describes no fabric.
     """
     giga = 1_000_000_000
     if name == "clos":
@@ -62,13 +63,13 @@ def fabric(name: str, file: str) -> Topology:
 
 
 def grouped(labelled: Topology) -> Topology:
-    """Lingjun's cluster with each label of aggregation as a group of 4 switches, 1:1 throughout.
+    """Lingjun's cluster, where each aggregation label is a group of 4 switches, without oversubscription.
 
-    The file has one label a host and tier, but no cables; the paper says of the cluster that it has 12
-    aggregation switches and 32 cores (section 6.3; the file has 3 labels of aggregation) and is not
-    oversubscribed (section 2.2). So each ToR has a link to each of its 4 aggregation switches, each of a
-    quarter of what the ToR with most hosts needs, and switch i of every group one to each of 8 cores, each
-    of an eighth of what it has downward.
+    The file has one label for each host and tier, but no cables. The paper says that the cluster has 12
+    aggregation switches and 32 cores (section 6.3; the file has 3 aggregation labels), and that it is not
+    oversubscribed (section 2.2). So each ToR has a link to each of its 4 aggregation switches, with a quarter
+    of the rate that the ToR with most hosts needs. Switch i of every group has a link to each of 8 cores,
+    with an eighth of its rate downward.
     """
     tier = {s.name: s.tier for s in labelled.switches}
     below = Counter(h.leaf for h in labelled.hosts)
@@ -92,7 +93,11 @@ def grouped(labelled: Topology) -> Topology:
 
 @cache
 def cluster(name: str, file: str) -> Cluster:
-    """Hosts of 8 GPUs on the fabric. Raises WorkloadError for one that is not connected."""
+    """Hosts with 8 GPUs each on the fabric.
+
+    Raises:
+        WorkloadError: the fabric is not connected.
+    """
     topology = fabric(name, file)
     check_connected(topology)
     return machines(Network(topology), GPUS_A_HOST)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two weeks of jobs as in CRUX, section 6.3: what they compute and send, who runs when and where."""
+"""Two weeks of jobs as in CRUX, section 6.3: their traffic, and which jobs run when and on which hosts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from sim.workload import read_trace
 
 JOBS_A_DAY = 5_000 / 14
 PAPERS_GPUS = 2_768
-"""Those of its cluster. Jobs keep `BUSY` of them busy: the same jobs on every fabric that has as many."""
+"""GPUs of the paper's cluster. Jobs keep the fraction BUSY of them busy on every fabric."""
 BUSY = 0.6
 PIECE = 4
-"""GPUs that a job of several hosts takes at once: half a host."""
+"""A job of several hosts allocates GPUs in pieces of this size: half a host."""
 _LONGEST = 1 / 3
-"""A job longer than this part of the trace would be all there is to see."""
+"""No job is longer than this fraction of the trace, or it would dominate the result. Chosen."""
 _GIGABYTES_A_S = 25.0
-"""What a host with 400 Gbps reduces in a ring of many in a second."""
+"""Rate in GB/s at which a host with 400 Gbit/s reduces data in a long ring."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceModel:
-    """An iteration on a GPU: compute in ms, after what part of it communication starts, and how long that
-    takes alone on 400 Gbps, as a part of the compute."""
+    """An iteration of a model on a GPU.
+
+    `compute_ms` of compute; communication starts after the part `overlap_start` of it and lasts, alone on 400
+    Gbit/s, the part `communication` of the compute time.
+    """
 
     compute_ms: float
     overlap_start: float
@@ -40,9 +43,9 @@ class TraceModel:
 
 
 # The eleven models of section 6.3: five open ones, their variants, and two in-house ones (one of which takes
-# the place of a variant of Multi-Interests: the paper counts eleven and lists twelve). It gives no times: all
-# are ours. What matters is that intensities differ widely: large language models compute most of the time,
-# recommendation models with their embeddings are held up by the network.
+# the place of a variant of Multi-Interests: the paper counts eleven and lists twelve). The paper gives no
+# times; all are ours. Intensities must differ widely: large language models compute most of the time, and
+# recommendation models wait for the network.
 MODELS: Mapping[str, tuple[int, TraceModel]] = {
     "gpt": (4, TraceModel(1500, 0.9, 0.3)),
     "gpt-variant": (5, TraceModel(1100, 0.9, 0.3)),
@@ -62,10 +65,12 @@ SIZES = ((8, 34), (16, 22), (32, 18), (64, 14), (128, 8), (256, 3), (512, 1))
 
 @dataclass(frozen=True, slots=True)
 class TraceSpec:
-    """What is run: a trace file ("" for the generated one) and a topology file for the third fabric ("" for
-    none), the days of the trace, how many moments are looked at, for how long, the seed, by what the bytes
-    of all jobs are multiplied, and what part of the GPUs the jobs would keep busy (0: as long as a file has
-    them, `BUSY` for generated ones)."""
+    """The settings of the experiment.
+
+    A trace file ("": generated), a topology file for the third fabric ("": none), the length of the trace in
+    days, the number of moments and their length, the seed, the factor for the bytes of all jobs (`volume`),
+    and the fraction of GPUs that the jobs keep busy (0: as in the file, or BUSY for generated jobs).
+    """
 
     trace: str
     topology: str
@@ -78,12 +83,14 @@ class TraceSpec:
 
     @property
     def fabrics(self) -> tuple[str, ...]:
-        """The fabrics by name."""
+        """The names of the fabrics."""
         return ("clos", "double_sided", *(("given",) if self.topology else ()))
 
 
 def generated(days: float, gpus: int, seed: int, busy: float = BUSY) -> list[JobRequest]:
-    """Jobs as the paper's: 5,000 in two weeks, Poisson; log-normal lengths keep `busy` of the GPUs busy."""
+    """Jobs as in the paper: 5,000 in two weeks, Poisson arrivals. Log-normal lengths keep `busy` of the GPUs
+    busy.
+    """
     random = Random(f"{seed}/crux-trace")
     count, horizon_s = max(1, round(days * JOBS_A_DAY)), days * 86400
     names, weights = list(MODELS), [w for w, _ in MODELS.values()]
@@ -104,7 +111,7 @@ def _request(name: str, model: str, at: float, gpus: int, length_s: float, stret
     known = MODELS[model][1]
     compute = round(known.compute_ms * stretch * 1e6)
     before = round(compute * known.overlap_start)
-    # With the compute, so that a stretched iteration is one of a larger batch or model.
+    # The traffic grows with the compute: a stretched iteration is one of a larger batch or model.
     size = compute * known.communication * _GIGABYTES_A_S
     phase = PhaseShape("fused_ring", size, before_ns=before, beside_ns=compute - before)
     shape = Shape((phase,))
@@ -113,7 +120,11 @@ def _request(name: str, model: str, at: float, gpus: int, length_s: float, stret
 
 @cache
 def requests(spec: TraceSpec, name: str) -> tuple[JobRequest, ...]:
-    """The jobs of the spec on a fabric, those that it can hold. Raises as `read_trace`, WorkloadError."""
+    """The jobs that the fabric can hold.
+
+    Raises:
+        TraceError, WorkloadError: the trace is not legal.
+    """
     on = cluster(name, spec.topology)
     gpus, span_ns = min(on.gpus, PAPERS_GPUS), round(spec.days * 86400e9)
     if not spec.trace:
@@ -126,8 +137,10 @@ def requests(spec: TraceSpec, name: str) -> tuple[JobRequest, ...]:
 
 
 def lengthened(jobs: Sequence[JobRequest], gpus: float, horizon_ns: int) -> tuple[JobRequest, ...]:
-    """The jobs with their iterations multiplied by one factor, such that their compute alone would keep so
-    many GPUs busy for the horizon; none gets longer than a third of it."""
+    """The jobs with their iterations multiplied by one factor, so that their compute keeps `gpus` GPUs busy.
+
+    No job gets longer than a third of the horizon.
+    """
     factor = gpus * horizon_ns / max(1, sum(r.gpus * r.iterations * r.shape.compute_ns for r in jobs))
     longest_ns = int(horizon_ns * _LONGEST)
 
@@ -138,11 +151,11 @@ def lengthened(jobs: Sequence[JobRequest], gpus: float, horizon_ns: int) -> tupl
 
 
 class Scattered:
-    """Free GPUs without a job scheduler, as in the paper's Figure 23: a job of one host or less goes to the
-    fullest with room, a larger one takes free halves of hosts at random.
+    """Allocates GPUs without a job scheduler, as in the paper's Figure 23.
 
-    Two jobs may so share a host and its NICs; the paper's own pair of jobs has one with four GPUs a host
-    (section 2.2).
+    A job of one host or less gets the fullest host with room. A larger job gets free halves of hosts at
+    random, so two jobs may share a host and its NICs. The pair of jobs in section 2.2 of the paper does so,
+    too: one job has four GPUs of a host.
     """
 
     def __init__(self, on: Cluster, seed: int) -> None:
@@ -151,7 +164,7 @@ class Scattered:
         self._free = {s.name: s.gpus for s in on.servers}
 
     def place(self, gpus: int) -> Placement | None:
-        """A placement, taken, its hosts in the order of the fabric; None if there is none."""
+        """Allocate GPUs; returns the placement with its hosts in the order of the fabric, or None."""
         if gpus <= GPUS_A_HOST:
             room = [s for s, n in self._free.items() if n >= gpus]
             if not room:
@@ -172,7 +185,7 @@ class Scattered:
         return placement
 
     def give_back(self, placement: Placement) -> None:
-        """A job's GPUs are free again."""
+        """Free the GPUs of a job."""
         for server, gpus in placement:
             self._free[server] += gpus
 
@@ -180,9 +193,10 @@ class Scattered:
 def occupancy(
     on: Cluster, jobs: Sequence[JobRequest], times_ns: Sequence[int], seed: int
 ) -> list[list[tuple[JobRequest, Placement]]]:
-    """Who runs where at each of the (ascending) times, if jobs last as long as their iterations' compute.
+    """The running jobs and their hosts at each of the (ascending) times, if jobs last as long as their
+    compute.
 
-    First come, first served, with others overtaking where the first does not fit.
+    First come, first served; a job that does not fit lets later ones overtake.
     """
     free = Scattered(on, seed)
     coming = deque(sorted(jobs, key=lambda r: (r.arrival_ns, r.name)))
@@ -213,10 +227,14 @@ def occupancy(
 
 @cache
 def states(spec: TraceSpec, name: str) -> list[list[tuple[JobRequest, Placement]]]:
-    """Who runs where on a fabric at each of the spec's moments. Raises as `requests`."""
+    """The running jobs and their hosts on a fabric at each moment of the experiment.
+
+    Raises:
+        TraceError, WorkloadError: the trace is not legal.
+    """
     jobs = requests(spec, name)
     first = min(r.arrival_ns for r in jobs)
     span = spec.days * 86400e9
-    # The middles of equal parts of the trace, after the first tenth, in which the cluster fills.
+    # The middles of equal parts of the trace. The first tenth, in which the cluster fills, is omitted.
     times = [first + round(span * (0.1 + 0.9 * (i + 0.5) / spec.samples)) for i in range(spec.samples)]
     return occupancy(cluster(name, spec.topology), jobs, times, spec.seed)

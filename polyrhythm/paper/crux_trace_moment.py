@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy makes of the jobs that run at one moment, and how much these send, by the paper's level."""
+"""Simulate the jobs of one moment under a policy, and calibrate their traffic to the paper's utilisation."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ POLICIES: Mapping[str, str] = {
     "crux_full": "crux",
     "ours": "polyrhythm",
 }
-"""What the report calls them -> the planner's policy."""
+"""Name in the report -> policy of the planner."""
 PAPER: Mapping[str, Mapping[str, float]] = {
     "clos": dict(zip(POLICIES, (0.39, 0.49, 0.48, 0.51, 0.62, 0.62), strict=False)),
     "double_sided": dict(zip(POLICIES, (0.43, 0.46, 0.45, 0.48, 0.51, 0.50), strict=False)),
 }
-"""Figure 23."""
+"""GPU utilisation in Figure 23 of CRUX."""
 LEVEL = PAPER["clos"]["crux_full"]
-"""What CRUX reaches on the Clos: the volume of communication is set so that it does here, too."""
+"""The utilisation of CRUX on the Clos in the paper. The volume of communication is calibrated to it."""
 NEAR = 0.01
 LEAST_VOLUME, MOST_VOLUME = 1 / 64, 4096.0
 _TRIES = 9
@@ -42,8 +42,10 @@ _PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The jobs of a moment, how many of them send, the GPUs that all hold, and how many of these compute on
-    average."""
+    """The result of a moment.
+
+    `jobs` run and `sending` of them have traffic. They hold `gpus` GPUs, of which `used` compute on average.
+    """
 
     jobs: int
     sending: int
@@ -53,8 +55,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The volume found, the utilisation that CRUX has with it, whether that is the level wanted, and every
-    (volume, utilisation) tried."""
+    """The calibrated volume, the utilisation of CRUX with it, whether that is LEVEL, and all tried pairs."""
 
     volume: float
     utilisation: float
@@ -63,10 +64,10 @@ class Calibration:
 
 
 def measure(spec: TraceSpec, name: str, sample: int, policy: str) -> Moment:
-    """The jobs that run at a moment, planned and played for a while under a policy of the planner.
+    """Plan the jobs of a moment and simulate them for a while under a policy.
 
-    The window holds at least six iterations of the longest job alone; its first third, in which all begin at
-    once, does not count. A job uses all NICs of its hosts, with queue pairs of 50 Gbps.
+    The window holds at least six iterations of the longest job alone. Its first third does not count, because
+    all jobs begin at once. A job uses all NICs of its hosts, with queue pairs of 50 Gbit/s.
     """
     on = cluster(name, spec.topology)
     state = states(spec, name)[sample]
@@ -96,17 +97,17 @@ def measure(spec: TraceSpec, name: str, sample: int, policy: str) -> Moment:
 
 
 def _alone_s(request: JobRequest) -> float:
-    """About how long an iteration takes a job alone, in s, at most."""
+    """An upper estimate of the iteration time of a job alone, in s."""
     rails = max(len(p.groups) for p in request.shape.phases) or 1
     sent = sum(16 * p.size * rails for p in request.shape.phases)
     return request.shape.compute_ns / 1e9 + sent / _HOST_BPS
 
 
 def calibrated(utilisation: Callable[[float], float]) -> Calibration:
-    """The volume of communication with which CRUX has the paper's utilisation on the Clos, by bisection.
+    """Find the volume of communication with which CRUX has the paper's utilisation on the Clos, by bisection.
 
-    `utilisation(volume)` falls as the volume grows. The first try is 1, and what is within a point is kept:
-    the first try that is.
+    `utilisation(volume)` falls as the volume grows. The first try is 1. The first try within one point is
+    taken.
     """
     tried: list[tuple[float, float]] = []
     low, high, volume = LEAST_VOLUME / 2, MOST_VOLUME * 2, 1.0
@@ -134,7 +135,7 @@ def calibrated(utilisation: Callable[[float], float]) -> Calibration:
 
 
 def spread(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The standard error of a ratio of sums over moments (`values` over `weights`); 0 for a single one."""
+    """The standard error of the ratio of sums over moments (`values` / `weights`); 0 for a single moment."""
     count, total = len(values), sum(weights)
     if count < 2 or total <= 0:
         return 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The moments that are simulated, in processes, and kept in a file to go on from."""
+"""Simulate moments in several processes, keep the results in a file, and continue from it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from polyrhythm.paper.crux_trace_moment import POLICIES, Moment, measure
 from sim.output import versions
 
 Key = tuple[str, int, str]
-"""Fabric, number of the moment, policy as the report calls it."""
+"""Fabric, number of the moment, and policy by its name in the report."""
 
 
 def mark(spec: TraceSpec) -> str:
-    """What the results depend on but their keys."""
+    """The digest of everything but the key that a result depends on."""
     files = [
         Path(f).read_bytes() if f and Path(f).is_file() else f.encode() for f in (spec.trace, spec.topology)
     ]
@@ -30,7 +30,7 @@ def mark(spec: TraceSpec) -> str:
 
 
 class Store:
-    """What is done, by the spec's mark and key; with a path, also what an earlier run has done."""
+    """The results by mark and key. With a path it also has the results of an earlier run."""
 
     def __init__(self, pool: ProcessPoolExecutor, path: Path | None) -> None:
         self._pool = pool
@@ -40,27 +40,27 @@ class Store:
             self._read(path)
 
     def moments(self, spec: TraceSpec, keys: Sequence[Key], what: str) -> Mapping[Key, Moment]:
-        """The moments of these keys, simulated where they are not there; `what` is shown while waiting."""
-        told = mark(spec)
-        todo = [key for key in keys if (told, key) not in self._done]
+        """The results of these keys; missing ones are simulated. `what` is shown with the progress."""
+        digest = mark(spec)
+        todo = [key for key in keys if (digest, key) not in self._done]
         began = time.perf_counter()
         work = {self._pool.submit(measure, spec, k[0], k[1], POLICIES[k[2]]): k for k in todo}
         for done, future in enumerate(as_completed(work), 1):
-            self._keep(told, work[future], future.result())
+            self._keep(digest, work[future], future.result())
             if sys.stderr.isatty():
                 left = (time.perf_counter() - began) / done * (len(todo) - done)
                 words = f"\r{what}: {done} of {len(todo)} simulations, {left / 60:.1f} min left "
                 print(words, end="" if done < len(todo) else "\n", file=sys.stderr, flush=True)
-        return {key: self._done[told, key] for key in keys}
+        return {key: self._done[digest, key] for key in keys}
 
-    def _keep(self, told: str, key: Key, moment: Moment) -> None:
-        self._done[told, key] = moment
+    def _keep(self, digest: str, key: Key, moment: Moment) -> None:
+        self._done[digest, key] = moment
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"mark": told, "key": key, "moment": asdict(moment)}) + "\n")
+                file.write(json.dumps({"mark": digest, "key": key, "moment": asdict(moment)}) + "\n")
 
     def _read(self, path: Path) -> None:
-        """A line that a kill cut off is passed over, and taken out of the file."""
+        """Read the file. An incomplete line, which a kill can leave, is removed."""
         whole = []
         for line in path.read_text(encoding="utf-8").splitlines():
             try:

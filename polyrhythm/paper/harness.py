@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The harness of an experiment: its usual options, their limits, the folder to write to, and the report."""
+"""What all experiments share: common options and their limits, the output folder, and the report."""
 
 from __future__ import annotations
 
@@ -20,18 +20,26 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ExperimentResult:
-    """What an experiment found: the report, and what writes tables and figures into a folder, which
-    returns the figures' names."""
+    """The result of an experiment: its report, and a function that writes tables and figures.
+
+    The function takes a folder and returns the names of the figures.
+    """
 
     report: Report
     write: Callable[[Path], list[str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser, seed: str, out: str) -> None:
-    """--seed, --workers, --out and --json; `seed` and `out` say what for."""
-    parser.add_argument("--seed", type=int, default=1, help=f"{seed} (default 1)")
+    """Add --seed, --workers, --out and --json. `seed` and `out` are the help texts of the first and third."""
     parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)"
+        "--seed", type=int, default=1, metavar="N", help=f"seed {seed}, 0 or more (default 1)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="number of processes, 1 or more (default: one for each processor)",
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help=out)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -44,10 +52,10 @@ def run(
     experiment: Callable[[], ExperimentResult],
     to_text: Callable[[Report], str],
 ) -> int:
-    """Check, measure, write and print; returns the exit code: 1 without Numba, 2 for bad options.
+    """Check the options, run the experiment, write the files and print the report.
 
-    `least` has the least legal value of each option that is a whole number, `args.out` a folder or
-    None. The report gains `seconds` and, where something is written, `figures`.
+    `least` is the least legal value of each integer option. `args.out` is a folder or None. The report gains
+    `seconds` and, if files are written, `figures`. Returns the exit code: 1 without Numba, 2 for bad options.
     """
     for option, legal in least.items():
         if getattr(args, option) < legal:
@@ -58,7 +66,7 @@ def run(
         return 1
     out: Path | None = args.out
     try:
-        # Before anything is measured: who names a folder that cannot be is told at once.
+        # Before the measurement, so that an illegal folder is reported at once.
         if out:
             out.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
@@ -68,7 +76,9 @@ def run(
             report["figures"] = found.write(out)
             (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        print(f"--out: {error.filename}: {error.strerror}; legal: a folder to write to", file=sys.stderr)
+        print(
+            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written", file=sys.stderr
+        )
         return 2
     print(json.dumps(report, indent=2) if args.json else to_text(report))
     return 0

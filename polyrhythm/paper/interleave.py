@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm paper interleave`: the loop of time and space against each mechanism alone, simulated."""
+"""`polyrhythm paper interleave`: the joint loop of time and space against each mechanism alone, simulated."""
 
 from __future__ import annotations
 
@@ -34,25 +34,29 @@ PAPER = {
     "mltcp_mean_speedup_up_to": 1.9,
     "mltcp_p99_speedup_up_to": 2.7,
 }
-"""What the thesis reports of its testbed (abstract, 1.1 and 1.2); of the joint search nobody has."""
+"""The results of the thesis on its testbed (abstract, 1.1 and 1.2). No paper has a joint search."""
 _POINTS = 200
 _DONE = "instances.jsonl"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm paper interleave`."""
-    parser.add_argument("--quick", action="store_true", help="a few instances only, a minute or two")
+    """Add the options of `polyrhythm paper interleave`."""
+    parser.add_argument(
+        "--quick", action="store_true", help="simulate a few instances only (a minute or two)"
+    )
     for size, words, full, quick in zip(SIZES, _OF_SIZES, FULL, QUICK, strict=True):
         parser.add_argument(
             f"--{size}", type=int, metavar="N", help=f"{words} (default {full}, with --quick {quick})"
         )
     harness.add_arguments(
-        parser, "of the instances", "report.json, tables, figures, and what is done so far, to go on from"
+        parser,
+        "of the instances",
+        "folder for report.json, tables, figures and finished instances; a stopped run continues from it",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, write and print; 1 without Numba, 2 for bad options."""
+    """Measure, write and print. Returns 1 without Numba, 2 for bad options."""
     for size, usual in zip(SIZES, QUICK if args.quick else FULL, strict=True):
         if getattr(args, size) is None:
             setattr(args, size, usual)
@@ -73,7 +77,7 @@ def _experiment(args: argparse.Namespace) -> harness.ExperimentResult:
 def tasks(sizes: tuple[int, int, int], seed: int) -> list[tuple[str, str, int, int]]:
     """(fabric, kind, number, seed) of all instances: large, of each kind on the testbed, small.
 
-    Those that take longest come first, so that processes that share the work end together.
+    The slowest instances come first, so that all processes end at about the same time.
     """
     testbed, large, small = sizes
     found = [("64x32", "random", n, seed) for n in range(large)]
@@ -84,9 +88,10 @@ def tasks(sizes: tuple[int, int, int], seed: int) -> list[tuple[str, str, int, i
 def collect(
     sizes: tuple[int, int, int], seed: int, workers: int, out: Path | None = None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """A row for each instance, and one for each that was enumerated; the same whatever the workers.
+    """One row for each simulated instance, and one for each enumerated instance.
 
-    With `out`, those done before are taken from there, and kept there as they come.
+    The rows do not depend on the number of workers. With `out`, finished rows are read from there and new
+    ones are stored there.
     """
     found = gather(measure, tasks(sizes, seed), workers, out / _DONE if out else None, "paper interleave")
     rows = [row for task, row in found.items() if task[1] != "small"]
@@ -94,7 +99,7 @@ def collect(
 
 
 def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
-    """One instance under every method, on the simulator with jitter that no search has seen."""
+    """Simulate one instance under every method, with jitter that no search has used."""
     fabric, kind, number, seed = task
     if kind == "small":
         from polyrhythm.paper.interleave_joint import measure as measure_small
@@ -136,12 +141,12 @@ def measure(task: tuple[str, str, int, int]) -> dict[str, Any]:
 
 
 def best_other(row: dict[str, Any]) -> float:
-    """The best utilisation of the mechanisms alone."""
+    """The best utilisation of a mechanism alone."""
     return float(max(value for name, value in row["utilisation"].items() if name != "loop"))
 
 
 def gain(row: dict[str, Any]) -> float | None:
-    """(ours - best) / (bound - best) where the instance counts for it, else None."""
+    """(ours - best) / (bound - best), or None if the instance does not count."""
     best = best_other(row)
     counts = row["fabric"] == "testbed" and (row["looped"] or row["incompatible"])
     if not counts or row["bound"] - best < HEADROOM * best:
@@ -150,7 +155,7 @@ def gain(row: dict[str, Any]) -> float | None:
 
 
 def summary(rows: list[dict[str, Any]], small: list[dict[str, Any]]) -> dict[str, Any]:
-    """The report: what was asked for, means by method, and whether it is met."""
+    """The report: means by method, and whether each goal is met."""
     worse = [r for r in rows if r["utilisation"]["loop"] < best_other(r) * (1 - WORSE)]
     gains = [g for g in map(gain, rows) if g is not None]
     joint = [100 * r["loop"] / r["optimum"] for r in small]
@@ -184,7 +189,7 @@ def _percent(parts: Sequence[float]) -> float | None:
 
 
 def _against(rows: list[dict[str, Any]], name: str) -> dict[str, float]:
-    """How much a method shortens iterations against ECMP, and what part of its ECN marks is left."""
+    """The speed-up of a method against ECMP, and the percentage of ECMP's ECN marks that remains."""
     mean, tail, marks = [], [], {"ecmp": 0.0, name: 0.0}
     for row in rows:
         theirs, ours = (np.array(row["slowdown"][n]) for n in ("ecmp", name))
@@ -201,7 +206,7 @@ def _against(rows: list[dict[str, Any]], name: str) -> dict[str, float]:
 
 
 def write(out: Path, rows: list[dict[str, Any]], small: list[dict[str, Any]]) -> list[str]:
-    """instances.csv, joint.csv, plans.txt, and the CDFs as SVG; returns the figures' names."""
+    """Write instances.csv, joint.csv, plans.txt, and the CDFs as SVG; returns the names of the figures."""
     with (out / "instances.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(
@@ -240,14 +245,14 @@ def write(out: Path, rows: list[dict[str, Any]], small: list[dict[str, Any]]) ->
 
 
 def _thinned(values: Sequence[float]) -> list[float]:
-    """At most so many values with the same distribution."""
+    """At most _POINTS values with the same distribution."""
     ordered = np.sort(np.array(values if len(values) else [0.0]))
     at = np.linspace(0, len(ordered) - 1, min(_POINTS, len(ordered)))
     return [float(v) for v in ordered[np.round(at).astype(np.int64)]]
 
 
 def to_text(report: dict[str, Any]) -> str:
-    """The report for reading."""
+    """The report as text."""
     verdict = {True: "met", False: "NOT met"}
     lines = [f"{report['instances']} sets of jobs, {report['joint_instances']} small, {report['seconds']} s"]
     if report["instances"]:
@@ -268,6 +273,6 @@ def to_text(report: dict[str, Any]) -> str:
             f"{row['marks_pct']:.0f} % of its marks"
         )
     lines.append(
-        "  the thesis, against its rivals: CASSINI up to 1.6x (p99 2.5x), MLTCP up to 1.9x (p99 2.7x)"
+        "  the thesis, against its baselines: CASSINI up to 1.6x (p99 2.5x), MLTCP up to 1.9x (p99 2.7x)"
     )
     return "\n".join(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no plan can exceed: jobs at their own pace at most, and no cut of the fabric over its capacity."""
+"""An upper bound of the utilisation: no job is faster than alone, and no cut of the fabric is overloaded."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ _PIVOTS = 10_000
 
 
 def best_rates(gain: Floats, rows: Floats, limit: Floats) -> Floats:
-    """x >= 0 with rows @ x <= limit (limit >= 0) of the largest gain @ x, by the simplex method.
+    """Maximise gain @ x under x >= 0 and rows @ x <= limit (limit >= 0), by the simplex method.
 
-    Bland's rule, so it ends. Raises ValueError if nothing bounds x.
+    Bland's rule guarantees that it ends.
+
+    Raises:
+        ValueError: x is unbounded.
     """
     count, size = rows.shape
     table = np.zeros((count + 1, size + count + 1))
@@ -50,10 +53,11 @@ def best_rates(gain: Floats, rows: Floats, limit: Floats) -> Floats:
 def bound_of(case: InterleaveCase) -> float:
     """The utilisation that no plan exceeds.
 
-    The rates of iterations that maximise it, under x_j <= 1 / T_j, where T_j is the job's iteration if jitter
-    shortens every compute as far as it may, and, for every cable of a server, every ToR's and every pod's
-    cables upward together, what its flows send through it each way. Jobs begin within an iteration of the
-    run's begin, so what is counted may exceed a cable's rate by one part in as many as a run has.
+    It maximises the utilisation over the iteration rates x_j of the jobs. x_j <= 1 / T_j, where T_j is the
+    iteration time alone if jitter makes every compute as short as it can. For every cable of a server, and
+    for the upward cables of every ToR and of every pod together, the traffic each way must not exceed the
+    capacity. Jobs begin within the first iteration of a run, so the counted traffic may exceed a cable's rate
+    by one part in the number of iterations.
     """
     instance, topology = case.instance, case.topology
     pod = _pods(case)
@@ -76,7 +80,7 @@ def bound_of(case: InterleaveCase) -> float:
     for cut, users in sorted(load.items()):
         row = np.zeros(jobs)
         for j, bits in users.items():
-            # In iterations alone: x_j T_j.
+            # The variable is x_j T_j: the rate as a fraction of the rate alone.
             row[j] = bits / alone[j] * 1e9 / room[cut]
         if row.sum() > 1:
             rows.append(row)
@@ -87,7 +91,7 @@ def bound_of(case: InterleaveCase) -> float:
 
 
 def _pods(case: InterleaveCase) -> dict[str, str]:
-    """Each leaf's pod: the leaves that share a switch above them; on two tiers each is its own."""
+    """The pod of each leaf: leaves with a common switch above. With two tiers each leaf is a pod."""
     topology = case.topology
     above = {s.name: topology.upward.get(s.name, ()) for s in topology.switches}
     tiers = {s.name: s.tier.level for s in topology.switches}
@@ -97,7 +101,7 @@ def _pods(case: InterleaveCase) -> dict[str, str]:
 
 
 def _room(case: InterleaveCase, pod: dict[str, str]) -> dict[tuple[str, str], float]:
-    """bit/s of every cut."""
+    """The capacity of every cut in bit/s."""
     topology = case.topology
     room: dict[tuple[str, str], float] = defaultdict(float)
     for host in topology.hosts:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of jobs on the thesis' testbed and a large fabric: compatible, incompatible, looped, adversarial."""
+"""Sets of jobs on the testbed of the thesis and on a large fabric: compatible, incompatible, looped,
+adversarial.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from topo.graph import Tier, Topology
 
 TESTBED, LARGE, SMALL = "testbed", "64x32", "2x2"
 JITTER = 0.01
-"""Each compute is up to this part of itself longer or shorter."""
+"""Each compute time varies by up to this fraction. Chosen."""
 _NIC = 50_000_000_000
 _MS = 1_000_000
 _WAYS = 8
@@ -33,8 +35,10 @@ _WAYS = 8
 
 @cache
 def testbed() -> Network:
-    """24 servers, 13 switches, 48 cables, 50 Gbps each, 2:1 above the ToRs (thesis, 4.5.1; facts give the
-    layout): 2 pods of 3 ToRs and 2 aggregation switches, 3 cores."""
+    """24 servers, 13 switches, 48 cables, 50 Gbit/s each, 2:1 oversubscribed above the ToRs (thesis, 4.5.1).
+
+    The layout is 2 pods with 3 ToRs and 2 aggregation switches each, and 3 cores.
+    """
     switches = [(f"tor{i}", Tier.LEAF) for i in range(1, 7)]
     switches += [(f"agg{i}", Tier.SPINE) for i in range(1, 5)] + [
         (f"core{i}", Tier.CORE) for i in range(1, 4)
@@ -49,13 +53,13 @@ def testbed() -> Network:
 
 @cache
 def large() -> Network:
-    """64 leaves, 32 spines, 32 servers a leaf, 100 Gbps everywhere."""
+    """64 leaves, 32 spines, 32 servers on each leaf, 100 Gbit/s everywhere."""
     return Network(leaf_spine(64, 32, 32, host_bps=2 * _NIC, fabric_bps=2 * _NIC, name=LARGE))
 
 
 @cache
 def small() -> Network:
-    """Two leaves of three servers, two spines, 50 Gbps everywhere."""
+    """Two leaves with three servers each, two spines, 50 Gbit/s everywhere."""
     return Network(leaf_spine(2, 2, 3, host_bps=_NIC, fabric_bps=_NIC, name=SMALL))
 
 
@@ -71,7 +75,7 @@ def network_of(fabric: str) -> Network:
 
 @dataclass(frozen=True, slots=True)
 class JobCase:
-    """A job: ring all-reduce over `hosts`, one GPU each, in `steps`."""
+    """A job: a ring all-reduce over `hosts` with one GPU each, in `steps`."""
 
     name: str
     hosts: tuple[str, ...]
@@ -79,14 +83,14 @@ class JobCase:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Who sends to whom."""
+        """The (source, destination) pairs of the ring."""
         n = len(self.hosts)
         return tuple((self.hosts[i], self.hosts[(i + 1) % n]) for i in range(n))
 
 
 @dataclass(frozen=True)
 class InterleaveCase:
-    """A set of jobs on a fabric; `seed` draws ECMP's ports."""
+    """A set of jobs on a fabric. `seed` draws the source ports of ECMP."""
 
     name: str
     fabric: str
@@ -110,8 +114,10 @@ class InterleaveCase:
 
     @cached_property
     def candidates(self) -> tuple[tuple[Path, ...], ...]:
-        """The ways of every flow that the search may take; for large fabrics those that ECMP, the max-min
-        paths and a few more use."""
+        """The candidate paths of every flow for the search.
+
+        On large fabrics these are the paths of ECMP, the max-min fair paths, and a few more.
+        """
         table = _forwarding(self.fabric)
         found = []
         for c in self.commodities:
@@ -127,7 +133,7 @@ class InterleaveCase:
 
     @cached_property
     def routes(self) -> Mapping[str, Mapping[str, Path]]:
-        """Paths by flow: of ECMP, and max-min fair (optimal where the fabric allows, else greedy)."""
+        """Paths by flow: of ECMP, and max-min fair (optimal if the fabric allows it, otherwise greedy)."""
         table = _forwarding(self.fabric)
         ecmp = {
             c.name: path_of(self.topology, table, c.src, c.dst, draw_port(c.name, self.seed))
@@ -142,7 +148,7 @@ class InterleaveCase:
 
     @cached_property
     def instance(self) -> Instance:
-        """What the loop is asked."""
+        """The instance that the search gets."""
         network = network_of(self.fabric)
         ways = iter(self.candidates)
         players = []
@@ -153,7 +159,7 @@ class InterleaveCase:
 
     @cached_property
     def starts(self) -> dict[str, tuple[int, ...]]:
-        """The routes as numbers of ways."""
+        """The routes as indexes of candidate paths."""
         return {
             name: tuple(
                 every.index(chosen[c.name])
@@ -164,12 +170,12 @@ class InterleaveCase:
 
     @cached_property
     def looped(self) -> bool:
-        """Whether the affinity graph has a loop, on ECMP's paths or on the max-min ones."""
+        """Whether the affinity graph has a loop, on the paths of ECMP or on the max-min fair ones."""
         return any(has_loop(shared_links(self.instance, ways)) for ways in self.starts.values())
 
     @cached_property
     def incompatible(self) -> bool:
-        """Whether two jobs that share a full link, on either set of paths, cannot take turns on it."""
+        """Whether two jobs that share a full link, on either set of paths, cannot share it in time."""
         time_sharing = TimeSharing(self.instance)
         number = {p.name: j for j, p in enumerate(self.instance.jobs)}
         for ways in self.starts.values():
@@ -181,7 +187,7 @@ class InterleaveCase:
 
 
 def draw_case(fabric: str, kind: str, number: int, seed: int) -> InterleaveCase:
-    """Case `number` of a kind."""
+    """Draw case `number` of a kind."""
     rng = Random(f"{seed}/{fabric}/{kind}/{number}")
     hosts = [h.name for h in network_of(fabric).topology.hosts]
     if fabric == LARGE:
@@ -209,16 +215,16 @@ def draw_case(fabric: str, kind: str, number: int, seed: int) -> InterleaveCase:
 
 
 def _placed(rng: Random, kind: str, hosts: list[str]) -> list[tuple[str, ...]]:
-    """Servers of the testbed by job, none in two."""
+    """The servers of each job on the testbed; no server has two jobs."""
     free = list(hosts)
     rng.shuffle(free)
     placed: list[tuple[str, ...]] = []
     if kind == "few":
-        # Between two ToRs, so that ECMP makes them meet; the affinity graph is often free of loops.
+        # Between two ToRs, so that ECMP puts jobs on the same links; the affinity graph often has no loops.
         one, other = (4 * t for t in rng.sample(range(6), 2))
         return [(hosts[one + i], hosts[other + i]) for i in range(rng.randint(2, 4))]
     if kind in ("looped", "adversarial"):
-        # Every job over several ToRs: who meets whom differs from link to link.
+        # Every job over several ToRs, so that other jobs share each link.
         by_tor = [[h for h in free if (int(h[1:]) - 1) // 4 == t] for t in range(6)]
         while sum(map(bool, by_tor)) >= 2:
             tors = [t for t in range(6) if by_tor[t]]

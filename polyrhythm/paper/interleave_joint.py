@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances so small that paths x priorities x shifts can be enumerated: how near the loop comes.
+"""Instances so small that paths x levels x time-shifts can be enumerated: how near the joint loop comes.
 
-What is enumerated knows nothing of how the loop searches, but has all that the loop may decide: ways,
-levels, MLTCP by job, and rhythms of any set of jobs, at periods up to the longest that the loop may take.
+The enumeration does not depend on the search. It covers all that the loop may decide: paths, levels, MLTCP
+for each job, and time-shifts of any set of jobs, with periods up to the longest that the loop may use.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from polyrhythm.paper.interleave_cases import SMALL, InterleaveCase, JobCase
 from polyrhythm.paper.interleave_sim import simulate_choice
 
 SHIFTS = 10
-"""Shifts tried for each job but the first of a rhythm: tenths of its period."""
+"""Time-shifts tried for each job but the first: tenths of its period. Chosen."""
 JOBS = 3
 _LOOK, _CLOSE = Effort((301,), 20), Effort((302, 303), 60)
 _CLOSER, _CLOSEST = 24, 12
 _HOLD = 1.004
-"""How much longer than its job's own the period of a rhythm is at least: enough for the jitter."""
+"""A period is at least this much longer than the job's own, which leaves room for the jitter."""
 _LAPS, _WIDER = 2, 1.04
-"""Longer rhythms: rounds of so many of the longest job's iterations, each so much longer than the last."""
+"""Longer periods: rounds of up to 2 iterations of the longest job, each round longer by the factor."""
 _FINER = (1 / 20, 1 / 60, 1 / 180)
-"""Parts of a period by which shifts are moved where the grid's best plans are refined."""
+"""Fractions of a period by which time-shifts are moved to refine the best plans of the grid."""
 
 
 def draw_small(number: int, seed: int) -> InterleaveCase:
-    """Three jobs of two servers each, over two spines."""
+    """Draw three jobs of two servers each, over two spines."""
     rng = Random(f"{seed}/small/{number}")
     jobs = []
     for j in range(JOBS):
@@ -53,8 +53,11 @@ def draw_small(number: int, seed: int) -> InterleaveCase:
 
 
 def periods(own: Sequence[int], slowest: float) -> Iterator[tuple[int, ...]]:
-    """Periods (ns) that keep step: the quantised ones, then those of longer and longer common rounds in
-    which each job comes a whole number of times, none more than `slowest` times its own."""
+    """Common periods of the jobs in ns: first the quantised ones, then longer ones.
+
+    The longer ones divide a common round in which each job has a whole number of iterations. No period is
+    longer than `slowest` times the job's own.
+    """
     fitted = quantise(own, min_stretch=_HOLD)
     seen = set()
     if fitted is not None:
@@ -78,7 +81,7 @@ def periods(own: Sequence[int], slowest: float) -> Iterator[tuple[int, ...]]:
 def rhythms(
     instance: Instance, held: Sequence[int], fitted: Sequence[int]
 ) -> Iterator[tuple[JobTiming, ...]]:
-    """The jobs `held` at these periods, at every shift of the grid."""
+    """The jobs `held` at these periods, with every time-shift of the grid."""
     for steps in product(range(1), *[range(SHIFTS)] * (len(held) - 1)):
         rhythm = [UNSCHEDULED] * len(instance.jobs)
         for j, period, k in zip(held, fitted, steps, strict=True):
@@ -87,25 +90,27 @@ def rhythms(
 
 
 def orders(count: int) -> list[tuple[int, ...]]:
-    """Every way to put jobs on levels, told apart by who goes first alone."""
+    """All assignments of jobs to levels that differ in the order of the jobs."""
     return [c for c in product(range(count), repeat=count) if set(c) == set(range(max(c) + 1))]
 
 
 class Enumeration:
-    """The plans of a small instance, judged; `best` are those that promise most, `count` all looked at."""
+    """Evaluates the plans of a small instance. `best` are the best of `count` plans."""
 
     def __init__(self, instance: Instance, evaluator: Evaluator) -> None:
         self._instance = instance
         self._judge = evaluator
         self._levels = orders(len(instance.jobs))
-        # The spines are alike, each way for itself: the first job's flows stay on the first.
+        # The spines are equal, so the flows of the first job stay on the first spine.
         fixed = [range(len(f.candidate_paths)) if j else range(1) for j, f in instance.flows]
         self._bases = [plain(instance, ways) for ways in product(*fixed)]
         self.count = 0
         self.best: list[tuple[float, Choice]] = []
 
     def run(self) -> None:
-        """Nobody held, then every set of jobs at every period that may still beat what was found."""
+        """Evaluate plans without time-shifts, then every set of jobs at every period that can still be
+        better.
+        """
         instance = self._instance
         count = len(instance.jobs)
         self._try([(UNSCHEDULED,) * count])
@@ -124,7 +129,7 @@ class Enumeration:
             self._try(list(rhythms(instance, held, fitted)))
 
     def _most(self, held: Sequence[int], fitted: Sequence[int]) -> float:
-        """The utilisation if jobs at these periods lost nothing else: no plan that has them exceeds it."""
+        """An upper bound of the utilisation of plans with these periods."""
         period = dict(zip(held, fitted, strict=True))
         used = [
             p.weight * p.compute_ns / period.get(j, p.alone_ns) for j, p in enumerate(self._instance.jobs)
@@ -132,7 +137,7 @@ class Enumeration:
         return sum(used) / sum(p.weight for p in self._instance.jobs)
 
     def _try(self, listed: Sequence[tuple[JobTiming, ...]]) -> None:
-        """Judge these rhythms on all ways and levels, with MLTCP for any of those who run free."""
+        """Evaluate these time-shifts with all paths and levels, and with MLTCP for any jobs that run free."""
         free = [j for j, r in enumerate(listed[0]) if r == UNSCHEDULED]
         senders = [
             tuple(j in on for j in range(len(listed[0])))
@@ -150,7 +155,7 @@ class Enumeration:
 
 
 def refined(instance: Instance, evaluator: Evaluator, choice: Choice) -> Choice:
-    """A plan with each held job's shift moved by finer and finer steps as long as that is better."""
+    """A plan after its time-shifts have been moved by smaller and smaller steps while that is better."""
     best = float(evaluator.utilisation(choice, _CLOSE).mean())
     held = [j for j, r in enumerate(choice.timings) if r != UNSCHEDULED]
     for part in _FINER:
@@ -168,10 +173,10 @@ def refined(instance: Instance, evaluator: Evaluator, choice: Choice) -> Choice:
 
 
 def measure(number: int, seed: int) -> dict[str, Any]:
-    """The loop's utilisation and the best of all plans', both on the simulator under unseen seeds.
+    """The loop's utilisation and that of the best plan, both simulated with unused seeds.
 
-    `grid` is the best that was enumerated, `optimum` the best that is known: of those, refined off the
-    grid, and the loop's own.
+    `grid` is the best enumerated plan. `optimum` is the best known plan: enumerated, refined off the grid, or
+    found by the loop.
     """
     case = draw_small(number, seed)
     instance = case.instance

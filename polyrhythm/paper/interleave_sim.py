@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A choice of the loop, or of a rival, on the simulator: what utilisation it comes to, flow by flow."""
+"""Simulate a choice of the loop or of a baseline flow by flow: which utilisation does it reach?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sim.task_graph import TaskGraph
 from sim.units import PS_PER_NS
 
 UNSEEN = (70_001, 70_002, 70_003)
-"""Seeds of jitter and starts that no search has looked at."""
+"""Seeds of jitter and starts that no search has used."""
 ITERATIONS = 150
 _MOST_BEGUN = 20_000
 _NEVER_DONE = 1 << 40
@@ -32,8 +32,11 @@ _KEPT = 400
 
 @dataclass(frozen=True, slots=True)
 class SimulatedChoice:
-    """What a choice came to, over all seeds: GPU utilisation 0 to 1, and of all iterations by all jobs
-    quantiles of their length against the job alone, and the ECN marks per iteration by job."""
+    """The result of a choice over all seeds.
+
+    `utilisation` is the GPU utilisation, 0 to 1. `slowdown` has quantiles of the iteration time over that of
+    the job alone, over all iterations. `marks` has the ECN marks per iteration of each job and seed.
+    """
 
     utilisation: float
     slowdown: tuple[float, ...]
@@ -41,10 +44,10 @@ class SimulatedChoice:
 
 
 def program_of(job: JobCase) -> TaskGraph:
-    """The job as the simulator runs it: each Up phase a ring in one step, then its compute."""
+    """The job for the simulator: each Up phase is a ring in one step, followed by its compute."""
     n = len(job.hosts)
     phases = tuple(
-        # A fused ring of this size makes every flow carry what the phase does at its rate.
+        # In a fused ring of this size every flow carries the bytes of the phase at its rate.
         PhaseShape(
             "fused_ring",
             s.up_ns * s.rate_bps / 8e9 * n / (2 * (n - 1)),
@@ -57,12 +60,12 @@ def program_of(job: JobCase) -> TaskGraph:
 
 
 def runs_of(case: InterleaveCase, choice: Choice, seed: int) -> list[JobRun]:
-    """The jobs under a choice, with jitter and starts from a seed."""
+    """The jobs under a choice. The seed draws the jitter and the starts."""
     network, instance = network_of(case.fabric), case.instance
     chosen = iter(
         network.links(every[way]) for every, way in zip(case.candidates, choice.path_choice, strict=True)
     )
-    # One class for each level that occurs.
+    # One class for each used level.
     runs = []
     for j, (job, player) in enumerate(zip(case.jobs, instance.jobs, strict=True)):
         paths = {f"{job.name}/{a}>{b}": next(chosen) for a, b in job.pairs}
@@ -90,7 +93,7 @@ def runs_of(case: InterleaveCase, choice: Choice, seed: int) -> list[JobRun]:
 def simulate_choice(
     case: InterleaveCase, choice: Choice, seeds: Sequence[int] = UNSEEN, iterations: int = ITERATIONS
 ) -> SimulatedChoice:
-    """Run a choice under each seed, for `iterations` of the longest job."""
+    """Simulate a choice with each seed, for `iterations` iterations of the longest job."""
     network, players = network_of(case.fabric), case.instance.jobs
     weight = np.array([p.weight for p in players])
     compute = np.array([p.compute_ns for p in players], dtype=np.float64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm paper mltcp`: jobs that come to take turns by themselves, as a fluid and on packets."""
+"""`polyrhythm paper mltcp`: jobs under MLTCP interleave by themselves, in a fluid model and on packets."""
 
 from __future__ import annotations
 
@@ -30,18 +30,30 @@ _UP_MS, _OFFSET_MS, _STEPS = 100.0, 20.0, 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm paper mltcp`."""
-    parser.add_argument("--starts", type=int, default=STARTS, help=f"random starts (default {STARTS})")
+    """Add the options of `polyrhythm paper mltcp`."""
     parser.add_argument(
-        "--iterations", type=int, default=ITERATIONS, help=f"of each job (default {ITERATIONS})"
+        "--starts",
+        type=int,
+        default=STARTS,
+        metavar="N",
+        help=f"number of random start offsets (default {STARTS})",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of starts, jitter and marks (default 1)")
-    parser.add_argument("--out", metavar="DIR", help="write report.json, offsets.csv and the figure there")
+    parser.add_argument(
+        "--iterations",
+        type=int,
+        default=ITERATIONS,
+        metavar="N",
+        help=f"iterations of each job (default {ITERATIONS})",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of start offsets, jitter and marks (default 1)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="folder for report.json, offsets.csv and the figure")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, write and print; 2 for bad options."""
+    """Measure, write and print. Returns 2 for bad options."""
     for name, value, least in (("starts", args.starts, 1), ("iterations", args.iterations, 10)):
         if value < least:
             print(f"--{name}: {value}; legal: a whole number from {least}", file=sys.stderr)
@@ -51,14 +63,16 @@ def run(args: argparse.Namespace) -> int:
         if args.out:
             write(Path(args.out), report, curves)
     except OSError as error:
-        print(f"--out: {error.filename}: {error.strerror}; legal: a folder to write to", file=sys.stderr)
+        print(
+            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written", file=sys.stderr
+        )
         return 2
     print(json.dumps(report, indent=2) if args.json else to_text(report))
     return 0
 
 
 def measure(starts: int, iterations: int, seed: int) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """The report, and the iteration times on packets of each shape, longest of both jobs."""
+    """The report, and the iteration times on packets for each shape: the longer one of both jobs."""
     rng = Random(seed)
     period = UP_MS + COMPUTE_MS
     places = [rng.uniform(0, period) for _ in range(starts)]
@@ -98,7 +112,7 @@ def measure(starts: int, iterations: int, seed: int) -> tuple[dict[str, Any], di
 
 
 def _fluid(shape: Shape, iterations: int) -> list[float]:
-    """Start offsets in ms of two jobs of 100 ms that begin 20 ms apart."""
+    """The start offsets in ms of two jobs of 100 ms that begin 20 ms apart."""
     jobs = [FluidJob(begin, _UP_MS, 1.5 * _UP_MS) for begin in (0.0, _OFFSET_MS)]
     return offsets(run_fluid(jobs, shape, iterations))
 
@@ -116,7 +130,7 @@ def _packets(
     jitter_ms: float = 1.0,
     ramp: tuple[int, int] = (KMIN, KMAX),
 ) -> list[list[float]]:
-    """For each start, the longer of both jobs' iteration times in ms, by iteration."""
+    """For each start, the longer one of both jobs' iteration times in ms, by iteration."""
     runs = (
         run_pair(shape, start, iterations, jitter_ms=jitter_ms, ramp=ramp, seed=seed + i)
         for i, start in enumerate(places)
@@ -129,7 +143,11 @@ def _flat(times: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _summary(times: Sequence[Sequence[float]], fair: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """`iterations_to_interleave` by start: from when on none is over 10 % longer than alone; null: never."""
+    """The figures of a shape.
+
+    `iterations_to_interleave` is, for each start, the iteration from which none is over 10 % longer than
+    alone; null: never.
+    """
     near = NEAR * (UP_MS + COMPUTE_MS)
     until = [max((k + 1 for k, t in enumerate(run) if t > near), default=0) for run in times]
     taking = [k if k <= len(run) - _SETTLED else None for k, run in zip(until, times, strict=True)]
@@ -146,7 +164,7 @@ def _summary(times: Sequence[Sequence[float]], fair: Sequence[Sequence[float]]) 
 
 
 def write(out: Path, report: dict[str, Any], curves: dict[str, list[float]]) -> None:
-    """report.json, offsets.csv of the fluid, and the CDF of iteration times on packets."""
+    """Write report.json, offsets.csv of the fluid model, and the CDF of the iteration times on packets."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     with (out / "offsets.csv").open("w", newline="", encoding="utf-8") as file:
@@ -158,7 +176,7 @@ def write(out: Path, report: dict[str, Any], curves: dict[str, list[float]]) -> 
 
 
 def to_text(report: dict[str, Any]) -> str:
-    """The report for reading."""
+    """The report as text."""
     steps = ", ".join(f"{t:.1f}" for t in report["convergence_ms"])
     lines = [
         f"fluid: offsets {steps} ms after 1, 2, 3, 4 iterations, from {_OFFSET_MS:g} of {_UP_MS:g} ms",

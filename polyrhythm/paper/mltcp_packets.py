@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two training jobs on packets: four emulated NICs and one bottleneck that marks by its depth."""
+"""Two training jobs on packets: four emulated NICs, and one bottleneck that marks ECN by its depth."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hostagent.nic.roce import CE, OVERHEAD_BYTES, internet_checksum
 from polyrhythm.fabric.heap import EventHeap
 
 RATE_BPS = 25_000_000
-"""50 Gbit/s at the scenarios' scale of 2000."""
+"""50 Gbit/s at the scale of the scenarios, 2000."""
 MTU = 1024
 UP_MS, COMPUTE_MS = 120.0, 140.0
 KMIN, KMAX = 20, 60
-"""The marking ramp in packets: the scenarios' default."""
+"""The marking ramp in packets: the default of the scenarios."""
 _PMAX, _DEPTH = 0.2, 256
 _CONTROL = 48
 _DATA = 26
@@ -27,7 +27,7 @@ _MS = 1_000_000
 
 
 class _Bottleneck:
-    """One port: control before data, one queue, marks at enqueue with a chance that grows with its depth."""
+    """One port with one queue. Control packets go first. The marking probability grows with the depth."""
 
     def __init__(
         self, heap: EventHeap, deliver: Callable[[bytes], None], ramp: tuple[int, int], seed: int
@@ -41,7 +41,7 @@ class _Bottleneck:
         self._busy = False
 
     def enqueue(self, frame: bytes) -> None:
-        """A frame for the port; lost if the queue is full."""
+        """Enqueue a frame; it is lost if the queue is full."""
         if frame[15] >> 2 == _CONTROL:
             self._control.append(frame)
         elif len(self._data) < _DEPTH:
@@ -81,11 +81,11 @@ def run_pair(
     ramp: tuple[int, int] = (KMIN, KMAX),
     seed: int = 0,
 ) -> list[list[float]]:
-    """The iteration times in ms of two VGG19 (T = 260, Up 120 ms at line rate), by job.
+    """The iteration times in ms of two VGG19 (period 260 ms, Up 120 ms at line rate), by job.
 
-    The second starts `start_ms` after the first; each compute time differs by up to `jitter_ms`. `shape`
-    is MLTCP's F, with the iteration found by the NIC itself; None is plain DCQCN. `ramp` is from which depth
-    in packets on the port marks, and above which it marks all.
+    The second job starts `start_ms` after the first. Each compute time differs by up to `jitter_ms`. `shape`
+    is MLTCP's function F, where the NIC finds the iteration itself; None is plain DCQCN. `ramp` is the depth
+    in packets from which the port marks, and the depth above which it marks all packets.
     """
     heap = EventHeap()
     nics: dict[bytes, EmulatedNic] = {}

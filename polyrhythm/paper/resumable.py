@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many measurements shared by processes: shown as they come, kept in a file, gone on from after a stop."""
+"""Run many measurements in several processes; a file keeps the results, and a stopped run continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 from polyrhythm.progress import Bar
 
 LINES_S = 30.0
-"""Where there is no terminal, a line says so often how far it is."""
+"""Without a terminal, a progress line is printed this often. Chosen."""
 _PROGRAM = ("controller", "polyrhythm/paper", "sim", "topo")
 
 Task = tuple[Any, ...]
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 
 def mark() -> str:
-    """What a row depends on besides its task: this program, byte by byte."""
+    """The digest of this program's sources. A stored row is valid only for the same program."""
     root, digest = Path(__file__).parents[2], sha256()
     for folder in _PROGRAM:
         for file in sorted((root / folder).rglob("*.py")):
@@ -36,8 +36,10 @@ def mark() -> str:
 
 
 def kept(path: Path | None, tasks: Sequence[Task]) -> dict[Task, Row]:
-    """The rows of `tasks` that an earlier run of the same program left at `path`; a line that a kill cut off
-    is passed over."""
+    """The rows of `tasks` that an earlier run of the same program has stored at `path`.
+
+    An incomplete line, which a kill can leave, is ignored.
+    """
     if path is None or not path.exists():
         return {}
     now, known = mark(), {json.dumps(task): task for task in tasks}
@@ -56,10 +58,10 @@ def kept(path: Path | None, tasks: Sequence[Task]) -> dict[Task, Row]:
 def collect(
     measure: Callable[[Task], Row], tasks: Sequence[Task], workers: int, path: Path | None, title: str
 ) -> dict[Task, Row]:
-    """A row for each task, in the order of `tasks` whatever the workers; what `path` keeps is not measured
-    again, and each new row is added to it at once.
+    """Measure each task; returns its row by task, in the order of `tasks` whatever the number of workers.
 
-    Ctrl-C ends the processes; the rows until then are in the file, and an error line says so.
+    Tasks with a row in `path` are not measured again. Each new row is appended to `path` at once. Ctrl-C ends
+    the processes; an error line says how many rows are in the file.
     """
     found = kept(path, tasks)
     todo = [task for task in tasks if task not in found]
@@ -83,11 +85,11 @@ def collect(
                         file.write(_line(now, task, found[task]))
                 bar.step(len(found))
         except BaseException:
-            # Whatever went wrong: what is under way would be waited for.
+            # Without this, the pool would wait for the running tasks, whatever the error.
             pool.shutdown(wait=False, cancel_futures=True)
             for child in set(active_children()) - others:
                 child.terminate()
-            where = f"; {path} has them, and the same command goes on from there" if path else ""
+            where = f"; {path} has them; the same command continues from there" if path else ""
             print(f"stopped after {len(found)} of {len(tasks)} instances{where}", file=sys.stderr)
             raise
     return {task: found[task] for task in tasks}
@@ -98,7 +100,7 @@ def _line(now: str, task: Task, row: Row) -> str:
 
 
 def _with_parent() -> None:
-    """A process without its parent, which a kill has ended, ends too."""
+    """End this process when its parent has ended, for example by a kill."""
     parent = parent_process()
 
     def watch() -> None:
@@ -111,7 +113,7 @@ def _with_parent() -> None:
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """Processes that are started meanwhile do not hear a terminal's Ctrl-C: their parent ends them."""
+    """Processes that start within this context ignore Ctrl-C of the terminal. Their parent ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

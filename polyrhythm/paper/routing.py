@@ -31,26 +31,44 @@ _CLOSE = 1.01
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm paper routing`."""
-    parser.add_argument("--seeds", type=int, default=2, help="of mixes, placements and starts (default 2)")
-    parser.add_argument("--iterations", type=int, default=10, help="of each job (default 10)")
-    parser.add_argument("--ilp-seconds", type=float, default=10.0, help="for each ILP, 0: none (default 10)")
-    parser.add_argument("--quick", action="store_true", help="a few small cases, one seed")
+    """Add the options of `polyrhythm paper routing`."""
     parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)"
+        "--seeds",
+        type=int,
+        default=2,
+        metavar="N",
+        help="number of seeds of job mixes, placements and starts (default 2)",
     )
-    parser.add_argument("--out", metavar="DIR", type=Path, help="write report.json and the figures there")
+    parser.add_argument(
+        "--iterations", type=int, default=10, metavar="N", help="iterations of each job (default 10)"
+    )
+    parser.add_argument(
+        "--ilp-seconds",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="time limit of each ILP in seconds, 0 to 3600; 0: no ILP (default 10)",
+    )
+    parser.add_argument("--quick", action="store_true", help="simulate a few small cases with one seed")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="number of processes, 1 or more (default: one for each processor)",
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, help="folder for report.json and the figures")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, write and print; 1 without Numba, 2 for bad options."""
+    """Measure, write and print. Returns 1 without Numba, 2 for bad options."""
     for name in ("seeds", "iterations", "workers"):
         if getattr(args, name) < 1:
             print(f"--{name}: {getattr(args, name)}; legal: a whole number from 1", file=sys.stderr)
             return 2
     if not 0 <= args.ilp_seconds <= 3600:
-        print("--ilp-seconds: legal: from 0 to 3600", file=sys.stderr)
+        print(f"--ilp-seconds: {args.ilp_seconds:g}; legal: 0 to 3600", file=sys.stderr)
         return 2
     if not available():
         print("paper routing: needs Numba, which is not installed", file=sys.stderr)
@@ -65,18 +83,20 @@ def run(args: argparse.Namespace) -> int:
             report["figures"] = draw(args.out, rows)
             (args.out / "report.json").write_text(json.dumps({**report, "cases": rows}, indent=1) + "\n")
     except OSError as error:
-        print(f"--out: {error.filename}: {error.strerror}; legal: a folder to write to", file=sys.stderr)
+        print(
+            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written", file=sys.stderr
+        )
         return 2
     print(json.dumps({**report, "cases": rows}, indent=1) if args.json else to_text(report))
     return 0
 
 
 def collect(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """All cases, in order; what they give does not depend on how many processes share the work."""
+    """All cases in order. The result does not depend on the number of processes."""
     todo = list(cases(args.seeds, args.quick))
     work = partial(measure, iterations=args.iterations, ilp_s=args.ilp_seconds)
     rows: dict[int, dict[str, Any]] = {}
-    # The large ones first, so that the last to end are small.
+    # Large cases first, so that the last ones to end are small.
     order = sorted(range(len(todo)), key=lambda i: -todo[i].nics * len(todo[i].mix))
     columns = (
         TextColumn("{task.completed}/{task.total} cases"),
@@ -98,7 +118,7 @@ def collect(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _grouped(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Figures by kind of fabric, then scheme; ECMP's seeds together."""
+    """The figures by kind of fabric, then by scheme. All seeds of ECMP are one scheme."""
     found: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         kind = f"{row['failed']} spines down" if row["spines"] == SPINES else "2:1 oversubscribed"
@@ -108,7 +128,7 @@ def _grouped(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[dict[st
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Means over cases, and what is true of each case alone."""
+    """Means over the cases, and properties that hold in each case alone."""
     ours = {
         kind: {
             name: {
@@ -152,7 +172,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def draw(out: Path, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Distributions over cases of the all-reduce over its ideal, and of message completion times."""
+    """Draw the CDFs of the all-reduce time over the ideal one, and of message completion times."""
     written = []
     for kind, by_scheme in _grouped(rows).items():
         stem = kind.replace(" ", "-").replace(":", "-")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of the routing paper's evaluation: mixes of jobs, failed spines, and all schemes on each."""
+"""The cases of the routing paper's evaluation: job mixes and failed spines, each with all schemes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ SPINES, LEAVES, NICS = 32, 64, 2048
 MAX_QPS = 8
 _ECMP_SEEDS = 3
 _FCT_KEPT = 200
-# Two jobs of one model, which the authors' published code was run on too (`routing_claims.py`).
+# Two jobs of one model; the authors' published code was run on them too (`routing_claims.py`).
 PUBLISHED = ("BLOOM", "GPT-3")
-# 2,016 of the 2,048 NICs.
+# These jobs use 2,016 of the 2,048 NICs.
 FULL = (("LLaMA2", 8), ("GPT-3", 8), ("BLOOM", 8), ("BLOOM", 2))
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingCase:
-    """Jobs as (model, ring size), how many of `spines` are down, and the seed of placement and starts."""
+    """Jobs as (model, ring size), the number of `failed` spines of `spines`, and the seed of placement and
+    starts.
+    """
 
     mix: tuple[tuple[str, int], ...]
     failed: int
@@ -42,18 +44,21 @@ class RoutingCase:
 
     @property
     def nics(self) -> int:
-        """How many NICs the jobs want."""
+        """The number of NICs that the jobs need."""
         return sum(LARGE_MODELS[model].copy_gpus * ring for model, ring in self.mix)
 
     @property
     def fits(self) -> bool:
-        """Whether the fabric has that many."""
+        """Whether the fabric has enough NICs."""
         return self.nics <= NICS
 
 
 def cases(seeds: int, quick: bool) -> Iterator[RoutingCase]:
-    """Every ring size and number of jobs with models drawn at random, under every number of failed spines;
-    the fabric nearly full; and 2:1 oversubscribed. `quick`: rings of 2, two jobs at most, one seed."""
+    """All cases of the evaluation.
+
+    Every ring size and number of jobs, with models drawn at random and every number of failed spines; an
+    almost full fabric; and 2:1 oversubscription. `quick`: rings of 2, at most two jobs, one seed.
+    """
     for seed in range(1, 2 if quick else seeds + 1):
         for ring in RINGS[:1] if quick else RINGS:
             for jobs in JOBS[:2] if quick else JOBS:
@@ -69,7 +74,7 @@ def cases(seeds: int, quick: bool) -> Iterator[RoutingCase]:
 
 
 def schemes(case: RoutingCase, jobs: Sequence[PlacedModel], ilp_s: float) -> list[Scheme]:
-    """ECMP with several seeds, the algorithms, and the optimum with flows split over QPs."""
+    """ECMP with several seeds, the algorithms, and the optimum with flows split over queue pairs."""
     found = [Scheme(f"ecmp{s}", "ecmp", Options(seed=100 * case.seed + s)) for s in range(_ECMP_SEEDS)]
     found += [
         Scheme("greedy", "greedy", Options(order="connections")),
@@ -85,17 +90,21 @@ def schemes(case: RoutingCase, jobs: Sequence[PlacedModel], ilp_s: float) -> lis
 
 
 def _out_of_a_leaf(job: PlacedModel) -> int:
-    """At most as many flows as a leaf has NICs leave it, for every NIC sends one."""
+    """The largest number of flows that leave a leaf. Every NIC sends one flow."""
     return min(NICS // LEAVES, len(job.ranks))
 
 
 def best_split(ways: int, flows: int) -> int:
-    """The fewest QPs a flow, up to MAX_QPS, at which `flows` of a leaf load each of its `ways` least."""
+    """The least number of queue pairs per flow, up to MAX_QPS, that loads each of the leaf's `ways` uplinks
+    least.
+    """
     return min(range(1, MAX_QPS + 1), key=lambda q: (-(-flows * q // ways) / q, q))
 
 
 def measure(case: RoutingCase, iterations: int, ilp_s: float) -> dict[str, Any]:
-    """All schemes on one case, as JSON values; `fits` false and nothing more where the jobs do not fit."""
+    """All schemes on one case as JSON values. If the jobs do not fit, `fits` is false and nothing else
+    follows.
+    """
     row: dict[str, Any] = {**asdict(case), "nics": case.nics, "fits": case.fits}
     if not case.fits or not available():
         return row
@@ -112,7 +121,7 @@ def measure(case: RoutingCase, iterations: int, ilp_s: float) -> dict[str, Any]:
 
 @cache
 def _warm() -> None:
-    """Load the kernels once a process: compiling is no part of any algorithm's time."""
+    """Load the kernels once in each process, so that the measured times do not include the compilation."""
     two = LeafDemand(np.array([0, 1], dtype=np.int32), np.array([1, 0], dtype=np.int32))
     fabric = TwoTier(("a", "b"), ("s", "t"), np.ones((2, 2)))
     for algorithm in ("greedy", "optimal", "annealing"):

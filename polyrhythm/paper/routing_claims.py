@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the routing paper says, what its authors' code gives, what we measure, and whether they agree.
+"""The claims of the routing paper, the results of its authors' code, our measurements, and the verdicts.
 
-The paper prints no numbers for its figures 4 to 6; the figures of its code are those of a run over all
-epochs, for the lists that it writes hold only epochs in which greedy beat ECMP.
+The paper prints no numbers for its figures 4 to 6. The figures of the authors' code are those of a run over
+all epochs, because the lists that it writes hold only epochs in which greedy beat ECMP.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from polyrhythm.paper.routing_cases import FULL, SPINES
 
-# Two jobs at ring 8: mean all-reduce in s by the authors' simulator.
+# Two jobs with ring size 8: mean all-reduce time in s, measured with the authors' simulator.
 _CODE = {
     "BLOOM": {"ecmp": 8.88, "greedy": 3.12, "optimal": 2.07},
     "GPT-3": {"ecmp": 7.66, "greedy": 2.86, "optimal": 1.56},
@@ -23,13 +23,13 @@ _NEAR = 1.05
 
 
 def claims(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of `what`, `paper`, `ours`, `verdict`; those without a case of theirs are left out."""
+    """Rows with `what`, `paper`, `ours` and `verdict`. A claim without a measured case is omitted."""
     ran = [row for row in rows if row["fits"] and "schemes" in row]
     return [*_published(ran), *_near(ran), *_best(ran), *_split(ran)]
 
 
 def _figures(rows: Sequence[dict[str, Any]], scheme: str) -> list[dict[str, Any]]:
-    """A scheme's figures in each row; ECMP has several, one for each of its seeds."""
+    """The figures of a scheme in each row. ECMP has one for each of its seeds."""
     return [f for row in rows for name, f in row["schemes"].items() if name.rstrip("0123456789") == scheme]
 
 
@@ -46,7 +46,7 @@ def _worst(ratios: Sequence[float]) -> list[float]:
 
 
 def _published(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The optimum has one value; ECMP's and greedy's depend on draws, placement and starts."""
+    """The optimum has one value. The values of ECMP and greedy depend on draws, placement and starts."""
     found = []
     for model, paper in _CODE.items():
         same = [row for row in _whole(ran) if _mix(row) == ((model, 8), (model, 8))]
@@ -70,7 +70,7 @@ def _published(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _near(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """\"Our scheme comes very close to the optimum\", on whole fabrics."""
+    """The claim "our scheme comes very close to the optimum", on fabrics without failures."""
     found = []
     for what, rows in (
         ("mixes of 1 to 5 jobs", [row for row in _whole(ran) if _mix(row) != FULL]),
@@ -90,7 +90,7 @@ def _near(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _best(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """\"Superior to Simulated Annealing and ECMP\"; annealing keeps its best state here, not its last."""
+    """The claim "superior to Simulated Annealing and ECMP". Our annealing keeps its best state."""
     if not ran:
         return []
     ours = {
@@ -109,7 +109,7 @@ def _best(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _split(ran: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Ours alone: several QPs a flow under failures."""
+    """Our own extension: several queue pairs per flow under failures."""
     rows = [row for row in ran if row["failed"] and "optimal_split" in row["schemes"]]
     ratios = [r["schemes"]["optimal_split"]["slowdown"] / r["schemes"]["optimal"]["slowdown"] for r in rows]
     if not ratios:

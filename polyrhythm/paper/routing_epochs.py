@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routing paper's jobs in the simulator, with new paths at every epoch: whenever a job begins or ends its
-all-reduce, all flows that are on then are assigned anew, at once."""
+"""Simulate the jobs of the routing paper with new paths at every epoch.
+
+An epoch begins when a job begins or ends its all-reduce. Then all active flows are assigned again at once.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ Paths = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """A way to route: an algorithm and its options, and over how many QPs each flow is split."""
+    """A routing scheme: an algorithm, its options, and the number of queue pairs of each flow."""
 
     name: str
     algorithm: str
@@ -39,8 +41,12 @@ class Scheme:
 
 @dataclass(slots=True)
 class EpochOutcome:
-    """What a run gave: per job its all-reduce times and run time in s, all message completion times in s,
-    per epoch's set of jobs the largest load of a link, its bound, both in flows, and the assignment's ms."""
+    """The result of a run.
+
+    By job: all-reduce times and run time in s. `fct_s`: all message completion times in s. `loads`: for each
+    set of active jobs, the largest load of a link and its lower bound, in flows. `assign_ms`: the time of
+    each assignment in ms.
+    """
 
     all_reduce_s: dict[str, list[float]] = field(default_factory=dict)
     run_s: dict[str, float] = field(default_factory=dict)
@@ -76,12 +82,12 @@ class EpochExperiment:
         self.outcome = EpochOutcome()
 
     def _access(self, built: TaskGraph) -> list[tuple[int, int]]:
-        """The links of each channel's NICs."""
+        """The links of the NICs of each channel."""
         number, host = self._network.number, self._host
         return [(number[c.src, host[c.src].leaf], number[host[c.dst].leaf, c.dst]) for c in built.channels]
 
     def _assign(self, active: frozenset[int]) -> dict[int, Paths]:
-        """Paths of all channels of the jobs that are on; ECMP's do not depend on who else is."""
+        """The paths of all channels of the active jobs. ECMP's paths do not depend on the active jobs."""
         jobs = range(len(self._jobs)) if self._scheme.algorithm == "ecmp" else sorted(active)
         key = frozenset(jobs)
         if key not in self._known:
@@ -115,8 +121,8 @@ class EpochExperiment:
         return tuple(found)
 
     def run(self, iterations: int) -> EpochOutcome:
-        """All iterations of all jobs."""
-        # ECMP's paths are the hash's from the start; the others' are chosen when a job begins to send.
+        """Run all iterations of all jobs."""
+        # The hash fixes the paths of ECMP from the start. The other schemes choose when a job begins to send.
         idle: dict[int, Paths] = dict(enumerate(map(tuple, self._nics)))
         if self._scheme.algorithm == "ecmp":
             idle = self._assign(frozenset(idle))

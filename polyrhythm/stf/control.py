@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A packet test's control plane: entries, defaults and BMv2's direct commands on an embedded switch.
+"""The control plane of a packet test: entries, default actions and BMv2's direct commands.
 
-Names are found as p4c's runner finds them: the whole control-plane name, else the one name that ends so.
+Names are found as p4c's runner finds them: by the whole control-plane name, or by the one name that ends so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST_MEMBER = 1 << 32
 
 
 class Control:
-    """What `add`, `setdefault` and the direct commands change."""
+    """Applies `add`, `setdefault` and the direct commands to an embedded switch."""
 
     def __init__(self, switch: EmbeddedSwitch, program: P4Program) -> None:
         self._switch = switch
@@ -61,7 +61,7 @@ class Control:
         self._switch.set_default(table.name, *self._call(table, statement.action, statement.place))
 
     def remove(self, statement: Remove) -> None:
-        """Remove one entry, or all that the program does not hold for constant."""
+        """Remove one entry, or all entries that are not constant in the program."""
         if statement.label is not None:
             if statement.label not in self._labels:
                 raise statement.place.error(f"no entry has the name '{statement.label}'")
@@ -93,7 +93,7 @@ class Control:
         return counts[index][unit]
 
     def command(self, statement: Command) -> str | None:
-        """Carry out a direct command; gives what it reads."""
+        """Execute a direct command; returns what it reads."""
         handlers: Mapping[str, Callable[[SourceLine, tuple[str, ...]], str | None]] = {
             "mirroring_add": lambda place, words: self._mirror("port", place, words),
             "mirroring_add_mc": lambda place, words: self._mirror("group", place, words),
@@ -192,7 +192,7 @@ class Control:
         self._apply()
 
     def _apply(self) -> None:
-        """Hand groups and sessions to the switch as they are now."""
+        """Give the present groups and mirror sessions to the switch."""
         for group in self._groups:
             self._switch.set_multicast_group(group, self._replicas(group))
         for session, (kind, target) in self._mirrors.items():
@@ -250,7 +250,7 @@ class Control:
 
 
 def _rates(words: tuple[str, ...], place: SourceLine) -> MeterConfig:
-    """Two rates a microsecond with their bursts, `rate:burst` each, the smaller rate first."""
+    """Two rates per microsecond with their bursts, each as `rate:burst`, the smaller rate first."""
     values: list[int] = []
     for word in words:
         rate, _, burst = word.partition(":")
@@ -262,7 +262,7 @@ def _rates(words: tuple[str, ...], place: SourceLine) -> MeterConfig:
 
 
 def _key_name(key: str, names: list[str]) -> str | None:
-    """The key a test means: `a$1` stands for `a[1]`, `valid` for the validity of a header."""
+    """The name of a key: `a$1` stands for `a[1]`, `valid` for the validity of a header."""
     head, dollar, tail = key.partition("$")
     digits = len(tail) - len(tail.lstrip("0123456789"))
     if dollar and digits:
@@ -281,14 +281,14 @@ def _key_name(key: str, names: list[str]) -> str | None:
 
 
 def _fit(value: int, width: int, name: str, place: SourceLine) -> int:
-    """A value as a field keeps it: as with BMv2's CLI it must fit the field's bytes."""
+    """A value as its field stores it. As in BMv2's CLI, it must fit the bytes of the field."""
     if value >> (-(-width // 8) * 8):
         raise place.error(f"'{name}' is {width} bits wide, {value:#x} does not fit")
     return value & ((1 << width) - 1)
 
 
 def _masked(text: str, place: SourceLine) -> tuple[int, int]:
-    """Value and mask of a number in which `*` stands for any digit."""
+    """The value and the mask of a number in which `*` stands for any digit."""
     if not is_number(text):
         raise place.error(f"'{text}' is not a number")
     if text.isdecimal():
@@ -302,7 +302,7 @@ def _masked(text: str, place: SourceLine) -> tuple[int, int]:
 
 
 def _match(part: KeyField, text: str | None, place: SourceLine) -> MatchValue:
-    """A key's match; what a test leaves out matches anything, 0 where the match is exact."""
+    """The match of a key. A key that the test omits matches anything, or 0 for an exact match."""
     full = (1 << part.width) - 1
     if part.kind == "range":
         low, dots, high = (text or f"0..{full}").replace("->", "..").partition("..")
@@ -332,7 +332,7 @@ def _match(part: KeyField, text: str | None, place: SourceLine) -> MatchValue:
 
 
 def _prefix(text: str, width: int) -> int:
-    """The prefix a number without one stands for: the digits before the first `*`, else the whole field."""
+    """The prefix length of a number without one: the digits before the first `*`, or else the whole field."""
     if "*" not in text:
         return width
     return min(width, len(text[2:].split("*", 1)[0]) * _DIGIT_BITS[text[1].lower()])

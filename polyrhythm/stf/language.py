@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Simple Test Framework's language: p4c's packet tests, with BMv2's direct commands, as typed statements.
+"""The language of p4c's packet tests (Simple Test Framework), with BMv2's direct commands, as typed
+statements.
 
-One statement a line (an `add` may go on until its parenthesis closes), `#` begins a comment, commands are
-written in either case. Beyond p4c's grammar: keys written `value&&&mask` and `low..high`, `remove NAME` for
+There is one statement per line; an `add` may continue until its parenthesis closes. `#` begins a comment.
+Commands are not case-sensitive. Beyond p4c's grammar: keys `value&&&mask` and `low..high`, `remove NAME` for
 an entry that was named with `= NAME`, and `check_register NAME(INDEX) CONDITION VALUE`.
 """
 
@@ -26,28 +27,28 @@ _CHECK = re.compile(
 
 
 class StfError(ValueError):
-    """A test that cannot be read or run; the message tells the file and the line."""
+    """A test cannot be read or run. The message has the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """Where a statement stands."""
+    """The file and line of a statement."""
 
     file: str
     line: int
 
     def __str__(self) -> str:
-        """As compilers write it."""
+        """FILE:LINE, as compilers write it."""
         return f"{self.file}:{self.line}"
 
     def error(self, message: str) -> StfError:
-        """The error to raise about this statement."""
+        """An error about this statement."""
         return StfError(f"{self}: {message}")
 
 
 @dataclass(frozen=True, slots=True)
 class ActionStatement:
-    """An action with its arguments by name."""
+    """An action, with its arguments by name."""
 
     name: str
     arguments: Mapping[str, str]
@@ -55,7 +56,7 @@ class ActionStatement:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """A table entry; `label` is the name later statements know it by."""
+    """Insert a table entry. Later statements use its name `label`."""
 
     place: SourceLine
     table: str
@@ -67,7 +68,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class SetDefault:
-    """A table's default action."""
+    """Set the default action of a table."""
 
     place: SourceLine
     table: str
@@ -93,9 +94,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """A packet that must leave by a port: hexadecimal digits, `*` for any, None for any one packet at all.
+    """Expect a packet to leave by a port.
 
-    `exact` means that nothing may follow the digits.
+    `digits` are hexadecimal, with `*` for any digit; None: any packet. `exact`: nothing may follow the
+    digits.
     """
 
     place: SourceLine
@@ -106,21 +108,21 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class NoPacket:
-    """The packet before must not have left by any port."""
+    """Expect that the last packet has not left by any port."""
 
     place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let a second pass."""
+    """Wait one second."""
 
     place: SourceLine
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A counter's or register's value; without a condition it is only read."""
+    """Check the value of a counter or register. Without a condition the value is only read."""
 
     place: SourceLine
     register: bool
@@ -133,7 +135,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of BMv2's CLI, with its words."""
+    """A command of BMv2's CLI, with its arguments."""
 
     place: SourceLine
     name: str
@@ -173,7 +175,7 @@ def number(text: str, place: SourceLine) -> int:
 
 
 def is_number(text: str) -> bool:
-    """Whether the text is a number, wildcards included."""
+    """Whether the text is a number, which may have wildcards."""
     return _NUMBER.fullmatch(text) is not None
 
 
@@ -228,7 +230,7 @@ def _plain(name: str) -> str:
 
 
 def _call(place: SourceLine, text: str) -> tuple[int, ActionStatement, str | None]:
-    """The action at the end of a statement, where it begins, and the name after it."""
+    """Read the action at the end of a statement; returns it with its position and the name after it."""
     found = _ACTION.search(text)
     if found is None:
         raise place.error("there is no action with its arguments in parentheses at the end")

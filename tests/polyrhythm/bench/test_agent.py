@@ -33,4 +33,4 @@ def test_the_bench_reports_every_figure_and_late_answers_do_not_end_it() -> None
 def test_a_length_that_makes_no_sense_is_refused() -> None:
     done = bench("--seconds", "0")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "polyrhythm bench agent: --seconds 0.0: from 0.5 to 600\n"
+    assert done.stderr == "polyrhythm bench agent: --seconds 0.0; legal: 0.5 to 600\n"

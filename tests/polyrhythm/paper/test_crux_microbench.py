@@ -165,7 +165,7 @@ def test_a_distribution_is_drawn_to_its_end() -> None:
         (["--cases", "0"], "--cases: 0; legal: a whole number from 1"),
         (["--workers", "0"], "--workers: 0"),
         (["--seed", "-1"], "--seed: -1; legal: a whole number from 0"),
-        (["--out", "{file}/below"], "legal: a folder to write to"),
+        (["--out", "{file}/below"], "legal: a folder that can be written"),
     ],
 )
 def test_bad_options(

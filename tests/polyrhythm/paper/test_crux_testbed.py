@@ -77,7 +77,7 @@ def test_a_figure_through_the_command(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (["--seeds", "0"], "--seeds: 0; legal"),
         (["--seed", "-1"], "--seed: -1; legal"),
-        (["--seconds", "1"], "--seconds: 1; legal: from 2 to 3600"),
+        (["--seconds", "1"], "--seconds: 1; legal: 2 to 3600"),
         (["--seconds", "nan"], "--seconds: nan; legal"),
     ],
 )

@@ -168,11 +168,11 @@ def test_a_moment_through_the_command_and_again(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--samples", "0"], "--samples: 0; legal: from 1"),
+        (["--samples", "0"], "--samples: 0; legal: 1"),
         (["--days", "nan"], "--days: nan; legal"),
-        (["--volume", "0"], "--volume: 0; legal: from 0.015625 to 4096"),
+        (["--volume", "0"], "--volume: 0; legal: 0.015625 to 4096"),
         (["--volume", "nan"], "--volume: nan; legal"),
-        (["--window-s", "0.1"], "--window-s: 0.1; legal: from 1"),
+        (["--window-s", "0.1"], "--window-s: 0.1; legal: 1"),
         (["--trace", "nowhere.csv"], "nowhere.csv"),
         (["--topology", "nowhere.csv"], "nowhere.csv"),
         (["--topology", "nowhere.json"], "nowhere.json"),
