@@ -21,7 +21,7 @@ export function timeShifts(view, chosen, actions) {
       ticks(common),
       rings.map((ring, place) => drawRing(ring, place, rings.length, common, chosen, actions)),
       h("text", { class: "centre", dy: "-0.1em" }, common === null ? "1 turn" : `${format.shortMs(common)} ms`),
-      h("text", { class: "centre-note", dy: "1.5em" }, common === null ? "each job's period" : "one turn")),
+      h("text", { class: "centre-note", dy: "1.5em" }, common === null ? "own period" : "one turn")),
     h("p", { class: "muted" }, shifted
       ? "Coloured: the job communicates. The outermost ring is job 1."
       : "Coloured: the job communicates. This plan has no time-shifts, so the jobs drift against each other."),

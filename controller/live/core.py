@@ -324,7 +324,7 @@ class Core:
             pairs = pairs_of(self.registry.jobs, self._settings.elephant_bytes)
             self._effects.extend(self._learner.want(self.now_ns, pairs, self.condition))
         self._announce_if_verified()
-        log.info("plan %d is in force: %s", plan.version, summary(plan))
+        log.info("plan %d of policy %s is in force: %s", plan.version, plan.policy.name, summary(plan))
 
     # Jobs.
 

@@ -23,7 +23,7 @@ HOST_TIMEOUT_NS = 500_000_000
 # How often a probe is sent before its flow counts as unverified. Chosen.
 TRIES = 3
 
-# INT v2.1, 5.7: node id, port ids, hop latency, queue id and occupancy, two timestamps; 8 words of 4 bytes a
+# INT v2.1: node id, port ids, hop latency, queue id and occupancy, two timestamps; 8 words of 4 bytes a
 # hop. The P4 program adds just these.
 INSTRUCTIONS = 0xFC00
 HOP_WORDS = 8

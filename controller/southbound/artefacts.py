@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROGRAM = "polyrhythm.v1model"
 _P4INFO = ".p4info.txtpb"
-# What the pipeline of a hardware target is packed into, else BMv2's JSON.
+# Endings of a device config: the packed pipeline of a hardware target, or BMv2's JSON.
 _CONFIGS = (".bin", ".json")
 
 
@@ -28,11 +28,8 @@ class Artefacts:
 
 
 def artefacts_dir() -> Path:
-    """The folder that holds the artefacts.
-
-    An installed wheel carries them as data of the top package; a source tree has them in `p4/build`.
-    """
-    # The top package is located, never imported: it stands above this room.
+    """The folder of the artefacts: data of the installed top package, or `p4/build` of a source tree."""
+    # The top package is located but not imported: this package must not depend on it.
     top = find_spec("polyrhythm")
     if top is not None:
         for location in top.submodule_search_locations or ():

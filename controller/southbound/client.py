@@ -315,7 +315,7 @@ class SwitchClient:
         try:
             return await self._connected().receive()
         except RuntimeError:
-            # finsy's word for a stream that the switch closed.
+            # finsy reports a stream that the switch has closed in this way.
             raise SessionError("the switch closed the session") from None
 
     def _complete(self, message: object) -> None:

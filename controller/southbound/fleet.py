@@ -204,11 +204,11 @@ class SwitchFleet:
         self._listener.switch_lost(name, why)
 
     def packet_in(self, name: str, packet: PacketIn) -> None:
-        """Pass it on."""
+        """Pass the packet-in on."""
         self._listener.packet_in(name, packet)
 
     def port_states(self, name: str, states: Mapping[int, bool]) -> None:
-        """Pass it on."""
+        """Pass the port states on."""
         self._listener.port_states(name, states)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent that lets a flow go by ECMP is heard, shown, and not told of another pin until the flow is back."""
+"""A flow that its agent has moved to ECMP is shown, and gets no other pin until it is back on its pin."""
 
 from dataclasses import replace
 
@@ -49,50 +49,50 @@ def moved(core, port, dscp):
     return replace(core.plan, flows={**core.plan.flows, FLOW: flow})
 
 
-def told(core):
+def sent(core):
     effects = core.take_effects()
     return [(e.source_port, e.dscp) for e in effects if isinstance(e, SendAssignment) and e.flow == FLOW]
 
 
-def test_a_fallen_flow_keeps_its_pin_until_it_is_back():
+def test_a_fallback_flow_keeps_its_pin_until_it_is_back():
     core = planned_core()
     port, dscp = core.plan.flows[FLOW].source_port, core.plan.flows[FLOW].dscp
     core.now_ns = 70
     core.handle(FlowFallback("h1", FLOW, True, port, "9 % of packets sent again"))
-    (fell,) = core.assignments.fallback_flows
-    assert (fell.flow, fell.host, fell.source_port, fell.since_ns) == (FLOW, "h1", port, 70)
+    (fallback,) = core.assignments.fallback_flows
+    assert (fallback.flow, fallback.host, fallback.source_port, fallback.since_ns) == (FLOW, "h1", port, 70)
     # A plan that moves it says nothing of the port; its priority is another matter.
     core.adopt(moved(core, port + 1, dscp))
-    assert told(core) == []
+    assert sent(core) == []
     core.adopt(moved(core, port + 2, dscp + 2))
-    assert told(core) == [(port, dscp + 2)]
+    assert sent(core) == [(port, dscp + 2)]
     core.handle(FlowAsked("h1", FLOW))
-    assert told(core) == [(port, dscp + 2)]
+    assert sent(core) == [(port, dscp + 2)]
     core.handle(FlowFallback("h1", FLOW, False, port, ""))
-    assert told(core) == [(port + 2, dscp + 2)]
+    assert sent(core) == [(port + 2, dscp + 2)]
     assert core.assignments.fallback_flows == ()
     core.adopt(moved(core, port + 3, dscp))
-    assert told(core) == [(port + 3, dscp)]
+    assert sent(core) == [(port + 3, dscp)]
 
 
-def test_a_fall_that_nothing_came_of_changes_nothing():
+def test_a_fallback_that_ends_at_once_changes_nothing():
     core = planned_core()
     port = core.plan.flows[FLOW].source_port
     core.handle(FlowFallback("h1", FLOW, True, port, "loss"))
     core.handle(FlowFallback("h1", FLOW, False, port, ""))
     core.handle(FlowFallback("h1", FLOW, False, port, ""))
-    assert told(core) == []
+    assert sent(core) == []
 
 
 @pytest.mark.parametrize(("host", "flow"), [("h2", FLOW), ("h3", FLOW), ("h1", "a/h1>h9"), ("h1", "")])
-def test_the_flow_of_another_host_or_of_no_job_does_not_fall(host, flow, caplog):
+def test_a_fallback_of_another_hosts_flow_or_of_no_job_is_ignored(host, flow, caplog):
     core = planned_core()
     core.handle(FlowFallback(host, flow, True, 50_000, "loss"))
     assert core.assignments.fallback_flows == ()
     assert "no flow of a job on that host" in caplog.text
 
 
-def test_a_fall_is_forgotten_with_the_job_and_with_the_agent():
+def test_a_fallback_is_forgotten_with_the_job_and_with_the_agent():
     core = planned_core()
     core.handle(FlowFallback("h1", FLOW, True, 50_000, "loss"))
     core.handle(AgentUp("h2", "udp"))
@@ -114,7 +114,7 @@ def test_the_message_as_it_comes():
         list(from_agent("h1", wire.AgentMessage(flow_fallback=said)))
 
 
-def test_a_live_controller_shows_a_fall_and_its_end(fabric, start_controller, connect):
+def test_a_live_controller_shows_a_fallback_and_its_end(fabric, start_controller, connect):
     controller = start_controller(fabric.description(verify=False))
     member = job("a", "h1", "h3")
     agents = [connect(controller.agents, host) for host in member.hosts]
@@ -124,9 +124,11 @@ def test_a_live_controller_shows_a_fall_and_its_end(fabric, start_controller, co
     agents[0].send(wire.AgentMessage(flow_request=wire.FlowRequest(flow=FLOW)))
     port = agents[0].next("flow").source_port
     why = "9.0 % of packets sent again"
-    fell = wire.FlowFallback(flow=FLOW, on_ecmp=True, source_port=port, why=why)
-    agents[0].send(wire.AgentMessage(flow_fallback=fell))
-    (shown,) = eventually(lambda: (controller.api("view") or {}).get("fallback_flows"), "the fall is shown")
+    fallback = wire.FlowFallback(flow=FLOW, on_ecmp=True, source_port=port, why=why)
+    agents[0].send(wire.AgentMessage(flow_fallback=fallback))
+    (shown,) = eventually(
+        lambda: (controller.api("view") or {}).get("fallback_flows"), "the fallback is shown"
+    )
     assert (shown["flow"], shown["host"], shown["source_port"], shown["why"]) == (FLOW, "h1", port, why)
     assert {f["flow"]: f["fallback_reason"] for f in controller.api("plan")["flows"]} == {
         FLOW: why,
