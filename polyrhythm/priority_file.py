@@ -1,147 +1,102 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of `polyrhythm priority`: jobs and the links they share, checked."""
+"""The file of `polyrhythm priority`: links, and the jobs that share them with their bytes and compute."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from controller.priority.jobs import LinkJob
-from polyrhythm_files import ConfigError
+from polyrhythm_files import (
+    InvalidValueError,
+    Limits,
+    Section,
+    convert,
+    finite,
+    listed,
+    read_document,
+)
 
+LIMITS = Limits(64 << 20, 20_000_000)
+"""Chosen: as for `polyrhythm interleave`."""
 _LARGE = 1e30
+"""Bytes and flops (chosen: far beyond any job, and their products stay finite)."""
+
+
+class RatedLink(Section, frozen=True, kw_only=True):
+    """A link of the fabric."""
+
+    gbps: Annotated[float, finite(1e-9, 1e9)]
+
+
+class PriorityJob(Section, frozen=True, kw_only=True):
+    """A job, as CRUX sees it."""
+
+    name: Annotated[str, Meta(min_length=1, extra={"legal": "text of one character or more"})]
+    gpus: Annotated[int, Meta(ge=1, le=10**7, description="of the whole job")]
+    flops_per_iteration: Annotated[float, finite(0, _LARGE, what="of the whole job")]
+    compute_ms: Annotated[float, finite(0, 1e12, what="compute time of an iteration")]
+    overlap_start: Annotated[
+        float, finite(0, 1, what="part of the compute time after which communication may start")
+    ] = 1.0
+    bytes: Annotated[
+        Mapping[str, Annotated[float, finite(0, _LARGE)]],
+        Meta(description="bytes of an iteration by the link's name; 0, or 1 and more"),
+    ] = {}
+
+    def __post_init__(self) -> None:
+        for link, value in self.bytes.items():
+            if 0 < value < 1:
+                raise InvalidValueError(("bytes", link), f"{value:g} is wrong; legal: 0, or 1 to {_LARGE:g}")
+
+
+class PriorityFile(Section, frozen=True, kw_only=True):
+    """A file of links and jobs."""
+
+    links: Annotated[Mapping[str, RatedLink], Meta(description="by name")]
+    jobs: tuple[PriorityJob, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """What a file says: the jobs, and each link's rate in bit/s."""
+class PriorityTask:
+    """The jobs that are to be ordered, and each link's rate in bit/s."""
 
     jobs: tuple[LinkJob, ...]
     rate_bps: Mapping[str, float]
 
 
-def load_contest(path: Path) -> Contest:
-    """The jobs and links of a file. Raises ConfigError with file, path and the legal values."""
-    try:
-        raw = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}; legal: a JSON file") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; legal: a JSON file") from error
-    try:
-        given = json.loads(raw, object_pairs_hook=_unique, parse_constant=_no_constant)
-        return _contest(given)
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ConfigError(f"{path}: {place}: {error.msg}; legal: JSON") from error
-    except RecursionError as error:
-        raise ConfigError(f'{path}: nested too deeply; legal: {{"links": ..., "jobs": ...}}') from error
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
+def load_priority_task(path: Path) -> PriorityTask:
+    """Read and check a file. Raises ConfigError with file, line and path."""
+    document = read_document(path, LIMITS)
+    given = convert(document, PriorityFile)
+    with document.checks():
+        return _task(given)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        _encodable(key, "a key")
-        if key in result:
-            raise ValueError(f"{key}: there are two of this name in one object; legal: each once")
-        result[key] = value
-    return result
-
-
-def _encodable(text: str, where: str) -> None:
-    """Half a character (a lone surrogate, which JSON can spell) cannot be printed."""
-    if any("\ud800" <= c <= "\udfff" for c in text):
-        raise ValueError(f"{where}: {json.dumps(text)[:40]} has half a character; legal: whole ones")
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is no number; legal: finite numbers")
-
-
-def _contest(given: Any) -> Contest:
-    top = _object(given, "the file", required=("links", "jobs"))
-    rates: dict[str, float] = {}
-    for name, link in _object(top["links"], "links").items():
-        where = f"links.{name}"
-        rate = _object(link, where, required=("gbps",))["gbps"]
-        rates[name] = 1e9 * _number(rate, f"{where}.gbps", 1e-9, 1e9)
-    if not isinstance(top["jobs"], list):
-        raise ValueError(f"jobs: {_kind(top['jobs'])}; legal: a list of jobs")
+def _task(given: PriorityFile) -> PriorityTask:
+    rates = {name: 1e9 * link.gbps for name, link in given.links.items()}
     jobs: dict[str, LinkJob] = {}
-    for i, item in enumerate(top["jobs"]):
-        job = _job(item, f"jobs[{i}]", rates)
+    for i, job in enumerate(given.jobs):
         if job.name in jobs:
-            raise ValueError(f"jobs[{i}].name: there are two jobs {job.name!r}; legal: a name of its own")
-        jobs[job.name] = job
-    return Contest(tuple(jobs.values()), rates)
-
-
-def _job(item: Any, where: str, rates: Mapping[str, float]) -> LinkJob:
-    given = _object(
-        item,
-        where,
-        required=("name", "gpus", "flops_per_iteration", "compute_ms"),
-        optional=("overlap_start", "bytes"),
-    )
-    name = given["name"]
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"{where}.name: {_kind(name)}; legal: a text of at least one character")
-    _encodable(name, f"{where}.name")
-    gpus = given["gpus"]
-    if not isinstance(gpus, int) or isinstance(gpus, bool) or not 1 <= gpus <= 10**7:
-        raise ValueError(f"{where}.gpus: {_kind(gpus)}; legal: a whole number from 1 to 10000000")
-    sent: dict[str, float] = {}
-    for link, value in _object(given.get("bytes", {}), f"{where}.bytes").items():
-        if link not in rates:
-            legal = ", ".join(list(rates)[:20]) or "none, the file has no links"
-            raise ValueError(f"{where}.bytes.{link}: no such link; legal: {legal}")
-        sent[link] = _number(value, f"{where}.bytes.{link}", 0, _LARGE)
-        if 0 < sent[link] < 1:
-            raise ValueError(f"{where}.bytes.{link}: {value}; legal: 0, or from 1 to {_LARGE:g}")
-    return LinkJob(
-        name=name,
-        gpus=gpus,
-        work=_number(given["flops_per_iteration"], f"{where}.flops_per_iteration", 0, _LARGE),
-        compute_s=_number(given["compute_ms"], f"{where}.compute_ms", 0, 1e12) / 1e3,
-        bytes_on=sent,
-        overlap_start=_number(given.get("overlap_start", 1), f"{where}.overlap_start", 0, 1),
-        distance=sum(v > 0 for v in sent.values()),
-    )
-
-
-def _object(
-    value: Any, where: str, required: Sequence[str] | None = None, optional: Sequence[str] = ()
-) -> Mapping[str, Any]:
-    """A JSON object with exactly these keys, or with any if `required` is None."""
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: {_kind(value)}; legal: an object")
-    if required is not None:
-        legal = ", ".join([*required, *optional])
-        missing = [key for key in required if key not in value]
-        if missing:
-            raise ValueError(f"{where}: {missing[0]} is missing; legal: {legal}")
-        unknown = [key for key in value if key not in required and key not in optional]
-        if unknown:
-            raise ValueError(f"{where}.{unknown[0]}: unknown key; legal: {legal}")
-    return value
-
-
-def _number(value: Any, where: str, low: float, high: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ValueError(f"{where}: {_kind(value)}; legal: a number from {low:g} to {high:g}")
-    return float(value)
-
-
-def _kind(value: Any) -> str:
-    """A wrong value in an error: scalars as they are (shortened), the others by their kind."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    text = json.dumps(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+            raise InvalidValueError(
+                ("jobs", i, "name"), f"there are two jobs {job.name!r:.60}; legal: a name of its own"
+            )
+        unknown = next((link for link in job.bytes if link not in rates), None)
+        if unknown is not None:
+            raise InvalidValueError(
+                ("jobs", i, "bytes", unknown), f"no such link; legal: {listed(list(rates))}"
+            )
+        jobs[job.name] = LinkJob(
+            name=job.name,
+            gpus=job.gpus,
+            work=job.flops_per_iteration,
+            compute_s=job.compute_ms / 1e3,
+            bytes_on=dict(job.bytes),
+            overlap_start=job.overlap_start,
+            distance=sum(v > 0 for v in job.bytes.values()),
+        )
+    return PriorityTask(tuple(jobs.values()), rates)

@@ -19,7 +19,7 @@ from controller.model import TRAFFIC_CLASSES
 from controller.priority.crux import Contender, RankedJob, reference_job, rounded
 from controller.priority.fairness import FairAssignment, fair_assignment
 from controller.priority.methods import METHODS, LevelAssignment, Setting
-from polyrhythm.priority_file import Contest, load_contest
+from polyrhythm.priority_file import PriorityTask, load_priority_task
 from polyrhythm_files import ConfigError
 
 # A list of jobs in an explanation names this many. Chosen.
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--seed: {args.seed}; legal: a whole number from 0")
         levels = _levels(args.levels)
         cap = _cap(args.loss_cap, args.method)
-        contest = load_contest(Path(args.file))
+        contest = load_priority_task(Path(args.file))
         if cap is not None and len(contest.jobs) > _MOST_FAIR:
             raise ConfigError(
                 f"{args.file}: jobs: {len(contest.jobs)}; legal with --loss-cap: at most {_MOST_FAIR}"
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def to_json(
-    contest: Contest,
+    contest: PriorityTask,
     assigned: LevelAssignment,
     method: str,
     levels: int | None,
@@ -149,7 +149,7 @@ def _fairness(fairly: FairAssignment, cap: float) -> dict[str, Any]:
 class _Words:
     """Explains in words the place of each job in the order, and its level."""
 
-    contest: Contest
+    contest: PriorityTask
     assigned: LevelAssignment
     method: str
     weight: Mapping[str, float]

@@ -155,18 +155,18 @@ def test_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "line 1, column 2"),
-        ("[]", "the file: a list; legal: an object"),
-        ('{"links": {}}', "jobs is missing; legal: links, jobs"),
+        ("{", ":1: not JSON: Expecting property name enclosed in double quotes (column 2)"),
+        ("[]", ":1: a list is wrong; legal: a table with the keys links, jobs"),
+        ('{"links": {}}', "jobs: missing; legal: a list"),
         ('{"links": {}, "jobs": [], "x": 1}', "x: unknown key; legal: links, jobs"),
-        ('{"links": {}, "jobs": {}}', "jobs: an object; legal: a list"),
-        ('{"links": {"l": 5}, "jobs": []}', "links.l: 5; legal: an object"),
-        ('{"links": {"l": {"gbps": 0}}, "jobs": []}', "links.l.gbps: 0; legal: a number from 1e-09"),
+        ('{"links": {}, "jobs": {}}', "jobs: a table is wrong; legal: a list"),
+        ('{"links": {"l": 5}, "jobs": []}', "links.l: 5 is wrong; legal: a table with the keys gbps"),
+        ('{"links": {"l": {"gbps": 0}}, "jobs": []}', "links.l.gbps: 0 is wrong; legal: a number from 1e-09"),
         ('{"links": {"l": {"gbps": NaN}}, "jobs": []}', "NaN is no number"),
-        ('{"links": {"l": {"gbps": 1}, "l": {"gbps": 1}}, "jobs": []}', "two of this name"),
-        ('{"links": {}, "jobs": [{}]}', "jobs[0]: name is missing"),
+        ('{"links": {"l": {"gbps": 1}, "l": {"gbps": 1}}, "jobs": []}', "links.l: this key is there twice"),
+        ('{"links": {}, "jobs": [{}]}', "jobs[0].name: missing; legal: text"),
         ('{"links": {"\\ud800": {"gbps": 1}}, "jobs": []}', "half a character"),
-        ('{"links": {}, "jobs": ' + "[" * 100_000, "legal"),
+        ('{"links": {}, "jobs": ' + "[" * 100_000, "nested deeper than 64 levels"),
     ],
 )
 def test_malformed_files(text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,18 +182,18 @@ def test_malformed_files(text: str, says: str, tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"name": ""}, 'jobs[1].name: ""'),
-        ({"name": "\ud800"}, 'jobs[1].name: "\\ud800" has half a character'),
+        ({"name": ""}, "jobs[1].name: '' is wrong; legal: text of one"),
+        ({"name": "\ud800"}, "jobs[1].name: '\\ud800' has half a character"),
         ({"name": "a"}, "jobs[1].name: there are two jobs 'a'"),
-        ({"gpus": 0}, "jobs[1].gpus: 0; legal: a whole number from 1"),
+        ({"gpus": 0}, "jobs[1].gpus: 0 is wrong; legal: a whole number from 1"),
         ({"gpus": True}, "jobs[1].gpus: true"),
-        ({"flops_per_iteration": -1}, "jobs[1].flops_per_iteration: -1; legal: a number from 0"),
-        ({"compute_ms": "5"}, 'jobs[1].compute_ms: "5"; legal: a number'),
-        ({"overlap_start": 1.5}, "jobs[1].overlap_start: 1.5; legal: a number from 0 to 1"),
+        ({"flops_per_iteration": -1}, "jobs[1].flops_per_iteration: -1 is wrong; legal: a number from 0"),
+        ({"compute_ms": "5"}, "jobs[1].compute_ms: '5' is wrong; legal: a number"),
+        ({"overlap_start": 1.5}, "jobs[1].overlap_start: 1.5 is wrong; legal: a number from 0 to 1"),
         ({"bytes": {"l9": 1}}, "jobs[1].bytes.l9: no such link; legal: l1, l2"),
         ({"bytes": {"l1": -1}}, "jobs[1].bytes.l1: -1"),
-        ({"bytes": {"l1": 0.5}}, "jobs[1].bytes.l1: 0.5; legal: 0, or from 1"),
-        ({"bytes": [1]}, "jobs[1].bytes: a list; legal: an object"),
+        ({"bytes": {"l1": 0.5}}, "jobs[1].bytes.l1: 0.5 is wrong; legal: 0, or 1 to"),
+        ({"bytes": [1]}, "jobs[1].bytes: a list is wrong; legal: a table of"),
         ({"colour": "red"}, "jobs[1].colour: unknown key; legal: name, gpus"),
     ],
 )
@@ -203,7 +203,7 @@ def test_malformed_jobs(
     file = tmp_path / "bad.json"
     file.write_text(json.dumps({"links": LINKS, "jobs": [job("a"), job("b") | change]}))
     assert main(["priority", str(file)]) == 2
-    assert f"{file}: {says}" in capsys.readouterr().err
+    assert f"{file}:1: {says}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
