@@ -31,6 +31,10 @@ COMMANDS = {
         "polyrhythm.commands.interleave",
         "compute the time-shift of each job, for jobs and links listed in a file",
     ),
+    "config": (
+        "polyrhythm.commands.config",
+        "check files that a person writes, and print the JSON schemas of such files",
+    ),
     "bench": ("polyrhythm.bench", "measure the speed of the parts of Polyrhythm on this machine"),
     "paper": ("polyrhythm.paper", "reproduce the experiments of the papers"),
     "switch": (

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm config`: check files that a person writes, and print their JSON schemas."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from polyrhythm.file_kinds import FILE_KINDS, check_file
+from polyrhythm_files import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `polyrhythm config`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    check = actions.add_parser("check", help="read files and print the first mistake of each")
+    check.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a file in YAML, JSON or TOML")
+    check.add_argument("--kind", choices=tuple(FILE_KINDS), help="default: by the keys of the file")
+    schema = actions.add_parser("schema", help="print the JSON schema of a kind of file")
+    schema.add_argument("kind", metavar="KIND", choices=tuple(FILE_KINDS), help=", ".join(FILE_KINDS))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check files, or print a schema. Returns 2 if a file has a mistake."""
+    if args.action == "schema":
+        print(json.dumps(FILE_KINDS[args.kind].schema(), indent=2))
+        return 0
+    code = 0
+    for path in args.files:
+        try:
+            kind = check_file(path, args.kind)
+        except ConfigError as error:
+            print(error, file=sys.stderr)
+            code = 2
+        else:
+            print(f"{path}: a legal {kind} file")
+    return code
