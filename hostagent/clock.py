@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock a host lives by: the fabric's event heap, the host's own time, or an emulated one that is off."""
+"""The clock of a host: the fabric's event heap, the host's own time, or an emulated clock that is off."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class EventClock(Protocol):
-    """Nanoseconds of the time the data plane lives in, and events at a time."""
+    """Nanoseconds of data-plane time, and callbacks at given times."""
 
     @property
     def now(self) -> int:
@@ -19,8 +19,10 @@ class EventClock(Protocol):
 
 
 class SkewedClock:
-    """A clock that shows another time than the one beneath it: `offset_ns` ahead of it at 0, and gaining
-    `drift_ppm` millionths of what has passed since (negative: losing)."""
+    """A clock that is off: `offset_ns` ahead of the clock `base` at time 0, and gaining `drift_ppm`
+    millionths of the time since (negative: losing). Raises ValueError for a drift that makes time run
+    backwards.
+    """
 
     def __init__(self, base: EventClock, offset_ns: int, drift_ppm: float) -> None:
         if drift_ppm <= -1e6:
@@ -31,14 +33,14 @@ class SkewedClock:
 
     @property
     def now(self) -> int:
-        """What the clock shows now."""
+        """What this clock shows now."""
         return self.reading(self._base.now)
 
     def reading(self, base_ns: int) -> int:
-        """What it shows when the one beneath shows `base_ns`."""
+        """What this clock shows when `base` shows `base_ns`."""
         return base_ns + self._offset_ns + round(base_ns * self._gain)
 
     def call_at(self, time_ns: int, callback: Callable[..., None], *args: Any) -> None:
-        """Run `callback(*args)` when this clock shows `time_ns`; at once if that is past."""
+        """Run `callback(*args)` when this clock shows `time_ns`, or at once if that is past."""
         at = round((time_ns - self._offset_ns) / (1 + self._gain))
         self._base.call_at(max(at, self._base.now), callback, *args)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes over time: a job's counters read at even intervals, whatever they are read from."""
+"""Bytes over time: the byte counters of a job, read at even intervals."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ ByteSource = Callable[[], Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Bytes of each flow in bins of `bin_ns`, the first from `start_ns` on (fabric time), and the flops
-    of all of them."""
+    """Bytes of each flow in bins of `bin_ns`, the first at `start_ns` (fabric time), and the FLOPs done in
+    all bins.
+    """
 
     start_ns: int
     bin_ns: int
@@ -30,10 +31,11 @@ class Counts:
 
 
 class ByteSampler:
-    """Reads a source at each multiple of `bin_ns` of fabric time, and hands over `report_ns` worth of bins.
+    """Reads a source at each multiple of `bin_ns` of fabric time, and reports bins of `report_ns` at a time.
 
-    `to_fabric` and `to_local` turn the host's time into the fabric's and back. Counters that have gone
-    back (a NIC that was reset, a flow opened again) and new ones count from zero.
+    `to_fabric` and `to_local` convert between the host's time and fabric time. New counters, and counters
+    below their last value (the NIC was reset, or the flow opened again), count from zero. Raises ValueError
+    unless `bin_ns` > 0.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class ByteSampler:
         self._wait(self._first)
 
     def stop(self) -> None:
-        """Read no more; what has not been handed over is not any more."""
+        """Stop reading. Bins that are not reported yet are dropped."""
         self._running = False
 
     def _wait(self, then: Callable[[], None]) -> None:
@@ -120,14 +122,16 @@ class ByteSampler:
 
 
 def port_counter(port: Path) -> ByteSource:
-    """All bytes that leave an InfiniBand or RoCE port, from `counters/port_xmit_data` in its folder
-    (/sys/class/infiniband/DEVICE/ports/N). Reading raises OSError when the device is gone."""
+    """The bytes that leave an InfiniBand or RoCE port, from `counters/port_xmit_data` in its folder
+    (/sys/class/infiniband/DEVICE/ports/N). Reading raises OSError if the device is gone.
+    """
     counter = port / "counters" / "port_xmit_data"
     return lambda: {"": OCTETS * int(counter.read_text())}
 
 
 def interface_counter(folder: Path) -> ByteSource:
-    """All bytes that leave a network interface, by the kernel's `statistics/tx_bytes` in its folder
-    (/sys/class/net/NAME): for hosts without RDMA. Reading raises OSError when the interface is gone."""
+    """The bytes that leave a network interface, from the kernel's `statistics/tx_bytes` in its folder
+    (/sys/class/net/NAME), for hosts without RDMA. Reading raises OSError if the interface is gone.
+    """
     counter = folder / "statistics" / "tx_bytes"
     return lambda: {"": int(counter.read_text())}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What time it is on the fabric: NTP's exchange with the controller, with a bound of its error."""
+"""Fabric time on a host: NTP's exchange with the controller, with a bound of the error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DRIFT_PPM = 200.0
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """`offset_ns` to add to the host's time at `local_ns`, right to +- `error_ns` at that moment."""
+    """The offset from the host's time to fabric time at `local_ns`, exact to +- `error_ns` at that moment."""
 
     local_ns: int
     offset_ns: float
@@ -22,11 +22,11 @@ class _Exchange:
 
 
 class FabricTime:
-    """Turns the host's time into the fabric's and back.
+    """Converts between the host's time and fabric time.
 
-    An exchange bounds the offset by half of its round trip, however uneven its two ways are. Older
-    exchanges count with what the clock may have drifted since, so that the best one is a short round
-    trip or a fresh one. `shared`: the host's clock is the fabric's, and nothing need be asked.
+    An exchange bounds the error of the offset by half of its round trip, even if its two directions take
+    unequal times. Older exchanges count with the drift since, so the best exchange is one with a short round
+    trip or a recent one. `shared`: the host's clock shows fabric time itself, and no exchange is needed.
     """
 
     def __init__(self, *, shared: bool) -> None:
@@ -38,13 +38,13 @@ class FabricTime:
 
     @property
     def known(self) -> bool:
-        """Whether fabric time can be told at all."""
+        """Whether fabric time is known."""
         return self.shared or bool(self._exchanges)
 
     def add(self, sent: int, received: int, replied: int, arrived: int) -> None:
-        """An exchange: `sent` and `arrived` are the host's times, `received` and `replied` the fabric's.
+        """Add an exchange: `sent` and `arrived` are the host's times, `received` and `replied` fabric times.
 
-        One that took less time than the controller says it had it (its clock jumped) is left out.
+        An exchange that took less time than the controller had it (its clock jumped) is ignored.
         """
         trip = (arrived - sent) - (replied - received)
         if self.shared or trip < 0 or arrived < sent:
@@ -64,13 +64,13 @@ class FabricTime:
         return local_ns + round(best.offset_ns + self._rate * (local_ns - best.local_ns))
 
     def to_local(self, fabric_ns: int) -> int:
-        """What the host's clock shows at a fabric time."""
+        """What the host's clock shows at that fabric time."""
         best = self._best
         gone = (fabric_ns - best.local_ns - best.offset_ns) / (1 + self._rate)
         return best.local_ns + round(gone)
 
     def error_ns(self, local_ns: int) -> int:
-        """How far `to_fabric` may be off then."""
+        """The bound of the error of `to_fabric` at that time, in ns."""
         best = self._best
         return round(best.error_ns + self._drift * abs(local_ns - best.local_ns))
 
@@ -80,7 +80,9 @@ class FabricTime:
         return abs(fresh.offset_ns - last.offset_ns) <= may
 
     def _choose(self, now: int) -> None:
-        """The rate between the clocks where exchanges show it, and the exchange that says most."""
+        """Estimate the drift between the clocks where exchanges show it, and choose the exchange with the
+        least error.
+        """
         first, last = self._exchanges[0], self._exchanges[-1]
         apart = last.local_ns - first.local_ns
         loose = DRIFT_PPM / 1e6

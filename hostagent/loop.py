@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's event loop on the host's clock: timers, sockets and calls from other threads, in one thread.
 
-A timer's callback sees the time it was due at, even if it runs late: an emulated NIC keeps its rate on
-average. It is no asyncio: the NIC needs that rule and timers finer than a millisecond.
+The callback of a timer sees the time at which it was due, even if it runs late, so an emulated NIC keeps its
+rate on average. asyncio has no such rule, and its timers are coarser than the NIC needs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_AT_ONCE = 64
 
 
 class Timer:
-    """A timer that can be called off."""
+    """A timer that can be cancelled."""
 
     __slots__ = ("cancelled",)
 
@@ -30,15 +30,15 @@ class Timer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Do not call back any more."""
+        """Cancel the timer."""
         self.cancelled = True
 
 
 class AgentLoop:
-    """A Clock on the host's monotonic clock, which all processes of one machine share.
+    """An EventClock on the host's monotonic clock, which all processes of a machine share.
 
-    `now` is in nanoseconds and stands still within a callback. All but `call` and `stop` belong to the
-    thread that runs the loop (or to the time before `run`).
+    `now` is in nanoseconds and stands still within a callback. All methods but `call` and `stop` are for the
+    thread that runs the loop, or for the time before `run`.
     """
 
     def __init__(self) -> None:
@@ -57,21 +57,21 @@ class AgentLoop:
         self.watch(self._wake_out.fileno(), self._drain)
 
     def present(self) -> int:
-        """The host's monotonic clock now; `now` is when what runs was due."""
+        """The host's monotonic clock now; `now` is the time at which the present callback was due."""
         return time.monotonic_ns()
 
     def call_at(self, time_ns: int, callback: Callable[..., None], *args: Any) -> None:
-        """Run `callback(*args)` at `time_ns`; at once if that is past."""
+        """Run `callback(*args)` at `time_ns`, or at once if that is past."""
         heapq.heappush(self._events, (time_ns, next(self._order), callback, args))
 
     def timer(self, delay_ns: int, callback: Callable[..., None], *args: Any) -> Timer:
-        """Like `call_at` after a delay, with a handle to call it off."""
+        """Run `callback(*args)` after a delay. The result can cancel it."""
         handle = Timer()
         self.call_at(self.now + delay_ns, _unless_cancelled, handle, callback, args)
         return handle
 
     def every(self, interval_ns: int, callback: Callable[[], None]) -> None:
-        """Run `callback()` each interval, until the loop ends; rounds that were missed are left out."""
+        """Run `callback()` each interval until the loop ends. Missed rounds are skipped."""
 
         def due() -> None:
             callback()
@@ -80,33 +80,33 @@ class AgentLoop:
         self.call_at(self.now + interval_ns, due)
 
     def watch(self, descriptor: int, readable: Callable[[], None]) -> None:
-        """Run `readable` whenever the descriptor has something to read."""
+        """Run `readable` whenever the descriptor has data to read."""
         self._readers[descriptor] = readable
 
     def watch_write(self, descriptor: int, writable: Callable[[], None] | None) -> None:
-        """Run `writable` whenever the descriptor can be written to; None: no more."""
+        """Run `writable` whenever the descriptor can be written to; None ends that."""
         if writable is None:
             self._writers.pop(descriptor, None)
         else:
             self._writers[descriptor] = writable
 
     def unwatch(self, descriptor: int) -> None:
-        """Look at the descriptor no more."""
+        """Stop watching the descriptor."""
         self._readers.pop(descriptor, None)
         self._writers.pop(descriptor, None)
 
     def call(self, callback: Callable[..., None], *args: Any) -> None:
-        """Run `callback(*args)` on the loop's thread soon. From any thread, in order."""
+        """Run `callback(*args)` on the loop's thread soon. May be called from any thread; calls run in order."""
         self._calls.append((callback, args))
         self._wake()
 
     def stop(self) -> None:
-        """Make `run` return. From any thread or a signal handler."""
+        """Make `run` return. May be called from any thread or a signal handler."""
         self._stopping = True
         self._wake()
 
     def run(self) -> None:
-        """Live until `stop`, or until a callback raises."""
+        """Run until `stop`, or until a callback raises."""
         while not self._stopping:
             self._run_due()
             readable, writable, _ = select.select(self._readers, self._writers, (), self._patience_s())
@@ -123,7 +123,7 @@ class AgentLoop:
                 callback(*args)
 
     def close(self) -> None:
-        """Give back the loop's own sockets, after `run` has returned."""
+        """Close the loop's own sockets, after `run` has returned."""
         self._wake_in.close()
         self._wake_out.close()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent says of its NIC, of jobs and of iterations, in the protocol's messages."""
+"""The protocol's messages about the NIC, jobs and iterations of an agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hostagent.nic.driver import NicDriver, SendQueue
 
 
 def hello(host: str, ip: str, nic: NicDriver) -> pb.AgentMessage:
-    """An agent's first word."""
+    """The first message of a session."""
     return pb.AgentMessage(
         hello=pb.Hello(
             host=host,
@@ -27,7 +27,9 @@ def hello(host: str, ip: str, nic: NicDriver) -> pb.AgentMessage:
 
 
 def flow_opened(nic: NicDriver, qp: SendQueue, source_port: int) -> pb.AgentMessage | None:
-    """What an open queue pair has; None where the controller's word alone decides it."""
+    """Source port and DSCP of an open queue pair; None if the controller's assignment alone decides them. The
+    port is 0 if it is unknown here.
+    """
     if nic.pinning != "none" and nic.dscp != "fixed":
         return None
     known = nic.sees_flows or nic.pinning != "none"
@@ -36,13 +38,15 @@ def flow_opened(nic: NicDriver, qp: SendQueue, source_port: int) -> pb.AgentMess
 
 
 def flow_fallback(flow: str, source_port: int, why: str) -> pb.AgentMessage:
-    """A flow goes by ECMP instead of by its pin, and why; without a reason: by its pin again."""
+    """A flow goes by ECMP instead of by its pin for the reason `why`; with an empty reason it goes by its pin
+    again.
+    """
     said = pb.FlowFallback(flow=flow, on_ecmp=bool(why), source_port=source_port, why=why)
     return pb.AgentMessage(flow_fallback=said)
 
 
 def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
-    """What every worker of a job says of it."""
+    """The description of a job that each of its workers sends."""
     profile = spec.announced()
     return pb.JobJoin(
         job=spec.name,
@@ -68,7 +72,7 @@ def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
 def iteration_report(
     record: IterationRecord, to_fabric: Callable[[int], int], error_ns: int
 ) -> pb.IterationReport:
-    """A record of the host's times, told in fabric time, which the host knows to +- `error_ns`."""
+    """A record in the host's times, as a report in fabric time, which the host knows to +- `error_ns`."""
     return pb.IterationReport(
         job=record.job,
         rank=record.rank,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCCL's environment for a job on this host: `polyrhythm agent env JOB`."""
+"""NCCL's environment variables for a job on this host: `polyrhythm agent env JOB`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PATIENCE_S = 1.0
 
 
 def nccl_environment(config: Config, job: str) -> Mapping[str, str]:
-    """The variables for one job, with the DSCP that the controller has for it if the agent knows.
+    """The variables for one job, with the DSCP that the controller gave it, if the agent knows it.
 
-    A queue pair keeps the traffic class it is made with: one that the plan changes later is put right by the
-    switches. Raises ConfigError for a name that no job can have.
+    A queue pair keeps the traffic class with which it is made; if the plan changes it later, the switches
+    remark. Raises ConfigError for an illegal job name.
     """
     if not job or "/" in job:
         raise ConfigError(f"env: {job!r} is no name of a job; legal: text without '/'")
@@ -51,14 +51,14 @@ def nccl_environment(config: Config, job: str) -> Mapping[str, str]:
 
 
 def _dscp(config: Config, job: str) -> int:
-    """What the agent says of the job's flows, or of jobs without a priority of their own."""
+    """The DSCP of the job's flows as the agent knows it, else of jobs without a level."""
     status = _status(config.agent.socket)
     dscps = [f["dscp"] for name, f in status.get("flows", {}).items() if name.startswith(f"{job}/")]
     return int(dscps[0] if dscps else status.get("equal_dscp") or DEFAULT_DSCP)
 
 
 def _status(path: str) -> Mapping[str, Any]:
-    """The agent's state; empty without an agent."""
+    """The agent's state; empty if there is no agent."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
             made.settimeout(_PATIENCE_S)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`polyrhythm agent`: the agent of one host as a process.
 
-On standard output there is one line when it serves: `{"ready": true, "host": ..., "pinning": ...}`.
+When the agent is ready it prints one line: `{"ready": true, "host": ..., "pinning": ...}`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT; 0 then, 1 after a failure, 2 for bad input."""
+    """Run the agent, or one of its other actions. Returns 0 after SIGTERM or SIGINT, 2 for bad input."""
     word, *rest = args.action or ["serve"]
     try:
         if word == "schema" and not rest:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Safety on the host (routing paper, 3.5.5): a pinned flow whose latency or loss goes bad falls back to ECMP.
+"""Safety on the host (routing paper, 3.5.5): a pinned flow with bad latency or loss falls back to ECMP.
 
-It is pinned again after a hold, which doubles with each fall, so that a flow on a bad path does not swing;
-a pin that stays good for long makes the hold short again. A pin to another port is another path, and counts
-at once. Nobody is asked: this holds while the controller works on what has happened, and without it.
+The flow is pinned again after a time that doubles with each fall-back, so that it does not swing between
+paths. After a long good time the first, short time applies again. A new pin to another port is another path,
+and takes effect at once. The agent decides this alone: it works while the controller is slow, and without
+one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ RESENT = ("local_ack_timeout_err", "packet_seq_err", "roce_adp_retrans", "roce_s
 
 @dataclass(frozen=True, slots=True)
 class FlowCounters:
-    """A flow's counters so far, and the round trip it measured last (0: not known)."""
+    """The counters of a flow so far, and its last measured round trip (0: unknown)."""
 
     packets: int
     retransmits: int
@@ -35,7 +36,7 @@ class FlowCounters:
 
 
 class FlowHealth:
-    """Judges one flow, a window at a time. `fallen` says that it is to go by ECMP."""
+    """Judges one flow at the end of each window. `fallen`: the flow has to go by ECMP, because of `why`."""
 
     def __init__(self, settings: SafetySettings) -> None:
         self._settings = settings
@@ -48,7 +49,7 @@ class FlowHealth:
         self.why = ""
 
     def judge(self, now: int, sample: FlowCounters) -> bool:
-        """Take the counters at the end of a window; whether `fallen` has changed."""
+        """Judge the window that ends at `now` (ns) with these counters. Returns whether `fallen` has changed."""
         why = self._badness(sample)
         self._last = sample
         settings = self._settings
@@ -72,7 +73,7 @@ class FlowHealth:
         return False
 
     def _badness(self, sample: FlowCounters) -> str:
-        """What is bad about the window, in words; empty: nothing."""
+        """What is bad about the window, in words; empty if nothing is."""
         settings, last = self._settings, self._last
         sent, again = sample.packets - last.packets, sample.retransmits - last.retransmits
         if sent >= _LEAST_PACKETS and 100 * again > settings.loss_percent * sent:
@@ -89,10 +90,11 @@ class FlowHealth:
 
 
 class SafetyMonitor:
-    """Guards every pinned flow of an agent.
+    """Monitors every pinned flow of an agent.
 
-    Where the NIC does not see flows, `port_counters` gives (packets sent, packets sent again) of the whole
-    port: when that is bad, all pinned flows of the host fall back together, for nobody can tell which.
+    If the NIC does not see single flows, `port_counters` gives (packets sent, packets retransmitted) of the
+    whole port. When the port is bad, all pinned flows of the host fall back together, because it is unknown
+    which of them is the cause.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class SafetyMonitor:
             loop.every(window_ns, self.look_at_port)
 
     def look(self) -> None:
-        """The end of a window: judge each flow that has a pin."""
+        """End a window: judge each pinned flow."""
         agent = self._agent
         queue_pairs = agent.queue_pairs()
         for flow in self._guards.keys() - queue_pairs.keys():
@@ -135,7 +137,7 @@ class SafetyMonitor:
                 self._turn(flow, guard)
 
     def look_at_port(self) -> None:
-        """The end of a window: judge the port, and all pinned flows by it."""
+        """End a window: judge the port, and all pinned flows with it."""
         if self._port_counters is None:
             return
         try:
@@ -161,9 +163,11 @@ class SafetyMonitor:
 
 
 def port_counters(port: Path) -> Callable[[], tuple[int, int]]:
-    """(packets sent, packets sent again) of an RDMA port, from its folder in sysfs: `counters/
-    port_xmit_packets`, and time-outs and sequence errors that its queue pairs answered by sending again,
-    from `hw_counters/`; those a device does not have count as 0. Reading raises OSError without the port."""
+    """(packets sent, packets retransmitted) of an RDMA port, read from its folder in sysfs.
+
+    Retransmissions are the sum of time-outs and sequence errors in `hw_counters/`; a counter that the device
+    does not have counts as 0. Reading raises OSError if the port is gone.
+    """
     sent = port / "counters" / "port_xmit_packets"
     again = [port / "hw_counters" / name for name in RESENT]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent put together: loop, NIC, session with the controller, training code's socket, watchers."""
+"""The agent as a whole: loop, NIC, session with the controller, socket for training code, monitors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _DONE_POLL_NS = 100_000_000
 
 
 class AgentService:
-    """One host's agent as a process runs it. Raises ValueError for what it cannot be."""
+    """The agent of one host, as a process runs it. Raises ValueError if the configuration does not fit this
+    host.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -92,7 +94,7 @@ class AgentService:
         return local
 
     def run(self) -> None:
-        """Serve until `loop.stop`, or until all emulated workers have done their iterations."""
+        """Run until `loop.stop`, or until all emulated workers have ended."""
         self.session.start()
         if self.training.trainers:
             self.loop.every(_DONE_POLL_NS, self._stop_when_done)
@@ -112,7 +114,9 @@ class AgentService:
             self.loop.stop()
 
     def _byte_source(self, job: str) -> ByteSource:
-        """The host's own counter, which cannot tell jobs apart; one that is gone counts no more."""
+        """The byte counter of the whole host, which does not tell jobs apart. If it cannot be read, it counts
+        nothing.
+        """
         made = byte_counter(self.config)
         counter = made() if made is not None else dict
 

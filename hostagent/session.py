@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's gRPC session with the controller: it reconnects by itself, and its callbacks only hand over.
+"""The agent's gRPC session with the controller. It reconnects by itself; its callbacks only pass messages on.
 
-Everything here is transport and lives by the host's clock; no figure of the fabric depends on it.
+This is transport on the host's clock. No figure of the fabric depends on it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _OPTIONS = (
 
 
 class ControllerSession:
-    """A session that is opened again whenever it breaks, until `stop`.
+    """A session that is opened again whenever it ends, until `stop`.
 
-    The callbacks come on the session's own thread, in order: `on_connected()` when the controller can be
-    reached (the owner's agent then says Hello), `on_message(message)` for each message, `on_lost()` once
-    for each `on_connected`. `rpc_delay_s` delays each message either way by that much host time.
-    `keepalive_s` above 0 pings a silent controller so often, and gives the session up when a ping goes
-    unanswered for as long. With `credentials` it speaks TLS, to the server named `server_name` if that is
-    not its address. Why a controller cannot be reached is logged once for each reason.
+    The callbacks run on the session's own thread, in this order: `on_connected()` when the controller is
+    reachable (the agent then sends Hello), `on_message(message)` for each message, `on_lost()` once for each
+    `on_connected`. `rpc_delay_s` delays each message in either direction by that much host time. With
+    `keepalive_s` above 0 a silent controller is pinged that often, and the session ends if a ping is not
+    answered within the same time. With `credentials` the session uses TLS; `server_name` is the name in the
+    controller's certificate if that is not its address. The reason why the controller is unreachable is
+    logged once.
     """
 
     def __init__(
@@ -71,11 +72,11 @@ class ControllerSession:
         self._thread = threading.Thread(target=self._run, name=f"session-{address}", daemon=True)
 
     def start(self) -> None:
-        """Begin to connect; returns at once."""
+        """Start to connect. Returns at once."""
         self._thread.start()
 
     def send(self, message: pb.AgentMessage) -> bool:
-        """Queue a message without waiting. False if there is no session: the message is dropped."""
+        """Queue a message. Returns False if there is no session; then the message is dropped."""
         with self._lock:
             if self._outbox is None:
                 return False
@@ -83,14 +84,14 @@ class ControllerSession:
             return True
 
     def drop(self) -> None:
-        """Give up the session that is open, if there is one; it is opened again as after any other loss."""
+        """End the present session, if there is one. A new one is opened as after any other loss."""
         with self._lock:
             call = self._call
         if call is not None:
             call.cancel()
 
     def stop(self) -> None:
-        """End the session cleanly and wait for its thread; what is queued is sent if the peer reads on."""
+        """End the session and wait for its thread. Queued messages are sent if the controller still reads."""
         self._stopping.set()
         with self._lock:
             if self._outbox is not None:
@@ -132,7 +133,9 @@ class ControllerSession:
             ready.cancel()
 
     def _say_why(self) -> None:
-        """Why there is no way to the controller: a call that is not let wait for one is told."""
+        """Log why the controller is unreachable: a call that does not wait for the connection fails with the
+        reason.
+        """
         stub = pb_grpc.AgentHubStub(self._channel)  # type: ignore[no-untyped-call]
         try:
             next(stub.Session(iter(()), timeout=_READY_TIMEOUT_S), None)
@@ -144,7 +147,7 @@ class ControllerSession:
                 log.warning("no session with %s, flows go by ECMP meanwhile: %s", self.address, why)
 
     def _serve(self) -> bool:
-        """One session from its first message to its end; whether the controller took us in."""
+        """One session from its first message to its end. Returns whether the controller accepted the agent."""
         welcome = False
         outbox: queue.SimpleQueue[pb.AgentMessage | None] = queue.SimpleQueue()
         stub = pb_grpc.AgentHubStub(self._channel)  # type: ignore[no-untyped-call]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The certificates of the agent's session with the controller: read, checked, and made into gRPC's."""
+"""The certificates of the agent's session with the controller: checked, and turned into gRPC credentials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def check_certificates(settings: TlsSettings) -> None:
-    """Whether the files are there, hold what they should, and key and certificate belong together.
+    """Check that the files exist and hold certificates and a key, and that key and certificate belong
+    together.
 
     Raises InvalidValueError with the path of the key that is wrong.
     """
@@ -41,7 +42,7 @@ def check_certificates(settings: TlsSettings) -> None:
 
 
 def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials | None:
-    """gRPC's credentials, from files that have been checked; None: the session is in the clear."""
+    """gRPC credentials from files that have been checked. None: the session does not use TLS."""
     if not settings.ca:
         return None
     import grpc
@@ -62,7 +63,7 @@ def _no_password(*_: object) -> str:
 
 
 def _why(error: Exception, what: str) -> str:
-    """A file that cannot be read says so itself; OpenSSL's word on what is in it helps nobody."""
+    """The reason for people: the system's error for an unreadable file, `what` in place of OpenSSL's words."""
     from ssl import SSLError
 
     said = error.strerror if isinstance(error, OSError) and not isinstance(error, SSLError) else None
