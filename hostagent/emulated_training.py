@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Emulated training on a host of its own: the workers that agent.toml names, and their records."""
+"""Emulated training on a real host: the workers that agent.toml names, and their records."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class EmulatedTraining:
 
     @property
     def finished(self) -> bool:
-        """Whether there were workers and all have done their iterations."""
+        """Whether there are workers and all have ended."""
         return bool(self.trainers) and all(trainer.done for trainer in self.trainers)
 
     def stop(self) -> None:
-        """End every worker's loop; the controller hears of it. Close the file."""
+        """End every worker, which the controller is told, and close the files."""
         for trainer in self.trainers:
             trainer.stop()
         for file in (self._records, self._moves):
@@ -55,7 +55,7 @@ class EmulatedTraining:
                 file.close()
 
     def assigned(self, flow: str, source_port: int, dscp: int) -> None:
-        """The controller has given a flow a place."""
+        """The controller has assigned a source port and a DSCP to a flow: write it to the file of moves."""
         if self._moves is not None:
             heard = {"flow": flow, "source_port": source_port, "dscp": dscp, "heard_ns": self._loop.now}
             self._moves.write(json.dumps(heard) + "\n")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated training loop of one worker: it stands for the GPU and the collective library.
+"""The emulated training loop of one worker. It stands for the GPU and the collective library.
 
-The ring's data dependence is the only barrier between workers: a communication phase is over when the
-worker's own bytes are acknowledged and the bytes of that phase that its peers owe it have arrived.
+The only barrier between workers is the data dependence of the ring: a communication phase ends when the
+worker's own bytes are acknowledged and the bytes that its peers send it in that phase have arrived.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from polyrhythm_job.schedule import UNSCHEDULED, Schedule, Slot, next_slot
 
 
 class EmulatedWorker:
-    """One worker of a job. Runs `iterations` iterations (0: until `stop`), then calls `on_done(self)`.
+    """One worker of a job. It runs `iterations` iterations (0: until `stop`), then calls `on_done(self)`.
 
-    `open` starts it once its queue pairs exist: the first communication phase begins at `start_ns`, or
-    when the flows are open if that is later, or at the job's slot. `on_iteration(record)` is called at
-    the end of each iteration. A worker draws its compute jitter from `seed`, job and rank. Until
-    `keep_time` says otherwise its clock is the fabric's. `flops` counts what its GPUs have done. With a
-    `copier` bytes come to the NIC piece by piece, over a PCIe link that other jobs may use.
+    `open` starts it when its queue pairs exist. The first communication phase begins at `start_ns`, or when
+    the flows are open if that is later, or at the job's slot. `on_iteration(record)` is called at the end of
+    each iteration. The compute jitter is drawn from `seed`, job and rank. Until `keep_time` is called, its
+    clock shows fabric time. With `copier` its bytes reach the NIC in pieces over a PCIe link that other jobs
+    may use. Raises ValueError for a rank that the job does not have.
     """
 
     def __init__(
@@ -82,34 +82,36 @@ class EmulatedWorker:
         self._began = (0, False)
 
     def open(self, out: Sequence[SendQueue], receive: Sequence[ReceiveQueue]) -> None:
-        """The worker's flows are open: begin at the start time. Call `on_bytes` for what arrives."""
+        """The worker's flows are open: begin at the start time."""
         self._out, self._in = out, receive
         self.running = True
         self._token += 1
         self._clock.call_at(max(self._clock.now, self.start_ns), self._ready, self._token)
 
     def keep_time(self, fabric_time: ReadFabricTime) -> None:
-        """Hold schedules by this idea of fabric time."""
+        """Use this fabric time for the job's slots."""
         self._fabric_time = fabric_time
 
     def set_schedule(self, schedule: Schedule) -> None:
-        """A new schedule, for the next iteration; a worker that waits for its slot looks again."""
+        """Use a new schedule from the next iteration on. A worker that waits for a slot takes the new one at
+        once.
+        """
         self._schedule = schedule
         if self._ready_ns >= 0:
             self._gate()
 
     def set_level(self, level: int) -> None:
-        """Who goes first on the host's PCIe link."""
+        """The job's priority level on the host's PCIe link."""
         if self._copier is not None:
             self._copier.set_level(level)
 
     def on_bytes(self, queue: ReceiveQueue, size: int) -> None:
-        """Bytes of an incoming flow arrived (they may belong to a phase that has not begun here)."""
+        """Bytes of an incoming flow have arrived. They may belong to a phase that has not begun here yet."""
         if self._communicating and not self._unacked and queue.bytes >= self._owed:
             self._check_barrier()
 
     def stop(self) -> None:
-        """End the loop now; the iteration under way is not reported."""
+        """End the loop now. The iteration under way is not reported."""
         if self.done:
             return
         self._token += 1
@@ -122,7 +124,7 @@ class EmulatedWorker:
         self._on_done(self)
 
     def _ready(self, token: int) -> None:
-        """The next iteration could begin: wait for its slot, if the job has one."""
+        """The next iteration may begin: wait for the job's slot if it has one."""
         if token == self._token:
             self._ready_ns = self._clock.now
             self._gate()
@@ -158,7 +160,7 @@ class EmulatedWorker:
         self._begin_phase()
 
     def _begin_work(self) -> None:
-        """The phases of this iteration, and what its GPUs do in them."""
+        """Take the phases of this iteration, and the FLOPs of its GPUs."""
         self._phases, flops = self.spec.at(self.index)
         own = flops / len(self.spec.hosts)
         down = sum(phase.down_ns for phase in self._phases)
@@ -210,7 +212,9 @@ class EmulatedWorker:
         self._check_barrier()
 
     def _copy(self, copier: PcieTransfer, phase: PhaseSpec, token: int) -> None:
-        """Bring the bytes of every flow to the NIC in pieces, the flows in turn, and send each from there."""
+        """Move the bytes of every flow to the NIC in pieces, the flows one after another, and send each piece
+        from there.
+        """
         left = phase.bytes_per_flow
         while left:
             size = min(left, copier.piece_bytes)
@@ -219,7 +223,7 @@ class EmulatedWorker:
                 copier.copy(size, partial(self._copied, qp, size, phase.rate_bps, last=not left, token=token))
 
     def _copied(self, qp: SendQueue, size: int, rate_bps: int, *, last: bool, token: int) -> None:
-        """A piece is at the NIC. Messages go in order: when the last is acknowledged, all are."""
+        """A piece is at the NIC. Messages stay in order: when the last is acknowledged, all are."""
         if token == self._token:
             qp.post(size, (lambda: self._acked(token)) if last else _unheeded, rate_bps)
 
@@ -259,4 +263,4 @@ class EmulatedWorker:
 
 
 def _unheeded() -> None:
-    """A piece has arrived that is not the last."""
+    """A piece that is not the last has been acknowledged: nothing to do."""

@@ -25,23 +25,25 @@ JOIN_LEAD_NS = 15_000_000
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """How far a host's clock is off: ahead by so many ns, gaining so many millionths (ppm)."""
+    """How far a host's clock is off: `offset_ns` ahead at time 0, gaining `drift_ppm` millionths of the time
+    since.
+    """
 
     offset_ns: int = 0
     drift_ppm: float = 0.0
 
 
 class EmulatedHost:
-    """One host.
+    """One emulated host.
 
-    `transmit(frame)` gets each frame as its last bit leaves the NIC, `receive(frame)` takes one from the
-    link; `send(message)` gets what the agent says, `on_message` takes what the controller says, and
-    `session_up` / `session_lost` follow the session. All on the data-plane thread. `rate_bps` is the
-    emulated link's; `dcqcn` None takes the profile scaled to it. `addresses` maps every host name to its
-    IPv4 address. `seed` must be the same on all hosts of a fabric: each draw names its host, flow or rank.
-    `records` keeps each finished iteration of each worker here, in the order of their ends, in the times
-    of `clock`. With a `skew` the agent reads another clock than that, and has to ask for fabric time.
-    `chooses_ports` and `keeps_dscp` are the NIC's, see EmulatedNic.
+    `transmit(frame)` is called as the last bit of a frame leaves the NIC, `receive(frame)` takes a frame from
+    the link. `send(message)` takes the agent's messages, `on_message` the controller's; `session_up` and
+    `session_lost` follow the session. All run on the data-plane thread. `rate_bps`: the rate of the emulated
+    link. `dcqcn` None: the profile scaled to that rate. `addresses`: host name -> IPv4 address of every host.
+    `seed` must be the same on all hosts of a fabric; each draw also uses the name of its host, flow or rank.
+    `records`: the finished iterations of each worker, in the order of their ends, in the times of `clock`.
+    With `skew` the agent reads another clock than `clock`, and has to ask the controller for fabric time.
+    `chooses_ports` and `keeps_dscp`: see EmulatedNic.
     """
 
     def __init__(
@@ -113,9 +115,9 @@ class EmulatedHost:
     ) -> EmulatedWorker:
         """Run a worker from `start_ns` plus a uniform draw of up to `start_jitter_ns`.
 
-        It joins `join_lead_ns` before `start_ns` (at once, if that is past). `iterations` 0: until `stop`.
-        `on_iteration` is told of each finished iteration beside the controller.
-        Raises ValueError for a worker that does not belong here or runs already.
+        It joins `join_lead_ns` before `start_ns`, or now if that is past. `iterations` 0: until it is
+        stopped. `on_iteration` is called for each finished iteration, after the report to the controller.
+        Raises ValueError for a worker that does not belong to this host, or runs already.
         """
         jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, max(0, start_jitter_ns))
         trainer = EmulatedWorker(
@@ -136,13 +138,13 @@ class EmulatedHost:
         return trainer
 
     def _pcie_link(self, use: PcieUse) -> EmulatedPcieLink:
-        """The link that those share who say its name; the first to say it says its rate."""
+        """The link of that name. The first worker that names it sets its rate."""
         if use.link not in self._pcie:
             self._pcie[use.link] = EmulatedPcieLink(self._clock, use.rate_bps)
         return self._pcie[use.link]
 
     def stop_worker(self, job: str, rank: int) -> None:
-        """End a worker's loop now; the controller hears JobLeave. Nothing happens if it has ended."""
+        """End a worker's loop now; the controller receives JobLeave. Does nothing if the worker has ended."""
         trainer = self.trainers.get((job, rank))
         if trainer is not None:
             trainer.stop()
@@ -162,10 +164,11 @@ class EmulatedHost:
 
 
 def measured_profile(records: Sequence[IterationRecord], spec: JobSpec, skip: int = 1) -> MeasuredProfile:
-    """The profile of a job from one worker's records, the first `skip` left out (CASSINI thesis, 4.3).
+    """The profile of a job from the records of one worker, without the first `skip` (CASSINI thesis, 4.3).
 
-    Medians over iterations, holds taken off; the rate of a phase is what one flow of the worker put on
-    the wire, headers and all, over the phase's time. Raises ValueError without a record to measure.
+    It takes medians over iterations, without the waits for slots. The rate of a phase is what one flow of the
+    worker put on the wire, headers included, divided by the length of the phase. Raises ValueError if there
+    is no record to measure, or for records of several workers.
     """
     if len({(record.job, record.rank) for record in records}) > 1:
         raise ValueError(f"job {spec.name}: a profile is measured on the records of one worker")

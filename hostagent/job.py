@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training job as its workers know it, and what they measure of it."""
+"""A training job as its workers see it, and the measurements of its iterations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MOST_BPS = 10**18
 class PhaseSpec:
     """An Up phase and the Down phase after it.
 
-    Each flow sends `bytes_per_flow` at most at `rate_bps` on the wire (0: no cap); alone on the fabric
-    that takes `up_ns`. Then the worker computes for `down_ns`.
+    Each flow sends `bytes_per_flow`, at most at `rate_bps` on the wire (0: no cap). Without other jobs that
+    takes `up_ns`. Then the worker computes for `down_ns`.
     """
 
     up_ns: int
@@ -30,7 +30,9 @@ class PhaseSpec:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPhase:
-    """An Up phase of a profile, in ns of the period; `rate_bps` per flow, headers included."""
+    """An Up phase of a profile, in ns from the start of the period. `rate_bps` is the rate of each flow,
+    headers included.
+    """
 
     start_ns: int
     end_ns: int
@@ -39,7 +41,7 @@ class MeasuredPhase:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProfile:
-    """One iteration as measured: medians over iterations. Time 0 is the first Up phase's start."""
+    """One measured iteration: medians over iterations. Time 0 is the start of the first Up phase."""
 
     period_ns: int
     phases: tuple[MeasuredPhase, ...]
@@ -47,8 +49,9 @@ class MeasuredProfile:
 
 @dataclass(frozen=True, slots=True)
 class PhaseChange:
-    """From `iteration` on (counted from 0) a job runs other phases: another batch size, another model
-    part. `flops_per_iteration` is of the whole job from then on."""
+    """From `iteration` on (counted from 0) a job runs other phases, for instance because of another batch
+    size. `flops_per_iteration` is of the whole job from then on.
+    """
 
     iteration: int
     phases: tuple[PhaseSpec, ...]
@@ -57,8 +60,9 @@ class PhaseChange:
 
 @dataclass(frozen=True, slots=True)
 class PcieUse:
-    """The PCIe link of each of its hosts by which a job's GPUs reach their NIC, which other jobs there may
-    use too, and its rate."""
+    """The PCIe link between a job's GPUs and their NIC on each of its hosts, and its rate. Other jobs may use
+    it too.
+    """
 
     link: str
     rate_bps: int
@@ -68,13 +72,12 @@ class PcieUse:
 class JobSpec:
     """A training job. `hosts` in rank order; `ring` lists its flows as (source, destination) hosts.
 
-    `profile` is what the controller is told; None tells the nominal one, made of the phases.
-    `sender` is the congestion control it chose, dcqcn or mltcp, and `increase_timer` DCQCN's timer in parts
-    of the NIC's profile. `flops_per_iteration` is of the whole job. Each worker adds a uniform jitter of up
-    to `compute_jitter_ns` either way to each Down phase. `changes` are in the order of their iterations.
-    A `silent` job's iterations are reported to nobody; its bytes can be counted all the same.
-    `pcie` None: nothing within a host is in its way.
-    Raises ValueError for what cannot run.
+    `profile` is reported to the controller; None reports the nominal profile, made of the phases. `sender`:
+    the congestion control that the job chose, dcqcn or mltcp. `increase_timer`: DCQCN's increase timer as a
+    multiple of the NIC's. `flops_per_iteration` is of the whole job. Each worker lengthens or shortens each
+    Down phase by a uniform jitter of up to `compute_jitter_ns`. `changes` are in the order of their
+    iterations. The iterations of a `silent` job are not reported, but its bytes can be counted. `pcie` None:
+    its transfers within a host are not modelled. Raises ValueError for an impossible job.
     """
 
     name: str
@@ -135,7 +138,7 @@ class JobSpec:
             raise ValueError(f"job {self.name}: an iteration needs time")
 
     def at(self, iteration: int) -> tuple[tuple[PhaseSpec, ...], float]:
-        """The phases that iteration runs, and its flops (whole job)."""
+        """The phases that this iteration runs, and its FLOPs (of the whole job)."""
         phases, flops = self.phases, self.flops_per_iteration
         for change in self.changes:
             if change.iteration <= iteration:
@@ -144,7 +147,7 @@ class JobSpec:
 
     @property
     def bytes_per_iteration(self) -> int:
-        """Bytes each flow carries in one iteration, before any change."""
+        """The bytes that each flow carries in one iteration, before any change."""
         return sum(phase.bytes_per_flow for phase in self.phases)
 
     def flow_name(self, src: str, dst: str) -> str:
@@ -152,7 +155,7 @@ class JobSpec:
         return f"{self.name}/{src}>{dst}"
 
     def announced(self) -> MeasuredProfile:
-        """The profile the controller is told."""
+        """The profile that is reported to the controller."""
         if self.profile is not None:
             return self.profile
         at = 0
@@ -167,12 +170,12 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class IterationRecord:
-    """One iteration of one worker; the fields of IterationReport, and the wire's side of it.
+    """One iteration of one worker: the fields of IterationReport, and its bytes on the wire.
 
-    `phases` holds (start, end) of each Up phase in ns since `start_ns`, `wire_bytes` the bytes of the
-    frames the worker's flows sent in each. `flops` are those of this worker; `drift_ns` is how late the
-    iteration began after its slot, and `realigned` says that it would have been later than the schedule
-    allows and waited for the next slot.
+    `phases`: (start, end) of each Up phase in ns since `start_ns`. `wire_bytes`: the bytes of the frames that
+    the worker's flows sent in each phase. `flops`: of this worker. `drift_ns`: how late after its slot the
+    iteration began. `realigned`: it would have begun later than the schedule allows, and waited for the next
+    slot.
     """
 
     job: str

@@ -96,7 +96,8 @@ class AgentLoop:
         self._writers.pop(descriptor, None)
 
     def call(self, callback: Callable[..., None], *args: Any) -> None:
-        """Run `callback(*args)` on the loop's thread soon. May be called from any thread; calls run in order."""
+        """Run `callback(*args)` on the loop's thread soon. May be called from any thread; calls run in
+        order."""
         self._calls.append((callback, args))
         self._wake()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job's rhythm from stretches of communication as they come: its profile, its iterations. Pure."""
+"""The profile and the iterations of a job, from its communication intervals as they arrive. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST_DOWN = 0.04
 
 @dataclass(frozen=True, slots=True)
 class ObservedIteration:
-    """From one iteration's first Up phase to the next one's, in the record's time."""
+    """One iteration: from its first Up phase to the next iteration's, in the record's time."""
 
     start_ns: int
     end_ns: int
@@ -33,7 +33,7 @@ class ObservedIteration:
 def find_profile(busy: Sequence[CommunicationInterval]) -> ObservedProfile | None:
     """The profile of the last iterations of a record; None if it shows no period (yet).
 
-    The shortest span of time that holds enough periods tells: a job may have changed before.
+    It takes the shortest recent time span that holds enough periods, because the job may have changed before.
     """
     if not busy:
         return None
@@ -57,9 +57,11 @@ def _fold(busy: Sequence[CommunicationInterval], since: int) -> ObservedProfile 
 def iterations(
     busy: Sequence[CommunicationInterval], rhythm: ObservedProfile, since: int, until: int, *, begins: bool
 ) -> list[ObservedIteration]:
-    """The whole iterations of that rhythm between two times of the record: each begins where the job
-    communicates after a Down phase half as long as the longest, or longer. `begins`: one does at `since`.
-    Times are as fine as a 256th of the period."""
+    """The whole iterations with that profile between two times of the record.
+
+    An iteration begins where the job communicates after a Down phase of at least half the longest one.
+    `begins`: one begins at `since`. Times are exact to a 256th of the period.
+    """
     down = rhythm.period_ns - rhythm.phases[-1][1]
     if down < _LEAST_DOWN * rhythm.period_ns:
         return []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that say nothing themselves, followed live by what NCCL or the NIC's counters record of them.
+"""Jobs that do not report by themselves, observed live in the records of NCCL or of the NIC's counters.
 
-Once a record shows a period the job joins with its profile, as if it had said so; each iteration that the
-record shows is reported. A job whose rhythm changes joins anew, and one whose record stands still leaves.
+When a record shows a period, the job joins with its profile, as if it had reported it. Each iteration in the
+record is reported. A job whose period changes joins again, and a job whose record stops growing has ended.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ _MOST_COMPLAINTS = 10
 
 
 class ObservedJobs:
-    """All jobs of an agent's configuration that are followed. `counter` reads the NIC's bytes."""
+    """All observed jobs of an agent's configuration. `line_bps`: the rate of the NIC; `counter` creates a
+    reader of the NIC's byte counter.
+    """
 
     def __init__(
         self,
@@ -68,7 +70,7 @@ class ObservedJobs:
                 loop.every(int(told.sample_ms * 1e6), job.sample)
 
     def stop(self) -> None:
-        """Follow no more; the jobs leave."""
+        """Stop observing: the jobs end for the controller."""
         for job in self._jobs:
             job.stop()
         self._pool.shutdown(cancel_futures=True)
@@ -83,9 +85,12 @@ class ObservedJobs:
 
 
 class _ObservedJob:
-    """One job. Times of its record are turned into the host's by the least delay of late: whatever clock
-    wrote them, a stretch is read soon after its end. Its rhythm is looked for in a thread of `pool`, for the
-    agent's own has new flows to answer."""
+    """One job. Its profile is searched for in a thread of `pool`, because the agent's own thread has to
+    answer new flows.
+
+    The least recent delay between the end of an interval and its reading converts times of the record into
+    the host's, so the record may use any clock.
+    """
 
     def __init__(
         self,
@@ -118,7 +123,7 @@ class _ObservedJob:
         self._counter = counter() if counter is not None and self._files is None else None
 
     def poll(self) -> None:
-        """Read what the record has got since, and report the iterations that it shows."""
+        """Read what was added to the record, and report the iterations in it."""
         if self._files is not None:
             for reader, fresh in self._files.poll():
                 for stretch in reader.feed(fresh):
@@ -143,7 +148,7 @@ class _ObservedJob:
             self._take(stretch)
 
     def look(self) -> None:
-        """Look for the job's rhythm: does it run, has it changed, has it ended?"""
+        """Check the profile: does the job run, has its period changed, has it ended?"""
         newest = max((b.end_ns for b in self._busy), default=0)
         while self._busy and self._busy[0].end_ns < newest - self._settings.window_s * 10**9:
             self._busy.popleft()
@@ -174,7 +179,7 @@ class _ObservedJob:
             self._enter(found)
 
     def stop(self) -> None:
-        """Follow no more."""
+        """Stop observing."""
         if self._files is not None:
             self._files.close()
         self._leave()
@@ -194,7 +199,7 @@ class _ObservedJob:
         return self._loop.now - (newest + self._to_local_ns) > patience
 
     def _enter(self, rhythm: ObservedProfile) -> None:
-        """The job joins with the profile that was found."""
+        """Let the job join with the profile that was found."""
         told = self._settings
         newest = max(b.end_ns for b in self._busy)
         sent = sum(b.size for b in self._busy if b.start_ns >= newest - 4 * rhythm.period_ns) // 4
@@ -249,7 +254,7 @@ class _ObservedJob:
             self._since, self._begins = until - 2 * rhythm.period_ns, False
 
     def _lately(self, rhythm: ObservedProfile) -> list[CommunicationInterval]:
-        """The stretches since the last iteration; those of several ranks come in no strict order."""
+        """The intervals since the last iteration. Those of several ranks arrive in no strict order."""
         found = []
         for stretch in reversed(self._busy):
             if stretch.end_ns < self._since - 2 * rhythm.period_ns:
@@ -261,11 +266,11 @@ class _ObservedJob:
         return RecordReader(lambda what: self._complain(f"{path}: {what}"))
 
     def _complain(self, what: str) -> None:
-        """A record that is written wrong for hours fills no log."""
+        """Log an error of the record, up to a number: a record may be wrong for hours."""
         self._complaints += 1
         if self._complaints <= _MOST_COMPLAINTS:
             log.warning("job %s: %s", self._settings.name, what)
 
 
 def _nobody(_: Mapping[str, Any]) -> None:
-    """A job that says nothing hears nothing either."""
+    """Drop the events for an observed job: it has no connection with the agent."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moving bytes between a GPU and its NIC over a PCIe link that jobs of one host share, by their levels.
+"""Emulated transfers between a GPU and its NIC, over a PCIe link that jobs of one host share by their levels.
 
-It stands for a GPU's copy engine. What is moved goes in pieces of about PIECE_NS, each in a turn of its own:
-a job of a lower level waits between two pieces while a higher one has something to move (CRUX, section 5),
-jobs of one level share the link's rate. Only the way out is modelled, PCIe being as wide each way.
+They stand for the GPU's copy engine. Data moves in pieces of about PIECE_NS, and the link is acquired for
+each piece. So a job of a lower level waits between two pieces while a job of a higher level has data to move
+(CRUX, section 5). Jobs of one level share the link's rate. Only transfers from the GPU to the NIC are
+modelled, because PCIe has the same rate in each direction.
 """
 
 from __future__ import annotations
@@ -31,30 +32,30 @@ Callback = Callable[[], None]
 
 
 class PcieTransfer(Protocol):
-    """One worker's use of a link. `piece_bytes` is what it should be given at once."""
+    """The transfers of one worker over a link. `piece_bytes` is the size that one piece should have."""
 
     piece_bytes: int
 
     def copy(self, size: int, then: Callback) -> None:
-        """Move a piece after all those before it, then call back."""
+        """Move a piece after all earlier ones, then call `then`."""
 
     def set_level(self, level: int) -> None:
-        """Who goes first from the next piece on: 0 before all others."""
+        """Use this priority level from the next piece on; 0 is the highest."""
 
     def close(self) -> None:
-        """The worker has ended; what is not moved yet stays, without a call."""
+        """The worker has ended: pieces that are not moved yet are dropped, and `then` is not called."""
 
 
 def piece_bytes(rate_bps: int) -> int:
-    """What a link moves in PIECE_NS."""
+    """The bytes that a link of that rate moves in PIECE_NS."""
     return max(1, rate_bps * PIECE_NS // (8 * 10**9))
 
 
 class SharedPcieTransfer:
-    """A copier among those of other processes: they share the semaphore of `polyrhythm_job.pcie`.
+    """Transfers over a link that several processes share through `polyrhythm_job.PcieLink`.
 
-    A thread of its own waits for turns and calls back on the loop's. Raises ValueError for a name that is
-    none, OSError where the semaphore cannot be had.
+    A thread of its own waits for the link, and calls back on the loop's thread. Raises ValueError for an
+    illegal name of the link, OSError if the link cannot be opened.
     """
 
     def __init__(self, link: str, rate_bps: int, loop: AgentLoop, folder: Path | None = None) -> None:
@@ -99,7 +100,7 @@ class SharedPcieTransfer:
 
 
 class EmulatedPcieLink:
-    """A link of an emulated host, on its clock: the same rule as between processes."""
+    """A PCIe link of an emulated host, on its clock, with the same rule as between processes."""
 
     def __init__(self, clock: EventClock, rate_bps: int) -> None:
         self.rate_bps = rate_bps
@@ -109,25 +110,27 @@ class EmulatedPcieLink:
         self._waiting: list[EmulatedPcieTransfer] = []
 
     def copier(self) -> EmulatedPcieTransfer:
-        """One more worker that uses it."""
+        """A new worker's transfers over this link."""
         return EmulatedPcieTransfer(self)
 
     def ask(self, copier: EmulatedPcieTransfer) -> int:
-        """A copier wants a turn; returns its ticket."""
+        """Ask for the link for one piece. Returns a ticket; lower tickets go first within a level."""
         self._tickets += 1
         self._waiting.append(copier)
         self._clock.call_at(self._clock.now, self._serve)
         return self._tickets
 
     def leave(self, copier: EmulatedPcieTransfer) -> None:
-        """A copier has ended, or its turn has."""
+        """Release the link after a piece, or because the worker has ended."""
         for group in (self._using, self._waiting):
             if copier in group:
                 group.remove(copier)
         self._clock.call_at(self._clock.now, self._serve)
 
     def _serve(self) -> None:
-        """Turns for those who may have one now: the best level that waits, unless another uses the link."""
+        """Give the link to those who may use it now: the highest level that waits, unless another level uses
+        the link.
+        """
         for copier in sorted(self._waiting, key=lambda c: (c.level, c.ticket)):
             if any(other.held != copier.level for other in self._using):
                 return
@@ -139,7 +142,7 @@ class EmulatedPcieLink:
 
 
 class EmulatedPcieTransfer:
-    """See EmulatedPcieLink."""
+    """The transfers of one worker over an EmulatedPcieLink."""
 
     def __init__(self, link: EmulatedPcieLink) -> None:
         self.piece_bytes = piece_bytes(link.rate_bps)
@@ -151,7 +154,7 @@ class EmulatedPcieTransfer:
 
     @property
     def size(self) -> int:
-        """Of the piece that is next."""
+        """The size of the next piece in bytes."""
         return self._pieces[0][0]
 
     def copy(self, size: int, then: Callback) -> None:
@@ -173,7 +176,7 @@ class EmulatedPcieTransfer:
         self._link.leave(self)
 
     def moved(self) -> None:
-        """The piece is there."""
+        """A piece is at the NIC: release the link, then ask for it again for the next piece."""
         if self._closed:
             return
         _, then = self._pieces.pop(0)

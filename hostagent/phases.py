@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Period and Up phases of a job from what was recorded of it, without its cooperation.
+"""Period and Up phases of a job from a record of its communication.
 
-The period is where the record resembles itself shifted (CRUX, section 5, takes Fourier's
-transform of the same; the autocorrelation has no leakage from a window that is no whole number of periods).
+The period is the shift at which the record is most similar to itself: the peak of its autocorrelation. CRUX
+(section 5) uses the Fourier transform; the autocorrelation has no leakage if the record is not a whole number
+of periods.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _GAP = 0.01
 
 @dataclass(frozen=True, slots=True)
 class ObservedProfile:
-    """A period, and its Up phases (start, end) in ns from the first one's start, which follows the longest
-    Down phase. A rate of at least `up_rate` bytes/s counts as Up."""
+    """A period, and its Up phases (start, end) in ns from the start of the first, which follows the longest
+    Down phase. A rate of at least `up_rate` bytes/s counts as Up.
+    """
 
     period_ns: int
     phases: tuple[tuple[int, int], ...]
@@ -37,9 +39,10 @@ class ObservedProfile:
 
 
 def profile_files(paths: Sequence[Path]) -> dict[str, Any]:
-    """Period and phases of a job from files of one kind, as `polyrhythm_job` takes them.
+    """Period and Up phases of a job from record files of one format, with the names of `polyrhythm_job`'s
+    parameters.
 
-    Raises ConfigError for a file that is none of the three kinds, or shows no period.
+    Raises ConfigError for a file of no known format, or without a period.
     """
     busy: list[CommunicationInterval] = []
     for path in paths:
@@ -58,8 +61,11 @@ def profile_files(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def fold(busy: Sequence[CommunicationInterval], longest: int = _LONGEST_RECORD) -> ObservedProfile:
-    """The period of a record, and where in it the job communicates, searched in `longest` bins at most (the
-    work grows by their square). Raises ValueError if there is none."""
+    """The period of a record, and the Up phases in it.
+
+    The record is searched in at most `longest` bins; the work grows with their square. Raises ValueError if
+    the record has no period.
+    """
     if len(busy) < 2:
         raise ValueError("a period needs at least two stretches of communication")
     first, last = min(b.start_ns for b in busy), max(b.end_ns for b in busy)
@@ -87,7 +93,7 @@ def fold(busy: Sequence[CommunicationInterval], longest: int = _LONGEST_RECORD) 
 
 
 def _folded(bins: Sequence[float], period: float, shift: int) -> list[float]:
-    """The mean of the bins at each place of the period, which need not be a whole number of bins."""
+    """The mean of the bins at each position of the period, which need not be a whole number of bins."""
     sums, counts = [0.0] * shift, [0] * shift
     for index, value in enumerate(bins):
         place = int(index % period * shift / period) % shift
@@ -97,7 +103,9 @@ def _folded(bins: Sequence[float], period: float, shift: int) -> list[float]:
 
 
 def binned(busy: Sequence[CommunicationInterval], first: int, bin_ns: int, count: int) -> list[float]:
-    """The bytes in each of `count` bins from `first` on, which no stretch begins before."""
+    """The bytes in each of `count` bins of `bin_ns` from time `first` on. No interval may begin before
+    `first`.
+    """
     bins = [0.0] * count
     for stretch in busy:
         length = max(1, stretch.end_ns - stretch.start_ns)
@@ -112,9 +120,10 @@ def binned(busy: Sequence[CommunicationInterval], first: int, bin_ns: int, count
 
 
 def _period(bins: Sequence[float]) -> float:
-    """The shift, in bins, at which the record is most like itself: of several as good, the shortest peak.
+    """The shift, in bins, at which the record is most similar to itself; the shortest of several equal ones.
 
-    Peaks at its multiples then tell it more finely than a bin.
+    Peaks at multiples of the shift then give it more exactly than one bin. Raises ValueError if there is
+    none.
     """
     mean = sum(bins) / len(bins)
     centred = [value - mean for value in bins]

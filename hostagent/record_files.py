@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that grow, followed: one file, or all of a folder; rotated, replaced, cut short or gone."""
+"""Files that grow: one file, or all files of a folder, which may be rotated, replaced, truncated or removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _GrowingFile(Generic[T]):
-    """One open file; it is read on after another has taken its name."""
+    """One open file. It is still read after its name belongs to another file."""
 
     def __init__(self, path: Path, make: Callable[[Path], T]) -> None:
         self._path = path
@@ -29,7 +29,9 @@ class _GrowingFile(Generic[T]):
         self._at = 0
 
     def read(self) -> bytes:
-        """What has been added; a file that was cut short is read from its start by a new reader."""
+        """The bytes added since the last call, 256 KiB at most. A truncated file is read from its start by a
+        new reader.
+        """
         size = os.fstat(self._descriptor).st_size
         if size < self._at:
             self._at, self.reader = 0, self._make(self._path)
@@ -39,18 +41,18 @@ class _GrowingFile(Generic[T]):
 
     @property
     def behind(self) -> int:
-        """Bytes that have not been read yet."""
+        """The number of bytes that are not read yet."""
         return os.fstat(self._descriptor).st_size - self._at
 
     def skip_to_whole_line(self, left: int) -> None:
-        """Leave out all but the first line and about the last `left` bytes."""
+        """Skip all but about the last `left` bytes, to the start of a line."""
         if self.behind > left:
             end = os.fstat(self._descriptor).st_size
             cut = os.pread(self._descriptor, _MOST_AT_ONCE, end - left)
             self._at = end - left + cut.find(b"\n") + 1
 
     def is_at(self, path: Path) -> bool:
-        """Whether the name still means this file."""
+        """Whether the path still names this file."""
         try:
             status = path.stat()
         except OSError:
@@ -58,12 +60,12 @@ class _GrowingFile(Generic[T]):
         return (status.st_dev, status.st_ino) == self._inode
 
     def close(self) -> None:
-        """Read it no more."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
 class GrowingFiles(Generic[T]):
-    """A file, or the files of a folder. `make(path)` gives the reader that a file's bytes go to."""
+    """A file, or the files of a folder. `make(path)` creates the reader for the bytes of one file."""
 
     def __init__(self, path: Path, make: Callable[[Path], T]) -> None:
         self._path = path
@@ -72,7 +74,7 @@ class GrowingFiles(Generic[T]):
         self._begun = False
 
     def poll(self) -> list[tuple[T, bytes]]:
-        """What has been added since the last call, with its readers; at most 256 KiB of each file."""
+        """Each reader with the bytes added to its file since the last call, at most 256 KiB of each file."""
         found = []
         paths = self._paths()
         for path in [p for p in self._files if p not in paths or not self._files[p].is_at(p)]:
@@ -90,7 +92,7 @@ class GrowingFiles(Generic[T]):
         return found
 
     def close(self) -> None:
-        """Follow no more."""
+        """Close all files."""
         for file in self._files.values():
             file.close()
         self._files.clear()

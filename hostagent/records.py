@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NCCL and the NIC's counters record of a job's communication, read whole or as it grows.
+"""Records of a job's communication, made by NCCL or from the NIC's counters; read as a whole or while they
+grow.
 
-Three kinds: the lines of NCCL's inspector (a JSON object for each collective, with its end and length),
-the trace of NCCL's example profiler (Chrome's trace format), and readings of `port_xmit_data` (lines
-`time_ns,value`).
+There are three formats: the lines of NCCL's inspector (a JSON object for each collective, with its end and
+duration), the trace of NCCL's example profiler (Chrome's trace format), and readings of `port_xmit_data`
+(lines `time_ns,value`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MOST_BEGUN = 65_536
 
 @dataclass(frozen=True, slots=True)
 class CommunicationInterval:
-    """A stretch of communication: bytes from `start_ns` to `end_ns`, evenly."""
+    """`size` bytes that were sent evenly from `start_ns` to `end_ns`."""
 
     start_ns: int
     end_ns: int
@@ -30,16 +31,16 @@ class CommunicationInterval:
 
 
 class _RecordFormat(Protocol):
-    """One kind of record. `line` raises ValueError for what is none of it."""
+    """One format of records. `line` raises ValueError for a line that is not of this format."""
 
     def line(self, said: str) -> CommunicationInterval | None: ...
 
 
 class InspectorRecord:
-    """NCCL's inspector: each line stands for itself."""
+    """The output of NCCL's inspector: each line is complete in itself."""
 
     def line(self, said: str) -> CommunicationInterval | None:
-        """The stretch of a collective or of point-to-point traffic; None for a line about something else."""
+        """The interval of a collective or of point-to-point traffic; None for a line about anything else."""
         try:
             record = json.loads(said)
             kind = next((k for k in ("coll", "p2p") if record.get(f"{k}_perf") is not None), None)
@@ -54,19 +55,20 @@ class InspectorRecord:
 
 
 class ProfilerTrace:
-    """The example profiler's trace, an event a line: pairs of begin ("b") and end ("e") of collectives and
-    point-to-point events; `ts` is in us."""
+    """The trace of the example profiler, one event a line: collectives and point-to-point events, each with a
+    begin ("b") and an end ("e"); `ts` is in us.
+    """
 
     def __init__(self) -> None:
         self._begun: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def line(self, said: str) -> CommunicationInterval | None:
-        """The stretch that an event ends, if it ends one."""
+        """The interval of the event that this line ends; None if it ends none."""
         said = said.strip().lstrip("[").rstrip(",]").strip()
         return self.event(json.loads(said)) if said else None
 
     def event(self, event: object) -> CommunicationInterval | None:
-        """The same from an event that is read already."""
+        """The same for a parsed event."""
         if (
             not isinstance(event, dict)
             or event.get("name") not in _EVENTS
@@ -100,7 +102,7 @@ class CounterReadings:
         self._before: tuple[int, int] | None = None
 
     def line(self, said: str) -> CommunicationInterval | None:
-        """The stretch since the last reading."""
+        """The interval since the last reading."""
         said = said.partition("#")[0].strip()
         if not said:
             return None
@@ -111,7 +113,7 @@ class CounterReadings:
         return self.reading(time_ns, value)
 
     def reading(self, time_ns: int, value: int) -> CommunicationInterval | None:
-        """The same from numbers; None for the first."""
+        """The same for numbers. None for the first reading. Raises ValueError unless time advances."""
         before, self._before = self._before, (time_ns, value)
         if before is None:
             return None
@@ -122,9 +124,9 @@ class CounterReadings:
 
 
 class RecordReader:
-    """A record that grows: it is fed what has been added, and keeps the line that is not whole yet.
+    """Reads a record that grows, in any of the formats. It keeps an incomplete line until the rest comes.
 
-    A line that makes no sense is left out and told to `complain`; the others count.
+    A line that cannot be read is skipped, and its error goes to `complain`.
     """
 
     def __init__(self, complain: Callable[[str], None]) -> None:
@@ -133,7 +135,7 @@ class RecordReader:
         self._rest = b""
 
     def feed(self, fresh: bytes) -> list[CommunicationInterval]:
-        """The stretches that whole lines of it show."""
+        """The intervals in the whole lines that the bytes `fresh` complete."""
         *lines, self._rest = (self._rest + fresh).split(b"\n")
         if len(self._rest) > _LONGEST_LINE:
             self._complain("a line is longer than 1 MiB")
@@ -154,7 +156,7 @@ class RecordReader:
 
 
 def read_record(text: str) -> list[CommunicationInterval]:
-    """The communication that a whole record shows. Raises ValueError, with the line, for what is none."""
+    """The intervals of a complete record. Raises ValueError, with the line number, for another format."""
     if text.lstrip()[:1] == "[":
         return _whole_trace(text)
     kind = _kind_of(text.lstrip().partition("\n")[0]) or CounterReadings()
@@ -171,7 +173,7 @@ def read_record(text: str) -> list[CommunicationInterval]:
 
 
 def _kind_of(line: str) -> _RecordFormat | None:
-    """What a record is, from its first line; None while that is empty."""
+    """The format of a record, from its first line; None if the line is empty."""
     head = line.lstrip()[:1]
     if not head:
         return None

@@ -49,7 +49,8 @@ class FlowHealth:
         self.why = ""
 
     def judge(self, now: int, sample: FlowCounters) -> bool:
-        """Judge the window that ends at `now` (ns) with these counters. Returns whether `fallen` has changed."""
+        """Judge the window that ends at `now` (ns) with these counters. Returns whether `fallen` has
+        changed."""
         why = self._badness(sample)
         self._last = sample
         settings = self._settings

@@ -147,7 +147,8 @@ class ControllerSession:
                 log.warning("no session with %s, flows go by ECMP meanwhile: %s", self.address, why)
 
     def _serve(self) -> bool:
-        """One session from its first message to its end. Returns whether the controller accepted the agent."""
+        """One session from its first message to its end. Returns whether the controller accepted the
+        agent."""
         welcome = False
         outbox: queue.SimpleQueue[pb.AgentMessage | None] = queue.SimpleQueue()
         stub = pb_grpc.AgentHubStub(self._channel)  # type: ignore[no-untyped-call]

@@ -63,7 +63,8 @@ def _no_password(*_: object) -> str:
 
 
 def _why(error: Exception, what: str) -> str:
-    """The reason for people: the system's error for an unreadable file, `what` in place of OpenSSL's words."""
+    """The reason for people: the system's error for an unreadable file, `what` in place of OpenSSL's
+    words."""
     from ssl import SSLError
 
     said = error.strerror if isinstance(error, OSError) and not isinstance(error, SSLError) else None
