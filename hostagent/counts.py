@@ -10,12 +10,13 @@ from pathlib import Path
 from hostagent.clock import EventClock
 
 LONGEST_REPORT = 4096
-"""Bins in one report at most; a request for more is cut down."""
+"""The greatest number of bins in a report; a request for more gets this many. Chosen: a message of some 100
+KB."""
 OCTETS = 4
 """`port_xmit_data` counts words of four octets."""
 
 ByteSource = Callable[[], Mapping[str, int]]
-"""Bytes sent so far by each flow, headers and all; the name "" stands for all that leaves the NIC."""
+"""Bytes sent so far by each flow, headers included. The name "" stands for all bytes that leave the NIC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,11 @@ class ByteSampler:
     def _read(self) -> None:
         if not self._running:
             return
-        # A reading may come late on a busy host: its bytes then belong to all bins since the last one.
+        # On a busy host a reading may be late. Its bytes then belong to all bins since the last reading.
         bins = 1 + max(0, (self._to_fabric(self._clock.now) - self._edge) // self._bin_ns)
         self._edge += (bins - 1) * self._bin_ns
         if bins > LONGEST_REPORT:
-            # The clock was set, or the host slept: there are no bins to speak of.
+            # The clock was set, or the host was suspended: start again.
             self._bytes, self._taken = {}, 0
             self._edge += self._bin_ns
             self._wait(self._first)
@@ -106,13 +107,13 @@ class ByteSampler:
         for counts in self._bytes.values():
             counts.extend([0] * (self._taken - len(counts)))
         self._last = dict(totals)
-        # Reports end at multiples of their length: those of all hosts then leave together.
+        # Reports end at multiples of their length, so those of all hosts leave together.
         if self._taken >= self._bins or self._edge // self._bin_ns % self._bins < bins:
-            self._hand_over()
+            self._report()
         self._edge += self._bin_ns
         self._wait(self._read)
 
-    def _hand_over(self) -> None:
+    def _report(self) -> None:
         flops = self._flops()
         flows = {flow: tuple(counts) for flow, counts in sorted(self._bytes.items())}
         start = self._edge - self._taken * self._bin_ns

@@ -22,6 +22,7 @@ from polyrhythm_files import InvalidValueError
 log = logging.getLogger(__name__)
 
 START_DELAY_NS = 1_000_000_000
+"""When a job without a start time starts, after the agent. Chosen: agents of all hosts are then connected."""
 
 
 class EmulatedTraining:
@@ -35,7 +36,7 @@ class EmulatedTraining:
         self._agent = agent
         self._loop = loop
         self._seed = settings.seed
-        self.trainers: list[EmulatedWorker] = []
+        self.workers: list[EmulatedWorker] = []
         self._records = _open("records", settings.records)
         self._moves = _open("moves", settings.moves)
         for job in settings.jobs:
@@ -44,12 +45,12 @@ class EmulatedTraining:
     @property
     def finished(self) -> bool:
         """Whether there are workers and all have ended."""
-        return bool(self.trainers) and all(trainer.done for trainer in self.trainers)
+        return bool(self.workers) and all(worker.done for worker in self.workers)
 
     def stop(self) -> None:
         """End every worker, which the controller is told, and close the files."""
-        for trainer in self.trainers:
-            trainer.stop()
+        for worker in self.workers:
+            worker.stop()
         for file in (self._records, self._moves):
             if file is not None:
                 file.close()
@@ -57,8 +58,8 @@ class EmulatedTraining:
     def assigned(self, flow: str, source_port: int, dscp: int) -> None:
         """The controller has assigned a source port and a DSCP to a flow: write it to the file of moves."""
         if self._moves is not None:
-            heard = {"flow": flow, "source_port": source_port, "dscp": dscp, "heard_ns": self._loop.now}
-            self._moves.write(json.dumps(heard) + "\n")
+            move = {"flow": flow, "source_port": source_port, "dscp": dscp, "heard_ns": self._loop.now}
+            self._moves.write(json.dumps(move) + "\n")
 
     def _add(self, job: TrainingJob) -> None:
         spec = job.spec()
@@ -68,12 +69,12 @@ class EmulatedTraining:
                 continue
             jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, job.start_jitter_ns)
             try:
-                trainer = EmulatedWorker(
+                worker = EmulatedWorker(
                     spec, rank, self._loop, start + jitter, job.iterations,
                     on_iteration=self._iteration, on_done=self._agent.job_left, seed=self._seed,
                     copier=self._copier(spec),
                 )  # fmt: skip
-                self._agent.add_worker(trainer, start - JOIN_LEAD_NS)
+                self._agent.add_worker(worker, start - JOIN_LEAD_NS)
             except ValueError as error:
                 raise InvalidValueError(("training", "jobs"), str(error)) from None
             self.trainers.append(trainer)

@@ -7,9 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 
 KEPT = 16
-"""So many exchanges are looked back on."""
+"""The number of last exchanges that count. Chosen: about a minute at the default interval."""
 DRIFT_PPM = 200.0
-"""How fast a host's clock may go wrong, unless exchanges show it better: quartz is good for 100."""
+"""The assumed drift between two clocks until exchanges show a smaller one: a quartz has up to 100 ppm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class FabricTime:
         # The clock drifts during the exchange too.
         fresh = _Exchange(arrived, offset, trip / 2 + DRIFT_PPM / 1e6 * (arrived - sent))
         if self._exchanges and not self._agrees(fresh):
-            # One of the two clocks was set: what was known is of another time.
+            # One of the two clocks was set: earlier exchanges are wrong now.
             self._exchanges.clear()
         self._exchanges.append(fresh)
         self._choose(arrived)

@@ -20,7 +20,8 @@ from hostagent.nic.roce import OVERHEAD_BYTES
 from hostagent.pcie_transfer import EmulatedPcieLink
 
 JOIN_LEAD_NS = 15_000_000
-"""How long before its start a worker joins: the answer deadline and the control delays fit in."""
+"""How long before its start a worker joins. Chosen: the answer deadline (10 ms) and the control delays fit
+in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class EmulatedHost:
             seed=seed,
             shared_clock=skew is None,
         )
-        self.trainers: dict[tuple[str, int], EmulatedWorker] = {}
+        self.workers: dict[tuple[str, int], EmulatedWorker] = {}
         self._pcie: dict[str, EmulatedPcieLink] = {}
         self.records: list[IterationRecord] = []
         self.receive = self.nic.receive
@@ -120,22 +121,22 @@ class EmulatedHost:
         Raises ValueError for a worker that does not belong to this host, or runs already.
         """
         jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, max(0, start_jitter_ns))
-        trainer = EmulatedWorker(
+        worker = EmulatedWorker(
             spec,
             rank,
             self._clock,
             start_ns + jitter,
             iterations,
-            on_iteration=self._iteration if on_iteration is None else partial(self._told, on_iteration),
+            on_iteration=self._iteration if on_iteration is None else partial(self._report_to, on_iteration),
             on_done=self.agent.job_left,
             seed=self._seed,
             copier=None if spec.pcie is None else self._pcie_link(spec.pcie).copier(),
         )
         if spec.increase_timer != 1.0:
             self.nic.set_increase_timer(spec.name, spec.increase_timer)
-        self.agent.add_worker(trainer, self._shown(start_ns - join_lead_ns))
-        self.trainers[spec.name, rank] = trainer
-        return trainer
+        self.agent.add_worker(worker, self._host_time(start_ns - join_lead_ns))
+        self.workers[spec.name, rank] = worker
+        return worker
 
     def _pcie_link(self, use: PcieUse) -> EmulatedPcieLink:
         """The link of that name. The first worker that names it sets its rate."""
@@ -145,21 +146,21 @@ class EmulatedHost:
 
     def stop_worker(self, job: str, rank: int) -> None:
         """End a worker's loop now; the controller receives JobLeave. Does nothing if the worker has ended."""
-        trainer = self.trainers.get((job, rank))
-        if trainer is not None:
-            trainer.stop()
+        worker = self.workers.get((job, rank))
+        if worker is not None:
+            worker.stop()
 
-    def _told(self, on_iteration: Callable[[IterationRecord], None], record: IterationRecord) -> None:
+    def _report_to(self, on_iteration: Callable[[IterationRecord], None], record: IterationRecord) -> None:
         self._iteration(record)
         on_iteration(record)
 
     def _iteration(self, record: IterationRecord) -> None:
         self.records.append(record)
-        # An agent reports what its host's clock shows.
-        start, end = self._shown(record.start_ns), self._shown(record.end_ns)
+        # An agent reports the times of its host's clock.
+        start, end = self._host_time(record.start_ns), self._host_time(record.end_ns)
         self.agent.report(replace(record, start_ns=start, end_ns=end))
 
-    def _shown(self, time_ns: int) -> int:
+    def _host_time(self, time_ns: int) -> int:
         return time_ns if self._skewed is None else self._skewed.reading(time_ns)
 
 

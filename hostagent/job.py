@@ -9,7 +9,7 @@ from itertools import pairwise
 from controller.wire.protocol import MAX_GPUS
 
 MOST_NS = 10**15
-"""The longest iteration: eleven days."""
+"""The longest iteration: eleven days. Chosen, as the other bounds: far beyond any job, and within 63 bits."""
 MOST_BYTES = 10**15
 MOST_BPS = 10**18
 
@@ -116,12 +116,12 @@ class JobSpec:
 
     def _check_bounds(self) -> None:
         phases = [p for ps in (self.phases, *(change.phases for change in self.changes)) for p in ps]
-        told = self.announced()
+        profile = self.announced()
         pcie_bps = self.pcie.rate_bps if self.pcie is not None else 0
-        rates = [p.rate_bps for p in phases] + [p.rate_bps for p in told.phases]
+        rates = [p.rate_bps for p in phases] + [p.rate_bps for p in profile.phases]
         for what, value, most in (
             ("GPUs", self.gpus, MAX_GPUS),
-            ("ns an iteration", max(told.period_ns, *(p.up_ns + p.down_ns for p in phases)), MOST_NS),
+            ("ns an iteration", max(profile.period_ns, *(p.up_ns + p.down_ns for p in phases)), MOST_NS),
             ("bytes of a flow in an iteration", sum(p.bytes_per_flow for p in phases), MOST_BYTES),
             ("bit/s", max(pcie_bps, *rates), MOST_BPS),
         ):

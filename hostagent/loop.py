@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 _MOST_AT_ONCE = 64
-"""Timers run between two looks at the sockets, so that a late NIC does not deafen the agent."""
+"""The most timers that run before the sockets are served again, even if the NIC is late. Chosen."""
 
 
 class Timer:
@@ -111,7 +111,7 @@ class AgentLoop:
         while not self._stopping:
             self._run_due()
             readable, writable, _ = select.select(self._readers, self._writers, (), self._patience_s())
-            # What was due before the sockets had something sees its own time first.
+            # Timers that were due before the sockets became ready run first, each at its own time.
             self._run_due()
             for descriptor in readable:
                 if (reader := self._readers.get(descriptor)) is not None:

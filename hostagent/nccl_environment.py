@@ -13,7 +13,7 @@ from hostagent.config import BUILT_SHIM, Config
 from polyrhythm_files import ConfigError
 
 DEFAULT_DSCP = 26
-"""Of job traffic without a priority of its own, while no agent says otherwise."""
+"""The DSCP of jobs without a level (AF31), if there is no agent to ask."""
 _PATIENCE_S = 1.0
 
 

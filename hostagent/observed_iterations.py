@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The profile and the iterations of a job, from its communication intervals as they arrive. Pure functions."""
+"""The profile and the iterations of a job, from its communication intervals as they arrive. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ from hostagent.phases import ObservedProfile, binned, fold
 from hostagent.records import CommunicationInterval
 
 _BINS = 512
-"""A search over more would keep an agent from its flows for longer than these few ms."""
+"""The most bins of a search. Chosen: it then takes a few ms of the processor that the agent needs."""
 _SPANS_NS = (2_000_000_000, 8_000_000_000, 30_000_000_000, 120_000_000_000, 600_000_000_000)
 _PERIODS = 4
-"""A period counts as found in a span that holds so many; it is then looked at in twice as many."""
+"""A span must hold this many periods for its period to count; the profile is then taken from twice as
+many."""
 _BINS_OF_PERIOD = 256
 _LEAST_DOWN = 0.04
-"""A longest Down phase below this part of the period tells no iterations apart."""
+"""The longest Down phase must be at least this part of the period to separate iterations. Chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +57,18 @@ def _fold(busy: Sequence[CommunicationInterval], since: int) -> ObservedProfile 
 
 
 def iterations(
-    busy: Sequence[CommunicationInterval], rhythm: ObservedProfile, since: int, until: int, *, begins: bool
+    busy: Sequence[CommunicationInterval], profile: ObservedProfile, since: int, until: int, *, begins: bool
 ) -> list[ObservedIteration]:
     """The whole iterations with that profile between two times of the record.
 
     An iteration begins where the job communicates after a Down phase of at least half the longest one.
     `begins`: one begins at `since`. Times are exact to a 256th of the period.
     """
-    down = rhythm.period_ns - rhythm.phases[-1][1]
-    if down < _LEAST_DOWN * rhythm.period_ns:
+    down = profile.period_ns - profile.phases[-1][1]
+    if down < _LEAST_DOWN * profile.period_ns:
         return []
-    bin_ns = max(1, rhythm.period_ns // _BINS_OF_PERIOD)
-    # What is before `since` belongs to the iteration that ended there.
+    bin_ns = max(1, profile.period_ns // _BINS_OF_PERIOD)
+    # Bytes before `since` belong to the iteration that ended there.
     within = [
         CommunicationInterval(max(b.start_ns, since), min(b.end_ns, until), b.size)
         for b in busy
@@ -74,12 +76,12 @@ def iterations(
     ]
     count = (until - since) // bin_ns + 1
     sizes = binned(within, since, bin_ns, count) if within else []
-    up = [size * 1e9 / bin_ns >= rhythm.up_rate for size in sizes]
-    starts, quiet = [], rhythm.period_ns if begins else 0
-    for index, talks in enumerate(up):
-        if talks and 2 * quiet >= down:
+    up = [size * 1e9 / bin_ns >= profile.up_rate for size in sizes]
+    starts, quiet = [], profile.period_ns if begins else 0
+    for index, is_up in enumerate(up):
+        if is_up and 2 * quiet >= down:
             starts.append(index)
-        quiet = 0 if talks else quiet + bin_ns
+        quiet = 0 if is_up else quiet + bin_ns
     return [
         ObservedIteration(
             since + first * bin_ns,

@@ -30,15 +30,18 @@ log = logging.getLogger(__name__)
 _POLL_NS = 100_000_000
 _LOOK_NS = 2_000_000_000
 _LOOKS_BETWEEN = 5
-"""A rhythm is looked for so often, and one that was found is looked at again each so many times."""
+"""A profile is searched for every _LOOK_NS. After it is found, it is checked every so many of these
+rounds."""
 _MOST_STRETCHES = 20_000
 _SETTLE_NS = 500_000_000
-"""Ranks write their files one after another: what is younger may not be whole yet."""
+"""Iterations that ended less than this ago are not reported yet: ranks write their files one after
+another."""
 _CHANGED = 0.15
-"""Another period by more than this part, seen in so many looks, is another rhythm."""
+"""A period that differs by more than this part, in _CHANGED_LOOKS checks in a row, is a new period.
+Chosen."""
 _CHANGED_LOOKS = 2
 _LOST_PERIODS = 8
-"""After so many periods without an iteration the next is looked for from here on."""
+"""After so many periods without an iteration, older intervals are skipped. Chosen."""
 _DELAYS = 64
 _SILENT_NS = 30_000_000_000
 _SILENT_PERIODS = 20
@@ -59,15 +62,15 @@ class ObservedJobs:
         line_bps: int,
         counter: Callable[[], ByteSource] | None,
     ) -> None:
-        self._pool = ThreadPoolExecutor(1, "rhythm")
+        self._pool = ThreadPoolExecutor(1, "profile")
         self._jobs = [_ObservedJob(job, agent, loop, self._pool, line_bps, counter) for job in settings]
         self._loop = loop
         if self._jobs:
             loop.every(_POLL_NS, self._poll)
             loop.every(_LOOK_NS, self._look)
-        for job, told in zip(self._jobs, settings, strict=True):
-            if not told.record:
-                loop.every(int(told.sample_ms * 1e6), job.sample)
+        for job, its_settings in zip(self._jobs, settings, strict=True):
+            if not its_settings.record:
+                loop.every(int(its_settings.sample_ms * 1e6), job.sample)
 
     def stop(self) -> None:
         """Stop observing: the jobs end for the controller."""
@@ -107,13 +110,13 @@ class _ObservedJob:
         self._loop = loop
         self._line_bps = line_bps
         self._busy: deque[CommunicationInterval] = deque(maxlen=_MOST_STRETCHES)
-        self._guest: ExternalWorker | None = None
-        self._rhythm: ObservedProfile | None = None
+        self._worker: ExternalWorker | None = None
+        self._profile: ObservedProfile | None = None
         self._other = 0
         self._index = 0
         self._since = 0
         self._begins = False
-        self._told_ns = 0
+        self._reported_ns = 0
         self._looks = 0
         self._fresh: list[int] = []
         self._delays: deque[int] = deque(maxlen=_DELAYS)
@@ -126,37 +129,37 @@ class _ObservedJob:
         """Read what was added to the record, and report the iterations in it."""
         if self._files is not None:
             for reader, fresh in self._files.poll():
-                for stretch in reader.feed(fresh):
-                    self._take(stretch)
+                for interval in reader.feed(fresh):
+                    self._take(interval)
         if self._fresh:
             self._delays.append(min(self._fresh))
             self._fresh.clear()
-        if self._guest is not None and self._rhythm is not None:
-            self._report(self._guest, self._rhythm)
+        if self._worker is not None and self._profile is not None:
+            self._report(self._worker, self._profile)
 
     def sample(self) -> None:
         """Read the NIC's counter."""
         if self._counter is None:
             return
         try:
-            # The loop's time is when this was due; a late reading is of now.
-            stretch = self._readings.reading(self._loop.present(), self._counter()[""] // OCTETS)
+            # The loop's time is when this was due. The reading may be late, so it gets the present time.
+            interval = self._readings.reading(self._loop.present(), self._counter()[""] // OCTETS)
         except (OSError, ValueError) as error:
             self._complain(str(error))
             return
-        if stretch is not None and stretch.size:
-            self._take(stretch)
+        if interval is not None and interval.size:
+            self._take(interval)
 
     def look(self) -> None:
         """Check the profile: does the job run, has its period changed, has it ended?"""
         newest = max((b.end_ns for b in self._busy), default=0)
         while self._busy and self._busy[0].end_ns < newest - self._settings.window_s * 10**9:
             self._busy.popleft()
-        if self._rhythm is not None and self._is_silent(newest, self._rhythm):
-            log.info("job %s: its record stands still; it has left", self._settings.name)
+        if self._profile is not None and self._is_silent(newest, self._profile):
+            log.info("job %s: its record does not grow any more; the job has ended", self._settings.name)
             self._leave()
             self._busy.clear()
-        elif self._busy and (self._rhythm is None or self._looks >= _LOOKS_BETWEEN):
+        elif self._busy and (self._profile is None or self._looks >= _LOOKS_BETWEEN):
             self._looks = 0
             self._pool.submit(self._search, tuple(self._busy))
         self._looks += 1
@@ -167,10 +170,10 @@ class _ObservedJob:
     def _found(self, found: ObservedProfile | None) -> None:
         if found is None or not self._busy:
             return
-        if self._rhythm is None:
+        if self._profile is None:
             self._enter(found)
             return
-        was = self._rhythm.period_ns
+        was = self._profile.period_ns
         changed = abs(found.period_ns - was) > _CHANGED * was
         self._other = self._other + 1 if changed else 0
         if self._other >= _CHANGED_LOOKS:
@@ -184,82 +187,82 @@ class _ObservedJob:
             self._files.close()
         self._leave()
 
-    # -- inside
-
-    def _take(self, stretch: CommunicationInterval) -> None:
-        self._busy.append(stretch)
-        self._fresh.append(self._loop.present() - stretch.end_ns)
+    def _take(self, interval: CommunicationInterval) -> None:
+        self._busy.append(interval)
+        self._fresh.append(self._loop.present() - interval.end_ns)
 
     @property
     def _to_local_ns(self) -> int:
         return min(self._delays, default=0)
 
-    def _is_silent(self, newest: int, rhythm: ObservedProfile) -> bool:
-        patience = max(_SILENT_NS, _SILENT_PERIODS * rhythm.period_ns)
+    def _is_silent(self, newest: int, profile: ObservedProfile) -> bool:
+        patience = max(_SILENT_NS, _SILENT_PERIODS * profile.period_ns)
         return self._loop.now - (newest + self._to_local_ns) > patience
 
-    def _enter(self, rhythm: ObservedProfile) -> None:
+    def _enter(self, profile: ObservedProfile) -> None:
         """Let the job join with the profile that was found."""
-        told = self._settings
+        settings = self._settings
         newest = max(b.end_ns for b in self._busy)
-        sent = sum(b.size for b in self._busy if b.start_ns >= newest - 4 * rhythm.period_ns) // 4
-        ring = told.ring or tuple(pairwise((*told.hosts, told.hosts[0])))
+        sent = sum(b.size for b in self._busy if b.start_ns >= newest - 4 * profile.period_ns) // 4
+        ring = settings.ring or tuple(pairwise((*settings.hosts, settings.hosts[0])))
         flows = max(1, sum(src == self._agent.host for src, _ in ring))
         join = JoinMessage(
-            job=told.name, hosts=told.hosts, rank=told.hosts.index(self._agent.host), ring=told.ring,
-            model=told.model, gpus=told.gpus, flops_per_iteration=told.flops_per_iteration,
-            # A collective's message is not what goes on the wire; the NIC's counter is.
-            bytes_per_flow=told.bytes_per_flow or (0 if told.record else sent // flows),
-            period_ns=rhythm.period_ns, phases=rhythm.phases,
+            job=settings.name, hosts=settings.hosts, ring=settings.ring,
+            rank=settings.hosts.index(self._agent.host),
+            model=settings.model, gpus=settings.gpus, flops_per_iteration=settings.flops_per_iteration,
+            # Records give message sizes of collectives; only the NIC's counter gives bytes on the wire.
+            bytes_per_flow=settings.bytes_per_flow or (0 if settings.record else sent // flows),
+            period_ns=profile.period_ns, phases=profile.phases,
         )  # fmt: skip
         try:
-            guest = ExternalWorker(join.spec(self._line_bps), join.rank, _nobody, self._agent.time.to_local)
-            self._agent.add_worker(guest, self._loop.now)
+            worker = ExternalWorker(join.spec(self._line_bps), join.rank, _nobody, self._agent.time.to_local)
+            self._agent.add_worker(worker, self._loop.now)
         except ValueError as error:
             self._complain(str(error))
             return
-        phases = ", ".join(f"{start / 1e6:.0f}-{end / 1e6:.0f}" for start, end in rhythm.phases)
-        log.info("job %s: a period of %.1f ms, Up %s ms", told.name, rhythm.period_ns / 1e6, phases)
-        self._guest, self._rhythm, self._other = guest, rhythm, 0
-        self._since, self._begins = newest - 2 * rhythm.period_ns, False
+        phases = ", ".join(f"{start / 1e6:.0f}-{end / 1e6:.0f}" for start, end in profile.phases)
+        log.info("job %s: period %.1f ms, Up phases %s ms", settings.name, profile.period_ns / 1e6, phases)
+        self._worker, self._profile, self._other = worker, profile, 0
+        self._since, self._begins = newest - 2 * profile.period_ns, False
 
     def _leave(self) -> None:
-        if self._guest is not None:
-            self._guest.done = True
-            self._agent.job_left(self._guest)
-        self._guest = self._rhythm = None
-        self._index = self._told_ns = 0
+        if self._worker is not None:
+            self._worker.done = True
+            self._agent.job_left(self._worker)
+        self._worker = self._profile = None
+        self._index = self._reported_ns = 0
 
-    def _report(self, guest: ExternalWorker, rhythm: ObservedProfile) -> None:
+    def _report(self, worker: ExternalWorker, profile: ObservedProfile) -> None:
         offset = self._to_local_ns
         until = self._loop.now - offset - _SETTLE_NS
-        if until - self._since < rhythm.period_ns // 2:
+        if until - self._since < profile.period_ns // 2:
             return
         records = []
-        for done in iterations(self._lately(rhythm), rhythm, self._since, until, begins=self._begins):
+        for done in iterations(self._lately(profile), profile, self._since, until, begins=self._begins):
             self._since, self._begins = done.end_ns, True
-            # The least delay may have fallen since the last report: iterations never overlap for it.
-            start_ns = max(self._told_ns, done.start_ns + offset)
-            self._told_ns = max(start_ns, done.end_ns + offset)
+            # The least delay may have decreased since the last report. Iterations must not overlap because of
+            # it.
+            start_ns = max(self._reported_ns, done.start_ns + offset)
+            self._reported_ns = max(start_ns, done.end_ns + offset)
             step = StepMessage(
                 index=self._index,
                 start_ns=start_ns,
-                end_ns=self._told_ns,
+                end_ns=self._reported_ns,
                 communication_ns=done.communication_ns,
             )
             self._index += 1
-            records.append(guest.record(step))
+            records.append(worker.record(step))
         self._agent.report(*records)
-        if until - self._since > _LOST_PERIODS * rhythm.period_ns:
-            self._since, self._begins = until - 2 * rhythm.period_ns, False
+        if until - self._since > _LOST_PERIODS * profile.period_ns:
+            self._since, self._begins = until - 2 * profile.period_ns, False
 
-    def _lately(self, rhythm: ObservedProfile) -> list[CommunicationInterval]:
+    def _lately(self, profile: ObservedProfile) -> list[CommunicationInterval]:
         """The intervals since the last iteration. Those of several ranks arrive in no strict order."""
         found = []
-        for stretch in reversed(self._busy):
-            if stretch.end_ns < self._since - 2 * rhythm.period_ns:
+        for interval in reversed(self._busy):
+            if interval.end_ns < self._since - 2 * profile.period_ns:
                 break
-            found.append(stretch)
+            found.append(interval)
         return found
 
     def _reader(self, path: Path) -> RecordReader:

@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 PIECE_NS = 2_000_000
 MAX_WAIT_S = 1.0
-"""How long a piece waits for its turn at most: a process that hangs with the link in hand stops nobody."""
+"""The longest wait of a piece for the link. Chosen: a process that hangs with the link delays others by no
+more."""
 
 Callback = Callable[[], None]
 
@@ -90,10 +91,14 @@ class SharedPcieTransfer:
                 size, then = piece
                 with link.acquired(self._level, MAX_WAIT_S) as got:
                     if not got:
-                        log.warning("%s: no turn within %g s; going ahead", link.path.name, MAX_WAIT_S)
+                        log.warning(
+                            "%s: not free within %g s; the piece is moved all the same",
+                            link.path.name,
+                            MAX_WAIT_S,
+                        )
                     lasts_s = size * 8 / self._rate_bps * max(1, link.users())
                     began_s = time.monotonic()
-                    # Sleeps end late; the next one makes up for it.
+                    # Sleeps end late; the next one is shorter by that.
                     time.sleep(max(0.0, lasts_s - late_s))
                     late_s = min(lasts_s, max(0.0, late_s + time.monotonic() - began_s - lasts_s))
                 self._loop.call(then)
@@ -180,7 +185,7 @@ class EmulatedPcieTransfer:
         if self._closed:
             return
         _, then = self._pieces.pop(0)
-        # Whoever waits may take the link before the next piece does: it asks behind them.
+        # Other workers that wait get the link before the next piece of this one.
         self._link.leave(self)
         if self._pieces:
             self.ticket = self._link.ask(self)

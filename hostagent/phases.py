@@ -18,13 +18,14 @@ from hostagent.records import CommunicationInterval, read_record
 from polyrhythm_files import ConfigError
 
 _LONGEST_RECORD = 4096
-"""Bins a record is searched in; longer ones get coarser bins."""
+"""The most bins of a search; a longer record gets wider bins. Chosen: about a second of work."""
 _LIKE = 0.8
-"""A shift counts as the period from this part of the best likeness on: of its multiples, the shortest."""
+"""The shortest shift with at least this part of the best autocorrelation is the period, not its multiples.
+Chosen."""
 _UP = 0.4
-"""A bin of the folded period is Up from this part of the fullest bin on."""
+"""A bin of the folded period with at least this part of the fullest bin is Up. Chosen."""
 _GAP = 0.01
-"""Up phases no farther apart than this part of the period are one: jitter blurs what is shorter."""
+"""Up phases that are closer than this part of the period become one. Chosen: jitter blurs shorter gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,33 +45,33 @@ def profile_files(paths: Sequence[Path]) -> dict[str, Any]:
 
     Raises ConfigError for a file of no known format, or without a period.
     """
-    busy: list[CommunicationInterval] = []
+    intervals: list[CommunicationInterval] = []
     for path in paths:
         try:
-            busy += read_record(path.read_text(encoding="utf-8", errors="replace"))
+            intervals += read_record(path.read_text(encoding="utf-8", errors="replace"))
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from None
         except ValueError as error:
             raise ConfigError(f"{path}: {error}") from None
     try:
-        found = fold(busy)
+        found = fold(intervals)
     except ValueError as error:
         raise ConfigError(f"{', '.join(map(str, paths))}: {error}") from None
     phases = [[start / 1e6, end / 1e6] for start, end in found.phases]
     return {"period_ms": found.period_ns / 1e6, "phases_ms": phases}
 
 
-def fold(busy: Sequence[CommunicationInterval], longest: int = _LONGEST_RECORD) -> ObservedProfile:
+def fold(intervals: Sequence[CommunicationInterval], longest: int = _LONGEST_RECORD) -> ObservedProfile:
     """The period of a record, and the Up phases in it.
 
     The record is searched in at most `longest` bins; the work grows with their square. Raises ValueError if
     the record has no period.
     """
-    if len(busy) < 2:
-        raise ValueError("a period needs at least two stretches of communication")
-    first, last = min(b.start_ns for b in busy), max(b.end_ns for b in busy)
+    if len(intervals) < 2:
+        raise ValueError("a period needs at least two intervals of communication")
+    first, last = min(b.start_ns for b in intervals), max(b.end_ns for b in intervals)
     bin_ns = max(1, -(-(last - first) // longest))
-    bins = binned(busy, first, bin_ns, (last - first) // bin_ns + 1)
+    bins = binned(intervals, first, bin_ns, (last - first) // bin_ns + 1)
     period = _period(bins)
     shift = max(1, round(period))
     folded = _folded(bins, period, shift)
@@ -102,19 +103,19 @@ def _folded(bins: Sequence[float], period: float, shift: int) -> list[float]:
     return [total / max(1, count) for total, count in zip(sums, counts, strict=True)]
 
 
-def binned(busy: Sequence[CommunicationInterval], first: int, bin_ns: int, count: int) -> list[float]:
+def binned(intervals: Sequence[CommunicationInterval], first: int, bin_ns: int, count: int) -> list[float]:
     """The bytes in each of `count` bins of `bin_ns` from time `first` on. No interval may begin before
     `first`.
     """
     bins = [0.0] * count
-    for stretch in busy:
-        length = max(1, stretch.end_ns - stretch.start_ns)
-        at = stretch.start_ns - first
+    for interval in intervals:
+        length = max(1, interval.end_ns - interval.start_ns)
+        at = interval.start_ns - first
         end = at + length
         while at < end:
             index = at // bin_ns
             until = min(end, (index + 1) * bin_ns)
-            bins[min(index, count - 1)] += stretch.size * (until - at) / length
+            bins[min(index, count - 1)] += interval.size * (until - at) / length
             at = until
     return bins
 
@@ -131,20 +132,20 @@ def _period(bins: Sequence[float]) -> float:
     if power <= 0:
         raise ValueError("no period: the rate never changes")
     longest = len(bins) // 2
-    like = [sum(map(mul, centred, centred[d:])) / (len(bins) - d) / power for d in range(longest + 1)]
-    # Behind the first trough, or the likeness of neighbours would win.
-    trough = next((d for d in range(1, longest) if like[d] < 0), 0)
+    similarity = [sum(map(mul, centred, centred[d:])) / (len(bins) - d) / power for d in range(longest + 1)]
+    # Search after the first trough: small shifts are always similar.
+    trough = next((d for d in range(1, longest) if similarity[d] < 0), 0)
     if not trough:
         raise ValueError("no period: the record shows less than two iterations")
-    best = max(like[trough:])
+    best = max(similarity[trough:])
     if best < 0.2:
-        raise ValueError("no period: the record is not like itself at any shift")
-    peak = next(d for d in range(trough, longest + 1) if like[d] >= _LIKE * best)
-    while peak < longest and like[peak + 1] > like[peak]:
+        raise ValueError("no period: the record repeats itself at no shift")
+    peak = next(d for d in range(trough, longest + 1) if similarity[d] >= _LIKE * best)
+    while peak < longest and similarity[peak + 1] > similarity[peak]:
         peak += 1
     period, times = float(peak), 1
     while 2 * times * period + 2 <= longest:
         times *= 2
         near = round(times * period)
-        period = max(range(near - 2, near + 3), key=like.__getitem__) / times
+        period = max(range(near - 2, near + 3), key=similarity.__getitem__) / times
     return period

@@ -37,29 +37,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ACTION",
         help="env JOB: print NCCL's environment for a job; profile FILE...: period and Up phases from NCCL's "
         "inspector, its profiler's trace, or counters; schema: print the configuration's JSON schema; "
-        "check: read the configuration and end; nothing: serve",
+        "check: check the configuration and end; without an action: run the agent",
     )
-    parser.add_argument("--export", action="store_true", help="env: as commands of the shell")
+    parser.add_argument("--export", action="store_true", help="env: as shell commands")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the agent, or one of its other actions. Returns 0 after SIGTERM or SIGINT, 2 for bad input."""
-    word, *rest = args.action or ["serve"]
+    action, *rest = args.action or ["serve"]
     try:
-        if word == "schema" and not rest:
+        if action == "schema" and not rest:
             print(json.dumps(config_schema(), indent=2))
             return 0
-        if word == "check" and not rest:
+        if action == "check" and not rest:
             _checked(args.config)
             return 0
-        if word == "env" and len(rest) == 1:
+        if action == "env" and len(rest) == 1:
             for name, value in nccl_environment(load_config(args.config), rest[0]).items():
                 print(f"export {name}={shlex.quote(value)}" if args.export else f"{name}={value}")
             return 0
-        if word == "profile" and rest:
+        if action == "profile" and rest:
             print(json.dumps(profile_files([Path(name) for name in rest]), indent=2))
             return 0
-        if word == "serve" and not rest:
+        if action == "serve" and not rest:
             return _serve(args.config)
         raise ConfigError(
             f"{' '.join(args.action)}: legal are env JOB, profile FILE..., schema and check, or nothing"
@@ -85,7 +85,7 @@ def _serve(path: Path) -> int:
         level=config.agent.log_level.upper(),
         format="%(levelname)s %(name)s: %(message)s",
     )
-    # gRPC is the heaviest import: what is only printed or refused does not wait for it.
+    # gRPC takes longest to import, and the other actions do not need it.
     from hostagent.service import AgentService
 
     if config.nic.driver != "udp":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that grow: one file, or all files of a folder, which may be rotated, replaced, truncated or removed."""
+"""Files that grow: one file, or all files of a folder, which may be rotated, replaced, truncated or
+removed."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 _MOST_AT_ONCE = 1 << 18
-_MOST_BEHIND = 4 << 20
+_MOST_UNREAD = 4 << 20
 _MOST_FILES = 256
 
 T = TypeVar("T")
@@ -78,16 +79,16 @@ class GrowingFiles(Generic[T]):
         found = []
         paths = self._paths()
         for path in [p for p in self._files if p not in paths or not self._files[p].is_at(p)]:
-            # The last words of a file that has another name now, or none.
+            # The rest of a file that was renamed or removed.
             file = self._files.pop(path)
-            found += self._words(file, to_end=True)
+            found += self._added(file, to_end=True)
             file.close()
         for path in paths:
             if path not in self._files:
                 with contextlib.suppress(OSError):
                     self._files[path] = self._open(path)
         for file in self._files.values():
-            found += self._words(file, to_end=False)
+            found += self._added(file, to_end=False)
         self._begun = True
         return found
 
@@ -99,17 +100,17 @@ class GrowingFiles(Generic[T]):
 
     def _open(self, path: Path) -> _GrowingFile[T]:
         file = _GrowingFile(path, self._make)
-        if not self._begun and file.behind > _MOST_BEHIND:
-            # What was written long before the agent was started says nothing of now.
-            file.skip_to_whole_line(_MOST_BEHIND)
+        if not self._begun and file.behind > _MOST_UNREAD:
+            # Data from long before the agent started does not describe the present.
+            file.skip_to_whole_line(_MOST_UNREAD)
         return file
 
-    def _words(self, file: _GrowingFile[T], *, to_end: bool) -> list[tuple[T, bytes]]:
+    def _added(self, file: _GrowingFile[T], *, to_end: bool) -> list[tuple[T, bytes]]:
         found = []
         with contextlib.suppress(OSError):
             while fresh := file.read():
                 found.append((file.reader, fresh))
-                if not to_end or len(found) * _MOST_AT_ONCE >= _MOST_BEHIND:
+                if not to_end or len(found) * _MOST_AT_ONCE >= _MOST_UNREAD:
                     break
         return found
 

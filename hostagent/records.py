@@ -33,16 +33,16 @@ class CommunicationInterval:
 class _RecordFormat(Protocol):
     """One format of records. `line` raises ValueError for a line that is not of this format."""
 
-    def line(self, said: str) -> CommunicationInterval | None: ...
+    def line(self, text: str) -> CommunicationInterval | None: ...
 
 
 class InspectorRecord:
     """The output of NCCL's inspector: each line is complete in itself."""
 
-    def line(self, said: str) -> CommunicationInterval | None:
+    def line(self, text: str) -> CommunicationInterval | None:
         """The interval of a collective or of point-to-point traffic; None for a line about anything else."""
         try:
-            record = json.loads(said)
+            record = json.loads(text)
             kind = next((k for k in ("coll", "p2p") if record.get(f"{k}_perf") is not None), None)
             if kind is None:
                 return None
@@ -51,7 +51,7 @@ class InspectorRecord:
             length = int(float(performance[f"{kind}_exec_time_us"]) * 1000)
             return CommunicationInterval(end - length, end, int(performance[f"{kind}_msg_size_bytes"]))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"none of NCCL's inspector: {error!r}") from None
+            raise ValueError(f"not a line of NCCL's inspector: {error!r}") from None
 
 
 class ProfilerTrace:
@@ -62,10 +62,10 @@ class ProfilerTrace:
     def __init__(self) -> None:
         self._begun: dict[tuple[Any, ...], dict[str, Any]] = {}
 
-    def line(self, said: str) -> CommunicationInterval | None:
+    def line(self, text: str) -> CommunicationInterval | None:
         """The interval of the event that this line ends; None if it ends none."""
-        said = said.strip().lstrip("[").rstrip(",]").strip()
-        return self.event(json.loads(said)) if said else None
+        text = text.strip().lstrip("[").rstrip(",]").strip()
+        return self.event(json.loads(text)) if text else None
 
     def event(self, event: object) -> CommunicationInterval | None:
         """The same for a parsed event."""
@@ -101,13 +101,13 @@ class CounterReadings:
     def __init__(self) -> None:
         self._before: tuple[int, int] | None = None
 
-    def line(self, said: str) -> CommunicationInterval | None:
+    def line(self, text: str) -> CommunicationInterval | None:
         """The interval since the last reading."""
-        said = said.partition("#")[0].strip()
-        if not said:
+        text = text.partition("#")[0].strip()
+        if not text:
             return None
         try:
-            time_ns, value = map(int, said.split(","))
+            time_ns, value = map(int, text.split(","))
         except ValueError:
             raise ValueError("not time_ns,value") from None
         return self.reading(time_ns, value)
@@ -118,7 +118,7 @@ class CounterReadings:
         if before is None:
             return None
         if time_ns <= before[0]:
-            raise ValueError("time stands still or goes back")
+            raise ValueError("time does not advance")
         grown = value - before[1] if value >= before[1] else value
         return CommunicationInterval(before[0], time_ns, OCTETS * grown)
 
@@ -142,16 +142,16 @@ class RecordReader:
             self._rest = b""
         found = []
         for line in lines:
-            said = line.decode(errors="replace")
+            text = line.decode(errors="replace")
             if self._kind is None:
-                self._kind = _kind_of(said)
+                self._kind = _format_of(text)
             try:
-                stretch = self._kind.line(said) if said.strip() and self._kind is not None else None
+                interval = self._kind.line(text) if text.strip() and self._kind is not None else None
             except (ValueError, RecursionError) as error:
-                self._complain(f"{error}: {said:.80}")
+                self._complain(f"{error}: {text:.80}")
                 continue
-            if stretch is not None:
-                found.append(stretch)
+            if interval is not None:
+                found.append(interval)
         return found
 
 
@@ -159,25 +159,25 @@ def read_record(text: str) -> list[CommunicationInterval]:
     """The intervals of a complete record. Raises ValueError, with the line number, for another format."""
     if text.lstrip()[:1] == "[":
         return _whole_trace(text)
-    kind = _kind_of(text.lstrip().partition("\n")[0]) or CounterReadings()
+    kind = _format_of(text.lstrip().partition("\n")[0]) or CounterReadings()
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            stretch = kind.line(line) if line.strip() else None
+            interval = kind.line(line) if line.strip() else None
         except ValueError as error:
             separator = ": " if str(error).startswith("time") else " is "
             raise ValueError(f"line {number}{separator}{error}") from None
-        if stretch is not None:
-            found.append(stretch)
+        if interval is not None:
+            found.append(interval)
     return found
 
 
-def _kind_of(line: str) -> _RecordFormat | None:
+def _format_of(line: str) -> _RecordFormat | None:
     """The format of a record, from its first line; None if the line is empty."""
     head = line.lstrip()[:1]
     if not head:
         return None
-    # A trace that is met in the middle begins with an event, which has a phase.
+    # A trace that is read from its middle begins with an event, which has a key ph.
     if head == "[" or (head == "{" and '"ph"' in line):
         return ProfilerTrace()
     return InspectorRecord() if head == "{" else CounterReadings()
@@ -186,9 +186,9 @@ def _kind_of(line: str) -> _RecordFormat | None:
 def _whole_trace(text: str) -> list[CommunicationInterval]:
     text = text.rstrip().rstrip(",]").rstrip() or "["
     try:
-        # The plugin writes its list without care for the last comma and bracket.
+        # The plugin may leave out the last bracket, or leave a comma before it.
         events = json.loads(f"{text}]")
     except ValueError as error:
-        raise ValueError(f"no trace of NCCL's profiler: {error}") from None
+        raise ValueError(f"not a trace of NCCL's profiler: {error}") from None
     trace = ProfilerTrace()
-    return [stretch for stretch in map(trace.event, events) if stretch is not None]
+    return [interval for interval in map(trace.event, events) if interval is not None]

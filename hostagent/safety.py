@@ -21,9 +21,9 @@ from hostagent.loop import AgentLoop
 log = logging.getLogger(__name__)
 
 _LEAST_PACKETS = 16
-"""A window with fewer packets says nothing about loss."""
+"""A window with fewer packets is not judged for loss. Chosen: one of 16 would already be 6 %."""
 RESENT = ("local_ack_timeout_err", "packet_seq_err", "roce_adp_retrans", "roce_slow_restart")
-"""Counters of mlx5 that grow when this port's queue pairs have to send again."""
+"""Counters of mlx5 that grow when queue pairs of this port retransmit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ class FlowHealth:
     def _badness(self, sample: FlowCounters) -> str:
         """What is bad about the window, in words; empty if nothing is."""
         settings, last = self._settings, self._last
-        sent, again = sample.packets - last.packets, sample.retransmits - last.retransmits
-        if sent >= _LEAST_PACKETS and 100 * again > settings.loss_percent * sent:
-            return f"{100 * again / sent:.1f} % of packets sent again"
+        sent, retransmitted = sample.packets - last.packets, sample.retransmits - last.retransmits
+        if sent >= _LEAST_PACKETS and 100 * retransmitted > settings.loss_percent * sent:
+            return f"{100 * retransmitted / sent:.1f} % of packets retransmitted"
         latency = sample.latency_ns
         if not latency or not sent:
             return ""
@@ -86,7 +86,7 @@ class FlowHealth:
         if settings.latency_ms and latency > settings.latency_ms * 1e6:
             return f"round trip {latency / 1e6:.2f} ms"
         if settings.latency_factor and latency > settings.latency_factor * self._least_ns:
-            return f"round trip {latency / 1e6:.2f} ms, {latency / self._least_ns:.0f} times the least"
+            return f"round trip {latency / 1e6:.2f} ms, {latency / self._least_ns:.0f} times the shortest"
         return ""
 
 
@@ -135,31 +135,31 @@ class SafetyMonitor:
                 guard.judge(self._loop.now, FlowCounters(qp.packets, qp.retransmits, 0))
                 self._guards[flow] = (pin.source_port, guard)
             elif guard.judge(self._loop.now, FlowCounters(qp.packets, qp.retransmits, qp.latency_ns)):
-                self._turn(flow, guard)
+                self._apply(flow, guard)
 
     def look_at_port(self) -> None:
         """End a window: judge the port, and all pinned flows with it."""
         if self._port_counters is None:
             return
         try:
-            packets, again = self._port_counters()
+            packets, retransmitted = self._port_counters()
         except (OSError, ValueError) as error:
-            log.debug("the port's counters cannot be read: %s", error)
+            log.debug("the counters of the port cannot be read: %s", error)
             return
-        sample = FlowCounters(packets, again, 0)
+        sample = FlowCounters(packets, retransmitted, 0)
         if self._port_guard is None:
             self._port_guard = FlowHealth(self._settings)
             self._port_guard.judge(self._loop.now, sample)
         elif self._port_guard.judge(self._loop.now, sample):
             for flow, pin in list(self._agent.pins.items()):
                 if pin.source_port:
-                    self._turn(flow, self._port_guard)
+                    self._apply(flow, self._port_guard)
 
-    def _turn(self, flow: str, guard: FlowHealth) -> None:
+    def _apply(self, flow: str, guard: FlowHealth) -> None:
         if guard.fallen:
-            log.warning("%s goes back to ECMP: %s", flow, guard.why)
+            log.warning("%s falls back to ECMP: %s", flow, guard.why)
         else:
-            log.info("%s goes by its pinned path again", flow)
+            log.info("%s is pinned again", flow)
         self._agent.fall_back(flow, guard.why if guard.fallen else "")
 
 

@@ -24,11 +24,11 @@ from hostagent.tls import channel_credentials
 log = logging.getLogger(__name__)
 
 KEEPALIVE_S = 2.0
-"""A network partition sends no reset: after so long without an answer to a ping the session is lost."""
+"""The interval of pings, and the time for an answer: a network partition sends no reset. Chosen."""
 SILENT_POLLS = 2
-"""A controller that hangs still answers pings by its kernel: after so many questions for the time without a
-word of it the session is lost too."""
-_SILENCE_LOOK_NS = 1_000_000_000
+"""Questions for the time without any message of the controller after which the session ends. The kernel of a
+controller that hangs still answers pings. Chosen: one answer may be late."""
+_SILENCE_CHECK_NS = 1_000_000_000
 _DONE_POLL_NS = 100_000_000
 
 
@@ -73,9 +73,9 @@ class AgentService:
         )
         self.local = self._open_socket()
         self._heard_ns = self.loop.now
-        self.loop.every(_SILENCE_LOOK_NS, self._give_up_silence)
+        self.loop.every(_SILENCE_CHECK_NS, self._end_silent_session)
         self.training = EmulatedTraining(config.training, self.agent, self.loop)
-        self.following = ObservedJobs(
+        self.observed_jobs = ObservedJobs(
             config.sources.jobs,
             self.agent,
             self.loop,
@@ -96,13 +96,13 @@ class AgentService:
     def run(self) -> None:
         """Run until `loop.stop`, or until all emulated workers have ended."""
         self.session.start()
-        if self.training.trainers:
+        if self.training.workers:
             self.loop.every(_DONE_POLL_NS, self._stop_when_done)
         try:
             self.loop.run()
         finally:
             self.training.stop()
-            self.following.stop()
+            self.observed_jobs.stop()
             if self.local is not None:
                 self.local.close()
             self.session.stop()
@@ -129,13 +129,13 @@ class AgentService:
 
         return read
 
-    # -- the session's thread hands over
+    # -- called on the session's thread
 
     def _send(self, message: pb.AgentMessage) -> None:
         self.session.send(message)
 
     def _from_controller(self, message: pb.ControllerMessage) -> None:
-        # The time on arrival: what the loop is busy with must not count as the message's way.
+        # The time of arrival is taken here: the loop may be busy, and that is no part of the round trip.
         self.loop.call(self._on_message, message, self.loop.present())
 
     def _on_message(self, message: pb.ControllerMessage, arrived_ns: int) -> None:
@@ -145,7 +145,7 @@ class AgentService:
         try:
             self.agent.on_message(message, arrived_ns)
         except ValueError as error:
-            log.error("the controller says what cannot be done, and it is left out: %s", error)
+            log.error("an illegal message of the controller is ignored: %s", error)
 
     def _session_up(self) -> None:
         self.loop.call(self._connected)
@@ -154,12 +154,10 @@ class AgentService:
         self._heard_ns = self.loop.now
         self.agent.session_up()
 
-    def _give_up_silence(self) -> None:
+    def _end_silent_session(self) -> None:
         silent_ns = self.loop.now - self._heard_ns
-        if self.agent.connected and silent_ns > SILENT_POLLS * self.agent.clock_poll_ns + _SILENCE_LOOK_NS:
-            log.warning(
-                "the controller has said nothing for %.0f s; its session is given up", silent_ns / 1e9
-            )
+        if self.agent.connected and silent_ns > SILENT_POLLS * self.agent.clock_poll_ns + _SILENCE_CHECK_NS:
+            log.warning("the controller has sent nothing for %.0f s; the session ends", silent_ns / 1e9)
             self.session.drop()
 
     def _session_lost(self) -> None:

@@ -63,7 +63,7 @@ class ControllerSession:
         self._lock = threading.Lock()
         self._outbox: queue.SimpleQueue[pb.AgentMessage | None] | None = None
         self._call: grpc.Call | None = None
-        self._told = ""
+        self._logged = ""
         options = (*_OPTIONS, *_keepalive(keepalive_s), *_name(server_name))
         if credentials is None:
             self._channel = grpc.insecure_channel(address, options=options)
@@ -108,12 +108,12 @@ class ControllerSession:
         backoff = _FIRST_BACKOFF_S
         while not self._stopping.is_set():
             if not self._reachable():
-                # The channel itself tries again and again, at its own pace.
-                self._say_why()
+                # The channel itself goes on trying to connect.
+                self._log_why()
                 continue
             if self._serve():
                 backoff = _FIRST_BACKOFF_S
-                self._told = ""
+                self._logged = ""
             if self._stopping.wait(backoff):
                 return
             backoff = min(_LONGEST_BACKOFF_S, backoff * 2)
@@ -132,7 +132,7 @@ class ControllerSession:
         finally:
             ready.cancel()
 
-    def _say_why(self) -> None:
+    def _log_why(self) -> None:
         """Log why the controller is unreachable: a call that does not wait for the connection fails with the
         reason.
         """
@@ -142,9 +142,9 @@ class ControllerSession:
         except grpc.RpcError as error:
             # Addresses and times in gRPC's words change from one attempt to the next; the reason is last.
             why = str(error.details()).rpartition("last error: ")[2]
-            if why != self._told and not self._stopping.is_set():
-                self._told = why
-                log.warning("no session with %s, flows go by ECMP meanwhile: %s", self.address, why)
+            if why != self._logged and not self._stopping.is_set():
+                self._logged = why
+                log.warning("no session with %s; flows go by ECMP meanwhile: %s", self.address, why)
 
     def _serve(self) -> bool:
         """One session from its first message to its end. Returns whether the controller accepted the

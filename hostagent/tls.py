@@ -22,7 +22,7 @@ def check_certificates(settings: TlsSettings) -> None:
     """
     if not settings.ca:
         return
-    # Costs memory that an agent in the clear does without.
+    # Imported here: an agent without TLS saves its memory.
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -69,5 +69,5 @@ def _why(error: Exception, what: str) -> str:
 
     said = error.strerror if isinstance(error, OSError) and not isinstance(error, SSLError) else None
     if isinstance(error, SSLError) and "MISMATCH" in str(error):
-        said = "the key is not the certificate's"
+        said = "the key does not belong to the certificate"
     return said or what

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DCQCN's reaction point (Zhu et al., SIGCOMM 2015, section 3), and its scale on an emulated link."""
+"""DCQCN's reaction point (Zhu et al., SIGCOMM 2015, section 3), and its parameters for an emulated link."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 class DcqcnProfile:
     """Parameters of one NIC; times in ns, rates in bit/s on the wire, counters in bytes or packets.
 
-    `cnp_interval_ns` is the notification point's; `g`, `initial_alpha`, `alpha_timer_ns`,
-    `increase_timer_ns`, `byte_counter`, `fast_recovery_steps`, `additive_bps`, `hyper_bps` and
-    `min_rate_bps` the reaction point's. `retransmit_ns` is the transport's time-out,
-    `window_packets` its bound on packets in flight, `mltcp_packets` the least and the most of it for senders
-    that weigh by MLTCP, `ack_every` the packets between two that ask for an acknowledgement.
+    Of the notification point: `cnp_interval_ns`. Of the reaction point: `g`, `initial_alpha`,
+    `alpha_timer_ns`, `increase_timer_ns`, `byte_counter`, `fast_recovery_steps`, `additive_bps`, `hyper_bps`
+    and `min_rate_bps`. Of the transport: `retransmit_ns` is the time-out, `window_packets` the bound on
+    packets in flight, `mltcp_packets` the least and the greatest bound for MLTCP senders, `ack_every` the
+    number of packets between two that request an acknowledgement.
     """
 
     cnp_interval_ns: int
@@ -83,11 +83,11 @@ class DcqcnProfile:
 class ReactionPoint:
     """The rate of one queue pair.
 
-    `limited` is False at line rate: then nothing is computed per packet, as a NIC frees the rate
-    limiter of a flow that has recovered; the next CNP takes a new one, with the first alpha. Timers are
-    evaluated when the rate is needed, so they go on through idle times at no cost: a queue pair that
-    computes for long enough starts its next phase at line rate. `weight` scales the steps of the increase,
-    of the target and towards it (MLTCP); 1 is plain DCQCN.
+    `limited` is False at line rate. Then nothing is computed per packet, as a NIC releases the rate limiter
+    of a flow that has recovered; the next CNP takes a new one with the first alpha. Timers are evaluated when
+    the rate is needed, so they cost nothing in idle times. A queue pair that computes for long enough starts
+    its next phase at line rate. `weight` scales the steps of the increase, of the target rate and towards it
+    (MLTCP); 1 is plain DCQCN.
     """
 
     __slots__ = (
@@ -120,7 +120,7 @@ class ReactionPoint:
         self._byte_stage = 0
 
     def on_cnp(self, now: int) -> None:
-        """A congestion notification arrived: cut the rate, raise alpha, restart timers and counters."""
+        """A congestion notification has arrived: cut the rate, raise alpha, restart timers and counters."""
         profile = self._profile
         if self.limited:
             self.advance(now)
@@ -141,7 +141,8 @@ class ReactionPoint:
         self._byte_stage = 0
 
     def advance(self, now: int, sent_bytes: int = 0) -> None:
-        """Let time pass until `now` (ns) and `sent_bytes` more bytes go; call only while `limited`."""
+        """Apply the timers until `now` (ns) and `sent_bytes` more sent bytes. Call it only while
+        `limited`."""
         profile = self._profile
         while self._increase_at <= now and self.limited:
             self._increase_at += profile.increase_timer_ns
@@ -154,7 +155,7 @@ class ReactionPoint:
             self._increase()
 
     def _increase(self) -> None:
-        """Fast recovery, then additive, then hyper increase (the paper's figure 7)."""
+        """Fast recovery, then additive, then hyper increase (figure 7 of the paper)."""
         profile = self._profile
         steps = profile.fast_recovery_steps
         if self._timer_stage > steps and self._byte_stage > steps:
@@ -165,7 +166,8 @@ class ReactionPoint:
         if self.weight == 1.0:
             self.rate = (self._target + self.rate) / 2.0
         else:
-            # Half the way to the target is the step of every increase: it is what is weighed above all.
+            # Every increase goes half the way to the target; this step is the main part that the weight
+            # scales.
             self.rate += min(1.0, self.weight / 2.0) * (self._target - self.rate)
         if self.rate >= 0.99 * self._line:
             self.rate = self._line

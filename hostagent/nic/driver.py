@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent asks of a NIC, whatever drives it."""
+"""The interface between the agent and a NIC, for every driver."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ SENDERS = ("dcqcn", "mltcp")
 
 @dataclass(frozen=True, slots=True)
 class NicCounters:
-    """Sums over queue pairs. `bytes_acked` is goodput sent, `bytes_received` goodput arrived in order,
-    `wire_bytes` whole frames sent; `ecn_marks` are packets that arrived with CE set."""
+    """Sums over queue pairs. `bytes_acked`: payload sent and acknowledged; `bytes_received`: payload that
+    arrived in order; `wire_bytes`: whole frames sent; `ecn_marks`: packets that arrived with CE set.
+    """
 
     packets: int = 0
     wire_bytes: int = 0
@@ -29,7 +30,7 @@ class NicCounters:
 
 
 class SendQueue(Protocol):
-    """The sending end of a reliable connection."""
+    """The sending end of a reliable connection. `latency_ns`: the last measured round trip, 0: unknown."""
 
     flow: str
     source_port: int
@@ -48,16 +49,16 @@ class SendQueue(Protocol):
         """
 
     def repin(self, source_port: int, dscp: int) -> None:
-        """Take another source port and DSCP at the next packet at which nothing is in flight.
+        """Use another source port and DSCP from the next packet on that is sent with nothing in flight.
 
         What the NIC cannot change stays as it is.
         """
 
     def set_rate_cap(self, rate_bps: int) -> None:
-        """Never send faster than `rate_bps` on the wire, whatever a message allows (0: no cap)."""
+        """Never send faster than `rate_bps` on the wire (0: no cap), whatever the cap of a message is."""
 
     def close(self) -> None:
-        """Forget the connection; messages not yet complete are dropped without a call."""
+        """Close the connection. Incomplete messages are dropped without a call of `on_complete`."""
 
 
 class ReceiveQueue(Protocol):
@@ -70,14 +71,17 @@ class ReceiveQueue(Protocol):
     cnps_sent: int
 
     def close(self) -> None:
-        """Forget the connection; what still arrives for it is dropped."""
+        """Close the connection. Packets that still arrive for it are dropped."""
 
 
 class NicDriver(Protocol):
-    """A NIC that can pin flows. `pinning` and `dscp` are what Hello reports: verbs | shim | udp | emulated |
-    none (it chooses source ports itself), and qp | fixed (an open QP keeps its first DSCP); `sees_flows` says
-    whether its queue pairs' counters, round trips and own choice of ports are known, `mltcp` whether it does
-    as `set_sender` says."""
+    """A NIC that can pin flows.
+
+    `pinning` and `dscp` are reported in Hello. `pinning`: verbs, shim, udp, emulated, or none (the NIC
+    chooses source ports itself). `dscp`: qp, or fixed (an open queue pair keeps its first DSCP).
+    `sees_flows`: whether the counters, round trips and source ports of its queue pairs are known. `mltcp`:
+    whether `set_sender` has an effect.
+    """
 
     pinning: str
     dscp: str
@@ -85,27 +89,28 @@ class NicDriver(Protocol):
     mltcp: bool
 
     def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> SendQueue:
-        """Connect a sending queue pair for `flow`, whose far end has called `listen` or soon will.
+        """Open a sending queue pair for `flow`; the far end calls `listen` for it, earlier or soon.
 
-        The queue pair tells which port it has, which is another one where `pinning` is none.
-
-        Raises ValueError for a flow that is open already, or a port or DSCP out of range.
+        The queue pair shows the source port that it got: another one than `source_port` where `pinning` is
+        none. Raises ValueError for a flow that is open already, or an illegal port or DSCP.
         """
 
     def listen(self, flow: str, src_ip: str, on_receive: Callable[[ReceiveQueue, int], None]) -> ReceiveQueue:
-        """Accept `flow` from `src_ip`; `on_receive(queue, n)` is called as n bytes arrive in order.
+        """Accept `flow` from `src_ip`. `on_receive(queue, n)` is called when n bytes have arrived in order.
 
         Replaces an earlier receiving end of the same flow.
         """
 
     def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
-        """The DSCP of the congestion notifications and acknowledgements sent from now on."""
+        """Use these DSCPs for congestion notifications and acknowledgements from now on."""
 
     def set_sender(self, job: str, sender: str) -> None:
-        """The congestion control of a job's queue pairs, now and later: "dcqcn" or "mltcp".
+        """Use this congestion control ("dcqcn" or "mltcp") for a job's present and later queue pairs.
 
-        A driver whose NIC has one congestion control for all leaves it at that.
+        A NIC with a single congestion control ignores it.
         """
 
     def counters(self, job: str = "") -> NicCounters:
-        """Sums over the queue pairs of one job (flows named "job/..."), or over all; closed ones count."""
+        """Sums over the queue pairs of one job (flows named "job/..."), or of all jobs; closed ones are
+        included.
+        """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated RoCEv2 NIC: one wire, control packets first, queue pairs in turn at their own pace."""
+"""The emulated RoCEv2 NIC: one port that sends control packets first, then each queue pair at its own
+pace."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ from hostagent.nic.roce import (
 )
 
 DEFAULT_CNP_DSCP = 48
-"""CS6, the custom for CNPs; in force until a controller's Welcome says otherwise."""
+"""CS6, which is usual for CNPs; until a controller's Welcome gives another."""
 DEFAULT_ACK_DSCP = 50
-"""Not the CNPs': a switch's edge may stop what bears their DSCP and is none."""
+"""Not that of CNPs: an edge switch may drop packets with their DSCP that are not CNPs."""
 _CACHED_HEADS = 4096
 _UDP = 17
 _ROCE_PORT = ROCE_PORT.to_bytes(2, "big")
@@ -42,7 +43,7 @@ _DATA = (SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY)
 
 
 class _Known:
-    """What a head of 50 bytes means, worked out once."""
+    """The meaning of the first 50 bytes of a frame, parsed once."""
 
     __slots__ = ("end", "marked", "opcode", "requester", "responder", "size", "state")
 
@@ -59,12 +60,12 @@ class _Known:
 class EmulatedNic:
     """A NIC with one port. `transmit(frame)` is called as the last bit of a frame leaves.
 
-    `rate_bps` counts whole frames without FCS, preamble and gap. Queue-pair numbers and first packet
-    numbers follow from the flow's name on both sides, which stands for the connection manager's exchange.
-    `bad_frames` counts frames with a wrong IPv4 checksum, ICRC or length, `stray_frames` those for nobody
-    here. `seed` moves the first packet numbers and must be the same on every NIC of a fabric.
-    With `chooses_ports` it takes a port of its own for every flow, whatever it is told (pinning none); with
-    `keeps_dscp` an open QP keeps its first DSCP (dscp fixed).
+    `rate_bps` counts whole frames without FCS, preamble and gap. Both ends derive queue-pair numbers and
+    first packet numbers from the flow's name, which replaces the exchange of a connection manager.
+    `bad_frames`: frames with a wrong IPv4 checksum, ICRC or length; `stray_frames`: frames for no connection
+    here. `seed` changes the first packet numbers and must be the same on every NIC of a fabric. With
+    `chooses_ports` the NIC draws a source port for every flow itself (pinning none). With `keeps_dscp` an
+    open queue pair keeps its first DSCP (dscp fixed). Raises ValueError for an illegal rate or MTU.
     """
 
     pinning = "emulated"
@@ -123,7 +124,7 @@ class EmulatedNic:
     # -- connections
 
     def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> Requester:
-        """Connect a sending queue pair; see NicDriver."""
+        """Open a sending queue pair; see NicDriver."""
         check_pin(flow, source_port, dscp)
         number, psn = self._identity(flow)
         self._refuse_taken(flow, self._requesters.get(number))
@@ -141,25 +142,27 @@ class EmulatedNic:
         return qp
 
     def set_sender(self, job: str, sender: str) -> None:
-        """The congestion control of a job; see NicDriver."""
+        """Choose the congestion control of a job; see NicDriver."""
         self.set_mltcp(job, Mltcp() if sender == "mltcp" else None)
 
     def set_increase_timer(self, job: str, ratio: float) -> None:
-        """Give a job's later queue pairs `ratio` of the profile's increase timer; less is greedier."""
+        """Give a job's later queue pairs `ratio` of the profile's increase timer. A smaller one is more
+        aggressive.
+        """
         self._increase_timers[job] = ratio
 
     def grant(self, qp: Requester, source_port: int, dscp: int) -> tuple[int, int]:
-        """What an open queue pair takes of a new source port and DSCP."""
+        """The source port and DSCP that an open queue pair gets when it asks for these."""
         return (
             qp.source_port if self.pinning == "none" else source_port,
             qp.dscp if self.dscp == "fixed" else dscp,
         )
 
     def set_mltcp(self, job: str, settings: Mltcp | None) -> None:
-        """Let a job's queue pairs (flows named "job/..."), now and later, weigh their increase by MLTCP.
+        """Weigh the rate increase of a job's present and later queue pairs (flows named "job/...") by MLTCP.
 
-        None turns it off, which is how every job begins. It needs no controller. What queue pairs have learnt
-        stays where nothing changes.
+        None is plain DCQCN, with which every job begins. No controller is needed. With unchanged settings
+        queue pairs keep what they have learnt.
         """
         if settings == self._mltcp.get(job):
             return
@@ -185,7 +188,7 @@ class EmulatedNic:
         return qp
 
     def forget(self, qp: Requester | Responder) -> None:
-        """Take a closed queue pair out; its counters stay in the sums."""
+        """Remove a closed queue pair. Its counters stay in the sums."""
         number = self._identity(qp.flow)[0]
         totals = self._closed_totals.setdefault(qp.flow.partition("/")[0], [0] * 10)
         for index, value in enumerate(_figures(qp)):
@@ -202,7 +205,7 @@ class EmulatedNic:
         self.kick()
 
     def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
-        """The DSCP of the CNPs and acknowledgements sent from now on (0-63)."""
+        """The DSCPs (0-63) of CNPs and acknowledgements from now on. Raises ValueError for others."""
         for dscp in (cnp_dscp, ack_dscp):
             if not 0 <= dscp <= 63:
                 raise ValueError(f"NIC {self.name}: DSCP {dscp} is outside 0-63")
@@ -230,7 +233,7 @@ class EmulatedNic:
     def _refuse_taken(self, flow: str, taken: Requester | Responder | None) -> None:
         if taken is not None:
             reason = "is open already" if taken.flow == flow else f"has the queue-pair number of {taken.flow}"
-            raise ValueError(f"NIC {self.name}: flow {flow} {reason}; flows need names of their own")
+            raise ValueError(f"NIC {self.name}: flow {flow} {reason}; each flow needs its own name")
 
     # -- receiving
 
@@ -257,7 +260,9 @@ class EmulatedNic:
                 known.requester.on_ack(word & PSN_MASK, body[4])
 
     def _learn(self, frame: bytes) -> _Known | None:
-        """Parse a head not seen before; None if the frame is not for us or is damaged."""
+        """Parse the head of a frame that is not in the cache. None if the frame is damaged or for another
+        host.
+        """
         if len(frame) < 62 or frame[12:15] != b"\x08\x00\x45" or internet_checksum(frame[14:34]):
             self.bad_frames += 1
             return None
@@ -291,19 +296,19 @@ class EmulatedNic:
     # -- sending
 
     def send_control(self, frame: bytes) -> None:
-        """Queue an acknowledgement or CNP before all data."""
+        """Queue an acknowledgement or a CNP; it leaves before all data."""
         self.settle()
         self._control.append(frame)
         self.kick()
 
     def activate(self, qp: Requester) -> None:
-        """Take `qp` into the turn."""
+        """`qp` has packets to send: add it to the round robin."""
         qp.active = True
         self._ring.append(qp)
         self.kick()
 
     def settle(self) -> None:
-        """Build the packet whose serialisation has begun, before anything changes what comes next."""
+        """Build the packet whose transmission has begun by now, before its queue pair changes."""
         qp = self._slot
         if qp is not None and self._slot_start <= self.clock.now:
             self._slot = None
@@ -311,7 +316,7 @@ class EmulatedNic:
             self._serve(qp.next_frame(self._slot_start), self._slot_start)
 
     def kick(self) -> None:
-        """Choose again what goes next, unless a frame is on the wire."""
+        """Choose again what is sent next, unless a frame is being sent."""
         self.settle()
         if not self._busy:
             self._token += 1
@@ -319,10 +324,10 @@ class EmulatedNic:
             self._choose()
 
     def _choose(self) -> None:
-        """The wire is idle: start a control packet or the first paced-in packet, or reserve the wire.
+        """The port is idle: send a control packet, or the first packet that is due, or reserve the port.
 
-        A reservation merges waiting for the pace and serialising into one event. What comes in before
-        it begins takes a new token, which makes the event stale.
+        A reservation is one event for the wait and the transmission of a paced packet. If something else is
+        sent first, `_token` changes, and the event has no effect.
         """
         now = self.clock.now
         if self._control:
@@ -365,7 +370,7 @@ class EmulatedNic:
 
 
 def _figures(qp: Requester | Responder) -> tuple[int, ...]:
-    """The counters of one queue pair in NicCounters' order."""
+    """The counters of one queue pair, in the order of NicCounters."""
     if isinstance(qp, Requester):
         sent = (qp.packets, qp.wire_bytes, qp.bytes_acked, qp.retransmits, qp.timeouts, qp.cnps_received)
         return (*sent, 0, 0, 0, 0)

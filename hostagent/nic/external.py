@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue pairs that other processes own: the agent says where they go, and somebody else makes them.
+"""Queue pairs of other processes: the agent decides their source ports, and the other process sets them.
 
-With the shim the saying is the port map; with verbs it is the answer to the training process, which moves its
-own queue pairs; with none it is nothing, and all flows go by ECMP.
+With the shim driver the agent writes the port map. With verbs it tells the training process, which moves its
+own queue pairs. With none it does nothing, and all flows go by ECMP.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hostagent.nic.requester import check_pin
 log = logging.getLogger(__name__)
 
 _GATHER_NS = 1_000_000
-"""Changes of the map are gathered for so long: a plan moves many flows at once."""
+"""Changes of the map are written together after this time. Chosen: a plan moves many flows at once."""
 
 
 class ExternalSendQueue:
-    """One flow's queue pairs in another process. What they send is not seen from here."""
+    """The queue pairs of one flow in another process. The agent does not see what they send."""
 
     def __init__(self, nic: ExternalNic, flow: str, dst_ip: str, source_port: int, dscp: int) -> None:
         self.flow = flow
@@ -39,7 +39,7 @@ class ExternalSendQueue:
         raise ValueError(f"flow {self.flow}: its process sends, not the agent (driver {self._nic.pinning})")
 
     def repin(self, source_port: int, dscp: int) -> None:
-        """Say where the flow goes from now on. A queue pair's DSCP is fixed when it is made."""
+        """Publish a new source port of the flow. The DSCP of a queue pair is fixed when it is made."""
         check_pin(self.flow, source_port, dscp)
         if source_port != self.source_port:
             self.source_port = source_port
@@ -48,16 +48,16 @@ class ExternalSendQueue:
                 self._nic.on_move(self)
 
     def set_rate_cap(self, rate_bps: int) -> None:
-        """Kept for who asks; no verb caps the rate of a reliable queue pair of another process."""
+        """Store the cap only: no verb caps the rate of another process's reliable queue pair."""
         self.rate_cap_bps = rate_bps
 
     def close(self) -> None:
-        """The flow is over."""
+        """The flow has ended."""
         self._nic.forget(self)
 
 
 class ExternalReceiveQueue:
-    """The far end of a flow, in another process."""
+    """The receiving end of a flow, in another process."""
 
     packets = bytes = ecn_marks = cnps_sent = 0
 
@@ -65,14 +65,14 @@ class ExternalReceiveQueue:
         self.flow = flow
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 class ExternalNic:
-    """The driver of a host whose training processes own their queue pairs.
+    """The driver of a host on which the training processes own the queue pairs.
 
-    `pinning` says how they are pinned: shim (by `port_map`), verbs (by their owners, who hear of each move
-    by `on_move`) or none.
+    `pinning` says how they are pinned: shim (through the file `port_map`), verbs (by their processes, which
+    are told through `on_move`) or none.
     """
 
     dscp = "fixed"
@@ -93,7 +93,7 @@ class ExternalNic:
         """A flow begins; see NicDriver."""
         check_pin(flow, source_port, dscp)
         if flow in self._queue_pairs:
-            raise ValueError(f"flow {flow} is open already; flows need names of their own")
+            raise ValueError(f"flow {flow} is open already; each flow needs its own name")
         made = self._queue_pairs[flow] = ExternalSendQueue(self, flow, dst_ip, source_port, dscp)
         self.changed()
         return made
@@ -101,33 +101,33 @@ class ExternalNic:
     def listen(
         self, flow: str, src_ip: str, on_receive: Callable[[ReceiveQueue, int], None]
     ) -> ExternalReceiveQueue:
-        """A flow towards this host begins; nothing is seen of it."""
+        """A flow to this host begins. The agent does not see what arrives."""
         return ExternalReceiveQueue(flow)
 
     def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
-        """The NIC's own settings hold (mlnx_qos, cma_roce_tos and the like)."""
+        """No effect: the NIC has its own settings (mlnx_qos, cma_roce_tos)."""
 
     def set_sender(self, job: str, sender: str) -> None:
-        """The NIC's own congestion control holds."""
+        """No effect: the NIC has its own congestion control."""
 
     def counters(self, job: str = "") -> NicCounters:
-        """Nothing is seen from here."""
+        """All zero: the agent does not see the flows."""
         return NicCounters()
 
     def forget(self, queue_pair: ExternalSendQueue) -> None:
-        """A flow is over."""
+        """A flow has ended."""
         if self._queue_pairs.get(queue_pair.flow) is queue_pair:
             del self._queue_pairs[queue_pair.flow]
             self.changed()
 
     def changed(self) -> None:
-        """Write the map soon."""
+        """Write the port map soon."""
         if self._port_map is not None and not self._due:
             self._due = True
             self._clock.call_at(self._clock.now + _GATHER_NS, self.write)
 
     def write(self) -> None:
-        """Write the map now: the ports of each pair of addresses, in the order of their flows' names."""
+        """Write the port map now: the ports for each pair of addresses, in the order of the flows' names."""
         self._due = False
         if self._port_map is None:
             return
@@ -141,4 +141,4 @@ class ExternalNic:
             log.error("port map %s cannot be written: %s", self._port_map, error.strerror)
 
     def close(self) -> None:
-        """The agent ends: the map stays, for the flows go on."""
+        """The agent ends. The port map stays, because the flows go on."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLTCP (CASSINI thesis, 1.2): a sender grows the faster, the more of its iteration it has sent.
+"""MLTCP (CASSINI thesis, 1.2): a sender increases its rate faster, the more of its iteration it has sent.
 
-Two jobs in step on a link then no longer stay so: the one a little ahead gets more, ends earlier, starts its
-next iteration earlier, until they take turns. Nobody coordinates them.
+Without it, jobs that communicate at the same time on a link stay so. With it the job that is slightly ahead
+gets more bandwidth, ends earlier and starts its next iteration earlier, until the jobs communicate one after
+the other. No coordination between them is needed.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 Shape = Callable[[float], float]
-"""F: from the part of an iteration's bytes that are sent (0 to 1) to the weight of the increase."""
+"""F: the part of an iteration's bytes that are sent (0 to 1) -> the weight of the rate increase."""
 
 SLOPE, INTERCEPT = 1.75, 0.25
 
 
 def linear(ratio: float) -> float:
-    """The thesis' F: SLOPE * r + INTERCEPT."""
+    """F of the thesis: SLOPE * r + INTERCEPT."""
     return SLOPE * ratio + INTERCEPT
 
 
@@ -53,47 +54,52 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         "2-1.75r^2": _falling_square,
     }
 )
-"""Six shapes from 0.25 to 2 or back: those that rise make jobs take turns, those that fall do not."""
+"""The six shapes of the thesis, from 0.25 to 2 or back. Rising ones separate jobs in time, falling ones do
+not."""
 
 
 # -- one step of each congestion control, windows in segments, with F(r) as `weight`
 
 
 def reno_increase(window: float, acked: float, weight: float) -> float:
-    """Congestion avoidance (RFC 5681): one segment a round trip, times the weight."""
+    """Congestion avoidance (RFC 5681): one segment a round trip, multiplied by the weight."""
     return window + weight * acked / window
 
 
 def cubic_increase(
     window: float, acked: float, weight: float, since_cut_s: float, before_cut: float
 ) -> float:
-    """CUBIC (RFC 9438): towards 0.4 (t - K)^3 + W_max, by a weighted part of the way per segment acked."""
+    """CUBIC (RFC 9438): towards 0.4 (t - K)^3 + W_max, by a weighted part of the distance per acknowledged
+    segment.
+    """
     k = float((before_cut * 0.3 / 0.4) ** (1 / 3))
     target = 0.4 * (since_cut_s - k) ** 3 + before_cut
     return window + weight * acked * max(0.0, min(target, 1.5 * window) - window) / window
 
 
 def dctcp_cut(window: float, alpha: float) -> float:
-    """DCTCP (RFC 8257) cuts by half its estimate of marks; it increases as Reno does. MLTCP cuts alike."""
+    """DCTCP (RFC 8257): cut by half of the estimate of marks. It increases as Reno does, and MLTCP cuts
+    alike.
+    """
     return max(2.0, window * (1.0 - alpha / 2.0))
 
 
 def dctcp_alpha(alpha: float, marked: float, gain: float = 1 / 16) -> float:
-    """DCTCP's estimate of the part of segments that are marked, once a window."""
+    """DCTCP's estimate of the part of segments that are marked, updated once a window."""
     return (1.0 - gain) * alpha + gain * marked
 
 
 def dcqcn_target(target_bps: float, step_bps: float, weight: float, line_bps: float) -> float:
-    """DCQCN's additive or hyper increase of the target rate, times the weight."""
+    """DCQCN's additive or hyper increase of the target rate, multiplied by the weight."""
     return min(line_bps, target_bps + weight * step_bps)
 
 
 @dataclass(frozen=True, slots=True)
 class Mltcp:
-    """How a sender weighs its increase.
+    """The settings of an MLTCP sender.
 
-    `bytes_per_iteration` and `compute_ns` of 0 are learnt from the traffic. Acknowledgements that come
-    `least_gap_ns` apart may be an iteration apart; closer ones never are.
+    `bytes_per_iteration` and `compute_ns` of 0 are learnt from the traffic. Only a gap of at least
+    `least_gap_ns` between acknowledgements can separate two iterations.
     """
 
     shape: Shape = linear
@@ -103,11 +109,11 @@ class Mltcp:
 
 
 class MltcpProgress:
-    """Where a sender is in its iteration, from acknowledgements alone.
+    """The position of a sender in its iteration, from acknowledgements alone.
 
-    A gap above 0.9 times the compute time ends an iteration (thesis 1.2). What is not given is learnt: the
-    compute time as the longest gap of the last eight, the bytes of an iteration as the median of the
-    last eight. Until an iteration has been seen whole, the ratio is 0.
+    A gap above 0.9 times the compute time ends an iteration (thesis 1.2). Unknown settings are learnt: the
+    compute time as the longest of the last eight gaps, the bytes of an iteration as the median of the last
+    eight iterations. Until one whole iteration has been seen, the ratio is 0.
     """
 
     __slots__ = ("_gaps", "_last", "_settings", "_totals", "iterations", "sent")
@@ -121,7 +127,7 @@ class MltcpProgress:
         self.iterations = 0
 
     def on_send(self, now: int) -> bool:
-        """Something is sent at `now` (ns) and nothing was in flight; True if it begins an iteration."""
+        """Something is sent at `now` (ns) with nothing in flight. Returns whether it begins an iteration."""
         settings = self._settings
         gap = now - self._last if self._last >= 0 else 0
         if gap < settings.least_gap_ns:
@@ -129,7 +135,7 @@ class MltcpProgress:
         compute = settings.compute_ns or max(self._gaps, default=0)
         self._gaps.append(gap)
         total = self.bytes_per_iteration
-        # A shorter gap ends the iteration too if all of its bytes are through: compute time varies.
+        # A shorter gap ends the iteration too if all its bytes are acknowledged: compute time varies.
         if gap <= 0.9 * compute and not (total and self.sent >= 0.95 * total):
             return False
         self._totals.append(self.sent)
@@ -144,7 +150,7 @@ class MltcpProgress:
 
     @property
     def bytes_per_iteration(self) -> int:
-        """Given, or learnt; 0 while nothing is known."""
+        """As configured, or learnt; 0 while unknown."""
         if self._settings.bytes_per_iteration:
             return self._settings.bytes_per_iteration
         totals = sorted(self._totals)
@@ -158,13 +164,14 @@ class MltcpProgress:
 
     @property
     def weight(self) -> float:
-        """F of the ratio; 1, the plain congestion control, until an iteration's bytes are known."""
+        """F of the ratio; 1, which is plain congestion control, while an iteration's bytes are unknown."""
         return self._settings.shape(self.ratio) if self.bytes_per_iteration else 1.0
 
     @property
     def height(self) -> float:
-        """Where F of the ratio is between the least and the most that shapes come to, 0 to 1; half-way until
-        an iteration's bytes are known."""
+        """F of the ratio between its least (0) and its greatest value (1); 0.5 while an iteration's bytes are
+        unknown.
+        """
         if not self.bytes_per_iteration:
             return 0.5
         return min(1.0, max(0.0, (self.weight - INTERCEPT) / SLOPE))

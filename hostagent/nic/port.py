@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the queue pairs need of the NIC they belong to."""
+"""The part of a NIC that its queue pairs use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NicPort(Protocol):
-    """What a queue pair needs of the NIC it belongs to."""
+    """The part of a NIC that its queue pairs use."""
 
     clock: EventClock
     rate_bps: int
@@ -27,16 +27,16 @@ class NicPort(Protocol):
     ack_dscp: int
 
     def grant(self, qp: Requester, source_port: int, dscp: int) -> tuple[int, int]:
-        """What an open `qp` takes of a new source port and DSCP."""
+        """The source port and DSCP that an open `qp` gets when it asks for these."""
 
     def settle(self) -> None:
-        """Build the packet whose serialisation has begun, before anything changes what comes next."""
+        """Build the packet whose transmission has begun by now, before its queue pair changes."""
 
     def activate(self, qp: Requester) -> None:
-        """`qp` has something to send."""
+        """`qp` has packets to send."""
 
     def kick(self) -> None:
-        """Choose again what goes next, if no frame is on the wire."""
+        """Choose again what is sent next, unless a frame is being sent."""
 
     def send_control(self, frame: bytes) -> None:
         """Send `frame` before all data."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sending end of an emulated reliable connection: pace, window, go-back-N, DCQCN."""
+"""The sending end of an emulated reliable connection: pacing, window, go-back-N, DCQCN."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from hostagent.nic.roce import (
 
 
 class _Message:
-    """A posted message: packets `first` to `end` - 1, numbered from the QP's first PSN without wrap."""
+    """A posted message: packets `first` to `end` - 1, counted from the queue pair's first PSN without
+    wrapping.
+    """
 
     __slots__ = ("end", "first", "on_complete", "rate_bps", "size", "tail_opcode", "tail_pad", "tail_payload")
 
@@ -48,10 +50,11 @@ class _Message:
 
 
 class Requester:
-    """The sending end: paces packets, keeps them until acknowledged, goes back N (RC transport).
+    """The sending end: it paces packets, keeps them until they are acknowledged, and retransmits by go-back-N
+    (RC).
 
-    Packet numbers inside are not wrapped; the wire carries them modulo 2^24. A time-out sends one packet
-    and waits for its acknowledgement before it goes on, so that a path that is only slow is not flooded.
+    Packet numbers do not wrap here; the wire carries them modulo 2^24. After a time-out it sends one packet
+    and waits for its acknowledgement, so that a path that is only slow is not flooded.
     """
 
     __slots__ = (
@@ -141,10 +144,10 @@ class Requester:
         self._wake()
 
     def repin(self, source_port: int, dscp: int) -> None:
-        """Take another source port and DSCP at the next packet at which nothing is in flight.
+        """Use another source port and DSCP from the next packet on that is sent with nothing in flight.
 
-        A message that has begun is finished first; the next one waits until all before is acknowledged.
-        After a time-out nothing counts as in flight. What the NIC cannot change stays as it is.
+        A message that has begun is sent whole first. The next one waits until all packets before it are
+        acknowledged. After a time-out nothing counts as in flight. What the NIC cannot change stays as it is.
         """
         check_pin(self.flow, source_port, dscp)
         source_port, dscp = self._port.grant(self, source_port, dscp)
@@ -159,27 +162,31 @@ class Requester:
         self._set_cap()
 
     def set_mltcp(self, settings: Mltcp | None) -> None:
-        """Weigh the rate's increase and the bound on packets in flight by the progress of the iteration
-        (MLTCP); None: plain DCQCN."""
+        """Weigh the rate increase and the bound on packets in flight by the progress of the iteration
+        (MLTCP). None: plain DCQCN.
+        """
         self._progress = MltcpProgress(settings) if settings is not None else None
         self.reaction.weight = 1.0
         self._bound = self._profile.window_packets
 
     def _weigh(self, progress: MltcpProgress) -> None:
-        """F weighs the rate's increase, and moves the window (thesis, equation 1.2) between the profile's two
-        bounds for MLTCP."""
+        """Weigh the rate increase by F, and move the window between the profile's two bounds for MLTCP
+        (thesis, equation 1.2).
+        """
         self.reaction.weight = progress.weight
         least, most = self._profile.mltcp_packets
         self._bound = least + round(progress.height * (most - least))
 
     def set_increase_timer(self, ratio: float) -> None:
-        """Start over with DCQCN's increase timer at `ratio` of the profile's (thesis 3.2: unfairness)."""
+        """Restart congestion control with DCQCN's increase timer at `ratio` of the profile's (thesis 3.2:
+        unfairness).
+        """
         timer = max(1, round(ratio * self._profile.increase_timer_ns))
         profile = replace(self._profile, increase_timer_ns=timer)
         self.reaction = ReactionPoint(self._port.rate_bps, profile)
 
     def close(self) -> None:
-        """Forget the connection; messages not yet complete are dropped without a call."""
+        """Close the connection. Incomplete messages are dropped without a call of `on_complete`."""
         if self._closed:
             return
         self._port.settle()
@@ -189,7 +196,7 @@ class Requester:
         self._port.forget(self)
 
     def sendable(self) -> bool:
-        """Whether the next packet may go, its pace apart."""
+        """Whether the window, the messages and a pending pin allow the next packet, apart from pacing."""
         position = self._next
         if position >= self._posted or position - self._una >= self._window:
             return False
@@ -199,7 +206,7 @@ class Requester:
         return position == self._una or (current is not None and current.first <= position < current.end)
 
     def next_bytes(self) -> int:
-        """The length of the frame that would go next; only while `sendable`."""
+        """The length of the next frame. Call it only while `sendable`."""
         message = self._current
         if message is None or not message.first <= self._next < message.end:
             message = self._seek(self._next)
@@ -207,7 +214,7 @@ class Requester:
         return OVERHEAD_BYTES + (len(message.tail_payload) if tail else self._port.mtu)
 
     def next_frame(self, start: int) -> bytes:
-        """Build the next packet, whose serialisation begins at `start`; only while `sendable`."""
+        """Build the next packet, whose transmission begins at `start`. Call it only while `sendable`."""
         position = self._next
         if self._pin is not None and position == self._una:
             self.source_port, self.dscp = self._pin
@@ -241,7 +248,7 @@ class Requester:
             self.retransmits += 1
         else:
             self._high = after
-            # Only what is sent once tells a round trip (Karn).
+            # Only a packet that is sent once measures a round trip (Karn's algorithm).
             if self._timed < 0 and word & ACK_REQUEST:
                 self._timed, self._timed_at = after, start
         self.packets += 1
@@ -252,7 +259,7 @@ class Requester:
             reaction.advance(start, size)
             rate = min(rate, reaction.rate)
         gap = int(size * 8e9 / rate)
-        # A packet that had to wait for the wire does not slow its flow: half a gap is made good.
+        # A packet that waited for the port does not slow its flow: up to half a gap is made up for.
         due = self.next_ns
         self.next_ns = (due if start - due < gap >> 1 else start) + gap
         self._activity = start
@@ -262,7 +269,9 @@ class Requester:
         return frame
 
     def on_ack(self, psn: int, syndrome: int) -> None:
-        """An acknowledgement (all up to `psn` arrived) or a NAK (all before it did, it did not)."""
+        """An acknowledgement (all packets up to `psn` have arrived) or a NAK (all before `psn` have, `psn`
+        has not).
+        """
         una = self._una
         negative = syndrome == SYNDROME_NAK_SEQUENCE
         acked = (psn + (0 if negative else 1) - una) & PSN_MASK
@@ -278,7 +287,8 @@ class Requester:
                 self._progress.on_ack(self._clock.now, acked * self._port.mtu)
                 self._weigh(self._progress)
             if self._window == 1 and acked > 1:
-                # After a time-out, more than the one packet sent again was there: slow, not lost.
+                # After a time-out more than the one retransmitted packet is acknowledged: the path is slow,
+                # nothing was lost.
                 self._next = self._high
                 self._port.kick()
             elif self._next < una:

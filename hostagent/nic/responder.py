@@ -26,7 +26,8 @@ _HALF = 0x80_0000
 
 
 class Responder:
-    """The receiving end: in-order delivery, acknowledgements, NAK on a gap, CNPs (notification point)."""
+    """The receiving end: in-order delivery, acknowledgements, a NAK for a gap, and CNPs (notification
+    point)."""
 
     __slots__ = (
         "_ack",
@@ -77,7 +78,7 @@ class Responder:
         self.mark_control()
 
     def mark_control(self) -> None:
-        """Take over the NIC's DSCPs for acknowledgements and CNPs."""
+        """Use the NIC's present DSCPs for acknowledgements and CNPs."""
         port = self._port
         ends = (port.macs, port.ip, self.peer_ip, self._source_port)
         number = self._number
@@ -88,7 +89,7 @@ class Responder:
         self._cnp = finish(head, state, 0, bytes(16))
 
     def on_data(self, word: int, size: int, opcode: int, marked: bool) -> None:
-        """A data packet with `size` bytes of payload (pad taken off) arrived whole."""
+        """An undamaged data packet with `size` bytes of payload (without padding) has arrived."""
         if marked:
             self.ecn_marks += 1
             now = self._clock.now
@@ -108,8 +109,8 @@ class Responder:
                 self._answer(psn, SYNDROME_ACK)
             self._on_receive(self, size)
         elif (psn - self._expected) & PSN_MASK < _HALF:
-            # One NAK per gap; a packet number that falls back says that the sender has gone back and
-            # that its first packet was lost again.
+            # One NAK per gap. A lower packet number than the last shows that the sender has gone back,
+            # and that its first packet was lost again.
             if self._gap_psn < 0 or (self._gap_psn - psn) & PSN_MASK < _HALF:
                 self._answer(self._expected, SYNDROME_NAK_SEQUENCE)
             self._gap_psn = psn
@@ -117,7 +118,7 @@ class Responder:
             self._answer((self._expected - 1) & PSN_MASK, SYNDROME_ACK)
 
     def close(self) -> None:
-        """Forget the connection; what still arrives for it is dropped."""
+        """Close the connection. Packets that still arrive for it are dropped."""
         if not self._closed:
             self._closed = True
             self._port.forget(self)

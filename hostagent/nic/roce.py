@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoCEv2 on the wire: Ethernet, IPv4, UDP, base transport header, payload, ICRC.
+"""RoCEv2 frames: Ethernet, IPv4, UDP, base transport header (BTH), payload, ICRC.
 
-A frame is built from a head of 50 bytes (Ethernet to the destination QP) that changes only when the
-flow is pinned anew, and the rest: the word with the AckReq bit and the PSN, the payload, the ICRC.
-The ICRC's state after the head is kept with the head, so that one CRC call per packet is left.
-Layout: InfiniBand specification vol. 1, 9.2 and annex A17 (RoCEv2).
+A frame has a head of 50 bytes (Ethernet up to the destination QP), which changes only when the flow gets
+another pin, and a rest: the word with the AckReq bit and the PSN, the payload, and the ICRC. The CRC state
+after the head is stored with the head, so each packet needs one CRC call only. Layout: InfiniBand
+specification volume 1, section 9.2 and annex A17 (RoCEv2).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def mac_bytes(address: str) -> bytes:
 
 
 def internet_checksum(header: bytes) -> int:
-    """The ones' complement sum of an IPv4 header (RFC 1071); 0 over a header that carries a right one."""
+    """The checksum of an IPv4 header (RFC 1071); 0 for a header with a correct checksum."""
     total: int = sum(struct.unpack(f">{len(header) // 2}H", header))
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)
@@ -60,10 +60,11 @@ def internet_checksum(header: bytes) -> int:
 
 
 def icrc_state(head: bytes) -> int:
-    """The ICRC over a frame's head, its changing fields masked by ones (annex A17.3.2).
+    """The CRC state of the ICRC after a frame's head, with the variable fields masked by ones (annex
+    A17.3.2).
 
-    Masked are the type of service, TTL and checksum of IPv4, the checksum of UDP, and the reserved
-    byte of the BTH that holds FECN and BECN; eight bytes of ones stand for the missing LRH.
+    Masked are the type of service, TTL and checksum of IPv4, the checksum of UDP, and the reserved byte of
+    the BTH with FECN and BECN. Eight bytes of ones replace the missing LRH.
     """
     return crc32(
         b"".join(
@@ -98,9 +99,10 @@ def build_head(
     payload_bytes: int,
     pad: int = 0,
 ) -> tuple[bytes, int]:
-    """The head of a frame and the ICRC's state after it.
+    """The head of a frame, and the CRC state after it.
 
-    `macs` is destination then source; `payload_bytes` counts all between BTH and ICRC, pad included.
+    `macs` is destination, then source. `payload_bytes` counts everything between BTH and ICRC, padding
+    included.
     """
     udp_bytes = 8 + 12 + payload_bytes + 4
     fields = (macs[:6], macs[6:], _ETHERTYPE_IPV4, 0x45, dscp << 2 | ecn, 20 + udp_bytes, 0, _DONT_FRAGMENT)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A NIC over UDP sockets, for hosts without RDMA such as network namespaces: RoCEv2-shaped datagrams to 4791.
+"""A NIC over UDP sockets, for hosts without RDMA such as network namespaces: datagrams in RoCEv2's format.
 
-The transport is the emulated NIC's (go-back-N, DCQCN, pacing); only the link differs. A datagram leaves from
-a socket bound to the flow's source port, so the fabric hashes it as it would a pinned queue pair's packet,
-and carries DSCP and ECN by IP_TOS. The kernel writes Ethernet, IP and UDP headers; BTH, payload and ICRC are
-those of the emulated frame.
+The transport (go-back-N, DCQCN, pacing) is the emulated NIC's. A datagram leaves from a socket that is bound
+to the flow's source port, so the fabric hashes it like a packet of a pinned queue pair; DSCP and ECN are set
+by IP_TOS. The kernel writes the Ethernet, IP and UDP headers. BTH, payload and ICRC come from the emulated
+frame.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _ANCILLARY = socket.CMSG_SPACE(4)
 _IP_UDP = struct.Struct(">BBHHHBBH4s4s HHHH")
 _MAC = "02:00:00:00:00:01"
 _GATEWAY = "02:00:00:00:00:02"
-"""Both ends assume these two, for the kernel's real addresses do not enter the ICRC."""
+"""Both ends assume these two MAC addresses: the real ones are no part of the ICRC."""
 
 
 class NicError(ValueError):
-    """A NIC that cannot be used; the message says which and why."""
+    """A NIC that cannot be used. The message says which and why."""
 
 
 class UdpNic(EmulatedNic):
-    """A NIC of a host with address `ip`, which sends at most at `rate_bps`, headers included.
+    """A NIC of the host with address `ip`. It sends at most at `rate_bps`, headers included.
 
-    `unsent` counts datagrams the kernel did not take (the transport sends them again). Raises NicError
-    when the address is not this host's, or its RoCE port is taken.
+    `unsent`: datagrams that the kernel refused; the transport sends them again. Raises NicError if the
+    address is not this host's, or its RoCE port is in use.
     """
 
     pinning = "udp"
@@ -72,13 +72,13 @@ class UdpNic(EmulatedNic):
         self._interface = interface
         self._sockets: dict[tuple[int, int], socket.socket] = {}
         self._heads: dict[tuple[str, int, int, int], bytes] = {}
-        self._complained: set[int] = set()
-        self._held: set[int] = set()
+        self._logged_errors: set[int] = set()
+        self._taken_ports: set[int] = set()
         self._receiving = self._listening_socket()
         loop.watch(self._receiving.fileno(), self._readable)
 
     def close(self) -> None:
-        """Give back all sockets."""
+        """Close all sockets."""
         self._loop.unwatch(self._receiving.fileno())
         self._receiving.close()
         for sending in self._sockets.values():
@@ -88,17 +88,17 @@ class UdpNic(EmulatedNic):
     # -- sending
 
     def _send(self, frame: bytes) -> None:
-        """A frame's last bit leaves: hand what the kernel does not write itself to the right socket."""
+        """The last bit of a frame leaves: give BTH, payload and ICRC to the right socket."""
         port = int.from_bytes(frame[34:36], "big")
         try:
             sending = self._sockets.get((port, frame[15])) or self._socket(port, frame[15])
-            bound = sending.getsockname()[1] if port in self._held else port
+            bound = sending.getsockname()[1] if port in self._taken_ports else port
             body = frame[_HEADERS:] if bound == port else _sealed(frame, bound)
             sending.sendto(body, (socket.inet_ntoa(frame[30:34]), ROCE_PORT))
         except OSError as error:
             self.unsent += 1
-            if error.errno not in self._complained:
-                self._complained.add(error.errno or 0)
+            if error.errno not in self._logged_errors:
+                self._logged_errors.add(error.errno or 0)
                 log.warning("NIC %s: a datagram from port %d was not sent: %s", self.name, port, error)
 
     def _socket(self, port: int, tos: int) -> socket.socket:
@@ -118,18 +118,19 @@ class UdpNic(EmulatedNic):
         return made
 
     def _bind(self, made: socket.socket, port: int) -> None:
-        """Bind to `port`, or to one the kernel picks where another program holds it: the flow goes on, by
-        whatever path that gives."""
+        """Bind to `port`. If another program uses it, bind to a port of the kernel's choice: the flow is
+        sent, but not pinned.
+        """
         try:
             made.bind((self.address, port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
             made.bind((self.address, 0))
-            if port not in self._held:
-                self._held.add(port)
+            if port not in self._taken_ports:
+                self._taken_ports.add(port)
                 log.warning(
-                    "NIC %s: another program holds UDP port %d: its flow is not pinned", self.name, port
+                    "NIC %s: another program uses UDP port %d: its flow is not pinned", self.name, port
                 )
 
     def _plain_socket(self) -> socket.socket:
@@ -149,7 +150,7 @@ class UdpNic(EmulatedNic):
 
     def _listening_socket(self) -> socket.socket:
         made = self._plain_socket()
-        # A second agent on this address must not share the port: of two readers only one gets a packet.
+        # A second agent on this address must not share the port: only one of two sockets gets a packet.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         made.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
@@ -177,7 +178,9 @@ class UdpNic(EmulatedNic):
             self.receive(self._head(sender[0], sender[1], tos, len(datagram)) + datagram)
 
     def _head(self, sender: str, port: int, tos: int, size: int) -> bytes:
-        """The frame's headers as the transport knows them, from what the kernel tells of a datagram."""
+        """The headers of a received datagram as the transport expects them, rebuilt from what the kernel
+        reports.
+        """
         key = (sender, port, tos, size)
         head = self._heads.get(key)
         if head is None:
@@ -194,7 +197,7 @@ class UdpNic(EmulatedNic):
 
 
 def _sealed(frame: bytes, port: int) -> bytes:
-    """What follows the UDP header of `frame`, its ICRC made for another source port."""
+    """What follows the UDP header of `frame`, with the ICRC for another source port."""
     head = frame[:34] + port.to_bytes(2, "big") + frame[36:HEAD_BYTES]
     body = frame[HEAD_BYTES:-4]
     return frame[_HEADERS:HEAD_BYTES] + body + crc32(body, icrc_state(head)).to_bytes(4, "little")

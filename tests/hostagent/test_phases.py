@@ -63,11 +63,11 @@ def test_noise_has_no_period() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "at least two stretches"),
+        ("", "at least two intervals"),
         ("1,2\nx\n", "line 2 is not time_ns,value"),
-        ("5,2\n5,3\n", "line 2: time stands still"),
-        ('{"header": 1}\n{"coll_perf": {"coll": "AllReduce"}}\n', "line 2 is none of NCCL's inspector"),
-        ('[{"name": "AllReduce", "ph": ', "no trace of NCCL's profiler"),
+        ("5,2\n5,3\n", "line 2: time does not advance"),
+        ('{"header": 1}\n{"coll_perf": {"coll": "AllReduce"}}\n', "line 2 is not a line of NCCL's inspector"),
+        ('[{"name": "AllReduce", "ph": ', "not a trace of NCCL's profiler"),
         ("1,1\n2,5\n3,9\n4,13\n", "no period"),
     ],
 )

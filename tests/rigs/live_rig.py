@@ -49,7 +49,7 @@ class Live:
     def stop(self, name):
         """Let a job leave."""
         for host in self.fabric.hosts.values():
-            for job, rank in list(host.trainers):
+            for job, rank in list(host.workers):
                 if job == name:
                     host.stop_worker(job, rank)
 
