@@ -55,7 +55,7 @@ def test_loss_beyond_the_threshold_for_three_windows_ends_the_pin() -> None:
     assert flow.windows(1) == []
     assert flow.windows(3, lost=3) == [2]
     assert flow.guard.fallen
-    assert flow.guard.why == "3.0 % of packets sent again"
+    assert flow.guard.why == "3.0 % of packets retransmitted"
 
 
 def test_latency_by_factor_and_by_limit() -> None:
@@ -63,7 +63,7 @@ def test_latency_by_factor_and_by_limit() -> None:
     flow.windows(5, latency_ms=0.5)
     assert flow.windows(3, latency_ms=4.9) == []
     assert flow.windows(2, latency_ms=5.1) == [1]
-    assert "10 times the least" in flow.guard.why
+    assert "10 times the shortest" in flow.guard.why
     limit = Flow(latency_factor=0.0, latency_ms=3.0, windows=1)
     assert limit.windows(3, latency_ms=2.9) == []
     assert limit.windows(1, latency_ms=3.1) == [0]
@@ -136,8 +136,8 @@ def test_a_flow_into_a_dead_path_falls_back_and_is_tried_again(
     eventually(lambda: (False, True) in fallen(), "a pinned flow")
     eventually(lambda: (True, False) in fallen(), "the fall to another port")
     eventually(lambda: (False, True) in fallen(), "the pin again")
-    assert agent.says("a/h2>h3 goes back to ECMP")
-    assert agent.says("goes by its pinned path again")
+    assert agent.says("a/h2>h3 falls back to ECMP")
+    assert agent.says("is pinned again")
     # The controller has heard of both, with the pin that went bad.
     made, _ = hub
     told = eventually(lambda: made.bodies("flow_fallback")[1:] and made.bodies("flow_fallback")[:2], "both")
@@ -145,7 +145,7 @@ def test_a_flow_into_a_dead_path_falls_back_and_is_tried_again(
         ("a/h2>h3", True, 0xC777),
         ("a/h2>h3", False, 0xC777),
     ]
-    assert "sent again" in told[0].why or "round trip" in told[0].why
+    assert "retransmitted" in told[0].why or "round trip" in told[0].why
     assert not told[1].why
 
 

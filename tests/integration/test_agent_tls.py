@@ -172,7 +172,7 @@ def test_an_agent_with_wrong_papers_is_told_and_kept_out(
             "tls: one of cert and key is missing; legal: both or none",
         ),
         ('ca = "{0}/none.pem"', "tls.ca: {0}/none.pem: No such file or directory"),
-        ('ca = "{0}/h1.key"', "tls.ca: {0}/h1.key: no certificate in PEM"),
+        ('ca = "{0}/h1.key"', "tls.ca: {0}/h1.key: not a certificate in PEM"),
         (
             'ca = "{0}/root.pem"\ncert = "{0}/h1.pem"\nkey = "{0}/someone.key"',
             "tls.cert: {0}/h1.pem, {0}/someone.key: the key is not the certificate's",
