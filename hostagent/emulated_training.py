@@ -28,8 +28,8 @@ START_DELAY_NS = 1_000_000_000
 class EmulatedTraining:
     """The emulated workers of one host.
 
-    A record is written when its iteration ends, whole lines at a time, so that a reader may follow the file.
-    Raises InvalidValueError for a records file that cannot be written, or a job that cannot run here.
+    A record is written when its iteration ends, as a whole line, so that other programs can read the file
+    meanwhile. Raises InvalidValueError for a file that cannot be written, or a job that cannot run here.
     """
 
     def __init__(self, settings: TrainingSettings, agent: Agent, loop: AgentLoop) -> None:
@@ -77,7 +77,7 @@ class EmulatedTraining:
                 self._agent.add_worker(worker, start - JOIN_LEAD_NS)
             except ValueError as error:
                 raise InvalidValueError(("training", "jobs"), str(error)) from None
-            self.trainers.append(trainer)
+            self.workers.append(worker)
 
     def _copier(self, spec: JobSpec) -> PcieTransfer | None:
         if spec.pcie is None:

@@ -29,7 +29,7 @@ def check_certificates(settings: TlsSettings) -> None:
     try:
         context.load_verify_locations(settings.ca)
     except (OSError, ValueError) as error:
-        what = _why(error, "no certificate in PEM")
+        what = _why(error, "not a certificate in PEM")
         raise InvalidValueError(("tls", "ca"), f"{settings.ca}: {what}") from None
     if settings.cert:
         for key in ("cert", "key"):
@@ -37,7 +37,7 @@ def check_certificates(settings: TlsSettings) -> None:
         try:
             context.load_cert_chain(settings.cert, settings.key, password=_no_password)
         except (OSError, ValueError) as error:
-            what = _why(error, "are no certificate and its key in PEM, without a password")
+            what = _why(error, "not a certificate and its key in PEM, without a password")
             raise InvalidValueError(("tls", "cert"), f"{settings.cert}, {settings.key}: {what}") from None
 
 

@@ -175,11 +175,11 @@ def test_an_agent_with_wrong_papers_is_told_and_kept_out(
         ('ca = "{0}/h1.key"', "tls.ca: {0}/h1.key: not a certificate in PEM"),
         (
             'ca = "{0}/root.pem"\ncert = "{0}/h1.pem"\nkey = "{0}/someone.key"',
-            "tls.cert: {0}/h1.pem, {0}/someone.key: the key is not the certificate's",
+            "tls.cert: {0}/h1.pem, {0}/someone.key: the key does not belong to the certificate",
         ),
         (
             'ca = "{0}/root.pem"\ncert = "{0}/names"\nkey = "{0}/h1.key"',
-            "tls.cert: {0}/names, {0}/h1.key: are no certificate and its key in PEM",
+            "tls.cert: {0}/names, {0}/h1.key: not a certificate and its key in PEM",
         ),
         (
             'ca = "{0}/root.pem"\ncrt = "x"',
