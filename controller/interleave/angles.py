@@ -17,7 +17,7 @@ def angle_count(step_deg: float) -> int:
     """|A|, the number of discrete angles. Raises ValueError if the step does not divide 360 degrees."""
     count = round(DEGREES / step_deg) if step_deg > 0 else 0
     if not 1 <= count <= 36_000 or abs(count * step_deg - DEGREES) > 1e-6:
-        raise ValueError(f"an angle step must be 0.01 to 360 degrees and divide 360, not {step_deg:g}")
+        raise ValueError(f"an angle step divides 360 degrees and is from 0.01 to 360, not {step_deg:g}")
     return count
 
 
