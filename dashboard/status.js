@@ -24,7 +24,7 @@ export function facts(view) {
   const paths = fabric.verified_paths + fabric.unverified_paths;
   return [
     fact("Fabric time", format.time(view.time_ns)),
-    fact("Policy", plan ? plan.policy.name : "–", plan && `${plan.policy.routing} · ${plan.policy.priority} · ${plan.policy.interleave}`),
+    fact("Policy", plan ? plan.policy.name : "–", plan && `${plan.policy.routing} · ${plan.policy.priority} · ${plan.policy.timing}`),
     fact("Plan", plan ? `version ${plan.version}` : "none yet"),
     fact("Verified paths", paths === 0 ? "–" : `${fabric.verified_paths} of ${paths}`, paths > 0 && "by INT probes", fabric.unverified_paths > 0),
     ...(view.fallback_flows.length === 0 ? [] : [fact("Back on ECMP", `${view.fallback_flows.length} flows`, format.names(view.fallback_flows.map((f) => `${f.flow}: ${f.why}`)), true)]),

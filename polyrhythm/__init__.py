@@ -17,11 +17,10 @@ if TYPE_CHECKING:
         LinkPlan,
         Phase,
         Plan,
-        Policy,
         Profile,
         QueuePair,
     )
-    from controller.planner import POLICIES, PlanInput, diff, explain, plan
+    from controller.planner import POLICIES, PlanInput, Policy, diff, explain, plan
     from polyrhythm.api import (
         SimulatedJob,
         SimulationResult,
@@ -52,7 +51,7 @@ _MODULE_OF = {
     "LinkPlan": "controller.model",
     "Phase": "controller.model",
     "Plan": "controller.model",
-    "Policy": "controller.model",
+    "Policy": "controller.planner",
     "Profile": "controller.model",
     "QueuePair": "controller.model",
     "POLICIES": "controller.planner",

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.model import Plan, Policy, QueuePair
-from controller.planner import PlanInput, plan
+from controller.model import Plan, QueuePair
+from controller.planner import PlanInput, Policy, plan
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioResult, ScenarioRunner
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario, scenario_path

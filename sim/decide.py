@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's own planner, asked by name: who goes where, in which class, in which rhythm."""
+"""The controller's own planner in the simulator: the path of each flow, the class and slots of each job."""
 
 from __future__ import annotations
 
@@ -7,33 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
-from controller.model import REALIGN, TRAFFIC_CLASSES, Job, JobPlan, Plan, Policy
-from controller.planner import POLICIES, PlanInput, plan
+from controller.model import REALIGN, TRAFFIC_CLASSES, Job, JobPlan, Plan
+from controller.planner import PlanInput, Policy, PolicyError, plan
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
 from sim.jobrun import FREE, IterationSchedule
-from sim.mltcp import BY_POLICY, LINEAR, weights
+from sim.mltcp import LINEAR, weights
+from sim.mltcp_policies import ShapedMltcp
 from sim.units import CLASSES, PS_PER_NS
 from topo.graph import Topology
-
-SIM_POLICIES: Mapping[str, Policy] = {
-    **POLICIES,
-    **{name: Policy(name, "ecmp", "equal", "none", sender="mltcp") for name in BY_POLICY},
-}
-"""The controller's policies, and MLTCP with the other shapes."""
-
-
-def policy_named(name: str, policies: Mapping[str, Policy] = SIM_POLICIES) -> Policy:
-    """A policy of the simulator, or of `policies`.
-
-    Raises:
-        ValueError: there is none of this name; the message lists those there are.
-    """
-    if name not in policies:
-        raise ValueError(f"{name!r} is no policy; legal: {', '.join(sorted(policies))}")
-    return policies[name]
 
 
 @dataclass(frozen=True)
@@ -59,9 +44,9 @@ class FabricState:
 class Decider:
     """Asks the planner, remembers its last plan, and answers for every flow and job.
 
-    `seed` draws ECMP's source ports by flow name, as the planner does (agents that nobody tells draw others).
-    `elephant_bytes`: flows below are left
-    to ECMP in the lowest class.
+    `seed` draws ECMP's source ports by flow name, as the planner does (real agents draw their own). Flows
+    below `elephant_bytes` are left to ECMP in the lowest class. A checkpoint keeps the policy's reference
+    only: `restore` gives the policy back.
     """
 
     def __init__(self, policy: Policy, seed: int, elephant_bytes: int) -> None:
@@ -71,11 +56,28 @@ class Decider:
         self._previous: Plan | None = None
         self._ports: dict[str, int] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for a checkpoint, with the policy's reference in the place of the policy."""
+        state = dict(self.__dict__)
+        del state["policy"]
+        return state | {"reference": self.policy.reference}
+
+    def restore(self, policy: Policy) -> None:
+        """Go on with a policy after the state was read from a checkpoint.
+
+        Raises:
+            PolicyError: the checkpoint was made under another policy, version or options.
+        """
+        reference = self.__dict__.pop("reference", None)
+        if reference is not None and reference != policy.reference:
+            made, now = (f"{r.name} ({r.distribution} {r.version})" for r in (reference, policy.reference))
+            raise PolicyError(f"the checkpoint is of policy {made}; {now} has other objects or options")
+        self.policy = policy
+
     @property
     def one_by_one(self) -> bool:
         """Whether a job's plan does not depend on the others: then only new jobs need one."""
-        p = self.policy
-        return (p.routing, p.priority, p.interleave) == ("ecmp", "equal", "none")
+        return self.policy.job_by_job
 
     def plan(self, fabric: FabricState, jobs: Sequence[Job], now_ps: int) -> Plan:
         """The plan for these jobs from now on. Pure but for the memory of the plan before."""
@@ -112,8 +114,8 @@ class Decider:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a plan says to one job: `paths` by flow (missing: by ECMP), its class and rhythm, and the weights
-    of its senders (`JobRun.weights`; None: as the job says)."""
+    """What a plan says to one job: `paths` by flow (missing: by ECMP), its class and slots, and the MLTCP
+    weights of its senders (`JobRun.weights`; None: as the job says)."""
 
     paths: Mapping[str, Path]
     klass: int
@@ -121,8 +123,9 @@ class Orders:
     weights: tuple[float, ...] | None
 
 
-def orders(plan: Plan, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
-    """A plan's word for one job. The planner's shift is of the first flow, `lead_ps` into an iteration."""
+def orders(plan: Plan, policy: Policy, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
+    """What a plan decides for one job. The planner's shift is that of the first flow, which starts `lead_ps`
+    into an iteration."""
     decided = plan.jobs[job]
     paths = {f: plan.flows[f].path for f in flows if f in plan.flows}
     if decided.period_ns is None:
@@ -137,24 +140,25 @@ def orders(plan: Plan, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
         )
     return Orders(
         paths={f: p for f, p in paths.items() if p is not None},
-        klass=_klass(plan.policy, decided),
+        klass=_klass(policy, decided),
         rhythm=rhythm,
-        weights=_weights(plan.policy, decided),
+        weights=_weights(policy, decided),
     )
 
 
 def _weights(policy: Policy, decided: JobPlan) -> tuple[float, ...] | None:
     if decided.sender == "mltcp":
-        return weights(BY_POLICY.get(policy.name, LINEAR))
+        timing = policy.timing
+        return weights(timing.shape if isinstance(timing, ShapedMltcp) else LINEAR)
     return () if decided.sender == "dcqcn" else None
 
 
 def _klass(policy: Policy, decided: JobPlan) -> int:
-    """The class of a job's queue; without compression its level itself, beyond the switches' classes too."""
-    if not policy.compress:
+    """The class of a job's queue. Where levels may exceed those of the switches it is the level itself."""
+    if policy.priority.exceeds_switch_levels:
         return decided.level
     return CLASSES - 1 - TRAFFIC_CLASSES.queues[decided.dscp]
 
 
 EQUAL_CLASS = CLASSES - 1 - TRAFFIC_CLASSES.queues[TRAFFIC_CLASSES.equal]
-"""Where flows are before any plan has reached them."""
+"""The class of flows before any plan has reached them."""

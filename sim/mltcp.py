@@ -29,19 +29,6 @@ SHAPES: Mapping[str, Callable[[float], float]] = MappingProxyType(
 """Those that rise make jobs take turns, those that fall do not. The emulated NIC has the same six."""
 
 
-BY_POLICY: Mapping[str, str] = MappingProxyType(
-    dict(
-        zip(
-            ("mltcp", "mltcp-square", "mltcp-inverse", "mltcp-concave", "mltcp-falling",
-             "mltcp-falling-square"),
-            SHAPES,
-            strict=True,
-        )
-    )
-)  # fmt: skip
-"""The simulator's policies whose senders all take one shape: `mltcp` is the controller's own policy too."""
-
-
 @cache
 def weights(shape: str = LINEAR, steps: int = STEPS) -> tuple[float, ...]:
     """F at the middle of each of `steps` parts of an iteration's bytes, for `JobRun.weights`.

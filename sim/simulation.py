@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.model import Plan, Policy
+from controller.model import Plan
+from controller.planner import Policy, policy_named
 from sim.cluster import Cluster, FreeGpus, JobRequest, Placement, WorkloadError, check, ranks_of
-from sim.decide import EQUAL_CLASS, SIM_POLICIES, Decider, FabricState, orders, policy_named
+from sim.decide import EQUAL_CLASS, Decider, FabricState, orders
 from sim.engine import EngineFactory, best_engine
 from sim.jobrun import JobRun
 from sim.mltcp import weights
@@ -51,10 +52,16 @@ class Simulation:
         failures: Sequence[FabricFailure] = (),
         engine: EngineFactory | None = None,
         memory: SimulationState | None = None,
-        policies: Mapping[str, Policy] = SIM_POLICIES,
+        policies: Mapping[str, Policy] | None = None,
     ) -> None:
-        """Raises WorkloadError for jobs that can never run, ValueError for an unknown policy or failure."""
+        """`policies` are looked up by `settings.policy`; by default the registered ones.
+
+        Raises:
+            WorkloadError: jobs that can never run.
+            ValueError: an unknown policy or failure, or a checkpoint of another policy.
+        """
         check(cluster, requests)
+        policy = _policy(settings.policy, policies)
         for failure in failures:
             parts(cluster, failure)
         self.cluster = cluster
@@ -73,7 +80,7 @@ class Simulation:
             samples=[],
             free=FreeGpus(cluster),
             fabric=FabricState(topology),
-            decider=Decider(policy_named(settings.policy, policies), settings.seed, settings.elephant_bytes),
+            decider=Decider(policy, settings.seed, settings.elephant_bytes),
             scheduler=scheduler,
             started={},
             preempted={},
@@ -84,6 +91,8 @@ class Simulation:
             bits=np.zeros(len(self._network.names)),
             intensity=np.zeros(len(self._network.names)),
         )
+        if memory is not None:
+            memory.decider.restore(policy)
         self._pool = EnginePool(self.memory, engine or best_engine(), self._network.marks, log=settings.log)
         self._set_capacity()
 
@@ -263,7 +272,7 @@ class Simulation:
         for name in decided.jobs:
             if name in m.running:
                 running = m.running[name]
-                running.orders = orders(decided, name, running.flows, running.lead_ps)
+                running.orders = orders(decided, m.decider.policy, name, running.flows, running.lead_ps)
                 self._route(running)
 
     def _route(self, running: RunningJob) -> None:
@@ -396,3 +405,11 @@ class Simulation:
             waited=m.waited[name],
         )
         m.sampled.pop(name, None)
+
+
+def _policy(name: str, policies: Mapping[str, Policy] | None) -> Policy:
+    if policies is None:
+        return policy_named(name)
+    if name not in policies:
+        raise ValueError(f"{name!r} is no policy; legal: {', '.join(sorted(policies))}")
+    return policies[name]

@@ -101,10 +101,10 @@ class Core:
         self.failovers = PreparedFailovers()
         self.paths = PathVerification(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
         self._learner = HashLearner(settings.topology, settings.probe_timeout_ns, settings.seed)
-        paths = settings.policy.routing != "ecmp"
+        paths = settings.policy.routing.chooses_paths
         # Where the switches' hash is unknown and the policy chooses paths, probes find the source ports.
         self._learns = paths and settings.verify and not settings.topology.hash.known
-        self._lookahead = Lookahead() if paths and settings.policy.lookahead else None
+        self._lookahead = Lookahead() if paths and settings.policy.routing.lookahead else None
         self.lookahead_jobs: frozenset[str] | None = None
         self.queue_pairs = QueuePairs()
         self.assignments = Assignments()

@@ -17,8 +17,9 @@ from controller.measure.iteration import Sample, from_bytes, from_iterations
 from controller.measure.profiling_queue import ProfilingQueue, with_job_on_top
 from controller.measure.series import KEPT, Series
 from controller.model.job import Job
-from controller.model.plan import Plan, Policy
+from controller.model.plan import Plan
 from controller.model.traffic import TRAFFIC_CLASSES
+from controller.planner import Policy
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ AS_DECLARED = MeasureSettings(enabled=False)
 
 def depends_on_profiles(policy: Policy) -> bool:
     """Whether a policy's decisions depend on the jobs' profiles."""
-    return policy.priority != "equal" or policy.interleave != "none"
+    return policy.depends_on_jobs
 
 
 def with_paths_of(plan: Plan, shown: Plan) -> Plan:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from controller.live.link_state import GRACE_NS
 from controller.live.measuring import AS_DECLARED, MeasureSettings
 from controller.live.verify import TIMEOUT_NS
-from controller.model.plan import Policy
-from controller.planner import PIN_CAPACITY
+from controller.planner import PIN_CAPACITY, Policy
 from topo.graph import Topology
 
 

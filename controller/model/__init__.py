@@ -11,7 +11,7 @@ from controller.model.plan import (
     JobPlan,
     LinkPlan,
     Plan,
-    Policy,
+    PolicyReference,
     QueuePair,
 )
 from controller.model.traffic import TRAFFIC_CLASSES, TrafficClasses
@@ -30,7 +30,7 @@ __all__ = [
     "Measurement",
     "Phase",
     "Plan",
-    "Policy",
+    "PolicyReference",
     "Profile",
     "QueuePair",
     "TrafficClasses",

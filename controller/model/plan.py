@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as a value: where each flow goes, who goes first, when each job talks, and why."""
+"""A plan as a value: the path of each flow, the level and time-shift of each job, and the reasons."""
 
 from __future__ import annotations
 
@@ -10,37 +10,29 @@ from controller.model.pickled import pickled_by_fields
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """Which mechanisms a plan uses. `routing`: ecmp | greedy | auto; `priority`: equal, or a method of
-    `controller.priority.methods`; `interleave`: none | circles (who gains by turns is held to them) | cassini
-    (as published: every job is shifted once); `sender`: job | dcqcn | mltcp, the congestion
-    control of the jobs' senders (job: each job's own choice). `levels` is CRUX's K: the job levels of the
-    switches. Without `compress` every job may have a level of its own: no switch has that many, so only the
-    simulator keeps more apart than the switches' levels. `max_moves` bounds how many flows that
-    could stay a plan takes off their paths (None: no bound). With `cap_epsilon` agents hold each flow to
-    (1 + cap_epsilon) times its max-min fair share. `lookahead` assigns paths anew, for the jobs
-    that are going to send then, before each change that is foreseen. With `loss_cap` CRUX's order is bent
-    so that no job is expected to lose more than that part of the throughput that it has alone (CRUX, 7.2)."""
+class PolicyReference:
+    """Which policy made a plan. `controller.planner.registry.resolve` imports the policy from it.
+
+    `name` is the registered name, or "package.module:NAME". `distribution` and `version` name the installed
+    package that the policy comes from. `options` are all options of its three objects, sorted by name:
+    ("priority.levels", 6); "priority" itself names the class of that object.
+    """
 
     name: str
-    routing: str
-    priority: str
-    interleave: str
-    levels: int = 6
-    sender: str = "job"
-    compress: bool = True
-    max_moves: int | None = None
-    cap_epsilon: float | None = None
-    lookahead: bool = False
-    loss_cap: float | None = None
+    distribution: str = ""
+    version: str = ""
+    options: tuple[tuple[str, bool | int | float | str | None], ...] = ()
 
 
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
-    """`path` names nodes host to host, `source_port` is the UDP port under which the fabric takes it: by its
-    hash, or by entries of its own (Plan.pins); both are None where the flow is left to ECMP.
-    `rate_cap_bps` is on the wire; 0: none."""
+    """The decision for one flow.
+
+    `path` names the nodes from host to host. `source_port` is the UDP source port that leads along it, by
+    the switches' hash or by entries for this flow (Plan.pins). Both are None where the flow is left to ECMP.
+    `rate_cap_bps` is a rate on the wire in bit/s; 0: no cap.
+    """
 
     flow: str
     path: tuple[str, ...] | None
@@ -52,8 +44,8 @@ class FlowPlan:
 
 @dataclass(frozen=True, slots=True)
 class FlowPin:
-    """An entry for one flow in one switch of its path, where its source port alone would not lead it to
-    `toward`, the next node. `src` and `dst` are hosts."""
+    """A table entry for one flow in one switch of its path, which sends it to the node `toward`. It is needed
+    where the source port alone would not. `src` and `dst` are hosts."""
 
     flow: str
     switch: str
@@ -65,7 +57,7 @@ class FlowPin:
 
 @dataclass(frozen=True, slots=True)
 class FlowRemark:
-    """`switch`, the leaf of `src`, gives a flow's packets another DSCP than they leave the host with."""
+    """`switch`, the leaf of `src`, rewrites the DSCP of a flow's packets from `sent_dscp` to `dscp`."""
 
     flow: str
     switch: str
@@ -79,10 +71,10 @@ class FlowRemark:
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class QueuePair:
-    """What the controller knows of an open QP that its NIC does not let it choose.
+    """What the NIC does not let the plan choose for an open QP.
 
-    `source_port`: the port it has, 0 where nobody has told it. `port_fixed`: it keeps it. `dscp`: the one
-    it keeps; None: it takes any.
+    `source_port` is its UDP source port, 0 while the agent has not reported it. With `port_fixed` the QP
+    keeps that port. `dscp` is the DSCP that it keeps; None: it takes any.
     """
 
     source_port: int = 0
@@ -98,12 +90,14 @@ scenario says otherwise (CASSINI thesis, 4.4.2, step 3)."""
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """`level` 0 is the highest. The job starts communicating at times t with
-    (t - plan.epoch_ns) mod period_ns == shift_ns; period_ns None: the job runs free.
-    `once`: only its next iteration waits for that; then it runs at its own pace, until it has drifted from
-    its slots by more than `realign` of the period (None: the agents' usual threshold; 1: it may drift).
-    `intensity` is CRUX's, in flop/s of the job per second of communication time; None without traffic.
-    `sender` is its senders' congestion control: dcqcn, mltcp, or job for what the job chose itself.
+    """The decision for one job. `level` 0 is the highest.
+
+    The job starts to communicate at times t with (t - plan.epoch_ns) mod period_ns == shift_ns. With
+    period_ns None it runs at its own pace. With `once` only its next iteration waits for such a time; then
+    the job runs at its own pace until it has drifted from its slots by more than the part `realign` of the
+    period (None: the agents' usual threshold; 1: it may drift).
+    `intensity` is CRUX's GPU intensity, in flop per second of communication; None without traffic.
+    `sender` is the congestion control of its senders: dcqcn, mltcp, or job for what the job chose itself.
     """
 
     job: str
@@ -130,13 +124,13 @@ class LinkPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything the controller has decided at one moment; compared, applied, rolled back.
+    """Everything that the controller has decided at one moment. Plans are compared, applied and rolled back.
 
-    `pins` and `remarks` are the entries for single flows that switches hold, in the order of the flows.
+    `pins` and `remarks` are the table entries for single flows, in the order of the flows.
     """
 
     version: int
-    policy: Policy
+    policy: PolicyReference
     epoch_ns: int
     flows: Mapping[str, FlowPlan]
     jobs: Mapping[str, JobPlan]

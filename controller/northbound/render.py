@@ -65,16 +65,17 @@ def jobs(view: View) -> schema.JobsOut:
 
 def plan(value: Plan, fallback_flows: Iterable[FallbackFlow] = ()) -> schema.PlanOut:
     """A plan with its reasons. `fallback_flows` are flows that their agents have moved to ECMP."""
-    policy = value.policy
+    policy, options = value.policy, dict(value.policy.options)
     return schema.PlanOut(
         version=value.version,
         policy=schema.PolicyOut(
             name=policy.name,
-            routing=policy.routing,
-            priority=policy.priority,
-            interleave=policy.interleave,
-            levels=policy.levels,
-            sender=policy.sender,
+            distribution=policy.distribution,
+            version=policy.version,
+            routing=str(options.get("routing", "")),
+            priority=str(options.get("priority", "")),
+            timing=str(options.get("timing", "")),
+            options={name: value for name, value in policy.options if "." in name},
         ),
         epoch_ns=value.epoch_ns,
         jobs=tuple(

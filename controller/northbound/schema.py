@@ -131,14 +131,17 @@ class JobsOut(Out):
 
 
 class PolicyOut(Out):
-    """The policy of a plan."""
+    """The policy that made the plan."""
 
-    name: str
-    routing: str
-    priority: str
-    interleave: str
-    levels: int = Field(description="Priority levels that the switches have for jobs.")
-    sender: str = Field(description="Senders' congestion control: job (its own choice), dcqcn, mltcp.")
+    name: str = Field(description="The registered name, or package.module:NAME.")
+    distribution: str = Field(description="The installed package that the policy comes from.")
+    version: str = Field(description="The version of that package.")
+    routing: str = Field(description="The class of the object that chooses paths.")
+    priority: str = Field(description="The class of the object that orders jobs.")
+    timing: str = Field(description="The class of the object that sets time-shifts.")
+    options: dict[str, bool | int | float | str | None] = Field(
+        description='The options of the three objects by name, such as "priority.levels".'
+    )
 
 
 class JobPlanOut(Out):

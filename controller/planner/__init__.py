@@ -2,7 +2,19 @@
 """The planner: composes a policy's mechanisms into a plan, and puts plans into words."""
 
 from controller.planner.compose import plan
-from controller.planner.inputs import PIN_CAPACITY, POLICIES, PlanInput
+from controller.planner.inputs import PIN_CAPACITY, PlanInput
 from controller.planner.plan_text import diff, explain
+from controller.planner.policy import Policy, PolicyError
+from controller.planner.registry import POLICIES, policy_named
 
-__all__ = ["PIN_CAPACITY", "POLICIES", "PlanInput", "diff", "explain", "plan"]
+__all__ = [
+    "PIN_CAPACITY",
+    "POLICIES",
+    "PlanInput",
+    "Policy",
+    "PolicyError",
+    "diff",
+    "explain",
+    "plan",
+    "policy_named",
+]

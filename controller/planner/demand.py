@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the jobs ask of the fabric, before anything is decided: profiles, elephants, CRUX's contenders."""
+"""What the jobs demand of the fabric before anything is decided: profiles, elephants, bytes on links."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from controller.model import Flow, Job, Phase, Profile
 from controller.planner.inputs import DirectedLink, PlanInput
 from controller.priority.jobs import LinkJob
 from controller.routing.fabric import capacities
+from controller.routing.forwarding import SwitchForwarding, forwarding
 
 
 @dataclass(frozen=True)
 class Demands:
-    """The inputs as the stages see them; every property is computed once."""
+    """The inputs as the stages see them. Every property is computed once."""
 
     inputs: PlanInput
 
@@ -48,7 +49,7 @@ class Demands:
 
     @cached_property
     def inside(self) -> Mapping[str, tuple[DirectedLink, ...]]:
-        """Each flow's PCIe link at its sender, where its job has told one."""
+        """Each flow's PCIe link at its sender, where its job has named one."""
         return {
             f.name: (_inside(f.src, job),) if job.pcie_link else ()
             for job in self.inputs.jobs
@@ -67,13 +68,38 @@ class Demands:
 
     @cached_property
     def access(self) -> Mapping[str, tuple[DirectedLink, ...]]:
-        """Each flow's links at the hosts: what it uses whatever its path."""
+        """Each flow's links at its hosts, which it uses on any path."""
         host = self.inputs.topology.host
         return {
             f.name: (*self.inside[f.name], (f.src, host[f.src].leaf), (host[f.dst].leaf, f.dst))
             for job in self.inputs.jobs
             for f in job.flows
         }
+
+    @cached_property
+    def forwarding(self) -> Mapping[str, SwitchForwarding]:
+        """The switches' forwarding entries, without what is down."""
+        x = self.inputs
+        return forwarding(x.topology, x.down_links, x.down_switches)
+
+    def intensities(self) -> Mapping[str, float]:
+        """CRUX's intensity by job, from the traffic on the links at the jobs' hosts; 0 without traffic."""
+        return {j.name: j.contender(self.rates).intensity or 0.0 for j in self.link_jobs(self.access)}
+
+    def distances(self) -> Mapping[str, float]:
+        """The hops of each job's farthest elephant; 0 without one."""
+        farthest = dict.fromkeys(self.jobs, 0.0)
+        for f in self.elephants:
+            farthest[f.job] = max(farthest[f.job], self._hops(f.src, f.dst))
+        return farthest
+
+    def _hops(self, src: str, dst: str) -> int:
+        """Hops of the shortest path between two hosts: 2 in a leaf, 4 below a common switch, else 6."""
+        topology = self.inputs.topology
+        a, b = topology.host[src].leaf, topology.host[dst].leaf
+        if a == b:
+            return 2
+        return 4 if set(topology.upward[a]) & set(topology.upward[b]) else 6
 
     def link_jobs(self, links_of: Mapping[str, Sequence[DirectedLink]]) -> list[LinkJob]:
         """The jobs as priority methods see them, with their bytes on the given links of each flow.

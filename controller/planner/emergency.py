@@ -53,7 +53,7 @@ def emergencies(inputs: PlanInput, plan: Plan, events: Sequence[Event]) -> tuple
         and not failures.cuts_off(host[f.path[0]])
         and not failures.cuts_off(host[f.path[-1]])
     ]
-    if inputs.policy.routing == "ecmp" or not inputs.topology.hash.known or not pinned:
+    if not inputs.policy.routing.chooses_paths or not inputs.topology.hash.known or not pinned:
         return tuple(Emergency(event, {}) for event in events)
     fabric = fabric_of(inputs.topology, failures)
     weight = [max((p.rate_bps for p in job_of[f.flow].profile.phases), default=1) for f in pinned]

@@ -1,36 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is made from: the policies by name, the planner's inputs, and what is wrong with them."""
+"""What a plan is made from, and the checks of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 
-from controller.model import Job, Plan, Policy, QueuePair
-from controller.priority.methods import METHODS
+from controller.model import Flow, Job, Measurement, Plan, Profile, QueuePair
+from controller.planner.policy import Policy
 from controller.routing.assign import Learned
 from topo.graph import Topology
 
-POLICIES: Mapping[str, Policy] = {
-    "ecmp": Policy("ecmp", "ecmp", "equal", "none"),
-    "polyrhythm": Policy("polyrhythm", "auto", "crux", "circles"),
-    "routing": Policy("routing", "auto", "equal", "none"),
-    "crux": Policy("crux", "greedy", "crux", "none"),
-    "crux-fair": Policy("crux-fair", "greedy", "crux", "none", loss_cap=0.4),
-    "crux-ps-pa": Policy("crux-ps-pa", "greedy", "crux", "none", compress=False),
-    "crux-pa": Policy("crux-pa", "ecmp", "crux", "none", compress=False),
-    "intensity": Policy("intensity", "greedy", "intensity", "none"),
-    "circles": Policy("circles", "ecmp", "equal", "circles"),
-    "cassini": Policy("cassini", "ecmp", "equal", "cassini"),
-    "mltcp": Policy("mltcp", "ecmp", "equal", "none", sender="mltcp"),
-    "sincronia": Policy("sincronia", "ecmp", "sincronia", "none"),
-    "varys": Policy("varys", "ecmp", "varys", "none"),
-    "taccl": Policy("taccl", "greedy", "taccl", "none"),
-}
-
-# Entries of `pinned_flow` in our P4 program.
 PIN_CAPACITY = 4096
+"""Entries of the table `pinned_flow` in our P4 program."""
 
 DirectedLink = tuple[str, str]
 
@@ -39,13 +23,13 @@ DirectedLink = tuple[str, str]
 class PlanInput:
     """All that a plan depends on.
 
-    `down_links` are sorted name pairs (a host's cable is (host, leaf), sorted); `epoch_ns` is the
-    fabric time that shifts count from; flows below `elephant_bytes` an iteration are left to ECMP in the
-    lowest queue; `learned` are source ports found by probes, where nobody knows the switches' hash (None:
-    there are no probes); `seed` decides ECMP's draws and the sampled orders of the priority compression.
-    `queue_pairs` holds, by flow, what a NIC does not let the plan choose; flows in `mistrusted` went
-    elsewhere than their source port should lead them; a switch has room for `pin_capacity` single flows.
-    On `mltcp_hosts` the NICs can send by MLTCP, job by job.
+    `down_links` are sorted name pairs (a host's cable is (host, leaf), sorted). `epoch_ns` is the fabric
+    time that time-shifts count from. Flows below `elephant_bytes` per iteration are mice: they are left to
+    ECMP, in the lowest queue. `learned` are source ports that INT probes found where the switches' hash is
+    unknown; None: there are no probes. `seed` decides ECMP's draws and the sampled orders of the priority
+    compression. `queue_pairs` holds by flow what a NIC does not let the plan choose. Probes of the flows in
+    `mistrusted` took another path than their source port should give them. A switch has room for entries of
+    `pin_capacity` single flows. On `mltcp_hosts` the NICs can send by MLTCP, job by job.
     """
 
     topology: Topology
@@ -65,40 +49,74 @@ class PlanInput:
 
 
 def check(inputs: PlanInput) -> None:
-    """Refuse what no plan can be made for.
+    """Refuse inputs that no plan can be made for.
 
     Raises:
-        ValueError: an unknown mechanism, a profile that makes no sense, or an unknown host, in words.
+        ValueError: the policy is no Policy, a job or flow is there twice, a flow names another job or an
+            unknown host, or a profile or a number makes no sense; the message says which and why.
     """
-    policy = inputs.policy
-    for value, legal in (
-        (policy.routing, ("ecmp", "greedy", "auto")),
-        (policy.priority, ("equal", *METHODS)),
-        (policy.interleave, ("none", "circles", "cassini")),
-        (policy.sender, ("job", "dcqcn", "mltcp")),
-    ):
-        if value not in legal:
-            raise ValueError(f"policy {policy.name}: {value!r} is not one of {', '.join(legal)}")
-    if policy.loss_cap is not None and not 0 <= policy.loss_cap <= 1:
-        raise ValueError(f"policy {policy.name}: a loss cap is from 0 to 1, not {policy.loss_cap}")
-    if policy.levels < 1:
-        raise ValueError(f"policy {policy.name}: levels must be at least 1, not {policy.levels}")
-    if policy.max_moves is not None and policy.max_moves < 0:
-        raise ValueError(f"policy {policy.name}: max_moves must not be negative, not {policy.max_moves}")
-    epsilon = policy.cap_epsilon
-    if epsilon is not None and not (math.isfinite(epsilon) and epsilon >= 0):
-        raise ValueError(f"policy {policy.name}: cap_epsilon must be 0 or more, not {epsilon}")
-    names: set[str] = set()
+    if not isinstance(inputs.policy, Policy):
+        raise ValueError(
+            f"the policy must be a Policy, not {inputs.policy!r}; legal: POLICIES[name], or "
+            "Policy(name, routing, priority, timing)"
+        )
+    jobs: set[str] = set()
+    flows: set[str] = set()
     for job in inputs.jobs:
-        if job.name in names:
+        if not isinstance(job, Job):
+            raise ValueError(f"{job!r} is no Job")
+        if job.name in jobs:
             raise ValueError(f"job {job.name}: there are two of this name")
-        names.add(job.name)
-        if job.profile.period_ns <= 0 and job.profile.phases:
-            raise ValueError(f"job {job.name}: the period must be positive, not {job.profile.period_ns}")
-        for p in job.profile.phases:
-            if not 0 <= p.start_ns < p.end_ns <= job.profile.period_ns or p.rate_bps <= 0:
-                raise ValueError(f"job {job.name}: phase {p} is empty or outside the period")
+        jobs.add(job.name)
+        where = f"job {job.name}"
+        _number(f"{where}: GPUs", job.gpus, least=0)
+        _number(f"{where}: flops_per_iteration", job.flops_per_iteration, least=0)
+        if job.pcie_link:
+            _number(f"{where}: pcie_bps", job.pcie_bps, least=1)
+        _check_profile(where, job.profile)
+        if job.measured is not None:
+            _check_measurement(where, job.measured)
         for flow in job.flows:
-            for host in (flow.src, flow.dst):
-                if host not in inputs.topology.host:
-                    raise ValueError(f"flow {flow.name}: the fabric has no host {host}")
+            if flow.name in flows:
+                raise ValueError(f"flow {flow.name}: there are two of this name")
+            flows.add(flow.name)
+            _check_flow(inputs.topology, job, flow)
+
+
+def _check_profile(where: str, profile: Profile) -> None:
+    _number(f"{where}: the period in ns", profile.period_ns)
+    if profile.period_ns <= 0 and profile.phases:
+        raise ValueError(f"{where}: the period must be positive, not {profile.period_ns}")
+    before = None
+    for p in profile.phases:
+        for value in (p.start_ns, p.end_ns, p.rate_bps):
+            _number(f"{where}: phase {p}: each value", value)
+        if not 0 <= p.start_ns < p.end_ns <= profile.period_ns or p.rate_bps <= 0:
+            raise ValueError(f"{where}: phase {p} is empty or outside the period")
+        if before is not None and p.start_ns < before.end_ns:
+            raise ValueError(f"{where}: phase {p} overlaps {before}, or should be listed before it")
+        before = p
+
+
+def _check_measurement(where: str, measured: Measurement) -> None:
+    _number(f"{where}: the measured communication in ns", measured.communication_ns, least=0)
+    if measured.compute_ns is not None:
+        _number(f"{where}: the measured compute in ns", measured.compute_ns, least=0)
+    if measured.flops is not None:
+        _number(f"{where}: the measured flops", measured.flops, least=0)
+
+
+def _check_flow(topology: Topology, job: Job, flow: Flow) -> None:
+    if flow.job != job.name:
+        raise ValueError(f"flow {flow.name}: it is listed under job {job.name}, but its job is {flow.job}")
+    _number(f"flow {flow.name}: bytes_per_iteration", flow.bytes_per_iteration, least=0)
+    for host in (flow.src, flow.dst):
+        if host not in topology.host:
+            raise ValueError(f"flow {flow.name}: the fabric has no host {host}")
+
+
+def _number(what: str, value: object, least: float | None = None) -> None:
+    if not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(f"{what} must be a finite number, not {value}")
+    if least is not None and value < least:
+        raise ValueError(f"{what} must be {least} or more, not {value}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages where there is too much for the loop: levels alone are judged."""
+"""The search of levels alone, for problems that are too large for the joint search."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from controller.interleave.joint.evaluator import Effort
 from controller.interleave.joint.instance import Choice
 from controller.interleave.slot_schedule import SlotSchedule
 from controller.kernel import available
+from controller.planner.ask import ask_levels
+from controller.planner.candidate import Candidate, PathsAndShifts, build
 from controller.planner.demand import Demands
 from controller.planner.loop.search import SearchLimits, solve_levels
-from controller.planner.priority_stage import PriorityStage, method_of
-from controller.planner.reasons import loop_why
-from controller.planner.routing_stage import RoutingStage
-from controller.planner.search_instance import composed, instance_of
-from controller.planner.time_shifts import TimeShifts
-from controller.priority.methods import Setting
+from controller.planner.priority_stage import level_problem
+from controller.planner.reasons import search_reason
+from controller.planner.search_instance import choice_of, instance_of
 
 LIMITS = SearchLimits(
     evaluations=150,
@@ -27,75 +26,74 @@ LIMITS = SearchLimits(
     min_gain=0.005,
 )
 _PLAIN = 200
-"""How many times slower the judge is without its kernel."""
+"""How many times slower the evaluator is without its compiled loops, measured."""
 
 
-def levels_only(demands: Demands) -> tuple[RoutingStage, TimeShifts, PriorityStage]:
-    """CRUX's paths; turns only for groups that meet nobody else; and the levels that the loop's judge has for
-    the best: those before, CRUX's order on all levels or on fewer, or moves from the best of them.
+def levels_only(demands: Demands) -> Candidate:
+    """The best candidate for problems that are too large for the joint search: only levels are searched.
 
-    Strict priority loses to equal shares where few large jobs of like intensity meet on many links: who waits
-    on one of them leaves the others idle. Where even the judge would take too long, levels are CRUX's.
+    Paths are chosen as if no jobs shared links in time. Slots stay only for groups that meet no other job.
+    The levels are the best by the search's evaluator of: those in force, the priority's, the priority's on
+    fewer levels, and changes of the best of these.
+
+    Strict priority loses to equal shares where few large jobs of similar intensity meet on many links: a job
+    that waits on one link leaves its other links idle. Where even this would take too long, the levels are
+    the priority's.
     """
-    space, rhythms, order = _calm(demands)
-    placed = space.assignments
-    ways = {f.name: (path,) for f in demands.elephants if f.name in placed and (path := placed[f.name].path)}
-    instance = instance_of(demands, ways)
+    start = _undisturbed(demands).with_levels()
+    placed = start.routing.assignments
+    paths = {f.name: (path,) for f in demands.elephants if f.name in placed and (path := placed[f.name].path)}
+    instance = instance_of(demands, paths)
     names = [p.name for p in instance.jobs]
-    base = composed(instance, rhythms, order)
+    base = choice_of(instance, start)
     given: dict[str, Choice] = {}
-    for words, level in _levels(order, instance.levels):
+    for words, level in _levels(start, instance.levels):
         choice = replace(base, level=tuple(level[n] for n in names))
         if choice not in given.values():
             given[words] = choice
     limits = LIMITS if available() else replace(LIMITS, max_work=LIMITS.max_work // _PLAIN)
     found = solve_levels(instance, given, limits=limits, seed=demands.inputs.seed)
     if found is None:
-        return space, rhythms, replace(order, why="too much to judge together")
+        return replace(start, reason="too much to judge together")
     if found.choice == base:
-        return space, rhythms, replace(order, why=loop_why(found))
+        return replace(start, reason=search_reason(found))
     levels = dict(zip(names, found.choice.level, strict=True))
-    return space, rhythms, replace(order, given=levels, why=loop_why(found))
+    return replace(start, priorities=start.priorities.changed(levels), reason=search_reason(found))
 
 
-def _levels(order: PriorityStage, most: int) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """Levels by job, and in words what they are: those in force first, then CRUX's."""
-    inputs, sharing = order.demands.inputs, order.rhythms.contending
-    before = inputs.previous
-    if before is not None and before.policy == inputs.policy:
-        kept = {n: j.level for n, j in before.jobs.items() if n in order.levels}
-        yield "as before", {**order.levels, **kept}
-    yield "as composed", order.levels
+def _levels(start: Candidate, most: int) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Levels by job to begin with, and in words what they are: those in force first."""
+    demands, level = start.demands, start.priorities.level
+    before = demands.inputs.previous
+    if before is not None and before.policy == demands.inputs.policy.reference:
+        kept = {n: j.level for n, j in before.jobs.items() if n in level}
+        yield "as before", {**level, **kept}
+    yield "as composed", level
+    problem = level_problem(demands, start.priorities.order, start.shifts)
     for count in range(most, 0, -1):
-        setting = Setting(levels=count, seed=inputs.seed)
-        level = method_of(inputs.policy).place(order.ranked, sharing, setting).level
-        yield f"by intensity on {count} {'level' if count == 1 else 'levels'}", level
+        fewer = ask_levels(demands.inputs.policy, replace(problem, most=count, previous=None))
+        yield f"by priority on {count} {'level' if count == 1 else 'levels'}", fewer.level
 
 
-def _calm(demands: Demands) -> tuple[RoutingStage, TimeShifts, PriorityStage]:
-    """Paths without regard to turns, turns only for groups that meet nobody else, levels for all others.
+def _undisturbed(demands: Demands) -> PathsAndShifts:
+    """Paths chosen without regard to time, and slots only for groups that meet no other job.
 
-    A held job that also meets one outside of its group is lengthened past its slot by that one and then
-    waits for its next: whether turns are worth that, only the whole loop can tell. What is left is CRUX's
-    plan, on paths that are no worse.
+    A job that also meets a job outside its group is sometimes lengthened past its slot by that job, and then
+    waits for its next slot. Whether slots are worth that, only the whole search can tell. What is left is
+    CRUX's plan, on paths that are no worse.
     """
-    space = RoutingStage(demands, turns=False)
-    link_jobs = demands.link_jobs(space.links_of)
-    ranked = method_of(demands.inputs.policy).rank(
-        link_jobs, demands.rates, Setting(seed=demands.inputs.seed)
-    )
-    rhythms = TimeShifts(demands, space.shared, tuple(r.name for r in ranked))
-    holding = rhythms.holding
-    meeting = {job for pair in rhythms.contending for job in pair}
-    let_go = {h.group for job, h in holding.slots.items() if job in meeting}
-    if let_go:
-        held = {job: h for job, h in holding.slots.items() if h.group not in let_go}
-        reasons = {
-            job: "its turns would be upset by jobs outside of them"
-            for job, h in holding.slots.items()
-            if h.group in let_go
-        }
-        fits = tuple(f for f in holding.fits if held.keys() >= set(f.jobs))
-        kept = SlotSchedule(held, {**holding.reasons, **reasons}, fits, ())
-        rhythms = replace(rhythms, given=kept)
-    return space, rhythms, PriorityStage(demands, ranked, rhythms, tuple(link_jobs))
+    built = build(demands, time_sharing=False)
+    schedule, contending = built.shifts.schedule, built.shifts.contending
+    meeting = {job for pair in contending for job in pair}
+    released = {s.group for job, s in schedule.slots.items() if job in meeting}
+    if not released:
+        return built
+    slots = {job: s for job, s in schedule.slots.items() if s.group not in released}
+    reasons = {
+        job: "its slots would be disturbed by jobs outside its group"
+        for job, s in schedule.slots.items()
+        if s.group in released
+    }
+    fits = tuple(f for f in schedule.fits if slots.keys() >= set(f.jobs))
+    kept = SlotSchedule(slots, {**schedule.reasons, **reasons}, fits, ())
+    return replace(built, shifts=replace(built.shifts, schedule=kept))

@@ -1,15 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy from a command line: its name, and what of it the other options change."""
+"""A policy from a command line: `--policy`, and the options that tune it."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
-from dataclasses import replace
 
-from controller.model import TRAFFIC_CLASSES, Policy
-from controller.planner.inputs import POLICIES
+from controller.model import TRAFFIC_CLASSES
+from controller.planner.policy import Policy, PolicyError
+from controller.planner.registry import policy_named
+
+_OPTIONS = (
+    ("levels", "--levels"),
+    ("max_moves", "--max-moves"),
+    ("cap_epsilon", "--rate-caps"),
+    ("loss_cap", "--loss-cap"),
+    ("lookahead", "--lookahead"),
+)
+"""The option of a policy's object, and how it is called on the command line."""
+
+POLICY_HELP = "a registered policy, or package.module:NAME of an installed package (docs/policies.md)"
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
@@ -19,16 +29,17 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         "--levels",
         type=_levels,
         metavar="K",
-        help=f"job levels that the switches keep for jobs, 1 to {len(TRAFFIC_CLASSES.levels)} (default: all)",
+        help=f"levels that the switches keep for jobs, 1 to {len(TRAFFIC_CLASSES.levels)} (default: all)",
     )
     parser.add_argument(
         "--max-moves",
         type=whole,
         metavar="N",
-        help="a new plan takes at most N flows off paths they could keep (default: no limit)",
+        help="a new plan takes at most N flows off paths that they could keep (default: no limit)",
     )
     parser.add_argument(
         "--rate-caps",
+        dest="cap_epsilon",
         type=_epsilon,
         metavar="EPS",
         help="agents hold each flow to (1 + EPS) of its max-min fair share (default: no caps)",
@@ -43,36 +54,34 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lookahead",
         action="store_true",
+        default=None,
         help="assign paths anew before each foreseen start and end of a phase, for the jobs that send then",
     )
 
 
-def policy_of(args: argparse.Namespace, name: str, policies: Mapping[str, Policy] = POLICIES) -> Policy:
-    """The policy `name` with what `add_policy_options` read. Raises KeyError for an unknown name."""
-    policy = policies[name]
-    return replace(
-        policy,
-        levels=policy.levels if args.levels is None else args.levels,
-        max_moves=args.max_moves,
-        cap_epsilon=args.rate_caps,
-        lookahead=args.lookahead,
-        loss_cap=policy.loss_cap if args.loss_cap is None else args.loss_cap,
-    )
+def policy_of(args: argparse.Namespace, name: str, *, simulator: bool = False) -> Policy:
+    """The policy `name` with the options that `add_policy_options` read.
+
+    Raises:
+        PolicyError: there is no such policy, none of its objects has an option that was given, or it is
+            for the simulator only and `simulator` is False; the message says what would be legal.
+    """
+    policy = policy_named(name)
+    if policy.simulator_only and not simulator:
+        raise PolicyError(f"policy {name} runs in the simulator only (polyrhythm sim)")
+    given = {option: getattr(args, option) for option, _ in _OPTIONS}
+    return policy.with_options({option: value for option, value in given.items() if value is not None})
 
 
 def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
-    """The same options for another process."""
+    """The same options for the command line of another process."""
     words = []
-    if args.levels is not None:
-        words.append(f"--levels={args.levels}")
-    if args.max_moves is not None:
-        words.append(f"--max-moves={args.max_moves}")
-    if args.rate_caps is not None:
-        words.append(f"--rate-caps={args.rate_caps}")
-    if args.loss_cap is not None:
-        words.append(f"--loss-cap={args.loss_cap}")
-    if args.lookahead:
-        words.append("--lookahead")
+    for option, flag in _OPTIONS:
+        value = getattr(args, option)
+        if value is True:
+            words.append(flag)
+        elif value is not None:
+            words.append(f"{flag}={value}")
     return tuple(words)
 
 

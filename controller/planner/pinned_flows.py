@@ -14,7 +14,7 @@ from controller.routing.assign import Assignment
 from controller.routing.paths import Forwarding, Path, path_of, route_to
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 
-NOT_TOLD = "its NIC chooses the source port and has not told it: left to ECMP"
+PORT_UNKNOWN = "its NIC chooses the source port, and the agent has not reported it yet: left to ECMP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class Pinned:
 
 
 def kept_ports(queue_pairs: Mapping[str, QueuePair]) -> Mapping[str, int]:
-    """The source ports of flows whose NIC keeps its own, where it has told them."""
+    """The source ports of flows whose NIC keeps its own port, where the agent has reported it."""
     return {f: q.source_port for f, q in queue_pairs.items() if q.port_fixed and q.source_port}
 
 
-def untold(queue_pairs: Mapping[str, QueuePair]) -> frozenset[str]:
-    """Flows whose NIC chooses the source port and has not told it: nobody can say where they go."""
+def flows_of_unknown_port(queue_pairs: Mapping[str, QueuePair]) -> frozenset[str]:
+    """Flows whose NIC chooses the source port, while the agent has not reported it: their path is unknown."""
     return frozenset(f for f, q in queue_pairs.items() if q.port_fixed and not q.source_port)
 
 

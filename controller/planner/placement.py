@@ -11,7 +11,7 @@ from controller.interleave.link_sharing import SLACK, contended
 from controller.model import Job
 from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput, check
-from controller.planner.routing_stage import RoutingStage
+from controller.planner.routing_stage import route_flows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def rank_placements(
         tried = replace(inputs, jobs=(*inputs.jobs, job))
         check(tried)
         demands = Demands(tried)
-        shared.append([k for k in RoutingStage(demands).shared if contended(k, SLACK)])
+        shared.append([k for k in route_flows(demands).shared if contended(k, SLACK)])
         periods |= {name: p.period_ns for name, p in demands.profiles.items()}
     found = rank(shared, periods, most=most, workers=workers, loops=loops, seed=inputs.seed)
     return [

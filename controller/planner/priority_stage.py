@@ -1,95 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who first: the priority level of every job, from the policy's order and who still meets whom."""
+"""The priority stage: the order of the jobs, and the level of each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, replace
 
-from controller.model import TRAFFIC_CLASSES, Policy
+from controller.model import TRAFFIC_CLASSES
+from controller.planner.ask import ask_levels, ask_ranking
 from controller.planner.demand import Demands
+from controller.planner.routing_stage import RoutingStage
 from controller.planner.time_shifts import TimeShifts
 from controller.priority.crux import RankedJob
-from controller.priority.fairness import FairAssignment, fair_assignment
 from controller.priority.jobs import LinkJob
-from controller.priority.methods import METHODS, Method, Setting
-
-MOST_FAIR = 32
-"""Jobs that contend, up to which a cap on losses is kept: every assignment tried is played in time."""
+from controller.priority.protocol import LevelProblem, Levels, RankingProblem
 
 
-def method_of(policy: Policy) -> Method:
-    """How a policy orders jobs; CRUX's order where all have the same level, for whoever goes by order."""
-    return METHODS[policy.priority if policy.priority != "equal" else "crux"]
+@dataclass(frozen=True)
+class JobOrder:
+    """The jobs in order, the most urgent first, and what the order was made from."""
+
+    ranked: tuple[RankedJob, ...]
+    link_jobs: tuple[LinkJob, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The jobs' names in this order."""
+        return tuple(r.name for r in self.ranked)
 
 
 @dataclass(frozen=True)
 class PriorityStage:
-    """The levels of one planning run; `ranked` is the order, the most urgent job first.
+    """The order and the levels of one candidate."""
 
-    `given` levels are taken as they are, and so are the congestion controls of `senders`; `why` says why they
-    are. `link_jobs` are the jobs on their links.
-    """
-
-    demands: Demands
-    ranked: tuple[RankedJob, ...]
-    rhythms: TimeShifts
-    link_jobs: tuple[LinkJob, ...] = ()
-    given: Mapping[str, int] = field(default_factory=dict)
-    why: str = ""
-    senders: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def levels(self) -> Mapping[str, int]:
-        """The level of every job, 0 the highest; jobs that send nothing get the lowest."""
-        x = self.demands.inputs
-        if x.policy.priority == "equal":
-            return dict.fromkeys(self.demands.jobs, TRAFFIC_CLASSES.levels.index(TRAFFIC_CLASSES.equal))
-        count = min(x.policy.levels, len(TRAFFIC_CLASSES.levels))
-        if not x.policy.compress:
-            count = max(1, len(self.ranked))
-        setting = Setting(levels=count, seed=x.seed, previous=self._previous)
-        placed = method_of(x.policy).place(self.ranked, self.rhythms.contending, setting).level
-        return {**placed, **self.decided}
+    order: JobOrder
+    levels: Levels
 
     @property
-    def decided(self) -> Mapping[str, int]:
-        """The levels that do not follow from the order alone."""
-        return {**(self.fairly.assignment.level if self.fairly is not None else {}), **self.given}
+    def level(self) -> Mapping[str, int]:
+        """The level of every job, 0 the highest."""
+        return self.levels.level
 
-    @cached_property
-    def fairly(self) -> FairAssignment | None:
-        """Those who contend, with the policy's cap on what each may lose; None without one, where nobody
-        contends, and where more do than can be played through in a moment."""
-        x = self.demands.inputs
-        contending = {name for pair in self.rhythms.contending for name in pair}
-        capped = x.policy.loss_cap is not None and x.policy.priority == "crux" and x.policy.compress
-        if x.policy.loss_cap is None or not capped or not contending or len(contending) > MOST_FAIR:
-            return None
-        jobs = [j for j in self.link_jobs if j.name in contending]
-        levels = min(x.policy.levels, len(TRAFFIC_CLASSES.levels))
-        setting = Setting(levels=levels, seed=x.seed, previous=self._previous)
-        return fair_assignment(jobs, self.demands.rates, x.policy.loss_cap, setting)
-
-    @cached_property
-    def reason(self) -> str:
-        """What has decided the levels besides the order."""
-        x, fairly = self.demands.inputs, self.fairly
-        if x.policy.loss_cap is None or x.policy.priority != "crux" or not self.rhythms.contending:
-            return self.why
-        if fairly is None:
-            return f"no cap on losses: more than {MOST_FAIR} jobs contend"
-        return (
-            f"cap on losses {x.policy.loss_cap:.0%} {'met' if fairly.met else 'not met'}: "
-            f"the worst is expected to be {fairly.outcome.worst:.0%}"
+    def changed(self, level: Mapping[str, int]) -> PriorityStage:
+        """The same order with other levels for some jobs, which then do not follow from the order alone."""
+        exceptions = self.levels.exceptions | level.keys()
+        return replace(
+            self, levels=replace(self.levels, level={**self.levels.level, **level}, exceptions=exceptions)
         )
 
-    @cached_property
-    def _previous(self) -> Mapping[str, int] | None:
-        """The levels in force, which hysteresis keeps where a change gains little; None where there are
-        none, or another policy made them."""
-        x = self.demands.inputs
-        if x.previous is None or x.previous.policy != x.policy:
-            return None
-        return {j.job: j.level for j in x.previous.jobs.values() if j.intensity is not None}
+
+def rank_jobs(demands: Demands, routing: RoutingStage) -> JobOrder:
+    """Ask the policy's priority for the order of the jobs on these paths.
+
+    Raises:
+        PolicyError: the priority failed, or its answer is not legal.
+    """
+    jobs = tuple(demands.link_jobs(routing.links_of))
+    problem = RankingProblem(jobs, demands.rates, demands.inputs.seed)
+    return JobOrder(ask_ranking(demands.inputs.policy, problem), jobs)
+
+
+def level_problem(demands: Demands, order: JobOrder, shifts: TimeShifts) -> LevelProblem:
+    """What the policy's priority is asked for levels.
+
+    The levels in force are part of it only where the same policy chose them: it keeps them where a change
+    gains little.
+    """
+    x = demands.inputs
+    previous = None
+    if x.previous is not None and x.previous.policy == x.policy.reference:
+        previous = {j.job: j.level for j in x.previous.jobs.values() if j.intensity is not None}
+    return LevelProblem(
+        ranked=order.ranked,
+        contending=tuple(shifts.contending),
+        most=len(TRAFFIC_CLASSES.levels),
+        previous=previous,
+        jobs=order.link_jobs,
+        rates=demands.rates,
+        seed=x.seed,
+    )
+
+
+def assign_levels(demands: Demands, order: JobOrder, shifts: TimeShifts) -> PriorityStage:
+    """Ask the policy's priority for the level of every job.
+
+    Raises:
+        PolicyError: the priority failed, or its answer is not legal.
+    """
+    levels = ask_levels(demands.inputs.policy, level_problem(demands, order, shifts))
+    return PriorityStage(order, levels)

@@ -8,53 +8,51 @@ from itertools import pairwise
 from controller.interleave.circle import random_score
 from controller.interleave.link_sharing import SLACK
 from controller.model import Flow, Job
+from controller.planner.candidate import Candidate
 from controller.planner.loop.search import SearchResult
-from controller.planner.priority_stage import PriorityStage
 from controller.planner.routing_stage import RoutingStage
 from controller.planner.time_shifts import TimeShifts, only
 from controller.priority.crux import RankedJob
 from controller.routing.assign import Assignment
 
 
-def order_why(order: PriorityStage, ranked: RankedJob) -> str:
+def level_reason(candidate: Candidate, ranked: RankedJob) -> str:
     """Why a job has its level."""
-    if order.demands.inputs.policy.priority == "equal":
+    priority, stage = candidate.demands.inputs.policy.priority, candidate.priorities
+    if not priority.orders_jobs:
         return "same level for all"
     if ranked.intensity is None:
         return "lowest level: it sends nothing"
-    level = order.levels[ranked.name]
-    meets = sorted({j for p in order.rhythms.contending for j in p if ranked.name in p} - {ranked.name})
+    level = stage.level[ranked.name]
+    meets = sorted({j for p in candidate.shifts.contending for j in p if ranked.name in p} - {ranked.name})
     if not meets:
         return f"level {level}: it meets no other job, no order needed"
-    if ranked.name in order.decided:
-        first = sorted(j for j in meets if order.levels[j] < level)
-        last = sorted(j for j in meets if order.levels[j] > level)
-        beside = sorted(set(meets) - {*first, *last})
-        parts = (("after", first), ("before", last), ("beside", beside))
-        said = " and ".join(f"{word} {', '.join(jobs)}" for word, jobs in parts if jobs)
-        return f"level {level}: {said}; {order.reason}"
-    place = {r.name: i for i, r in enumerate(order.ranked)}
+    reason = stage.levels.reason or candidate.reason
+    if ranked.name in stage.levels.exceptions:
+        above = sorted(j for j in meets if stage.level[j] < level)
+        below = sorted(j for j in meets if stage.level[j] > level)
+        beside = sorted(set(meets) - {*above, *below})
+        parts = (("after", above), ("before", below), ("beside", beside))
+        words = " and ".join(f"{word} {', '.join(jobs)}" for word, jobs in parts if jobs)
+        return f"level {level}: {words}; {reason}"
+    place = {name: i for i, name in enumerate(stage.order.names)}
     above = [j for j in meets if place[j] < place[ranked.name]]
     below = [j for j in meets if j not in above]
-    words = [f"after {', '.join(above)}"] if above else []
-    words += [f"before {', '.join(below)}"] if below else []
-    method = order.demands.inputs.policy.priority
-    if method == "crux":
-        by = f"intensity {ranked.intensity:.3g} flop/s x correction {ranked.correction:.3g}"
-    else:
-        by = f"{method}'s order"
-    return f"level {level}: {' and '.join(words)}, by {by}{f'; {order.reason}' if order.reason else ''}"
+    words = " and ".join(
+        f"{word} {', '.join(jobs)}" for word, jobs in (("after", above), ("before", below)) if jobs
+    )
+    return f"level {level}: {words}, by {priority.explain(ranked)}{f'; {reason}' if reason else ''}"
 
 
-def sender_why(order: PriorityStage, name: str) -> tuple[str, ...]:
-    """Why a job's senders are others than it chose itself, if the loop wants that."""
-    if order.senders.get(name) != "mltcp":
+def sender_reason(candidate: Candidate, name: str) -> tuple[str, ...]:
+    """Why the plan sets the congestion control of a job's senders, if the joint search chose it."""
+    if name not in candidate.senders:
         return ()
-    return ("MLTCP senders: by the loop's judge they keep more GPUs busy",)
+    return ("MLTCP senders: by the joint search they keep more GPUs busy",)
 
 
-def loop_why(found: SearchResult) -> str:
-    """Why the loop decided so, for every job that takes part."""
+def search_reason(found: SearchResult) -> str:
+    """How the search came to its result, for every job that takes part."""
     others = ", ".join(f"{name} {value:.1%}" for name, value in found.baselines.items())
     steps = f"; then {', '.join(found.steps)}" if found.steps else ""
     return (
@@ -63,8 +61,8 @@ def loop_why(found: SearchResult) -> str:
     )
 
 
-def profile_why(job: Job) -> str:
-    """What is known of a job, and from where."""
+def profile_reason(job: Job) -> str:
+    """What is known of a job's profile, and from where."""
     measured = job.measured
     if measured is None:
         return "as it declares" if job.profile.phases else "not measured yet: taken to send all the time"
@@ -75,38 +73,43 @@ def profile_why(job: Job) -> str:
     )
 
 
-def time_why(rhythms: TimeShifts, name: str) -> str:
-    """Why a job talks when it does."""
-    if rhythms.demands.inputs.policy.interleave == "none":
+def timing_reason(shifts: TimeShifts, name: str) -> str:
+    """Why a job communicates when it does."""
+    if not shifts.demands.inputs.policy.timing.sets_shifts:
         return "runs at its own pace"
-    held = rhythms.holding.slots.get(name)
-    if held is None:
-        meets = any(name in p for p in rhythms.contending)
-        why = "none it meets can keep its rhythm" if meets else "shares no full link with another job"
-        return f"runs at its own pace: {rhythms.holding.reasons.get(name, why)}"
-    fits = [f for f in rhythms.holding.fits if name in f.jobs]
+    slot = shifts.schedule.slots.get(name)
+    if slot is None:
+        meets = any(name in p for p in shifts.contending)
+        why = "no job that it meets keeps step with it" if meets else "shares no full link with another job"
+        return f"runs at its own pace: {shifts.schedule.reasons.get(name, why)}"
+    measured = shifts.demands.profiles[name].period_ns
+    start = (
+        f"starts {'once ' if slot.once else ''}at {slot.shift_ns / 1e6:.1f} of every "
+        f"{slot.period_ns / 1e6:.1f} ms ({100 * (slot.period_ns / measured - 1):.1f} % over its own)"
+        f"{', then at its own pace' if slot.once else ''}"
+    )
+    fits = [f for f in shifts.schedule.fits if name in f.jobs]
+    if not fits:
+        return start
     worst = min(fits, key=lambda f: f.score)
-    link = next(k for k in rhythms.shared if k.name == worst.link)
-    chance = random_score(only(link, worst.jobs), rhythms.periods, slack=SLACK)
+    link = next(k for k in shifts.shared if k.name == worst.link)
+    chance = random_score(only(link, worst.jobs), shifts.periods, slack=SLACK)
     others = sorted({j for f in fits for j in f.jobs} - {name})
-    measured = rhythms.demands.profiles[name].period_ns
     return (
         f"takes turns with {', '.join(others)} on {worst.link[0]}->{worst.link[1]}"
         f"{f' and {len(fits) - 1} more' if len(fits) > 1 else ''}: score {worst.score:.2f}, "
-        f"{chance:.2f} at random; starts {'once ' if held.once else ''}at {held.shift_ns / 1e6:.1f} of every "
-        f"{held.period_ns / 1e6:.1f} ms ({100 * (held.period_ns / measured - 1):.1f} % over its own)"
-        f"{', then at its own pace' if held.once else ''}"
+        f"{chance:.2f} at random; {start}"
     )
 
 
-def path_why(space: RoutingStage, flow: Flow, a: Assignment) -> str:
-    """Why an elephant goes where it goes."""
+def path_reason(routing: RoutingStage, flow: Flow, a: Assignment) -> str:
+    """Why an elephant has its path."""
     if a.why:
         return a.why
     path = a.path or ()
     meets = sorted(
-        {j for k in space.shared if k.name in set(pairwise(path[1:-1])) for j in k.demands} - {flow.job}
+        {j for k in routing.shared if k.name in set(pairwise(path[1:-1])) for j in k.demands} - {flow.job}
     )
-    way = "inside the leaf" if len(path) == 3 else f"least loaded path, by {path[len(path) // 2]}"
+    through = "inside the leaf" if len(path) == 3 else f"least loaded path, by {path[len(path) // 2]}"
     company = f", with {', '.join(meets)}" if meets else ", shared with no other job"
-    return f"{way}{company if len(path) > 3 else ''}{'; as before' if a.kept else ''}"
+    return f"{through}{company if len(path) > 3 else ''}{'; as before' if a.kept else ''}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where: the path and source port of every elephant, and the links on which jobs meet."""
+"""The routing stage: the path and source port of every elephant, and the links on which jobs meet."""
 
 from __future__ import annotations
 
@@ -12,127 +12,43 @@ from itertools import pairwise
 from controller.interleave.circle import SharedLink
 from controller.interleave.link_sharing import ROUTING_WEIGHT, pair_fits
 from controller.model import Phase
+from controller.planner.ask import ask_routing
 from controller.planner.demand import Demands
 from controller.planner.inputs import DirectedLink
-from controller.planner.pinned_flows import NOT_TOLD, Pinned, kept_ports, pin, untold
-from controller.routing.assign import Assignment, assign_ecmp, assign_greedy
-from controller.routing.forwarding import SwitchForwarding, forwarding
+from controller.planner.pinned_flows import PORT_UNKNOWN, Pinned, flows_of_unknown_port, kept_ports, pin
+from controller.routing.assign import Assignment, assign_ecmp, with_ports
 from controller.routing.from_topology import Failures
-from controller.routing.greedy import Commodity, connection_order
+from controller.routing.greedy import Commodity
+from controller.routing.protocol import LeftToHash, RoutingProblem
 
 
 @dataclass(frozen=True)
 class RoutingStage:
-    """The paths of one planning run; `given` ones are taken as they are, and pinned where they need it.
+    """The assignments of one candidate, and what follows from them.
 
-    `turns`: whether jobs that could take turns on a link count less to one another there."""
+    `placed` holds the assignments before any flow is pinned in switches: a path may still lack a port. With
+    `by_hash` the paths are those of ECMP and nothing is pinned.
+    """
 
     demands: Demands
-    given: Mapping[str, Assignment] | None = None
-    turns: bool = True
-    _pairs: dict[tuple[str, str], float] = field(default_factory=dict)
-
-    def _turns(self, a: str, b: str) -> float:
-        """The cost of two jobs sharing a link: ROUTING_WEIGHT if they can take turns there, else 1."""
-        key = (a, b) if a < b else (b, a)
-        if key not in self._pairs:
-            profiles = {j: self.demands.profiles[j] for j in key}
-            fits = pair_fits(
-                {j: p.phases for j, p in profiles.items()}, {j: p.period_ns for j, p in profiles.items()}
-            )
-            self._pairs[key] = ROUTING_WEIGHT if fits else 1.0
-        return self._pairs[key]
+    placed: Mapping[str, Assignment]
+    by_hash: bool
 
     @property
     def assignments(self) -> Mapping[str, Assignment]:
-        """Path and source port of every elephant; none where the plan leaves all to ECMP."""
+        """Path and source port of every elephant; none where the plan leaves all flows to ECMP."""
         return self.pinned.assignments
 
     @cached_property
     def pinned(self) -> Pinned:
-        """The assignments, and what switches hold of single flows for them."""
-        if self.demands.inputs.policy.routing == "ecmp":
+        """The assignments, and the switches' entries for single flows that they need."""
+        if self.by_hash:
             return Pinned(self.placed, (), {})
-        return pin(self.demands.inputs, self.table, self.placed)
-
-    @cached_property
-    def table(self) -> Mapping[str, SwitchForwarding]:
-        """What the switches forward by."""
-        x = self.demands.inputs
-        return forwarding(x.topology, x.down_links, x.down_switches)
-
-    @cached_property
-    def placed(self) -> Mapping[str, Assignment]:
-        """The assignments before any flow is pinned: a path may still lack a port."""
-        if self.given is not None:
-            return self.given
-        demands, x = self.demands, self.demands.inputs
-        policy = x.policy
-        if policy.routing == "ecmp" and policy.priority == "equal" and policy.interleave == "none":
-            return {}
-        silent, table = untold(x.queue_pairs), self.table
-        commodities: tuple[Commodity, ...] = tuple(
-            Commodity(f.name, f.src, f.dst, max(p.rate_bps for p in demands.profiles[f.job].phases), f.job)
-            for f in demands.elephants
-            if f.name not in silent
-        )
-        unknown = {
-            f.name: Assignment(None, None, False, NOT_TOLD) for f in demands.elephants if f.name in silent
-        }
-        fixed = kept_ports(x.queue_pairs)
-        if policy.routing == "ecmp":
-            drawn = assign_ecmp(
-                x.topology, table, commodities, seed=x.seed, down_links=x.down_links, fixed=fixed
-            )
-            return {**drawn, **unknown}
-        first = self._first()
-        if first:
-            commodities = tuple(sorted(commodities, key=lambda c: (-first[c.owner], c.owner)))
-        else:
-            commodities = connection_order(x.topology, commodities)
-        before = x.previous.flows.values() if x.previous else ()
-        found = assign_greedy(
-            x.topology,
-            table,
-            commodities,
-            down_links=x.down_links,
-            previous={f.flow: (f.path, f.source_port) for f in before if f.path and f.source_port},
-            overlap=self._turns if self.turns and policy.interleave == "circles" else None,
-            failures=Failures(x.down_links, x.down_switches) if policy.routing == "auto" else None,
-            max_moves=policy.max_moves,
-            learned=x.learned,
-            fixed=fixed,
-        )
-        return {**found, **unknown}
-
-    def _first(self) -> Mapping[str, float]:
-        """Which jobs choose their paths first, the highest number at once; empty where jobs do not matter.
-
-        CRUX: the most intense (CRUX, section 4.1). TACCL*: those whose traffic goes farthest, in leaves
-        that it touches one hop from another (CRUX, section 4.4).
-        """
-        demands = self.demands
-        if demands.inputs.policy.priority in ("crux", "intensity"):
-            jobs = demands.link_jobs(demands.access)
-            return {j.name: j.contender(demands.rates).intensity or 0.0 for j in jobs}
-        if demands.inputs.policy.priority == "taccl":
-            reach = dict.fromkeys(demands.jobs, 0)
-            for f in demands.elephants:
-                reach[f.job] = max(reach[f.job], self._hops(f.src, f.dst))
-            return {job: float(hops) for job, hops in reach.items()}
-        return {}
-
-    def _hops(self, src: str, dst: str) -> int:
-        """Hops of the shortest way between two hosts: 2 in a leaf, 4 below a common switch, then 6."""
-        topology = self.demands.inputs.topology
-        a, b = topology.host[src].leaf, topology.host[dst].leaf
-        if a == b:
-            return 2
-        return 4 if set(topology.upward[a]) & set(topology.upward[b]) else 6
+        return pin(self.demands.inputs, self.demands.forwarding, self.placed)
 
     @cached_property
     def links_of(self) -> Mapping[str, Sequence[DirectedLink]]:
-        """Each flow's directed links: its path's, or those at the hosts where the path is ECMP's."""
+        """The directed links of each flow: those of its path, or those at its hosts where it has no path."""
         links: dict[str, Sequence[DirectedLink]] = dict(self.demands.access)
         for name, a in self.assignments.items():
             links[name] = (*self.demands.inside[name], *pairwise(a.path)) if a.path else ()
@@ -140,7 +56,7 @@ class RoutingStage:
 
     @cached_property
     def shared(self) -> tuple[SharedLink, ...]:
-        """Directed links that elephants of several jobs use; no job asks for more than the link has."""
+        """Directed links that elephants of several jobs use. No job demands more than the link's rate."""
         demands = self.demands
         flows: dict[DirectedLink, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for f in demands.elephants:
@@ -161,3 +77,83 @@ class RoutingStage:
             for link, counts in sorted(flows.items())
             if len(counts) > 1
         )
+
+
+@dataclass(frozen=True)
+class _TimeSharing:
+    """How much two jobs on one link slow each other down, remembered by pair."""
+
+    demands: Demands
+    known: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def __call__(self, a: str, b: str) -> float:
+        """ROUTING_WEIGHT if the two jobs can share a link in time, else 1."""
+        key = (a, b) if a < b else (b, a)
+        if key not in self.known:
+            profiles = {j: self.demands.profiles[j] for j in key}
+            fits = pair_fits(
+                {j: p.phases for j, p in profiles.items()}, {j: p.period_ns for j, p in profiles.items()}
+            )
+            self.known[key] = ROUTING_WEIGHT if fits else 1.0
+        return self.known[key]
+
+
+def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
+    """Ask the policy's routing for paths, and find a source port for each.
+
+    With `time_sharing` jobs that could share a link in time count less to one another there, if the policy's
+    timing holds jobs to slots. Where the routing leaves the flows to the hash, but the order or the timing
+    depends on the links that jobs share, the source ports are drawn here, so that the links are known.
+
+    Raises:
+        PolicyError: the routing cannot handle these flows, or its answer is not legal.
+    """
+    x = demands.inputs
+    policy = x.policy
+    if policy.job_by_job:
+        return RoutingStage(demands, {}, by_hash=True)
+    unknown = flows_of_unknown_port(x.queue_pairs)
+    commodities = tuple(
+        Commodity(f.name, f.src, f.dst, max(p.rate_bps for p in demands.profiles[f.job].phases), f.job)
+        for f in demands.elephants
+        if f.name not in unknown
+    )
+    before = x.previous.flows.values() if x.previous else ()
+    previous = {f.flow: (f.path, f.source_port) for f in before if f.path and f.source_port}
+    overlap = _TimeSharing(demands) if time_sharing and policy.timing.holds_slots else None
+    problem = RoutingProblem(
+        topology=x.topology,
+        forwarding=demands.forwarding,
+        flows=commodities,
+        failures=Failures(x.down_links, x.down_switches),
+        previous={name: path for name, (path, _) in previous.items()},
+        overlap=overlap,
+        intensities=demands.intensities,
+        distances=demands.distances,
+        seed=x.seed,
+    )
+    answer = ask_routing(policy, problem)
+    fixed = kept_ports(x.queue_pairs)
+    by_hash = isinstance(answer, LeftToHash)
+    if isinstance(answer, LeftToHash):
+        if not policy.depends_on_jobs:
+            return RoutingStage(demands, {}, by_hash=True)
+        placed = assign_ecmp(
+            x.topology, demands.forwarding, commodities, seed=x.seed, down_links=x.down_links, fixed=fixed
+        )
+    else:
+        flow = {c.name: c for c in commodities}
+        placed = with_ports(
+            x.topology,
+            demands.forwarding,
+            [*(flow[name] for name in answer.paths), *(c for c in commodities if c.name not in answer.paths)],
+            answer.paths,
+            down_links=x.down_links,
+            previous=previous,
+            learned=x.learned,
+            fixed=fixed,
+        )
+    without = {
+        f.name: Assignment(None, None, False, PORT_UNKNOWN) for f in demands.elephants if f.name in unknown
+    }
+    return RoutingStage(demands, {**placed, **without}, by_hash)

@@ -1,44 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other policies would decide for the same jobs: plans that the loop must not be worse than."""
+"""Plans of baseline policies for the same jobs. The search starts from them, so its result is never worse."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from controller.planner.candidate import build
 from controller.planner.demand import Demands
-from controller.planner.inputs import POLICIES, PlanInput
-from controller.planner.priority_stage import PriorityStage, method_of
-from controller.planner.routing_stage import RoutingStage
-from controller.planner.time_shifts import TimeShifts
-from controller.priority.methods import Setting
+from controller.planner.inputs import PlanInput
+from controller.planner.policy import Policy
+from controller.priority.priorities import Crux, Sincronia, Taccl, Varys
 from controller.routing.paths import Path
-
-RIVALS = ("routing", "crux", "taccl", "sincronia", "varys")
-"""Those that choose paths or levels in another way than the loop's own stages; none holds jobs to rhythms."""
+from controller.routing.routings import LeastCongested
 
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """A policy's decision: the path by flow where it has one, and the level by job."""
+    """What a baseline policy decides: the path by flow where it chooses one, and the level by job."""
 
     policy: str
     paths: Mapping[str, Path]
     levels: Mapping[str, int]
 
 
+def baselines(policy: Policy) -> Iterator[Policy]:
+    """Policies that choose paths or levels in another way than the search, and shift no job. They keep the
+    number of levels and of moves that `policy` keeps."""
+    levels, moves = policy.priority.levels, policy.routing.max_moves
+    yield Policy("routing", LeastCongested(balance=True, max_moves=moves))
+    yield Policy("crux", LeastCongested(order="intensity", max_moves=moves), Crux(levels=levels))
+    yield Policy("taccl", LeastCongested(order="distance", max_moves=moves), Taccl(levels=levels))
+    yield Policy("sincronia", priority=Sincronia(levels=levels))
+    yield Policy("varys", priority=Varys(levels=levels))
+
+
 def starting_points(inputs: PlanInput) -> Iterator[StartingPoint]:
-    """Each rival's decision, within the levels, moves and seed of the policy that asks."""
-    own = inputs.policy
-    for name in RIVALS:
-        policy = replace(POLICIES[name], levels=own.levels, max_moves=own.max_moves)
-        demands = Demands(replace(inputs, policy=policy))
-        space = RoutingStage(demands)
-        ranked = method_of(policy).rank(
-            demands.link_jobs(space.links_of), demands.rates, Setting(seed=inputs.seed)
-        )
-        order = PriorityStage(
-            demands, ranked, TimeShifts(demands, space.shared, tuple(r.name for r in ranked))
-        )
-        paths = {flow: a.path for flow, a in space.assignments.items() if a.path}
-        yield StartingPoint(name, paths, order.levels)
+    """The decision of each baseline for these inputs."""
+    for policy in baselines(inputs.policy):
+        candidate = build(Demands(replace(inputs, policy=policy))).with_levels()
+        paths = {flow: a.path for flow, a in candidate.routing.assignments.items() if a.path}
+        yield StartingPoint(policy.name, paths, candidate.priorities.level)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When: the rhythms of jobs that gain by taking turns, and who still meets whom in time."""
+"""The timing stage: the slots of jobs that share links in time, and which jobs still meet in time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from controller.interleave.cassini import shift_once
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.link_sharing import SLACK, contended, overlapping
-from controller.interleave.slot_schedule import SlotSchedule, schedule_slots
+from controller.interleave.slot_schedule import SlotSchedule
+from controller.interleave.timing import TimingProblem
+from controller.planner.ask import ask_schedule
 from controller.planner.demand import Demands
 from controller.planner.inputs import DirectedLink
 
@@ -24,58 +25,31 @@ def only(link: SharedLink, jobs: Iterable[str]) -> SharedLink:
 
 @dataclass(frozen=True)
 class TimeShifts:
-    """The shifts and periods of one planning run; `order` names the jobs, the first before the others.
-
-    A `given` holding is taken as it is."""
+    """The slots of one candidate on the links that its jobs share, and what follows from them."""
 
     demands: Demands
     shared: tuple[SharedLink, ...]
-    order: tuple[str, ...]
-    given: SlotSchedule | None = None
-
-    @cached_property
-    def holding(self) -> SlotSchedule:
-        """Which jobs are held or shifted to a place in a period, and where that is."""
-        if self.given is not None:
-            return self.given
-        demands, x = self.demands, self.demands.inputs
-        if x.policy.interleave == "none":
-            return SlotSchedule({}, {}, (), ())
-        known = [only(k, [j for j in k.demands if demands.jobs[j].profile.phases]) for k in self.shared]
-        previous: dict[str, tuple[int, int]] = {}
-        for j in x.previous.jobs.values() if x.previous else ():
-            if x.previous and j.period_ns:
-                previous[j.job] = j.period_ns, (j.shift_ns + x.previous.epoch_ns - x.epoch_ns) % j.period_ns
-        periods = {name: p.period_ns for name, p in demands.profiles.items()}
-        if x.policy.interleave == "cassini":
-            return shift_once(known, periods, previous=previous, slack=SLACK, seed=x.seed)
-        return schedule_slots(
-            known,
-            periods,
-            list(self.order),
-            previous=previous,
-            slack=SLACK,
-            seed=x.seed,
-        )
+    schedule: SlotSchedule
 
     @cached_property
     def periods(self) -> Mapping[str, int]:
-        """The period of every job in ns: held, or its own."""
-        held = self.holding.slots
-        return {n: held[n].period_ns if n in held else p.period_ns for n, p in self.demands.profiles.items()}
+        """The period of every job in ns: that of its slot, or its own."""
+        slots = self.schedule.slots
+        own = self.demands.profiles
+        return {n: slots[n].period_ns if n in slots else p.period_ns for n, p in own.items()}
 
     def groups(self, link: SharedLink) -> list[dict[str, int]]:
-        """The held jobs on a link, by the group that they keep step with: job -> shift."""
+        """The jobs with a slot on a link, by the group that keeps step: job -> shift in ns."""
         groups: dict[int, dict[str, int]] = defaultdict(dict)
         for job in link.demands:
-            if job in self.holding.slots:
-                held = self.holding.slots[job]
-                groups[held.group][job] = held.shift_ns
+            if job in self.schedule.slots:
+                slot = self.schedule.slots[job]
+                groups[slot.group][job] = slot.shift_ns
         return list(groups.values())
 
     @cached_property
     def contending(self) -> Mapping[tuple[str, str], DirectedLink]:
-        """Pairs of jobs (sorted) that still meet in time on a link that cannot carry both, and where."""
+        """Pairs of jobs (sorted) that still meet in time on a link that cannot carry both, and the link."""
         pairs: dict[tuple[str, str], DirectedLink] = {}
         for link in self.shared:
             if not contended(link, SLACK):
@@ -90,6 +64,23 @@ class TimeShifts:
         return pairs
 
     def score(self, link: SharedLink) -> float:
-        """CASSINI's score of a link under these rhythms; 1 where all fits at once."""
+        """CASSINI's score of a link under these slots; 1 where all demand fits at once."""
         full = contended(link, SLACK)
         return random_score(link, self.periods, self.groups(link), slack=SLACK) if full else 1.0
+
+
+def shift_jobs(demands: Demands, shared: tuple[SharedLink, ...], order: tuple[str, ...]) -> TimeShifts:
+    """Ask the policy's timing for slots; `order` names the jobs, the most urgent first.
+
+    Raises:
+        PolicyError: the timing failed, or its answer is not legal.
+    """
+    x = demands.inputs
+    known = tuple(only(k, [j for j in k.demands if demands.jobs[j].profile.phases]) for k in shared)
+    previous: dict[str, tuple[int, int]] = {}
+    for j in x.previous.jobs.values() if x.previous else ():
+        if x.previous and j.period_ns:
+            previous[j.job] = j.period_ns, (j.shift_ns + x.previous.epoch_ns - x.epoch_ns) % j.period_ns
+    periods = {name: p.period_ns for name, p in demands.profiles.items()}
+    problem = TimingProblem(known, periods, order, previous, SLACK, x.seed)
+    return TimeShifts(demands, shared, ask_schedule(x.policy, problem))

@@ -34,12 +34,11 @@ from controller.live.measuring import MeasureSettings, depends_on_profiles
 from controller.live.messages import FrameAsked
 from controller.live.settings import CoreSettings
 from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
-from controller.model.plan import Policy
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
 from controller.northbound.web import AddressError, assets_dir, serve
-from controller.planner import POLICIES
-from controller.planner.options import add_policy_options, policy_of, whole
+from controller.planner import Policy, PolicyError
+from controller.planner.options import POLICY_HELP, add_policy_options, policy_of, whole
 from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.config import FabricDescription, load_fabric
 from controller.process.control_loop import ControlLoop, LoopOptions
@@ -69,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         default="polyrhythm",
         metavar="NAME",
-        help=f"one of {', '.join(POLICIES)} (default %(default)s)",
+        help=f"{POLICY_HELP} (default %(default)s)",
     )
     parser.add_argument(
         "--agents-address",
@@ -190,8 +189,10 @@ class _Start:
 
 def _check_options(args: argparse.Namespace) -> _Start:
     """Check the command line. Raises ConfigError or TlsError."""
-    if args.policy not in POLICIES:
-        raise ConfigError(f"--policy {args.policy}: unknown; legal: {', '.join(POLICIES)}")
+    try:
+        policy = policy_of(args, args.policy)
+    except PolicyError as error:
+        raise ConfigError(f"--policy: {error}") from None
     for name in ("agents_port", "web_port"):
         if not 0 <= getattr(args, name) <= 65535:
             raise ConfigError(
@@ -201,7 +202,7 @@ def _check_options(args: argparse.Namespace) -> _Start:
         raise ConfigError(f"--rpc-delay-ms {args.rpc_delay_ms}: legal: 0 to 10,000")
     return _Start(
         fabric=load_fabric(args.fabric),
-        policy=policy_of(args, args.policy),
+        policy=policy,
         artefacts=artefacts_dir() if args.artefacts is None else args.artefacts,
         agents_address=args.agents_address,
         agents_port=args.agents_port,

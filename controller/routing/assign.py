@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.routing.algorithms import Options, solve
+from controller.routing.algorithms.optimal import optimal
 from controller.routing.ecmp import draw_port
 from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier, UnsuitableError
 from controller.routing.forwarding import pair
@@ -60,7 +61,44 @@ def assign_greedy(
     learned: Learned | None = None,
     fixed: Mapping[str, int] | None = None,
 ) -> Mapping[str, Assignment]:
-    """Choose a path and a port for each commodity, in the order of the commodities.
+    """`least_congested_paths` with a source port for each, in the order of the commodities (`with_ports`).
+
+    `previous` holds the path and the port that a flow has now.
+    """
+    chosen = least_congested_paths(
+        topology,
+        forwarding,
+        commodities,
+        down_links=down_links,
+        previous={name: path for name, (path, _) in (previous or {}).items()},
+        overlap=overlap,
+        failures=failures,
+        max_moves=max_moves,
+    )
+    return with_ports(
+        topology,
+        forwarding,
+        commodities,
+        chosen,
+        down_links=down_links,
+        previous=previous,
+        learned=learned,
+        fixed=fixed,
+    )
+
+
+def least_congested_paths(
+    topology: Topology,
+    forwarding: Forwarding,
+    commodities: Sequence[Commodity],
+    *,
+    down_links: frozenset[tuple[str, str]] = frozenset(),
+    previous: Mapping[str, Path] | None = None,
+    overlap: Overlap | None = None,
+    failures: Failures | None = None,
+    max_moves: int | None = None,
+) -> Mapping[str, Path]:
+    """Choose a path for each commodity that has a live one, in the order of the commodities.
 
     The function compares up to four sets of paths and takes the least congested one. Of two equally
     congested sets it takes the one that moves fewer flows.
@@ -72,24 +110,18 @@ def assign_greedy(
 
     A set that moves more than `max_moves` of the flows that could stay is not taken.
 
-    `previous` maps a flow to its present path and port. `failures` is what is down. `fixed` maps a flow to
-    the port that its NIC keeps, wherever that port leads. `learned` are the ports that INT probes found
-    where the hash of the switches is unknown; a pair of hosts without an entry is still being probed and is
-    left to ECMP. None means that nobody probes.
+    `previous` maps a flow to its present path. `failures` is what is down.
     """
     alive = [
         c
         for c in commodities
         if reachable(topology, c.src, down_links) and reachable(topology, c.dst, down_links)
     ]
-    standing = {
+    held = {
         c.name: previous[c.name]
         for c in alive
-        if previous
-        and c.name in previous
-        and previous[c.name][0] in paths(topology, forwarding, c.src, c.dst)
+        if previous and c.name in previous and previous[c.name] in paths(topology, forwarding, c.src, c.dst)
     }
-    held = {name: path for name, (path, _) in standing.items()}
 
     def moves(paths: Mapping[str, Path]) -> int:
         return sum(paths.get(name) != path for name, path in held.items())
@@ -98,7 +130,7 @@ def assign_greedy(
         return max_moves is None or moves(paths) <= max_moves
 
     chosen, congestion = route(topology, forwarding, alive, overlap=overlap, spread=True)
-    if standing:
+    if held:
         stable, with_held = route(topology, forwarding, alive, kept=held, overlap=overlap, spread=True)
         if with_held <= congestion or not legal(chosen):
             chosen, congestion = stable, with_held
@@ -113,6 +145,33 @@ def assign_greedy(
             cost = congested(topology, alive, ways, overlap), moves(ways)
             if cost < least:
                 chosen, least = ways, cost
+    return chosen
+
+
+def with_ports(
+    topology: Topology,
+    forwarding: Forwarding,
+    commodities: Sequence[Commodity],
+    chosen: Mapping[str, Path],
+    *,
+    down_links: frozenset[tuple[str, str]] = frozenset(),
+    previous: Mapping[str, tuple[Path, int]] | None = None,
+    learned: Learned | None = None,
+    fixed: Mapping[str, int] | None = None,
+) -> Mapping[str, Assignment]:
+    """Find a source port for every chosen path, in the order of the commodities.
+
+    `previous` maps a flow to its present path and port; on the same path a flow keeps its port. `fixed` maps
+    a flow to the port that its NIC keeps, wherever that port leads. `learned` are the ports that INT probes
+    found where the hash of the switches is unknown; a pair of hosts without an entry is still being probed
+    and is left to ECMP. None means that nobody probes. A commodity without a chosen path is left to ECMP.
+    """
+    standing = previous or {}
+    alive = [
+        c
+        for c in commodities
+        if reachable(topology, c.src, down_links) and reachable(topology, c.dst, down_links)
+    ]
     used: dict[tuple[str, str], set[int]] = defaultdict(set)
     ports: dict[str, int] = {}
     fixed = fixed or {}
@@ -123,15 +182,19 @@ def assign_greedy(
         if c.name not in standing or c.name not in chosen or c.name in fixed:
             continue
         path, port = standing[c.name]
+        if chosen[c.name] != path:
+            continue
         known = port in (learned or {}).get((c.src, c.dst), {}).get(path, ())
         leads = known or path == path_of(topology, forwarding, c.src, c.dst, port)
-        if leads and chosen[c.name] == path and port not in used[c.src, c.dst]:
+        if leads and port not in used[c.src, c.dst]:
             ports[c.name] = port
             used[c.src, c.dst].add(port)
     result: dict[str, Assignment] = {}
     for c in commodities:
         if c.name not in chosen:
-            result[c.name] = Assignment(None, None, False, f"no live path from {c.src} to {c.dst}")
+            live = c in alive and paths(topology, forwarding, c.src, c.dst)
+            why = "left to ECMP by the routing" if live else f"no live path from {c.src} to {c.dst}"
+            result[c.name] = Assignment(None, None, False, why)
             continue
         path = chosen[c.name]
         if c.name in fixed:
@@ -226,7 +289,7 @@ def optimal_paths(
     fabric = fabric_of(topology, failures)
     demand = _demand(topology, fabric, commodities)
     try:
-        choice = solve("optimal", fabric, demand, Options(plain=len(commodities) < SMALL))
+        choice = solve(optimal, fabric, demand, Options(plain=len(commodities) < SMALL))
     except UnsuitableError:
         return None
     return _paths(fabric, demand, commodities, choice)

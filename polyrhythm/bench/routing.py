@@ -22,8 +22,10 @@ import numpy as np
 
 from controller.routing.affine_hash import bases, contributions
 from controller.routing.algorithms import Options, solve
-from controller.routing.algorithms.base import loads
-from controller.routing.algorithms.ilp import installed, one_part
+from controller.routing.algorithms.base import Algorithm, loads
+from controller.routing.algorithms.greedy import greedy
+from controller.routing.algorithms.ilp import ilp, installed, one_part
+from controller.routing.algorithms.optimal import optimal
 from controller.routing.components import components
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier
 from controller.routing.failover import CurrentAssignment, Failover, events
@@ -109,22 +111,22 @@ def _excess(fabric: Fabric, demand: LeafDemand, choice: Ints) -> int:
 
 def _greedy(rng: np.random.Generator) -> dict[str, Any]:
     fabric, flows = _clos(64, 32), _uniform(64, 1500, rng)
-    fast = _median(lambda: solve("greedy", fabric, flows))
-    plain = _median(lambda: solve("greedy", fabric, flows, Options(plain=True)))
+    fast = _median(lambda: solve(greedy, fabric, flows))
+    plain = _median(lambda: solve(greedy, fabric, flows, Options(plain=True)))
     wide, many = _clos(512, 64), _uniform(512, 100_000, rng)
     return {
         "greedy_1500_ms": 1e3 * fast,
         "greedy_speedup_1500": plain / fast,
-        "greedy_100k_ms": 1e3 * _median(lambda: solve("greedy", wide, many)),
+        "greedy_100k_ms": 1e3 * _median(lambda: solve(greedy, wide, many)),
     }
 
 
 def _optimal(rng: np.random.Generator) -> dict[str, Any]:
     fabric, flows = _clos(64, 32), _full(64, 32, rng)
     return {
-        "optimal_2048_us": 1e6 * _median(lambda: solve("optimal", fabric, flows)),
-        "optimal_excess": _excess(fabric, flows, solve("optimal", fabric, flows)),
-        "greedy_excess": _excess(fabric, flows, solve("greedy", fabric, flows)),
+        "optimal_2048_us": 1e6 * _median(lambda: solve(optimal, fabric, flows)),
+        "optimal_excess": _excess(fabric, flows, solve(optimal, fabric, flows)),
+        "greedy_excess": _excess(fabric, flows, solve(greedy, fabric, flows)),
     }
 
 
@@ -134,8 +136,8 @@ def _fat_tree(rng: np.random.Generator) -> dict[str, Any]:
     if fabric is None:
         raise RuntimeError("the generator made no three-tier Clos")
     flows = _full(512, 16, rng)
-    time_s = _median(lambda: solve("optimal", fabric, flows))
-    carried = loads(fabric, flows, solve("optimal", fabric, flows))
+    time_s = _median(lambda: solve(optimal, fabric, flows))
+    carried = loads(fabric, flows, solve(optimal, fabric, flows))
     leaf_links = 2 * fabric.up.size
     far = flows.take(fabric.pods(flows.src) != fabric.pods(flows.dst))
     ends = ((flows.src, 16), (flows.dst, 16))
@@ -157,7 +159,7 @@ def _ilp(rng: np.random.Generator) -> dict[str, Any]:
         return {"optimal_vs_ilp": None}
     fabric, flows = _clos(16, 16), _full(16, 16, rng)
     began = time.perf_counter()
-    choice = solve("ilp", fabric, flows, Options(limit_s=10.0))
+    choice = solve(ilp, fabric, flows, Options(limit_s=10.0))
     ilp_s = time.perf_counter() - began
     parts = _full(4, 16, rng)
     apart = LeafDemand(
@@ -166,8 +168,8 @@ def _ilp(rng: np.random.Generator) -> dict[str, Any]:
     )
     whole_s = _median(partial(one_part, fabric, apart, Options()), 3)
     return {
-        "components_ilp_gain": whole_s / _median(partial(solve, "ilp", fabric, apart), 3),
-        "optimal_vs_ilp": ilp_s / _median(lambda: solve("optimal", fabric, flows)),
+        "components_ilp_gain": whole_s / _median(partial(solve, ilp, fabric, apart), 3),
+        "optimal_vs_ilp": ilp_s / _median(lambda: solve(optimal, fabric, flows)),
         "ilp_s": ilp_s,
         "ilp_excess": _excess(fabric, flows, choice),
     }
@@ -197,7 +199,7 @@ def _rates(rng: np.random.Generator) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, leaves, spines, count in (("1500", 64, 32, 1500), ("100k", 512, 64, 100_000)):
         fabric, flows = _clos(leaves, spines), _uniform(leaves, count, rng)
-        paths = fabric.links(flows, solve("greedy", fabric, flows))
+        paths = fabric.links(flows, solve(greedy, fabric, flows))
         klass = rng.integers(0, CLASSES, count).astype(np.int8)
         capacity = fabric.capacity
         found[f"maxmin_{name}_ms"] = 1e3 * _median(partial(maxmin, paths, capacity, klass))
@@ -236,7 +238,7 @@ def _failover(rng: np.random.Generator) -> dict[str, Any]:
     nics = rng.permutation(2048)
     ip = addresses(h.ip for h in topology.hosts)
     flows = LeafDemand((np.arange(2048) // 32).astype(np.int32), (nics // 32).astype(np.int32))
-    choice = solve("optimal", fabric, flows)
+    choice = solve(optimal, fabric, flows)
     src, dst = ip, ip[nics]
     ports = ports_for(src, dst, stages(topology, fabric, flows, choice), skip=repeats(src, dst, choice))
     failover = Failover(topology, fabric, CurrentAssignment(src, dst, flows, choice, ports))
@@ -299,14 +301,14 @@ def _components(rng: np.random.Generator) -> dict[str, Any]:
     flows = LeafDemand(src.astype(np.int32), dst.astype(np.int32))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
 
-        def apart(algorithm: str) -> None:
+        def apart(algorithm: Algorithm) -> None:
             found = [flows.take(part) for part in components(fabric, flows)]
             list(pool.map(partial(solve, algorithm, fabric), found))
 
         return {
             "components": len(components(fabric, flows)),
-            "components_greedy_gain": _median(partial(solve, "greedy", fabric, flows))
-            / _median(partial(apart, "greedy")),
-            "components_optimal_gain": _median(partial(solve, "optimal", fabric, flows))
-            / _median(partial(apart, "optimal")),
+            "components_greedy_gain": _median(partial(solve, greedy, fabric, flows))
+            / _median(partial(apart, greedy)),
+            "components_optimal_gain": _median(partial(solve, optimal, fabric, flows))
+            / _median(partial(apart, optimal)),
         }

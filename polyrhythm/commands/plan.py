@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from controller.model import Plan
-from controller.planner import POLICIES, explain
-from controller.planner.options import add_policy_options, policy_of
+from controller.planner import explain
+from controller.planner.options import POLICY_HELP, add_policy_options, policy_of
 from polyrhythm.api import load_scenario, plan_scenario
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--policy",
-        choices=sorted(POLICIES),
+        metavar="NAME",
         default="polyrhythm",
-        help="the policy to plan with (default polyrhythm)",
+        help=f"{POLICY_HELP} (default polyrhythm)",
     )
     add_policy_options(parser)
     parser.add_argument(
@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
     """Compute and print the plan. Returns 2 for a scenario that is not legal."""
     try:
         scenario = load_scenario(args.scenario)
-    except ConfigError as error:
+        decided = plan_scenario(scenario, policy_of(args, args.policy), args.seed)
+    except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    decided = plan_scenario(scenario, policy_of(args, args.policy), args.seed)
     print(json.dumps(to_json(decided), indent=2) if args.json else explain(decided))
     return 0
 

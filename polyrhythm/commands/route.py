@@ -12,22 +12,34 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
 
+from controller.planner import PolicyError, policy_named
 from controller.routing.affine_hash import polarised_words
-from controller.routing.algorithms import ALGORITHMS, ORDERS, Options, solve
+from controller.routing.algorithms import ORDERS, Options
 from controller.routing.algorithms.base import loads
 from controller.routing.assign import SMALL
 from controller.routing.backend import cold
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, UnsuitableError
-from controller.routing.from_topology import Failures, demand_of, fabric_of, nics_of, parse_failures
+from controller.routing.forwarding import forwarding
+from controller.routing.from_topology import (
+    Failures,
+    choices_of,
+    demand_of,
+    fabric_of,
+    nics_of,
+    parse_failures,
+)
+from controller.routing.greedy import Commodity
 from controller.routing.ports import addresses, ports_for, repeats, stages
+from controller.routing.protocol import LeftToHash, Routing, RoutingProblem
 from controller.routing.rates import flow_rates
+from controller.routing.routings import ArrayRouting
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from polyrhythm_files import ConfigError
 from topo.files import load_topology
@@ -81,9 +93,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--algorithm",
-        choices=tuple(ALGORITHMS),
+        metavar="NAME",
         default="auto",
-        help="how to assign paths (docs/routing.md; default auto)",
+        help="how to assign paths: greedy, optimal, ecmp, annealing, ilp, auto, or the routing of another "
+        "policy, by its registered name or package.module:NAME (docs/routing.md; default auto)",
     )
     parser.add_argument(
         "--order",
@@ -127,9 +140,10 @@ def run(args: argparse.Namespace) -> int:
         topology = load_topology(args.topology)
         failures = _failures(topology, args.fail)
         flows = read_flows(args.flows, topology)
-        options = Options(seed=args.seed, order=args.order, limit_s=args.limit, plain=len(flows.nics) < SMALL)
-        routed = route(topology, flows, args.algorithm, options, failures, args.paths)
-    except (ConfigError, RouteError) as error:
+        routing = _routing(args)
+        options = Options(seed=args.seed, plain=len(flows.nics) < SMALL)
+        routed = route(topology, flows, routing, options, failures, args.paths, name=args.algorithm)
+    except (ConfigError, RouteError, PolicyError) as error:
         print(error, file=sys.stderr)
         return 2
     polarised = polarised_words(topology)
@@ -139,6 +153,16 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(filter(None, (summary(routed, args.algorithm), polarised))))
     _warn(topology, routed)
     return 0
+
+
+def _routing(args: argparse.Namespace) -> Routing:
+    """The routing of the policy that `--algorithm` names, with `--order` and `--limit`."""
+    policy = policy_named(args.algorithm)
+    if args.order != "given":
+        policy = policy.with_options({"routing.order": args.order})
+    if "routing.limit_s" in dict(policy.options):
+        policy = policy.with_options({"routing.limit_s": args.limit})
+    return policy.routing
 
 
 def _warn(topology: Topology, routed: Routed) -> None:
@@ -235,10 +259,12 @@ def _weight(word: str, where: str) -> float:
 def route(
     topology: Topology,
     flows: Flows,
-    algorithm: str,
+    routing: Routing,
     options: Options,
     failures: Failures,
     shortest: int | None = None,
+    *,
+    name: str = "the routing",
 ) -> Routed:
     """Assign paths to the flows, choose their source ports, and share the links max-min fair.
 
@@ -253,12 +279,15 @@ def route(
         for host in (a, b):
             if failures.cuts_off(host):
                 raise RouteError(f"row {row}: no path from {a.name} to {b.name}: {host.name} is cut off")
-    _warm(fabric, demand, algorithm, options)
+    _warm(fabric, demand, routing, options)
     began = time.perf_counter()
     try:
-        choice = solve(algorithm, fabric, demand, options)
+        if isinstance(routing, ArrayRouting):
+            choice = routing.choices(fabric, demand, options)
+        else:
+            choice = _choices(topology, fabric, demand, flows, routing, options.seed, failures)
     except UnsuitableError as error:
-        raise RouteError(f"{algorithm}: {error}; `auto` and `greedy` take any fabric") from None
+        raise RouteError(f"{name}: {error}; `auto` and `greedy` take any fabric") from None
     elapsed = time.perf_counter() - began
     lost = np.flatnonzero(choice < 0)
     if len(lost):
@@ -278,13 +307,51 @@ def route(
     )
 
 
-def _warm(fabric: Fabric, demand: LeafDemand, algorithm: str, options: Options) -> None:
+def _choices(
+    topology: Topology,
+    fabric: Fabric,
+    demand: LeafDemand,
+    flows: Flows,
+    routing: Routing,
+    seed: int,
+    failures: Failures,
+) -> Ints:
+    """The answer of a routing that is no array algorithm, as the fabric's numbers of paths. Every flow counts
+    as a job of its own, of equal intensity."""
+    names = [str(i) for i in range(len(flows.nics))]
+    alike = dict.fromkeys(names, 0.0)
+    commodities = tuple(
+        Commodity(name, a.name, b.name, weight, name)
+        for name, (a, b), weight in zip(names, flows.nics, flows.weights.tolist(), strict=True)
+    )
+    problem = RoutingProblem(
+        topology=topology,
+        forwarding=forwarding(topology, failures.links, failures.switches),
+        flows=commodities,
+        failures=failures,
+        previous={},
+        overlap=None,
+        intensities=lambda: alike,
+        distances=lambda: alike,
+        seed=seed,
+    )
+    answer = routing.route(problem)
+    if isinstance(answer, LeftToHash):
+        raise UnsuitableError("it leaves the flows to the hash")
+    paths = [answer.paths.get(name, ()) for name in names]
+    found = choices_of(fabric, demand, [path[1:-1] or ("",) * 2 for path in paths])
+    found[[not path for path in paths]] = -1
+    return found
+
+
+def _warm(fabric: Fabric, demand: LeafDemand, routing: Routing, options: Options) -> None:
     """Load or compile the kernels on a few flows, so that the measured time does not include it."""
     if not options.plain and cold():
         print("compiling the routing kernels, once for this machine ...", file=sys.stderr)
     few = demand.take(np.arange(min(len(demand), 2)))
-    with suppress(UnsuitableError):
-        solve(algorithm, fabric, few, replace(options, limit_s=0.1))
+    if isinstance(routing, ArrayRouting):
+        with suppress(UnsuitableError):
+            routing.choices(fabric, few, options)
 
 
 def _ports(

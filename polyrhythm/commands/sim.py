@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.kernel import cold
+from controller.planner import policy_named
+from controller.planner.options import POLICY_HELP
 from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.progress import Bar
 from polyrhythm.scenario import scenario_path
@@ -27,7 +29,6 @@ from polyrhythm_files import ConfigError
 from sim import figures
 from sim.checkpoint import fingerprint, load, save
 from sim.cluster import Cluster, JobRequest, WorkloadError, check, machines
-from sim.decide import SIM_POLICIES, policy_named
 from sim.kernels import SOURCES
 from sim.network import HostInternals, Network
 from sim.output import MarkEstimate, parquet_available, replace_file, summary, versions, write_tables
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         default="ecmp",
         metavar="NAME,NAME",
-        help=f"policies to simulate, one after another (default ecmp): {', '.join(sorted(SIM_POLICIES))}",
+        help=f"policies to simulate, one after another (default ecmp); each is {POLICY_HELP}",
     )
     add("--scheduler", default="fifo", choices=SCHEDULERS, help="which waiting job runs next (default fifo)")
     add(
@@ -292,7 +293,7 @@ def _simulate(
     """Simulate one policy, from its checkpoint if there is one, with a progress bar on a terminal."""
     mark = fingerprint(
         cluster.network.topology, cluster.network.inside, cluster.servers, requests, settings, failures,
-        args.scheduler, versions(),
+        args.scheduler, versions(), policy_named(settings.policy).reference,
     )  # fmt: skip
     path = _checkpoint(args.out, settings.policy) if args.out else None
     memory = None

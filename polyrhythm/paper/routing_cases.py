@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from controller.kernel import available
-from controller.routing.algorithms import Options, solve
+from controller.routing.algorithms import Options
 from controller.routing.algorithms.ilp import installed
 from controller.routing.fabric import LeafDemand, TwoTier
 from controller.routing.from_topology import Failures
+from controller.routing.routings import Annealing, Ecmp, Greedy, Ilp, Optimal
 from polyrhythm.paper.routing_epochs import EpochExperiment, EpochOutcome, Scheme
 from sim.generators import LARGE_MODELS, PAPER_BPS, PlacedModel, paper_fabric, paper_jobs
 
@@ -75,17 +76,17 @@ def cases(seeds: int, quick: bool) -> Iterator[RoutingCase]:
 
 def schemes(case: RoutingCase, jobs: Sequence[PlacedModel], ilp_s: float) -> list[Scheme]:
     """ECMP with several seeds, the algorithms, and the optimum with flows split over queue pairs."""
-    found = [Scheme(f"ecmp{s}", "ecmp", Options(seed=100 * case.seed + s)) for s in range(_ECMP_SEEDS)]
+    found = [Scheme(f"ecmp{s}", Ecmp(), Options(seed=100 * case.seed + s)) for s in range(_ECMP_SEEDS)]
     found += [
-        Scheme("greedy", "greedy", Options(order="connections")),
-        Scheme("annealing", "annealing", Options(seed=case.seed)),
-        Scheme("optimal", "optimal", Options()),
+        Scheme("greedy", Greedy(order="connections"), Options()),
+        Scheme("annealing", Annealing(), Options(seed=case.seed)),
+        Scheme("optimal", Optimal(), Options()),
     ]
     if ilp_s > 0 and installed():
-        found.append(Scheme("ilp", "ilp", Options(limit_s=ilp_s)))
+        found.append(Scheme("ilp", Ilp(limit_s=ilp_s), Options()))
     qps = best_split(case.spines - case.failed, max(map(_out_of_a_leaf, jobs)))
     if qps > 1:
-        found.append(Scheme("optimal_split", "optimal", Options(), qps))
+        found.append(Scheme("optimal_split", Optimal(), Options(), qps))
     return found
 
 
@@ -124,8 +125,8 @@ def _warm() -> None:
     """Load the kernels once in each process, so that the measured times do not include the compilation."""
     two = LeafDemand(np.array([0, 1], dtype=np.int32), np.array([1, 0], dtype=np.int32))
     fabric = TwoTier(("a", "b"), ("s", "t"), np.ones((2, 2)))
-    for algorithm in ("greedy", "optimal", "annealing"):
-        solve(algorithm, fabric, two)
+    for routing in (Greedy(), Optimal(), Annealing()):
+        routing.choices(fabric, two)
 
 
 def _figures(scheme: Scheme, jobs: Sequence[PlacedModel], outcome: EpochOutcome) -> dict[str, Any]:

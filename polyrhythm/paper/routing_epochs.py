@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.algorithms import Options, solve
+from controller.routing.algorithms import Options
 from controller.routing.algorithms.base import loads
 from controller.routing.fabric import LeafDemand, TwoTier
 from controller.routing.from_topology import Failures, fabric_of
+from controller.routing.routings import ArrayRouting
 from sim.engine import KernelEngine
 from sim.generators import PlacedModel
 from sim.jobrun import JobRun
@@ -34,7 +35,7 @@ class Scheme:
     """A routing scheme: an algorithm, its options, and the number of queue pairs of each flow."""
 
     name: str
-    algorithm: str
+    routing: ArrayRouting
     options: Options
     qps: int = 1
 
@@ -88,13 +89,13 @@ class EpochExperiment:
 
     def _assign(self, active: frozenset[int]) -> dict[int, Paths]:
         """The paths of all channels of the active jobs. ECMP's paths do not depend on the active jobs."""
-        jobs = range(len(self._jobs)) if self._scheme.algorithm == "ecmp" else sorted(active)
+        jobs = range(len(self._jobs)) if not self._scheme.routing.chooses_paths else sorted(active)
         key = frozenset(jobs)
         if key not in self._known:
             ends = np.concatenate([self._ends[j] for j in jobs]).astype(np.int32)
             demand = LeafDemand(ends[:, 0].copy(), ends[:, 1].copy())
             began = time.perf_counter()
-            choice = solve(self._scheme.algorithm, self._fabric, demand, self._scheme.options)
+            choice = self._scheme.routing.choices(self._fabric, demand, self._scheme.options)
             self.outcome.assign_ms.append(1e3 * (time.perf_counter() - began))
             carried = int(loads(self._fabric, demand, choice).max(initial=0))
             self.outcome.loads.append((carried, self._fabric.bound(demand)))
@@ -124,7 +125,7 @@ class EpochExperiment:
         """Run all iterations of all jobs."""
         # The hash fixes the paths of ECMP from the start. The other schemes choose when a job begins to send.
         idle: dict[int, Paths] = dict(enumerate(map(tuple, self._nics)))
-        if self._scheme.algorithm == "ecmp":
+        if not self._scheme.routing.chooses_paths:
             idle = self._assign(frozenset(idle))
         runs = [
             JobRun(j.name, p, idle[i], 0, iterations, round(j.start_s * PS_PER_S))

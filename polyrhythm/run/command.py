@@ -21,7 +21,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from controller.planner.options import add_policy_options, policy_arguments
+from controller.planner import PolicyError
+from controller.planner.options import POLICY_HELP, add_policy_options, policy_arguments, policy_of
 from polyrhythm.emulation.interactive import serve_command_line
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioResult, ScenarioRunner, to_json
@@ -38,11 +39,6 @@ LIVE_SCENARIO = "cluster"
 DEFAULT_SCENARIOS = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
 # Columns that the table needs. On a narrower terminal the figures are lines instead.
 WIDE = 150
-
-POLICIES = (
-    "polyrhythm", "routing", "crux", "crux-fair", "crux-pa", "crux-ps-pa", "intensity", "circles", "cassini",
-    "mltcp", "sincronia", "varys", "taccl", "ecmp",
-)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,9 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--policy",
-        choices=POLICIES,
+        metavar="NAME",
         default="polyrhythm",
-        help="the policy to compare with ECMP (default polyrhythm)",
+        help=f"the policy to compare with ECMP (default polyrhythm): {POLICY_HELP}",
     )
     add_policy_options(parser)
     parser.add_argument(
@@ -149,6 +145,7 @@ def run(args: argparse.Namespace) -> int:
 def _run_in(args: argparse.Namespace, temporary: Path) -> int:
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
+        policy_of(args, args.policy)
         if args.cli and (
             args.fabric != "mininet" or len(args.scenario) > 1 or not (args.scenario or args.topology)
         ):
@@ -166,7 +163,7 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         _check_fail(args.fail, scenarios)
         if args.json:
             _check_writable(Path(args.json))
-    except ConfigError as error:
+    except (ConfigError, PolicyError) as error:
         errors.print(str(error), markup=False)
         return 2
     try:

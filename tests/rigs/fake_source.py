@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from controller.model.job import Phase, Profile
-from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, Policy
+from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan
 from controller.model.view import JobView, LinkLoad, QueueCounter, SwitchView, View
 from controller.northbound import assets_dir, create_app, serve
+from controller.planner import POLICIES
 from controller.process.view_publisher import WatchedBoard
 from topo.generate import leaf_spine
 
@@ -101,7 +102,7 @@ def plan(version: int = 3) -> Plan:
         LinkPlan(src, dst, ("vgg16", "vgg19"), 1.0)
         for src, dst in (("leaf1", "spine2"), ("spine2", "leaf2"), ("leaf2", "spine2"), ("spine2", "leaf1"))
     )
-    return Plan(version, Policy("polyrhythm", "greedy", "crux", "cassini"), EPOCH, flows, jobs, links)
+    return Plan(version, POLICIES["polyrhythm"].reference, EPOCH, flows, jobs, links)
 
 
 def _sending(job: FakeJob, time_ns: int) -> int:

@@ -13,7 +13,7 @@ from hostagent.nic.mltcp import SHAPES as SENDERS_SHAPES
 from sim.cluster import JobRequest, WorkloadError, machines
 from sim.engine import KernelEngine
 from sim.jobrun import JobRun
-from sim.mltcp import BY_POLICY, LINEAR, SHAPES, weights
+from sim.mltcp import LINEAR, SHAPES, weights
 from sim.network import Network
 from sim.reference import FlowDemand, ReferenceEngine, max_min
 from sim.scheduler import Fifo
@@ -79,10 +79,10 @@ def test_two_jobs_move_as_the_fluid_of_the_thesis(shape: str) -> None:
     assert offsets_of(KernelEngine, pair(shape, 512), 5) == pytest.approx(wanted, abs=0.012)
     coarse = offsets_of(ReferenceEngine, pair(shape, 16), 5)
     assert offsets_of(KernelEngine, pair(shape, 16), 5) == pytest.approx(coarse, abs=1e-6)
-    assert (wanted[-1] > 99) == (not BY_POLICY_FALLS[shape])
+    assert (wanted[-1] > 99) == (shape not in FALLING)
 
 
-BY_POLICY_FALLS = {shape: "falling" in policy for policy, shape in BY_POLICY.items()}
+FALLING = {"2-1.75r", "2-1.75r^2"}
 
 
 @pytest.mark.parametrize("seed", range(12))

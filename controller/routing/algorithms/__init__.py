@@ -2,6 +2,6 @@
 """The routing algorithms behind one interface: fabric, demand and options in, a choice per flow out."""
 
 from controller.routing.algorithms.base import ORDERS, Options, congestion
-from controller.routing.algorithms.registry import ALGORITHMS, solve
+from controller.routing.algorithms.dispatch import auto, solve
 
-__all__ = ["ALGORITHMS", "ORDERS", "Options", "congestion", "solve"]
+__all__ = ["ORDERS", "Options", "auto", "congestion", "solve"]

@@ -143,7 +143,7 @@ def test_arrivals_and_departures_push_only_what_moves():
 
 
 def test_rate_caps_reach_the_agents():
-    core = Core(CoreSettings(TOPOLOGY, replace(POLICIES["routing"], cap_epsilon=0.25), 1, False, 1))
+    core = Core(CoreSettings(TOPOLOGY, POLICIES["routing"].with_options({"cap_epsilon": 0.25}), 1, False, 1))
     member = job("a", "h1", "h3")
     join(core, member)
     core.handle(FlowAsked("h1", "a/h1>h3"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from controller.measure.change import ChangeDetector
 from controller.measure.profiling_queue import ProfilingQueue, with_job_on_top
-from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, Policy
+from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan, PolicyReference
 
 MS = 1_000_000
 DSCPS = (30, 26, 22)
@@ -14,7 +14,7 @@ DSCPS = (30, 26, 22)
 def planned(levels: dict[str, int], links: list[tuple[str, ...]]) -> Plan:
     return Plan(
         1,
-        Policy("p", "auto", "crux", "cassini"),
+        PolicyReference("p"),
         0,
         {
             f"{j}/a>b": FlowPlan(f"{j}/a>b", ("a", "b"), 50_000, DSCPS[level], "why")

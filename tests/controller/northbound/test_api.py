@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
@@ -107,11 +108,22 @@ def test_plan_has_policy_reasons_and_shared_links(api: httpx.Client) -> None:
     body = api.get("plan").raise_for_status().json()
     assert body["policy"] == {
         "name": "polyrhythm",
-        "routing": "greedy",
-        "priority": "crux",
-        "interleave": "cassini",
-        "levels": 6,
-        "sender": "job",
+        "distribution": "polyrhythm",
+        "version": version("polyrhythm"),
+        "routing": "LeastCongested",
+        "priority": "Crux",
+        "timing": "Circles",
+        "options": {
+            "priority.compress": True,
+            "priority.levels": 6,
+            "priority.loss_cap": None,
+            "routing.balance": True,
+            "routing.cap_epsilon": None,
+            "routing.lookahead": False,
+            "routing.max_moves": None,
+            "routing.order": "intensity",
+            "timing.sender": "job",
+        },
     }
     assert body["epoch_ns"] == 150 * MS
     assert [(j["job"], j["shift_ms"]) for j in body["jobs"]] == [

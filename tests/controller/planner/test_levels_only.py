@@ -30,7 +30,7 @@ LIMITS = SearchLimits(evaluations=40, quick=Effort((1,), 8), thorough=Effort((2,
 
 @pytest.fixture(autouse=True)
 def a_few_flows_are_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.planner.joint._MOST_FLOWS", 20)
+    monkeypatch.setattr("controller.planner.joint_search._MOST_FLOWS", 20)
 
 
 def jobs(seed: int) -> list[tuple[str, tuple[str, ...], int, int]]:
@@ -97,7 +97,7 @@ def test_what_was_judged_is_said() -> None:
     made = plan(inputs(1))
     said = {j.why.partition(" plans judged together, ")[2] for j in made.jobs.values()} - {""}
     assert said
-    assert all("as composed" in words and "by intensity on" in words for words in said)
+    assert all("as composed" in words and "by priority on" in words for words in said)
     assert made == plan(inputs(1))
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from plan_rig import G, job, walk
 
 from controller.model import Job, Plan, QueuePair
-from controller.planner import POLICIES, PlanInput, diff, explain, plan
+from controller.planner import POLICIES, PlanInput, Policy, diff, explain, plan
+from controller.priority.priorities import Crux
 from topo.generate import leaf_spine, three_tier
 from topo.graph import UNKNOWN_HASH, HashSpec, Topology
 
@@ -71,7 +72,7 @@ def test_an_unknown_hash_pins_every_flow_that_a_switch_would_choose_for() -> Non
 
 
 def test_under_an_unknown_hash_ecmp_plans_no_path() -> None:
-    made = plan(PlanInput(UNKNOWN, jobs(2), replace(ROUTING, routing="ecmp", priority="crux"), 0))
+    made = plan(PlanInput(UNKNOWN, jobs(2), Policy("mine", priority=Crux()), 0))
     assert {f.path for f in made.flows.values()} == {None}
     assert made.pins == ()
 
@@ -110,7 +111,7 @@ def test_kept_ports_are_honoured_and_every_flow_takes_its_path(seed: int) -> Non
     for name, planned in made.flows.items():
         if name in silent:
             assert planned.path is None
-            assert "has not told it" in planned.why
+            assert "has not reported it" in planned.why
             continue
         assert through(made, FABRIC, name) == list(planned.path or ())
         if name in kept:

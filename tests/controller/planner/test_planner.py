@@ -52,7 +52,7 @@ def crowd(seed: int) -> tuple[Topology, tuple[Job, ...], frozenset[tuple[str, st
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from(sorted(POLICIES)))
+@given(st.integers(0, 10**6), st.sampled_from(sorted(POLICIES.keys() - {"optimal", "ilp"})))
 def test_every_plan_is_valid(seed: int, policy: str) -> None:
     topology, jobs, down = crowd(seed)
     inputs = PlanInput(topology, jobs, POLICIES[policy], 5, down, seed=seed)
@@ -273,8 +273,6 @@ def test_bad_input_is_refused_in_words() -> None:
     cases = [
         (replace(good, jobs=(a, a)), "two of this name"),
         (replace(good, jobs=(lost, b)), "no host h99"),
-        (replace(good, policy=replace(OURS, routing="magic")), "'magic' is not one of ecmp, greedy"),
-        (replace(good, policy=replace(OURS, levels=0)), "levels must be at least 1"),
         (
             replace(good, jobs=(replace(a, profile=Profile(-1, (Phase(0, 1, 1),))), b)),
             "period must be positive",

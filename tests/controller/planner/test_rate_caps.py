@@ -97,14 +97,16 @@ def test_a_departure_rebalances_by_few_moves_and_within_the_bound() -> None:
     """Flows of leaf 1 crowd on few spines when the others leave; the plan evens them out."""
     topology = leaf_spine(3, 4, 16, host_bps=G, fabric_bps=G)
     jobs = crossing(topology, [(0, 1 + i % 2) for i in range(12)])
-    policy = replace(POLICIES["routing"], max_moves=None)
+    policy = POLICIES["routing"]
     first = plan(PlanInput(topology, jobs, policy, 0))
     assert max(loads(first).values()) == 3
     spine = Counter(f.path[2] for f in first.flows.values() if f.path)
     stay = tuple(j for j in jobs if first.flows[j.flows[0].name].path[2] in sorted(spine)[:2])
     assert len(stay) == 6
     for max_moves in (None, 3, 1, 0):
-        made = plan(PlanInput(topology, stay, replace(policy, max_moves=max_moves), 0, previous=first))
+        made = plan(
+            PlanInput(topology, stay, policy.with_options({"max_moves": max_moves}), 0, previous=first)
+        )
         moved = sum(f.path != first.flows[n].path for n, f in made.flows.items())
         assert max_moves is None or moved <= max_moves
         assert max(loads(made).values()) == (2 if moved >= 2 else 3)
@@ -116,7 +118,7 @@ def test_a_departure_rebalances_by_few_moves_and_within_the_bound() -> None:
 
 def caps(policy: str, jobs: tuple[Job, ...], epsilon: float) -> dict[str, float]:
     topology = leaf_spine(2, 1, 4, host_bps=G, fabric_bps=G)
-    made = plan(PlanInput(topology, jobs, replace(POLICIES[policy], cap_epsilon=epsilon), 0))
+    made = plan(PlanInput(topology, jobs, POLICIES[policy].with_options({"cap_epsilon": epsilon}), 0))
     return {n: f.rate_cap_bps / G for n, f in made.flows.items()}
 
 
@@ -144,6 +146,5 @@ def test_jobs_that_take_turns_are_not_halved_and_the_weaker_class_is_left_to_the
 
 @pytest.mark.parametrize("change", [{"max_moves": -1}, {"cap_epsilon": -0.1}, {"cap_epsilon": float("nan")}])
 def test_options_that_make_no_sense(change: dict) -> None:
-    policy = replace(POLICIES["routing"], **change)
     with pytest.raises(ValueError, match=next(iter(change))):
-        plan(PlanInput(leaf_spine(2, 1, 4, host_bps=G, fabric_bps=G), (), policy, 0))
+        POLICIES["routing"].with_options(change)

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from routing_rig import clos, host_pairs, worst
 
 from controller.model.job import Phase, Profile
-from controller.routing.algorithms import congestion, solve
+from controller.routing.algorithms import auto, congestion, solve
+from controller.routing.algorithms.base import Algorithm
+from controller.routing.algorithms.greedy import greedy
+from controller.routing.algorithms.optimal import optimal
 from controller.routing.failover import CurrentAssignment, Failover, events, reroute
 from controller.routing.forwarding import forwarding
 from controller.routing.from_topology import Failures, demand_of, fabric_of
@@ -81,7 +84,7 @@ def test_no_event_moves_more_than_the_cap(plain: bool) -> None:
 
 
 def assigned(
-    topology: Topology, count: int, seed: int, algorithm: str = "auto"
+    topology: Topology, count: int, seed: int, algorithm: Algorithm = auto
 ) -> tuple[object, CurrentAssignment, list]:
     pairs = host_pairs(topology, count, random.Random(seed))
     fabric = fabric_of(topology)
@@ -140,7 +143,7 @@ def test_there_is_a_plan_for_every_single_failure(topology: Topology) -> None:
 def test_any_fabric_fails_over_too() -> None:
     whole = three_tier(2, 2, 2, 2, 3, host_bps=10, fabric_bps=10)
     topology = Topology(whole.name, whole.hosts, whole.switches, whole.links[:-1], whole.prefixes)
-    fabric, now, pairs = assigned(topology, 30, 5, "greedy")
+    fabric, now, pairs = assigned(topology, 30, 5, greedy)
     for event in events(topology):
         check(topology, now, pairs, event, reroute(topology, fabric, now, event))
 
@@ -150,8 +153,8 @@ def test_a_spine_lost_leaves_the_optimum_of_the_rest() -> None:
     fabric, now, _ = assigned(topology, 60, 2)
     plan = reroute(topology, fabric, now, "spine2")
     rest = fabric_of(topology, Failures(switches=frozenset({"spine2"})))
-    assert plan.max_load == pytest.approx(congestion(rest, now.demand, solve("optimal", rest, now.demand)))
-    assert worst(rest, now.demand, solve("optimal", rest, now.demand)) == rest.bound(now.demand)
+    assert plan.max_load == pytest.approx(congestion(rest, now.demand, solve(optimal, rest, now.demand)))
+    assert worst(rest, now.demand, solve(optimal, rest, now.demand)) == rest.bound(now.demand)
 
 
 def test_plans_are_kept_fresh_in_the_background() -> None:

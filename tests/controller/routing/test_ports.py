@@ -15,6 +15,8 @@ from routing_rig import clos, host_pairs
 
 from controller.routing.affine_hash import bases, contributions, polarisation
 from controller.routing.algorithms import Options, solve
+from controller.routing.algorithms.ecmp import ecmp
+from controller.routing.algorithms.greedy import greedy
 from controller.routing.forwarding import forwarding
 from controller.routing.from_topology import Failures, demand_of, fabric_of
 from controller.routing.hash import crc16, source_port_hashes
@@ -58,7 +60,7 @@ def test_ports_lead_along_the_paths(topology: Topology, failures: Failures) -> N
     pairs += pairs[:20] * 3
     fabric = fabric_of(topology, failures)
     flows = demand_of(fabric, pairs)
-    choice = solve("greedy", fabric, flows)
+    choice = solve(greedy, fabric, flows)
     assert (choice >= 0).all()
     src, dst = addresses(a.ip for a, _ in pairs), addresses(b.ip for _, b in pairs)
     wanted = stages(topology, fabric, flows, choice)
@@ -179,5 +181,5 @@ def test_ecmp_is_spread_evenly() -> None:
     topology = clos(2, 4, 1)
     fabric = fabric_of(topology)
     flows = demand_of(fabric, [(topology.hosts[0], topology.hosts[1])] * 4000)
-    share = np.bincount(solve("ecmp", fabric, flows, Options(seed=1)), minlength=4)
+    share = np.bincount(solve(ecmp, fabric, flows, Options(seed=1)), minlength=4)
     assert share.min() > 900

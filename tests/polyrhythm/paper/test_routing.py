@@ -10,6 +10,7 @@ import pytest
 
 from controller.routing.algorithms import Options
 from controller.routing.from_topology import Failures
+from controller.routing.routings import Ecmp, Optimal
 from polyrhythm.cli import main
 from polyrhythm.paper.routing_cases import FAILED, FULL, JOBS, NICS, PUBLISHED, RINGS, best_split, cases
 from polyrhythm.paper.routing_epochs import EpochExperiment, EpochOutcome, Scheme
@@ -18,7 +19,7 @@ from sim.generators import paper_fabric, paper_jobs
 pytest.importorskip("numba")
 
 FABRIC = paper_fabric()
-OPTIMAL = Scheme("optimal", "optimal", Options())
+OPTIMAL = Scheme("optimal", Optimal(), Options())
 
 
 def run(mix, scheme: Scheme = OPTIMAL, failed: int = 0, seed: int = 1, iterations: int = 1) -> EpochOutcome:
@@ -41,7 +42,7 @@ def test_eight_spines_down_and_flows_split_over_qps() -> None:
     assert whole.all_reduce_s == {"BLOOM-1": [pytest.approx(2.347, rel=1e-3)]}
     qps = best_split(24, 32)
     assert qps == 3
-    split = run([("BLOOM", 2)], Scheme("split", "optimal", Options(), qps), failed=8)
+    split = run([("BLOOM", 2)], Scheme("split", Optimal(), Options(), qps), failed=8)
     assert split.all_reduce_s == {"BLOOM-1": [pytest.approx(1.564, rel=1e-3)]}
     assert [best_split(n, 32) for n in (32, 31, 28, 16)] == [1, 8, 7, 1]
 
@@ -53,7 +54,7 @@ def test_two_jobs_are_routed_anew_when_either_begins_or_ends() -> None:
     assert set(best.loads) == {(1, 1)}
     for name, ideal in (("BLOOM-1", 2.0533), ("GPT-3-2", 1.53125)):
         assert best.all_reduce_s[name] == pytest.approx([ideal] * 2, rel=1e-2)
-    hashed = run(mix, Scheme("ecmp", "ecmp", Options(seed=3)))
+    hashed = run(mix, Scheme("ecmp", Ecmp(), Options(seed=3)))
     assert statistics.mean(hashed.all_reduce_s["BLOOM-1"]) > 2 * 2.0533
     assert min(hashed.fct_s) > 0
     assert hashed.run_s["BLOOM-1"] > 1.239 + hashed.all_reduce_s["BLOOM-1"][0] - 1e-6

@@ -9,7 +9,7 @@ from loop_rig import MS, RATE, job, joint
 
 from controller.model import Job, Profile
 from controller.planner import POLICIES, PlanInput, diff, plan
-from controller.planner.joint import LIMITS
+from controller.planner.joint_search import LIMITS
 from topo.generate import leaf_spine
 
 OURS = POLICIES["polyrhythm"]

@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from routing_rig import between, carried, clos, demand, permutation, worst
 
-from controller.routing.algorithms import ALGORITHMS, Options, congestion, solve
+from controller.routing.algorithms import Options, auto, congestion, solve
+from controller.routing.algorithms.annealing import annealing
+from controller.routing.algorithms.base import Algorithm
+from controller.routing.algorithms.ecmp import ecmp
+from controller.routing.algorithms.greedy import greedy
+from controller.routing.algorithms.ilp import ilp
+from controller.routing.algorithms.optimal import optimal
 from controller.routing.components import components
 from controller.routing.fabric import UnsuitableError, two_tier
 from controller.routing.from_topology import Failures, fabric_of
@@ -36,20 +42,20 @@ def test_greedy_kernels_choose_what_the_printed_algorithm_chooses(leaves, spines
     rng = random.Random(seed)
     fabric = two_tier(clos(leaves, spines, 1))
     flows = between(leaves, count, rng)
-    expected = solve("greedy", fabric, flows, Options(plain=True))
-    assert solve("greedy", fabric, flows).tolist() == expected.tolist()
+    expected = solve(greedy, fabric, flows, Options(plain=True))
+    assert solve(greedy, fabric, flows).tolist() == expected.tolist()
     weighted = replace(flows, weight=np.ones(count))
-    assert solve("greedy", fabric, weighted).tolist() == expected.tolist()
+    assert solve(greedy, fabric, weighted).tolist() == expected.tolist()
     dead = np.array([[rng.random() < 0.3 for _ in range(spines)] for _ in range(leaves)])
     holes = replace(fabric, up=np.where(dead, 0.0, fabric.up))
-    expected = solve("greedy", holes, flows, Options(plain=True)).tolist()
-    assert solve("greedy", holes, flows).tolist() == expected
+    expected = solve(greedy, holes, flows, Options(plain=True)).tolist()
+    assert solve(greedy, holes, flows).tolist() == expected
     uneven = replace(
         holes, up=holes.up * np.array([[1 + (u + s) % 2 for s in range(spines)] for u in range(leaves)])
     )
     heavy = replace(flows, weight=np.array([rng.choice([1.0, 2.5, 4.0]) for _ in range(count)]))
-    expected = solve("greedy", uneven, heavy, Options(plain=True)).tolist()
-    assert solve("greedy", uneven, heavy).tolist() == expected
+    expected = solve(greedy, uneven, heavy, Options(plain=True)).tolist()
+    assert solve(greedy, uneven, heavy).tolist() == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -58,7 +64,7 @@ def test_optimal_meets_the_bound_on_every_leaf(leaves, spines, count, seed) -> N
     flows = between(leaves, count, random.Random(seed))
     fabric = two_tier(clos(leaves, spines, 1))
     for plain in (False, True):
-        choice = solve("optimal", fabric, flows, Options(plain=plain))
+        choice = solve(optimal, fabric, flows, Options(plain=plain))
         load = carried(fabric, flows, choice)
         for u in range(leaves):
             for ends, name in (
@@ -76,9 +82,9 @@ def test_full_load_is_where_greedy_and_optimal_differ(hosts: int) -> None:
     flows = permutation(16, hosts, random.Random(4))
     flows = flows.take(flows.src != flows.dst)
     assert len(flows) >= 0.9 * 16 * hosts
-    assert worst(fabric, flows, solve("optimal", fabric, flows)) == 1
-    assert worst(fabric, flows, solve("greedy", fabric, flows)) == 2
-    assert (solve("auto", fabric, flows) == solve("optimal", fabric, flows)).all()
+    assert worst(fabric, flows, solve(optimal, fabric, flows)) == 1
+    assert worst(fabric, flows, solve(greedy, fabric, flows)) == 2
+    assert (solve(auto, fabric, flows) == solve(optimal, fabric, flows)).all()
 
 
 def test_greedy_is_within_twice_the_optimum_on_all_small_instances() -> None:
@@ -89,8 +95,8 @@ def test_greedy_is_within_twice_the_optimum_on_all_small_instances() -> None:
         for count in range(1, 5):
             for chosen in product(pairs, repeat=count):
                 flows = demand(list(chosen))
-                optimum = worst(fabric, flows, solve("optimal", fabric, flows, Options(plain=True)))
-                found = worst(fabric, flows, solve("greedy", fabric, flows, Options(plain=True)))
+                optimum = worst(fabric, flows, solve(optimal, fabric, flows, Options(plain=True)))
+                found = worst(fabric, flows, solve(greedy, fabric, flows, Options(plain=True)))
                 assert optimum == fabric.bound(flows) <= found <= 2 * optimum
                 tight += found > optimum
     assert tight > 0
@@ -106,7 +112,7 @@ def test_with_single_dead_links_greedy_may_be_worse_than_twice_the_optimum() -> 
         up[leaf, list(spines)] = 1.0
     fabric = replace(fabric, up=up)
     flows = demand([(0, leaf) for leaf in range(1, 8)])
-    assert worst(fabric, flows, solve("greedy", fabric, flows)) == 3
+    assert worst(fabric, flows, solve(greedy, fabric, flows)) == 3
     assert best(fabric, flows) == 1
 
 
@@ -119,8 +125,8 @@ def test_the_ilp_is_the_optimum(leaves, spines, count, seed) -> None:
     dead = np.array([[rng.random() < 0.3 for _ in range(spines)] for _ in range(leaves)])
     fabric = replace(fabric, up=np.where(dead, 0.0, fabric.up))
     flows = between(leaves, count, rng)
-    choice = solve("ilp", fabric, flows)
-    assert ((choice < 0) == (solve("greedy", fabric, flows) < 0)).all()
+    choice = solve(ilp, fabric, flows)
+    assert ((choice < 0) == (solve(greedy, fabric, flows) < 0)).all()
     flows, choice = flows.take(choice >= 0), choice[choice >= 0]
     if len(flows):
         assert worst(fabric, flows, choice) == best(fabric, flows)
@@ -133,7 +139,7 @@ def test_three_tiers_are_optimal_on_every_tier(cores: int) -> None:
     rng = random.Random(cores)
     for plain in (False, True):
         flows = permutation(16, 4, rng)
-        choice = solve("optimal", fabric, flows, Options(plain=plain))
+        choice = solve(optimal, fabric, flows, Options(plain=plain))
         load = carried(fabric, flows, choice)
         tiers = [
             {k: n for k, n in load.items() if ("core" in "".join(k)) == upper} for upper in (False, True)
@@ -154,78 +160,78 @@ def test_kernels_and_references_agree_on_three_tiers_with_failures() -> None:
     down = Failures(frozenset({("leaf2", "spine1")}), frozenset({"core4", "spine6"}))
     fabric = fabric_of(topology, down)
     flows = between(6, 60, random.Random(3))
-    with_kernel = solve("greedy", fabric, flows)
-    assert with_kernel.tolist() == solve("greedy", fabric, flows, Options(plain=True)).tolist()
+    with_kernel = solve(greedy, fabric, flows)
+    assert with_kernel.tolist() == solve(greedy, fabric, flows, Options(plain=True)).tolist()
     used = {node for link in carried(fabric, flows, with_kernel) for node in link}
     assert not used & {"core4", "spine6"}
     assert ("leaf2", "spine1") not in carried(fabric, flows, with_kernel)
     with pytest.raises(UnsuitableError, match="down"):
-        solve("optimal", fabric, flows)
-    assert (solve("auto", fabric, flows) == with_kernel).all()
+        solve(optimal, fabric, flows)
+    assert (solve(auto, fabric, flows) == with_kernel).all()
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_every_algorithm_gives_live_paths_and_leaves_out_what_has_none(name: str) -> None:
-    if name == "ilp":
+@pytest.mark.parametrize("algorithm", [annealing, auto, ecmp, greedy, ilp, optimal])
+def test_every_algorithm_gives_live_paths_and_leaves_out_what_has_none(algorithm: Algorithm) -> None:
+    if algorithm is ilp:
         pytest.importorskip("highspy")
     topology = clos(4, 4, 4)
     fabric = fabric_of(topology, Failures(switches=frozenset({"spine2"})))
     flows = permutation(4, 4, random.Random(1))
-    choice = solve(name, fabric, flows, Options(seed=3, limit_s=3))
+    choice = solve(algorithm, fabric, flows, Options(seed=3, limit_s=3))
     assert (choice >= 0).all()
     assert not any("spine2" in link for link in carried(fabric, flows, choice))
     dark = fabric_of(topology, Failures(switches=frozenset({"spine1", "spine2", "spine3", "spine4"})))
-    nowhere = solve(name, dark, flows, Options(limit_s=1))
+    nowhere = solve(algorithm, dark, flows, Options(limit_s=1))
     assert ((nowhere < 0) == (flows.src != flows.dst)).all()
 
 
 def test_annealing_beats_the_ecmp_it_starts_from() -> None:
     fabric = two_tier(clos(8, 8, 8))
     flows = permutation(8, 8, random.Random(5))
-    start = worst(fabric, flows, solve("ecmp", fabric, flows, Options(seed=2)))
-    assert worst(fabric, flows, solve("annealing", fabric, flows, Options(seed=2))) < start
+    start = worst(fabric, flows, solve(ecmp, fabric, flows, Options(seed=2)))
+    assert worst(fabric, flows, solve(annealing, fabric, flows, Options(seed=2))) < start
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_annealing_does_the_same_with_and_without_kernels(seed: int) -> None:
     fabric = fabric_of(clos(3, 4, 4), Failures(links=frozenset({("leaf1", "spine1")})))
     flows = permutation(3, 4, random.Random(seed))
-    plain = solve("annealing", fabric, flows, Options(seed=seed, plain=True))
-    found = solve("annealing", fabric, flows, Options(seed=seed))
-    assert found.tolist() == plain.tolist() == solve("annealing", fabric, flows, Options(seed=seed)).tolist()
+    plain = solve(annealing, fabric, flows, Options(seed=seed, plain=True))
+    found = solve(annealing, fabric, flows, Options(seed=seed))
+    assert found.tolist() == plain.tolist() == solve(annealing, fabric, flows, Options(seed=seed)).tolist()
 
 
 def test_orders() -> None:
     fabric = two_tier(clos(3, 2, 4))
     flows = demand([(0, 1), (0, 1), (2, 1), (0, 2)], [1.0, 5.0, 2.0, 4.0])
-    largest = solve("greedy", fabric, flows, Options(order="largest"))
+    largest = solve(greedy, fabric, flows, Options(order="largest"))
     assert congestion(fabric, flows, largest) == pytest.approx(5 / (100 * 10**9))
     intense = Options(order="intensity", intensity=np.array([1.0, 2.0, 9.0, 4.0]))
-    assert solve("greedy", fabric, flows, intense)[2] == 0
+    assert solve(greedy, fabric, flows, intense)[2] == 0
     # Leaf 0 sends to three flows, leaf 1 receives three: flows 0 and 1, then 3, then 2.
-    by_size = solve("greedy", fabric, replace(flows, weight=None), Options(order="connections"))
+    by_size = solve(greedy, fabric, replace(flows, weight=None), Options(order="connections"))
     assert by_size.tolist() == [0, 1, 0, 0]
     with pytest.raises(ValueError, match="order"):
-        solve("greedy", fabric, flows, Options(order="odd"))
+        solve(greedy, fabric, flows, Options(order="odd"))
 
 
 def test_kept_flows_stay_and_are_counted() -> None:
     fabric = two_tier(clos(2, 3, 4))
     flows = demand([(0, 1)] * 3)
-    choice = solve("greedy", fabric, flows, Options(kept=np.array([-1, 0, -1], dtype=np.int32)))
+    choice = solve(greedy, fabric, flows, Options(kept=np.array([-1, 0, -1], dtype=np.int32)))
     assert choice.tolist() == [1, 0, 2]
 
 
 def test_conditions_of_the_optimum_are_told() -> None:
     fabric = two_tier(clos(3, 2, 4))
     with pytest.raises(UnsuitableError, match="weights"):
-        solve("optimal", fabric, demand([(0, 1), (1, 2)], [1.0, 2.0]))
+        solve(optimal, fabric, demand([(0, 1), (1, 2)], [1.0, 2.0]))
     holes = fabric_of(clos(3, 2, 4), Failures(links=frozenset({("leaf1", "spine1")})))
     with pytest.raises(UnsuitableError, match="down"):
-        solve("optimal", holes, demand([(0, 1), (1, 2)]))
+        solve(optimal, holes, demand([(0, 1), (1, 2)]))
     # A dead link at a leaf without flows changes nothing.
     elsewhere = demand([(2, 1), (1, 2)])
-    assert worst(holes, elsewhere, solve("optimal", holes, elsewhere)) == 1
+    assert worst(holes, elsewhere, solve(optimal, holes, elsewhere)) == 1
 
 
 def test_components_never_share_a_link() -> None:

@@ -14,10 +14,10 @@ from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.sharing_groups import legal
 from controller.model import Job
 from controller.planner import POLICIES, PlanInput, diff, explain, plan
-from controller.planner.joint import SENDERS_WORTH
+from controller.planner.joint_search import SENDERS_WORTH
 from topo.generate import leaf_spine
 
-ONE_LEVEL = replace(POLICIES["polyrhythm"], levels=1)
+ONE_LEVEL = POLICIES["polyrhythm"].with_options({"levels": 1})
 FABRIC = leaf_spine(2, 1, 3, host_bps=RATE, fabric_bps=RATE)
 HOSTS = frozenset(h.name for h in FABRIC.hosts)
 
@@ -61,7 +61,7 @@ def test_it_comes_to_rest_and_is_taken_back_where_a_nic_cannot() -> None:
 
 @pytest.mark.parametrize("sender", ["dcqcn", "mltcp"])
 def test_a_policy_that_names_a_sender_has_the_last_word(sender: str) -> None:
-    named = replace(ONE_LEVEL, sender=sender)
+    named = ONE_LEVEL.with_options({"sender": sender})
     made = plan(replace(inputs(), policy=named))
     assert {j.sender for j in made.jobs.values()} == {sender}
 
@@ -70,7 +70,7 @@ def test_a_policy_that_names_a_sender_has_the_last_word(sender: str) -> None:
 @given(st.sets(st.sampled_from(sorted(HOSTS))), st.integers(1, 3), st.integers(0, 99))
 def test_no_job_weighs_on_a_nic_that_cannot(hosts: set[str], levels: int, seed: int) -> None:
     jobs = (*pair(), job("third", ["h3", "h6"], 300 + seed, 90))
-    policy = replace(ONE_LEVEL, levels=levels)
+    policy = ONE_LEVEL.with_options({"levels": levels})
     asked = PlanInput(FABRIC, jobs, policy, 0, seed=seed, mltcp_hosts=frozenset(hosts))
     made = plan(asked)
     for j in jobs:

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A policy: what decides the paths, the order and the timing of jobs, composed of three objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from controller.interleave.timing import OwnPace, Timing
+from controller.model import PolicyReference
+from controller.priority.priorities import Equal
+from controller.priority.protocol import Priority
+from controller.routing.protocol import Routing
+from controller.routing.routings import Ecmp
+
+_BY_HASH, _EQUAL, _OWN_PACE = Ecmp(), Equal(), OwnPace()
+_PARTS = (("routing", Routing), ("priority", Priority), ("timing", Timing))
+
+
+class PolicyError(ValueError):
+    """A policy that does not exist, cannot be loaded, or cannot be composed so; one line for people."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which mechanisms a plan uses. `name` is what finds the policy again: the name under which it is
+    registered, or "package.module:NAME".
+
+    With `joint_search` the planner also searches over paths, levels and time-shifts together, from what the
+    three objects decide one after another. A policy for the `simulator_only` has no effect of its own on
+    real or emulated NICs. `distribution` and `version` name the installed package that the policy comes
+    from; the registry fills them in.
+
+    Raises:
+        PolicyError: a part that is no Routing, Priority or Timing, or a search that the parts do not allow.
+    """
+
+    name: str
+    routing: Routing = _BY_HASH
+    priority: Priority = _EQUAL
+    timing: Timing = _OWN_PACE
+    joint_search: bool = False
+    simulator_only: bool = False
+    distribution: str = ""
+    version: str = ""
+
+    def __post_init__(self) -> None:
+        for part, protocol in _PARTS:
+            value = getattr(self, part)
+            if isinstance(value, type) or not isinstance(value, protocol):
+                raise PolicyError(
+                    f"policy {self.name}: {part} must be a {protocol.__name__} object, not {value!r}"
+                )
+            if not is_dataclass(value):
+                raise PolicyError(
+                    f"policy {self.name}: {part} {type(value).__name__} must be a frozen dataclass"
+                )
+        if self.joint_search and not (self.routing.chooses_paths and self.timing.holds_slots):
+            raise PolicyError(
+                f"policy {self.name}: the joint search needs a routing that chooses paths and a timing that "
+                "holds jobs to slots"
+            )
+
+    @property
+    def depends_on_jobs(self) -> bool:
+        """Whether anything in a plan depends on what jobs do, and not only on which flows there are."""
+        return self.priority.orders_jobs or self.timing.sets_shifts
+
+    @property
+    def job_by_job(self) -> bool:
+        """Whether the plan of a job does not depend on the other jobs."""
+        return not (self.routing.chooses_paths or self.depends_on_jobs)
+
+    @property
+    def options(self) -> tuple[tuple[str, Any], ...]:
+        """Every option of the three objects: ("priority.levels", 6), and so on, sorted by name.
+
+        "priority" itself stands for the class of that object.
+        """
+        return tuple(sorted(self._options()))
+
+    def _options(self) -> Iterator[tuple[str, Any]]:
+        yield "joint_search", self.joint_search
+        for part, _ in _PARTS:
+            value = getattr(self, part)
+            yield part, type(value).__name__
+            for f in fields(value):
+                option = getattr(value, f.name)
+                simple = option is None or isinstance(option, bool | int | float | str)
+                yield f"{part}.{f.name}", option if simple else repr(option)
+
+    @property
+    def reference(self) -> PolicyReference:
+        """What plans, checkpoints, the store and REST keep of the policy."""
+        return PolicyReference(self.name, self.distribution, self.version, self.options)
+
+    def with_options(self, options: Mapping[str, Any]) -> Policy:
+        """The same policy with other options. A name is that of a field of one of the three objects
+        ("levels"), or has the part before it ("priority.levels").
+
+        Raises:
+            PolicyError: no part has such an option, several have it, or its value is not legal.
+        """
+        policy = self
+        for name, value in options.items():
+            policy = policy._with(name, value)
+        return policy
+
+    def _with(self, name: str, value: Any) -> Policy:
+        before, _, option = name.rpartition(".")
+        owners = [
+            part
+            for part, _ in _PARTS
+            if before in ("", part) and option in {f.name for f in fields(getattr(self, part))}
+        ]
+        if not owners:
+            legal = ", ".join(n for n, _ in self.options if "." in n) or "none"
+            raise PolicyError(f"policy {self.name} has no option {name}; its options: {legal}")
+        if len(owners) > 1:
+            legal = " or ".join(f"{part}.{option}" for part in owners)
+            raise PolicyError(f"policy {self.name}: option {name} is ambiguous: say {legal}")
+        try:
+            changed = replace(getattr(self, owners[0]), **{option: value})
+        except (TypeError, ValueError) as error:
+            raise PolicyError(f"policy {self.name}: {error}") from None
+        parts: dict[str, Any] = {owners[0]: changed}
+        return replace(self, **parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Between processes a registered policy travels as its reference; one that no process could find by
+        its name travels with its objects."""
+        from controller.planner.registry import resolve
+
+        try:
+            if resolve(self.reference) == self:
+                return resolve, (self.reference,)
+        except PolicyError:
+            pass
+        return _composed, tuple(getattr(self, f.name) for f in fields(self))
+
+
+def _composed(*values: Any) -> Policy:
+    return Policy(*values)
