@@ -20,13 +20,14 @@ PRIVATE_WORDS = {
         "behind",
         "copying",
         "crowd",
+        "declared",
         "door",
         "following",
         "forecast",
         "foresight",
         "guest",
     ),
-    *("hold", "keep", "kept", "prompt", "rivals", "showing", "singles", "told", "turns", "worth"),
+    *("hold", "keep", "kept", "prompt", "rhythm", "rivals", "showing", "singles", "told", "turns", "worth"),
 }
 """Words that earlier modules were named by and that no reader from outside understands."""
 
