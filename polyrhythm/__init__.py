@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from controller.interleave.slot_schedule import JobSlot, SlotSchedule
+    from controller.interleave.timing import Timing, TimingProblem
     from controller.model import (
         Flow,
         FlowPlan,
@@ -17,10 +19,14 @@ if TYPE_CHECKING:
         LinkPlan,
         Phase,
         Plan,
+        PolicyReference,
         Profile,
         QueuePair,
     )
-    from controller.planner import POLICIES, PlanInput, Policy, diff, explain, plan
+    from controller.planner import POLICIES, PlanInput, Policy, PolicyError, diff, explain, plan, policy_named
+    from controller.priority.crux import RankedJob
+    from controller.priority.protocol import LevelProblem, Levels, Priority, RankingProblem
+    from controller.routing.protocol import LEFT_TO_HASH, LeftToHash, Routes, Routing, RoutingProblem
     from polyrhythm.api import (
         SimulatedJob,
         SimulationResult,
@@ -44,6 +50,10 @@ if TYPE_CHECKING:
     from topo.graph import Tier, Topology
 
 _MODULE_OF = {
+    "JobSlot": "controller.interleave.slot_schedule",
+    "SlotSchedule": "controller.interleave.slot_schedule",
+    "Timing": "controller.interleave.timing",
+    "TimingProblem": "controller.interleave.timing",
     "Flow": "controller.model",
     "FlowPlan": "controller.model",
     "Job": "controller.model",
@@ -51,15 +61,27 @@ _MODULE_OF = {
     "LinkPlan": "controller.model",
     "Phase": "controller.model",
     "Plan": "controller.model",
-    "Policy": "controller.planner",
+    "PolicyReference": "controller.model",
     "Profile": "controller.model",
     "QueuePair": "controller.model",
     "POLICIES": "controller.planner",
     "PlanInput": "controller.planner",
+    "Policy": "controller.planner",
+    "PolicyError": "controller.planner",
     "diff": "controller.planner",
     "explain": "controller.planner",
     "plan": "controller.planner",
-    "polyrhythm_job": "polyrhythm_job",
+    "policy_named": "controller.planner",
+    "RankedJob": "controller.priority.crux",
+    "LevelProblem": "controller.priority.protocol",
+    "Levels": "controller.priority.protocol",
+    "Priority": "controller.priority.protocol",
+    "RankingProblem": "controller.priority.protocol",
+    "LEFT_TO_HASH": "controller.routing.protocol",
+    "LeftToHash": "controller.routing.protocol",
+    "Routes": "controller.routing.protocol",
+    "Routing": "controller.routing.protocol",
+    "RoutingProblem": "controller.routing.protocol",
     "SimulatedJob": "polyrhythm.api",
     "SimulationResult": "polyrhythm.api",
     "load_scenario": "polyrhythm.api",
@@ -73,6 +95,7 @@ _MODULE_OF = {
     "RunError": "polyrhythm.run.processes",
     "Scenario": "polyrhythm.scenario",
     "ConfigError": "polyrhythm_files",
+    "polyrhythm_job": "polyrhythm_job",
     "JobRequest": "sim.cluster",
     "PhaseShape": "sim.shape",
     "Shape": "sim.shape",
@@ -86,6 +109,7 @@ _MODULE_OF = {
 }
 
 __all__ = [
+    "LEFT_TO_HASH",
     "POLICIES",
     "ConfigError",
     "FabricFailure",
@@ -95,22 +119,37 @@ __all__ = [
     "JobFigures",
     "JobPlan",
     "JobRequest",
+    "JobSlot",
+    "LeftToHash",
+    "LevelProblem",
+    "Levels",
     "LinkPlan",
     "Phase",
     "PhaseShape",
     "Plan",
     "PlanInput",
     "Policy",
+    "PolicyError",
+    "PolicyReference",
     "PolicyResult",
+    "Priority",
     "Profile",
     "QueuePair",
+    "RankedJob",
+    "RankingProblem",
+    "Routes",
+    "Routing",
+    "RoutingProblem",
     "RunError",
     "Scenario",
     "ScenarioResult",
     "Shape",
     "SimulatedJob",
     "SimulationResult",
+    "SlotSchedule",
     "Tier",
+    "Timing",
+    "TimingProblem",
     "Topology",
     "diff",
     "explain",
@@ -120,6 +159,7 @@ __all__ = [
     "load_topology",
     "plan",
     "plan_scenario",
+    "policy_named",
     "polyrhythm_job",
     "run_scenario",
     "scenario_workload",
