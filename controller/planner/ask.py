@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import TypeVar
+from numbers import Integral, Real
+from typing import Any, TypeVar
 
-from controller.interleave.slot_schedule import SlotSchedule
+from controller.interleave.slot_schedule import JobSlot, SlotSchedule
 from controller.interleave.timing import TimingProblem
 from controller.planner.policy import Policy, PolicyError
 from controller.priority.crux import RankedJob
@@ -35,16 +38,22 @@ def ask_routing(policy: Policy, problem: RoutingProblem) -> Routes | LeftToHash:
         )
     flows = {f.name: f for f in problem.flows}
     paths: dict[str, Path] = {}
-    for name, path in answer.paths.items():
+    for name, given in _mapping(policy, "routing", "Routes.paths", answer.paths).items():
         flow = flows.get(name)
         if flow is None:
             raise PolicyError(f"policy {policy.name}: the routing gave a path to {name!r}, which is no flow")
+        if not isinstance(given, Sequence) or not all(isinstance(node, str) for node in given):
+            raise PolicyError(
+                f"policy {policy.name}: the routing gave flow {name} the path {given!r}; legal: the names of "
+                "the nodes from host to host"
+            )
+        path = tuple(given)
         down = problem.failures.links
         if not (reachable(problem.topology, flow.src, down) and reachable(problem.topology, flow.dst, down)):
             continue
         if not _leads(problem, path, flow.src, flow.dst):
             raise PolicyError(
-                f"policy {policy.name}: flow {name}: {' '.join(map(str, path))} is no live path from "
+                f"policy {policy.name}: flow {name}: {' '.join(path)} is no live path from "
                 f"{flow.src} to {flow.dst}"
             )
         paths[name] = path
@@ -67,9 +76,25 @@ def _leads(problem: RoutingProblem, path: Path, src: str, dst: str) -> bool:
 
 
 def ask_ranking(policy: Policy, problem: RankingProblem) -> tuple[RankedJob, ...]:
-    """The order of the jobs. Raises PolicyError if the priority failed, or lost or invented a job."""
-    ranked = tuple(_asked(policy, "priority", lambda: policy.priority.rank(problem)))
-    if sorted(getattr(r, "name", "") for r in ranked) != sorted(j.name for j in problem.jobs):
+    """The order of the jobs.
+
+    Raises:
+        PolicyError: the priority failed, or its answer does not name each job once, or a number is not legal.
+    """
+    ranked = _asked(policy, "priority", lambda: tuple(policy.priority.rank(problem)))
+    for job in ranked:
+        if not isinstance(job, RankedJob):
+            raise PolicyError(
+                f"policy {policy.name}: the priority ranked {job!r}; legal: a RankedJob for each job"
+            )
+        numbers = (job.correction, job.priority, 0.0 if job.intensity is None else job.intensity)
+        if not all(isinstance(n, Real) and not math.isnan(n) for n in numbers):
+            raise PolicyError(
+                f"policy {policy.name}: the priority gave job {job.name} the intensity {job.intensity}, "
+                f"correction {job.correction} and priority {job.priority}; legal: numbers, and None for the "
+                "intensity of a job that sends nothing"
+            )
+    if sorted(str(r.name) for r in ranked) != sorted(j.name for j in problem.jobs):
         raise PolicyError(f"policy {policy.name}: the priority must rank every job once, and no other")
     return ranked
 
@@ -82,14 +107,24 @@ def ask_levels(policy: Policy, problem: LevelProblem) -> Levels:
             f"policy {policy.name}: the priority answered {type(levels).__name__}; legal: Levels"
         )
     most = len(problem.ranked) if policy.priority.exceeds_switch_levels else problem.most
+    given = _mapping(policy, "priority", "Levels.level", levels.level)
+    whole: dict[str, int] = {}
     for job in problem.ranked:
-        level = levels.level.get(job.name)
-        if level is None or not 0 <= level < max(most, 1):
+        level = given.get(job.name)
+        # A whole number of numpy is legal too, but JSON does not know its type.
+        number = int(level) if isinstance(level, Integral) else -1
+        if not 0 <= number < max(most, 1):
             raise PolicyError(
                 f"policy {policy.name}: the priority gave job {job.name} the level {level}; legal: 0 to "
                 f"{max(most, 1) - 1}"
             )
-    return levels
+        whole[job.name] = number
+    return replace(levels, level=whole)
+
+
+def ask_explanation(policy: Policy, job: RankedJob) -> str:
+    """What gives a job its place in the order. Raises PolicyError if the priority failed."""
+    return str(_asked(policy, "priority", lambda: policy.priority.explain(job)))
 
 
 def ask_schedule(policy: Policy, problem: TimingProblem) -> SlotSchedule:
@@ -99,13 +134,42 @@ def ask_schedule(policy: Policy, problem: TimingProblem) -> SlotSchedule:
         raise PolicyError(
             f"policy {policy.name}: the timing answered {type(schedule).__name__}; legal: SlotSchedule"
         )
-    for job, slot in schedule.slots.items():
-        if job not in problem.periods or slot.period_ns <= 0 or not 0 <= slot.shift_ns < slot.period_ns:
-            raise PolicyError(
-                f"policy {policy.name}: the timing gave job {job} the shift {slot.shift_ns} of period "
-                f"{slot.period_ns} ns; legal: a known job, 0 <= shift < period"
-            )
-    return schedule
+    given = _mapping(policy, "timing", "SlotSchedule.slots", schedule.slots)
+    slots = {job: _slot(policy, problem, job, slot) for job, slot in given.items()}
+    reasons = _mapping(policy, "timing", "SlotSchedule.reasons", schedule.reasons)
+    fits, loops = _asked(policy, "timing", lambda: (tuple(schedule.fits), tuple(schedule.loops)))
+    return SlotSchedule(slots, reasons, fits, loops)
+
+
+def _slot(policy: Policy, problem: TimingProblem, job: str, slot: object) -> JobSlot:
+    """A slot in whole numbers of Python."""
+    if not isinstance(slot, JobSlot) or not all(
+        isinstance(n, Integral) for n in (slot.period_ns, slot.shift_ns, slot.group)
+    ):
+        raise PolicyError(
+            f"policy {policy.name}: the timing gave job {job} the slot {slot!r}; legal: a JobSlot with a "
+            "whole period_ns, shift_ns and group"
+        )
+    if job not in problem.periods or slot.period_ns <= 0 or not 0 <= slot.shift_ns < slot.period_ns:
+        raise PolicyError(
+            f"policy {policy.name}: the timing gave job {job} the shift {slot.shift_ns} of period "
+            f"{slot.period_ns} ns; legal: a known job, 0 <= shift < period"
+        )
+    if slot.realign is not None and not (isinstance(slot.realign, Real) and slot.realign >= 0):
+        raise PolicyError(
+            f"policy {policy.name}: the timing gave job {job} the realign threshold {slot.realign}; legal: "
+            "None, or a part of the period from 0"
+        )
+    return replace(slot, period_ns=int(slot.period_ns), shift_ns=int(slot.shift_ns), group=int(slot.group))
+
+
+def _mapping(policy: Policy, part: str, field: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise PolicyError(
+            f"policy {policy.name}: the {part} answered {field} of type {type(value).__name__}; legal: a "
+            "mapping by name"
+        )
+    return value
 
 
 def _asked(policy: Policy, part: str, question: Callable[[], T]) -> T:

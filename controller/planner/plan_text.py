@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from controller.model import FlowPlan, FlowRemark, JobPlan, Plan
+from controller.model import FlowPlan, FlowRemark, JobPlan, Plan, PolicyReference
 
 
 def explain(plan: Plan) -> str:
@@ -61,11 +61,26 @@ def _rhythm(job: JobPlan) -> str:
     return f"starts {once}at {job.shift_ns / 1e6:.1f} of every {job.period_ns / 1e6:.1f} ms"
 
 
+def _policy_changes(old: PolicyReference, new: PolicyReference) -> Iterator[str]:
+    """One line for another policy or version; for the same policy, one line for each changed option."""
+    if old.name != new.name:
+        yield f"policy {old.name} -> {new.name}"
+        return
+    was, now = (" ".join(filter(None, (r.distribution, r.version))) or "none" for r in (old, new))
+    if was != now:
+        yield f"policy {new.name}: distribution {was} -> {now}"
+    before, after = dict(old.options), dict(new.options)
+    for option in sorted(before.keys() | after.keys()):
+        a, b = before.get(option), after.get(option)
+        if a != b or type(a) is not type(b):
+            yield f"policy {new.name}: {option} {a} -> {b}"
+
+
 def diff(old: Plan | None, new: Plan) -> tuple[str, ...]:
     """What changes from one plan to another, a line each; empty if nothing does but the version."""
     lines: list[str] = []
-    if old is not None and old.policy != new.policy:
-        lines.append(f"policy {old.policy.name} -> {new.policy.name}")
+    if old is not None:
+        lines += _policy_changes(old.policy, new.policy)
     # Shifts count from each plan's own epoch: compare them as phases of the new one's.
     moved = old.epoch_ns - new.epoch_ns if old else 0
     for name, job in new.jobs.items():

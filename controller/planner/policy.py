@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from controller.interleave.timing import OwnPace, Timing
+from controller.interleave.timing import SENDERS, OwnPace, Timing
 from controller.model import PolicyReference
 from controller.priority.priorities import Equal
 from controller.priority.protocol import Priority
@@ -16,6 +17,41 @@ from controller.routing.routings import Ecmp
 
 _BY_HASH, _EQUAL, _OWN_PACE = Ecmp(), Equal(), OwnPace()
 _PARTS = (("routing", Routing), ("priority", Priority), ("timing", Timing))
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+_FLAG = "True or False"
+_LEGAL: Mapping[str, tuple[tuple[str, Callable[[Any], bool], str], ...]] = {
+    "routing": (
+        ("chooses_paths", _is_flag, _FLAG),
+        ("max_moves", lambda n: n is None or _is_whole(n, 0), "None, or a whole number from 0"),
+        (
+            "cap_epsilon",
+            lambda x: x is None or (math.isfinite(x) and x >= 0),
+            "None, or a number from 0",
+        ),
+        ("lookahead", _is_flag, _FLAG),
+    ),
+    "priority": (
+        ("orders_jobs", _is_flag, _FLAG),
+        ("levels", lambda n: _is_whole(n, 1), "a whole number from 1"),
+        ("exceeds_switch_levels", _is_flag, _FLAG),
+        ("searchable", _is_flag, _FLAG),
+    ),
+    "timing": (
+        ("sender", SENDERS.__contains__, ", ".join(SENDERS)),
+        ("sets_shifts", _is_flag, _FLAG),
+        ("holds_slots", _is_flag, _FLAG),
+    ),
+}
+"""By part of a policy: the properties of its protocol, which values are legal, and that in words."""
 
 
 class PolicyError(ValueError):
@@ -52,15 +88,28 @@ class Policy:
                 raise PolicyError(
                     f"policy {self.name}: {part} must be a {protocol.__name__} object, not {value!r}"
                 )
-            if not is_dataclass(value):
+            if not (is_dataclass(value) and type(value).__dataclass_params__.frozen):
                 raise PolicyError(
                     f"policy {self.name}: {part} {type(value).__name__} must be a frozen dataclass"
                 )
+            for option, legal, words in _LEGAL[part]:
+                self._check(part, option, legal, words)
         if self.joint_search and not (self.routing.chooses_paths and self.timing.holds_slots):
             raise PolicyError(
                 f"policy {self.name}: the joint search needs a routing that chooses paths and a timing that "
                 "holds jobs to slots"
             )
+
+    def _check(self, part: str, option: str, legal: Callable[[Any], bool], words: str) -> None:
+        owner = getattr(self, part)
+        where = f"policy {self.name}: {part} {type(owner).__name__}: {option}"
+        try:
+            value = getattr(owner, option)
+            fits = legal(value)
+        except Exception as error:  # A property of a foreign object may raise anything.
+            raise PolicyError(f"{where}: {type(error).__name__}: {error}") from None
+        if not fits:
+            raise PolicyError(f"{where} is {value!r}; legal: {words}")
 
     @property
     def depends_on_jobs(self) -> bool:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from controller.interleave.circle import random_score
 from controller.interleave.link_sharing import SLACK
 from controller.model import Flow, Job
+from controller.planner.ask import ask_explanation
 from controller.planner.candidate import Candidate
 from controller.planner.loop.search import SearchResult
 from controller.planner.routing_stage import RoutingStage
@@ -18,8 +19,8 @@ from controller.routing.assign import Assignment
 
 def level_reason(candidate: Candidate, ranked: RankedJob) -> str:
     """Why a job has its level."""
-    priority, stage = candidate.demands.inputs.policy.priority, candidate.priorities
-    if not priority.orders_jobs:
+    policy, stage = candidate.demands.inputs.policy, candidate.priorities
+    if not policy.priority.orders_jobs:
         return "same level for all"
     if ranked.intensity is None:
         return "lowest level: it sends nothing"
@@ -41,7 +42,7 @@ def level_reason(candidate: Candidate, ranked: RankedJob) -> str:
     words = " and ".join(
         f"{word} {', '.join(jobs)}" for word, jobs in (("after", above), ("before", below)) if jobs
     )
-    return f"level {level}: {words}, by {priority.explain(ranked)}{f'; {reason}' if reason else ''}"
+    return f"level {level}: {words}, by {ask_explanation(policy, ranked)}{f'; {reason}' if reason else ''}"
 
 
 def sender_reason(candidate: Candidate, name: str) -> tuple[str, ...]:

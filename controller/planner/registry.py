@@ -115,8 +115,8 @@ def _load(name: str, target: str) -> Policy:
         ) from None
     if not isinstance(found, Policy):
         raise PolicyError(
-            f"policy {name}: {target} is a {type(found).__name__}; legal: a Policy object "
-            "(from controller.planner import Policy)"
+            f"policy {name}: {target} is of type {type(found).__name__}; legal: a Policy object "
+            "(from polyrhythm import Policy)"
         )
     return found
 
