@@ -16,6 +16,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from controller.kernel import cold
 from controller.planner import policy_named
@@ -372,5 +373,5 @@ def _table(documents: Sequence[dict[str, Any]]) -> Table:
     for _, heading, _ in shown:
         table.add_column(heading, justify="right", overflow="fold")
     for document in documents:
-        table.add_row(*(form(document[key]) for key, _, form in shown))
+        table.add_row(*(Text(form(document[key])) for key, _, form in shown))
     return table

@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_in(args: argparse.Namespace, temporary: Path) -> int:
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     try:
         policy_of(args, args.policy)
         if args.cli and (

@@ -37,9 +37,9 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
     for name, scenario in scenarios.items():
         use = scenario["gpu_utilisation"]
         built.add_row(
-            f"[bold]{name}[/bold]",
+            Text(name, style="bold"),
             *[""] * 5,
-            f"[bold]{scenario['speedup_mean']:.2f}x[/bold]",
+            Text(f"{scenario['speedup_mean']:.2f}x", style="bold"),
             "",
             "",
             "",
@@ -47,9 +47,10 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
             f"p99 {scenario['speedup_p99']:.2f}x",
         )
         for line in _notes(scenario):
-            built.add_row(*[""] * 10, f"[red]{line}[/red]")
+            built.add_row(*[""] * 10, Text(line, style="red"))
         for job in scenario["jobs"]:
-            built.add_row(*_job_row(job))
+            # Text: a name such as "[a]" or ":x:" is no markup of Rich.
+            built.add_row(*(Text(cell) for cell in _job_row(job)))
         if "random_offsets" in scenario:
             offsets = scenario["random_offsets"]
             built.add_row(
