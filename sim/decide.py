@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller's own planner in the simulator: the path of each flow, the class and slots of each job."""
+"""Runs the controller's planner in the simulator, and converts a plan into decisions for the jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FabricState:
 
     @cached_property
     def forwarding(self) -> Forwarding:
-        """What the switches forward by."""
+        """The forwarding entries of the switches, without what is down."""
         return forwarding(self.topology, self.down_links, self.down_switches)
 
     def alive(self, path: Path) -> bool:
@@ -42,11 +42,11 @@ class FabricState:
 
 
 class Decider:
-    """Asks the planner, remembers its last plan, and answers for every flow and job.
+    """Calls the planner with a policy and keeps its last plan, which the next call takes as input.
 
-    `seed` draws ECMP's source ports by flow name, as the planner does (real agents draw their own). Flows
-    below `elephant_bytes` are left to ECMP in the lowest class. A checkpoint keeps the policy's reference
-    only: `restore` gives the policy back.
+    `seed` draws ECMP's source ports by flow name, as the planner does; real agents draw their own. Flows
+    below `elephant_bytes` are left to ECMP in the lowest class. A checkpoint contains only the reference of
+    the policy; `restore` sets the policy again.
     """
 
     def __init__(self, policy: Policy, seed: int, elephant_bytes: int) -> None:
@@ -63,7 +63,7 @@ class Decider:
         return state | {"reference": self.policy.reference}
 
     def restore(self, policy: Policy) -> None:
-        """Go on with a policy after the state was read from a checkpoint.
+        """Set the policy after the state was read from a checkpoint.
 
         Raises:
             PolicyError: the checkpoint was made under another policy, version or options.
@@ -71,16 +71,18 @@ class Decider:
         reference = self.__dict__.pop("reference", None)
         if reference is not None and reference != policy.reference:
             made, now = (f"{r.name} ({r.distribution} {r.version})" for r in (reference, policy.reference))
-            raise PolicyError(f"the checkpoint is of policy {made}; {now} has other objects or options")
+            raise PolicyError(
+                f"the checkpoint was made with policy {made}; {now} has other objects or options"
+            )
         self.policy = policy
 
     @property
     def one_by_one(self) -> bool:
-        """Whether a job's plan does not depend on the others: then only new jobs need one."""
+        """Whether the plan of a job does not depend on other jobs. Then only new jobs need a plan."""
         return self.policy.job_by_job
 
     def plan(self, fabric: FabricState, jobs: Sequence[Job], now_ps: int) -> Plan:
-        """The plan for these jobs from now on. Pure but for the memory of the plan before."""
+        """The plan for these jobs from `now_ps` on. Keeps the plan as the input of the next call."""
         decided = plan(
             PlanInput(
                 topology=fabric.topology,
@@ -98,7 +100,8 @@ class Decider:
         return decided
 
     def ecmp_path(self, fabric: FabricState, flow: str, src: str, dst: str) -> Path | None:
-        """Where the fabric's hash leads a flow with a port drawn for it; None if nowhere."""
+        """The path that the fabric's hash gives the flow, by the source port that is drawn for it. None if no
+        live path exists."""
         if src == dst:
             return (src,)
         if flow not in self._ports:
@@ -107,41 +110,44 @@ class Decider:
         return path if path and fabric.alive(path) else None
 
     def forget(self, flows: Sequence[str]) -> None:
-        """The flows are gone."""
+        """Forget the source ports of flows that have ended."""
         for flow in flows:
             self._ports.pop(flow, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """What a plan says to one job: `paths` by flow (missing: by ECMP), its class and slots, and the MLTCP
-    weights of its senders (`JobRun.weights`; None: as the job says)."""
+class JobDecision:
+    """The decision of a plan for one job.
+
+    `paths` by flow (a missing flow goes by ECMP), the job's class `klass`, its iteration `schedule`, and the
+    MLTCP `weights` of its senders (see `JobRun.weights`; None: as the job requests).
+    """
 
     paths: Mapping[str, Path]
     klass: int
-    rhythm: IterationSchedule
+    schedule: IterationSchedule
     weights: tuple[float, ...] | None
 
 
-def orders(plan: Plan, policy: Policy, job: str, flows: Sequence[str], lead_ps: int) -> Orders:
-    """What a plan decides for one job. The planner's shift is that of the first flow, which starts `lead_ps`
-    into an iteration."""
+def decision_for(plan: Plan, policy: Policy, job: str, flows: Sequence[str], lead_ps: int) -> JobDecision:
+    """The decision of `plan` for `job`. The planner's shift is the start of the first flow, which is
+    `lead_ps` after the start of the iteration."""
     decided = plan.jobs[job]
     paths = {f: plan.flows[f].path for f in flows if f in plan.flows}
     if decided.period_ns is None:
-        rhythm = FREE
+        schedule = FREE
     else:
-        rhythm = IterationSchedule(
+        schedule = IterationSchedule(
             plan.epoch_ns * PS_PER_NS,
             decided.shift_ns * PS_PER_NS - lead_ps,
             decided.period_ns * PS_PER_NS,
             decided.once,
             REALIGN if decided.realign is None else decided.realign,
         )
-    return Orders(
+    return JobDecision(
         paths={f: p for f, p in paths.items() if p is not None},
         klass=_klass(policy, decided),
-        rhythm=rhythm,
+        schedule=schedule,
         weights=_weights(policy, decided),
     )
 
@@ -154,11 +160,11 @@ def _weights(policy: Policy, decided: JobPlan) -> tuple[float, ...] | None:
 
 
 def _klass(policy: Policy, decided: JobPlan) -> int:
-    """The class of a job's queue. Where levels may exceed those of the switches it is the level itself."""
+    """The class of a job's queue. With more levels than the switches have, the class is the level itself."""
     if policy.priority.exceeds_switch_levels:
         return decided.level
     return CLASSES - 1 - TRAFFIC_CLASSES.queues[decided.dscp]
 
 
 EQUAL_CLASS = CLASSES - 1 - TRAFFIC_CLASSES.queues[TRAFFIC_CLASSES.equal]
-"""The class of flows before any plan has reached them."""
+"""The class of flows before the first plan takes effect."""

@@ -102,7 +102,7 @@ class KernelEngine:
             assert progress is not None
             if run.ready >= 0:
                 at = max(now, run.ready)
-                schedule(s, root, at + slot_delay(at, run.rhythm, run.aligned))
+                schedule(s, root, at + slot_delay(at, run.schedule, run.aligned))
             for task in np.flatnonzero(progress.active):
                 if run.program.kind[task] == FLOW:
                     join(s, root + int(task), progress.left[task])
@@ -174,7 +174,7 @@ class KernelEngine:
                     ("count", k.COUNT),
                     ("begin", k.BEGIN),
                     ("total", k.TOTAL),
-                    ("held", k.HELD),
+                    ("slot_wait", k.HELD),
                     ("ready", k.READY),
                     ("longest", k.LONGEST),
                     ("ended", k.ENDED),
@@ -271,18 +271,18 @@ def _allocate(
             (k.TARGET, run.iterations),
             (k.BEGIN, run.begin),
             (k.TOTAL, run.total),
-            (k.EPOCH, run.rhythm.epoch),
-            (k.SHIFT, run.rhythm.shift),
-            (k.PERIOD, run.rhythm.period),
+            (k.EPOCH, run.schedule.epoch),
+            (k.SHIFT, run.schedule.shift),
+            (k.PERIOD, run.schedule.period),
             (k.READY, run.ready),
-            (k.HELD, run.held),
+            (k.HELD, run.slot_wait),
             (k.LONGEST, run.longest),
             (k.ENDED, run.ended),
             (k.JITTER, run.jitter),
             (k.SALT, run.salt),
-            (k.ONCE, run.rhythm.once),
-            (k.LATE_BY, int(run.rhythm.late * run.rhythm.period)),
-            (k.FIRST_BY, int(min(run.rhythm.late, REALIGN) * run.rhythm.period)),
+            (k.ONCE, run.schedule.once),
+            (k.LATE_BY, int(run.schedule.late * run.schedule.period)),
+            (k.FIRST_BY, int(min(run.schedule.late, REALIGN) * run.schedule.period)),
             (k.ALIGNED, run.aligned),
         ):
             jobs[i, column] = value

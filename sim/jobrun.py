@@ -18,8 +18,8 @@ class IterationSchedule:
     """When iterations begin: at times t with (t - epoch) mod period == shift, all in ps. Period 0: at any
     time.
 
-    With `once` only the first iteration begins so. Later iterations begin when they are ready, until one is
-    off by more than `late` of the period.
+    With `once` only the first iteration waits for such a time. Later iterations begin when they are ready,
+    until one is off by more than `late` of the period.
     """
 
     epoch: int = 0
@@ -28,7 +28,7 @@ class IterationSchedule:
     once: bool = False
     late: float = REALIGN
 
-    def keeps(self, other: IterationSchedule) -> bool:
+    def same_slots(self, other: IterationSchedule) -> bool:
         """Whether `other` has the same slots, whatever the epoch it counts from."""
         if (self.period, self.once, self.late) != (other.period, other.once, other.late):
             return False
@@ -38,22 +38,24 @@ class IterationSchedule:
 FREE = IterationSchedule()
 
 
-def slot_delay(now: int, rhythm: IterationSchedule, aligned: bool) -> int:
+def slot_delay(now: int, schedule: IterationSchedule, aligned: bool) -> int:
     """The time in ps that an iteration which is ready at `now` waits for its slot.
 
     `aligned` says that an iteration has already begun by this schedule.
     """
-    if rhythm.period <= 0:
+    if schedule.period <= 0:
         return 0
-    offset = now - rhythm.epoch - rhythm.shift
-    free = rhythm.once and aligned
+    offset = now - schedule.epoch - schedule.shift
+    free = schedule.once and aligned
     if offset < 0 and not free:
         return -offset
-    offset %= rhythm.period
-    tolerance = int((rhythm.late if free or not rhythm.once else min(rhythm.late, REALIGN)) * rhythm.period)
-    if offset <= tolerance or (free and rhythm.period - offset <= tolerance):
+    offset %= schedule.period
+    tolerance = int(
+        (schedule.late if free or not schedule.once else min(schedule.late, REALIGN)) * schedule.period
+    )
+    if offset <= tolerance or (free and schedule.period - offset <= tolerance):
         return 0
-    return rhythm.period - offset
+    return schedule.period - offset
 
 
 @dataclass(slots=True)
@@ -72,11 +74,12 @@ class IterationProgress:
 class JobRun:
     """A job and its progress. An engine reads it when it is made and writes it back by `export`.
 
-    `paths` holds the link numbers of each channel (empty: it meets no link; None: no way is alive).
-    `ready` is since when it waits for its first or next slot, -1 if an iteration runs; `aligned` says that
-    one has begun by its rhythm. All in ps. Each compute differs by up to `jitter` millionths, drawn from
-    `salt` (see `sim.jitter`). `weights` are its flows' in their class by the part of an iteration's bytes
-    that they have sent (see `sim.mltcp`); none: always 1.
+    `paths` holds the link numbers of each channel (empty: it crosses no link; None: no live path). `ready` is
+    the time since when the job waits for its next slot, -1 while an iteration runs. `aligned` says that an
+    iteration has already begun by `schedule`. `slot_wait` is the time spent waiting for slots. All times are
+    in ps. Each compute time differs by up to `jitter` millionths, drawn from `salt` (see `sim.jitter`).
+    `weights` are the weights of the job's flows in their class, by the part of an iteration's bytes that they
+    have sent (see `sim.mltcp`); empty: always 1.
     """
 
     name: str
@@ -85,7 +88,7 @@ class JobRun:
     klass: int
     iterations: int
     ready: int
-    rhythm: IterationSchedule = FREE
+    schedule: IterationSchedule = FREE
     jitter: int = 0
     salt: int = 0
     weights: tuple[float, ...] = ()
@@ -93,7 +96,7 @@ class JobRun:
     count: int = 0
     begin: int = -1
     total: int = 0
-    held: int = 0
+    slot_wait: int = 0
     longest: int = 0
     ended: int = -1
     progress: IterationProgress | None = None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies for the simulator: MLTCP for all jobs with the thesis' other shapes of F (CASSINI thesis, 1.2).
 
-The NICs of the live controller are told "mltcp" and have one shape, so these run in the simulator only.
+A live plan can only select "mltcp", for which the NICs have one shape. So these run in the simulator only.
 """
 
 from __future__ import annotations

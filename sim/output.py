@@ -110,7 +110,7 @@ def job_rows(simulation: Simulation, marking: MarkEstimate) -> Table:
                 seconds(o.started), seconds(o.ended) if o.ended >= 0 else None, seconds(o.waited),
                 o.preempted, o.iterations, o.ideal / 1e9,
                 o.total / o.iterations / 1e9 if o.iterations else None,
-                p99 / 1e9 if p99 is not None else None, o.longest / 1e9, seconds(o.held),
+                p99 / 1e9 if p99 is not None else None, o.longest / 1e9, seconds(o.slot_wait),
                 _marks(o, marking),
             )
         )  # fmt: skip
@@ -128,9 +128,9 @@ def flow_rows(simulation: Simulation, marking: MarkEstimate) -> Table:
     """One row per queue pair, since its job's last start."""
     columns = ("flow", "job", "src", "dst", "bytes", "bytes_held_back", "ecn_marks")
     return columns, [
-        (flow, name, src, dst, sent / 8, held / 8, held / marking.packet_bits * marking.probability)
+        (flow, name, src, dst, sent / 8, congested / 8, congested / marking.packet_bits * marking.probability)
         for name, outcome in simulation.memory.outcomes.items()
-        for flow, src, dst, sent, held in outcome.flows
+        for flow, src, dst, sent, congested in outcome.flows
     ]
 
 

@@ -37,7 +37,7 @@ class EnginePool:
         self._ended: list[str] = []
 
     def changed(self, jobs: Iterable[str]) -> None:
-        """The orders or links of these jobs have changed, or the jobs have arrived or left."""
+        """The decisions or links of these jobs have changed, or the jobs have arrived or left."""
         self._changed |= set(jobs)
         self._stale = True
 

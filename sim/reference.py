@@ -91,7 +91,7 @@ class ReferenceEngine:
                 continue
             if run.ready >= 0:
                 at = max(now, run.ready)
-                heapq.heappush(self._timers, (at + slot_delay(at, run.rhythm, run.aligned), j, 0))
+                heapq.heappush(self._timers, (at + slot_delay(at, run.schedule, run.aligned), j, 0))
             for task in np.flatnonzero(progress.active):
                 if run.program.kind[task] == FLOW:
                     self._flows[j, int(task)] = float(progress.left[task])
@@ -256,7 +256,7 @@ class ReferenceEngine:
             self._done.append(run.name)
             return False
         run.ready = self.now
-        delay = slot_delay(self.now, run.rhythm, run.aligned)
+        delay = slot_delay(self.now, run.schedule, run.aligned)
         if delay:
             heapq.heappush(self._timers, (self.now + delay, j, 0))
             return False
@@ -267,7 +267,7 @@ class ReferenceEngine:
         run = self.runs[j]
         if run.count:
             self._record(run)
-            run.held += self.now - run.ready
+            run.slot_wait += self.now - run.ready
         run.begin, run.ready, run.aligned = self.now, -1, True
         _of(run).waiting[:] = run.program.indegree
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from controller.model import Plan
 from controller.planner import Policy, policy_named
 from sim.cluster import Cluster, FreeGpus, JobRequest, Placement, WorkloadError, check, ranks_of
-from sim.decide import EQUAL_CLASS, Decider, FabricState, orders
+from sim.decide import EQUAL_CLASS, Decider, FabricState, decision_for
 from sim.engine import EngineFactory, best_engine
 from sim.jobrun import JobRun
 from sim.mltcp import weights
@@ -118,7 +118,7 @@ class Simulation:
                 m.now = at
                 if at == limit:
                     break
-                self._happen()
+                self._process_due_events()
             self._schedule()
             m.steps += 1
             if m.steps % self.settings.tidy == 0:
@@ -147,7 +147,7 @@ class Simulation:
             times.append(m.scheduler.next_look(m.now))
         return min(times)
 
-    def _happen(self) -> None:
+    def _process_due_events(self) -> None:
         """Process all events that are due now."""
         m = self.memory
         while m.arrivals and m.arrivals[0].arrival_ns * PS_PER_NS <= m.now:
@@ -161,7 +161,7 @@ class Simulation:
             self._set_capacity()
             self._plan()
         while m.plans and m.plans[0][0] <= m.now:
-            self._obey(m.plans.popleft()[1])
+            self._apply(m.plans.popleft()[1])
         if m.next_sample <= m.now:
             self._sample()
 
@@ -202,7 +202,7 @@ class Simulation:
         before = m.kept.pop(request.name, None)
         if before is not None:
             # Iterations that were finished count; the one that was interrupted is run again.
-            run.count, run.total, run.held = before.count, before.total, before.held
+            run.count, run.total, run.slot_wait = before.count, before.total, before.slot_wait
             run.longest, run.lengths = before.longest, before.lengths
         m.started.setdefault(request.name, m.now)
         m.waited[request.name] = m.waited.get(request.name, 0) + m.now - waiting.since
@@ -265,41 +265,43 @@ class Simulation:
         if self.settings.replan_delay_ns:
             m.plans.append((m.now + self.settings.replan_delay_ns * PS_PER_NS, decided))
         else:
-            self._obey(decided)
+            self._apply(decided)
 
-    def _obey(self, decided: Plan) -> None:
+    def _apply(self, decided: Plan) -> None:
         m = self.memory
         for name in decided.jobs:
             if name in m.running:
                 running = m.running[name]
-                running.orders = orders(decided, m.decider.policy, name, running.flows, running.lead_ps)
+                running.decision = decision_for(
+                    decided, m.decider.policy, name, running.flows, running.lead_ps
+                )
                 self._route(running)
 
     def _route(self, running: RunningJob) -> None:
-        """Apply the orders of a job: paths (ECMP where there is no path or the path is dead), class and
+        """Apply the decision for a job: paths (ECMP where there is no path or the path is down), class and
         schedule. If anything changed, its engine is created anew.
         """
-        m, run, told = self.memory, running.run, running.orders
+        m, run, decided = self.memory, running.run, running.decision
         paths: list[tuple[int, ...] | None] = []
         for channel in run.program.channels:
-            nodes = told.paths.get(channel.flow) if told else None
+            nodes = decided.paths.get(channel.flow) if decided else None
             if nodes is None or not m.fabric.alive(nodes):
                 nodes = m.decider.ecmp_path(m.fabric, channel.flow, channel.src, channel.dst)
             paths.append(self._network.links(nodes) if nodes else None)
-        klass = told.klass if told else EQUAL_CLASS
-        rhythm = told.rhythm if told else run.rhythm
-        shares = told.weights if told else None
+        klass = decided.klass if decided else EQUAL_CLASS
+        schedule = decided.schedule if decided else run.schedule
+        shares = decided.weights if decided else None
         if shares is None:
             shares = weights(running.request.mltcp) if running.request.mltcp else ()
-        now = (tuple(paths), klass, rhythm, shares)
-        if now == (run.paths, run.klass, run.rhythm, run.weights) and running.load:
+        now = (tuple(paths), klass, schedule, shares)
+        if now == (run.paths, run.klass, run.schedule, run.weights) and running.load:
             return
         self._pool.dissolve([run.name])
-        run.aligned = run.aligned and rhythm.keeps(run.rhythm)
+        run.aligned = run.aligned and schedule.same_slots(run.schedule)
         if run.paths != tuple(paths):
             # What was sent went over the old links.
             self._settle_account(running)
-        run.paths, run.klass, run.rhythm, run.weights = now
+        run.paths, run.klass, run.schedule, run.weights = now
         running.load = self._load(run)
         self._pool.changed([run.name])
 
@@ -395,12 +397,12 @@ class Simulation:
             ended=ended,
             iterations=run.count,
             total=run.total,
-            held=run.held,
+            slot_wait=run.slot_wait,
             longest=run.longest,
             preempted=m.preempted.get(name, 0),
             ideal=running.shortest_ps + len(run.program.kind),
             lengths=dict(sorted(run.lengths.items())),
-            flows=tuple((f, *ends[f], sent, held) for f, (sent, held) in sorted(flows.items())),
+            flows=tuple((f, *ends[f], sent, congested) for f, (sent, congested) in sorted(flows.items())),
             hosts=running.job.hosts or tuple(s for s, _ in running.placement),
             waited=m.waited[name],
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from controller.model import Job, Plan
 from controller.routing.forwarding import pair
 from sim.cluster import Cluster, FreeGpus, JobRequest, Placement
-from sim.decide import Decider, FabricState, Orders
+from sim.decide import Decider, FabricState, JobDecision
 from sim.jobrun import JobRun
 from sim.scheduler import Scheduler, WaitingJob
 
@@ -75,20 +75,21 @@ class RunningJob:
     lead_ps: int
     shortest_ps: int
     flows: tuple[str, ...]
-    orders: Orders | None = None
+    decision: JobDecision | None = None
     load: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What became of a job; times in ps, -1 for what did not happen."""
+    """The result of a job. Times in ps; -1 for what did not happen. `slot_wait`: time spent waiting for
+    slots."""
 
     request: JobRequest
     started: int
     ended: int
     iterations: int
     total: int
-    held: int
+    slot_wait: int
     longest: int
     preempted: int
     ideal: int

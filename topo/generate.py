@@ -17,11 +17,11 @@ def leaf_spine(
     fabric_bps: int,
     name: str = "leaf_spine",
 ) -> Topology:
-    """A two-tier Clos: every leaf wired once to every spine.
+    """A two-tier Clos: every leaf has one cable to every spine.
 
-    Leaf ports 1..hosts_per_leaf face hosts, the next `spines` ports face spine1, spine2, ...;
-    port i of a spine faces leaf i. Leaf i owns 10.(i >> 8).(i & 255).0/24, host j of it has
-    address .j, counting from 1. Rates are in bit/s.
+    Leaf ports 1..hosts_per_leaf lead to hosts, the next `spines` ports to spine1, spine2, and so on. Port i
+    of a spine leads to leaf i. Leaf i has the prefix 10.(i >> 8).(i & 255).0/24, and its host j the address
+    .j in it, counting from 1. Rates are in bit/s.
     """
     if not (1 <= leaves <= 4096 and 0 <= spines <= 254 and 1 <= hosts_per_leaf <= 253):
         raise ValueError("leaf_spine needs 1-4096 leaves, 0-254 spines and 1-253 hosts per leaf")
@@ -60,7 +60,7 @@ def three_tier(
     """
     leaves = pods * leaves_per_pod
     if min(pods, leaves_per_pod, spines_per_pod, cores_per_spine, hosts_per_leaf) < 1:
-        raise ValueError("three_tier needs at least one of everything")
+        raise ValueError("three_tier needs at least one pod, leaf, spine, core and host of each kind")
     if leaves > 4096 or hosts_per_leaf > 253 or hosts_per_leaf + spines_per_pod > 510:
         raise ValueError("three_tier has at most 4096 leaves, 253 hosts and 510 ports per leaf")
     if pods > 510 or leaves_per_pod + cores_per_spine > 510 or spines_per_pod * pods > 65535:
@@ -98,7 +98,7 @@ def rail(
     fabric_bps: int,
     name: str = "rail",
 ) -> Topology:
-    """A rail-optimised leaf-spine: NIC r of every server of a group hangs on the group's leaf r.
+    """A rail-optimised leaf-spine: NIC r of every server of a group is wired to the group's leaf r.
 
     Server n is called "hn" and its NIC on rail r "hn.r"; leaf (g - 1) * rails + r is rail r of group g.
     Rates are in bit/s.
@@ -129,7 +129,7 @@ def _switch(name: str, tier: Tier, number: int, device_id: int) -> Switch:
 
 
 def _host(name: str, leaf: int, number: int, rate_bps: int) -> Host:
-    """Host `number` of the leaf, both counting from 1."""
+    """Host `number` of leaf number `leaf`; both count from 1."""
     mac = f"02:00:00:{leaf >> 8:02x}:{leaf & 255:02x}:{number:02x}"
     return Host(name, f"10.{leaf >> 8}.{leaf & 255}.{number}", mac, f"leaf{leaf}", number, rate_bps)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fabric as network namespaces and veth pairs, by Mininet: each node a namespace, processes started in it.
+"""A fabric of network namespaces and veth pairs, built by Mininet. Each node is a namespace with processes.
 
-Everything lives in namespaces of its own, switches too, so nothing of the machine's network is touched and
-names cannot clash. When the process that built the network ends in whatever way, the kernel ends what it
-started and the namespaces go with it.
+Hosts and switches have network namespaces of their own, so the machine's network stays unchanged and
+interface names cannot clash. When the process that built the network ends, for any reason, the kernel ends
+the processes that it started, and the namespaces disappear.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ TOOLS = {
     "setpriv": "util-linux",
     "ping": "iputils-ping",
 }
-"""Programs that are needed, and Debian's packages of them."""
+"""The programs that are needed, each with its Debian package."""
 HOST_INTERFACE = "eth0"
 GATEWAY = "169.254.0.1"
-"""Every host's next hop, whose neighbour entry is its leaf: hosts need no ARP and no subnet."""
+"""The next hop of every host. Its static neighbour entry has the leaf's MAC, so hosts need no ARP and no
+subnet."""
 _HEADERS = 100
 _CLONE_NEWNET = 0x40000000
 _ETHERNET_MTU = 1500
@@ -38,11 +39,15 @@ _OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro")
 
 
 class MininetError(RuntimeError):
-    """The network cannot be built; one line says what is missing or went wrong."""
+    """The network cannot be built. The message is one line and says what is missing or what failed."""
 
 
 def check_host() -> None:
-    """Whether this machine and user can have such a network. Raises MininetError, in one line."""
+    """Check that this machine and this user can build such a network.
+
+    Raises:
+        MininetError: they cannot; the message says what is missing.
+    """
     if os.geteuid() != 0:
         raise MininetError("network namespaces need root; run it as root, or leave out --fabric mininet")
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
@@ -61,15 +66,18 @@ def port_interface(port: int) -> str:
 
 
 def port_of(interface: str) -> int | None:
-    """The port of a switch's interface; None for another one."""
+    """The port of a switch's interface. None if the name is not that of a port."""
     number = interface.removeprefix("p")
     return int(number) if interface.startswith("p") and number.isdecimal() else None
 
 
 class MininetFabric:
-    """The network of a topology, up and wired; `net` is the Mininet network, for its command line.
+    """The running network of a topology. `net` is the Mininet network, for Mininet's command line.
 
-    `payload_bytes` is the largest UDP payload that is to pass. Raises MininetError.
+    `payload_bytes` is the largest UDP payload that the links must carry.
+
+    Raises:
+        MininetError: the network cannot be built.
     """
 
     def __init__(self, topology: Topology, payload_bytes: int = 1024) -> None:
@@ -80,7 +88,8 @@ class MininetFabric:
         from mininet.node import Host, Switch
 
         setLogLevel("warning")
-        # What Mininet does once is to raise limits of the whole machine: a fabric of this size needs none.
+        # Mininet's first network raises limits of the whole machine. A fabric of this size needs no such
+        # limits.
         Mininet.inited = True
         self.topology = topology
         self._processes: list[subprocess.Popen[Any]] = []
@@ -89,7 +98,7 @@ class MininetFabric:
             for host in topology.hosts:
                 self._quiet(self.net.addHost(host.name, cls=Host, ip=None))
             for switch in topology.switches:
-                # P4Runtime by a UNIX socket, which namespaces share: no management network is needed.
+                # P4Runtime uses a UNIX socket, which all namespaces share: no management network is needed.
                 self._quiet(self.net.addSwitch(switch.name, cls=Switch, inNamespace=True, dpid="1"))
             for host in topology.hosts:
                 self._cable(Link, host.name, HOST_INTERFACE, host.leaf, port_interface(host.leaf_port))
@@ -107,9 +116,10 @@ class MininetFabric:
             raise
 
     def spawn(self, node: str, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        """Start a process in a node's namespace; it dies with this process. `options` are Popen's.
+        """Start a process in a node's namespace. The kernel kills it when this process ends. `options` are
+        those of Popen.
 
-        Call it from the main thread: the kernel counts the death of the thread that started a process.
+        Call it from the main thread: the kernel kills the process when the thread that started it ends.
         """
         inside = ["mnexec", "-a", str(self._node(node).pid), "setpriv", "--pdeathsig", "KILL", "--", *argv]
         process: subprocess.Popen[Any] = subprocess.Popen(inside, **options)
@@ -117,9 +127,10 @@ class MininetFabric:
         return process
 
     def run(self, node: str, argv: Sequence[str], text: str = "") -> str:
-        """Run a command in a node's namespace to its end, `text` its input; what it prints.
+        """Run a command in a node's namespace with the input `text`, wait for its end, and return its output.
 
-        Raises MininetError if it fails, with its last line.
+        Raises:
+            MininetError: the command failed; the message has its last line.
         """
         done = subprocess.run(
             ["mnexec", "-a", str(self._node(node).pid), *argv],
@@ -131,8 +142,12 @@ class MininetFabric:
         return done.stdout
 
     def inside(self, node: str, make: Callable[[], socket.socket]) -> socket.socket:
-        """A socket that `make` opens in a node's namespace, where it stays. Raises MininetError."""
-        # A namespace belongs to a thread: one of its own does not lead this one astray.
+        """A socket that `make` opens in a node's namespace. It stays in that namespace.
+
+        Raises:
+            MininetError: the socket cannot be opened.
+        """
+        # A thread enters a namespace, not a process. With its own thread this one stays where it is.
         with ThreadPoolExecutor(1) as thread:
             try:
                 return thread.submit(_enter_and, self._node(node).pid, make).result()
@@ -140,7 +155,7 @@ class MininetFabric:
                 raise MininetError(f"{node}: no socket in its namespace: {error.strerror}") from None
 
     def stop(self) -> None:
-        """End every process that was started here, then the namespaces and cables."""
+        """End every process that `spawn` started, then remove the namespaces and cables."""
         for process in self._processes:
             if process.poll() is None:
                 process.terminate()
@@ -157,7 +172,7 @@ class MininetFabric:
         return self.net.nameToNode[name]
 
     def _quiet(self, node: Any) -> None:
-        """No IPv6: its router solicitations would be traffic of nobody's."""
+        """Turn IPv6 off: its router solicitations would be traffic of no job."""
         self.run(
             node.name, ["sysctl", "-qw", *(f"net.ipv6.conf.{w}.disable_ipv6=1" for w in ("all", "default"))]
         )
@@ -180,15 +195,15 @@ class MininetFabric:
             ],
         )
         self._no_offloads(name, [device])
-        # Mininet's own idea of the address, for `pingall`.
+        # Mininet keeps a copy of the address, which `pingall` uses.
         self._node(name).intf(device).ip = host.ip
 
     def _batch(self, node: str, commands: Sequence[str]) -> None:
         self.run(node, ["ip", "-batch", "-"], "\n".join(commands) + "\n")
 
     def _no_offloads(self, node: str, interfaces: Sequence[str]) -> None:
-        """A switch reads whole frames from the wire: the kernel must not leave checksums to a NIC that is
-        not there."""
+        """Turn offloads off. A switch reads whole frames from the wire, so the kernel must compute checksums
+        itself: a veth pair has no NIC that could."""
         flags = [word for offload in _OFFLOADS for word in (offload, "off")]
         for interface in interfaces:
             self.run(node, ["ethtool", "-K", interface, *flags])
@@ -203,5 +218,5 @@ def _enter_and(pid: int, make: Callable[[], socket.socket]) -> socket.socket:
 
 
 def port_interfaces(topology: Topology) -> Mapping[str, Mapping[int, str]]:
-    """For each switch, its ports' interfaces."""
+    """The interface name of each port, by switch."""
     return {name: {port: port_interface(port) for port in ports} for name, ports in topology.ports.items()}

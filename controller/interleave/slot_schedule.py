@@ -71,7 +71,7 @@ def schedule_slots(
     seed: int = 0,
     cache: RotationCache | None = None,
 ) -> SlotSchedule:
-    """Decide which jobs take turns on the shared `links`, with their periods and shifts (ns).
+    """Decide which jobs share the `links` in time, with their periods and shifts (ns).
 
     `periods` are measured, without contention. Scheduled periods are between MIN_STRETCH and 1 + TOLERANCE
     times as long. A group is scheduled if the score of each of its links reaches SLOT_SCORE, if each link can
@@ -106,13 +106,13 @@ def schedule_slots(
         if misfit is not None:
             at_random = cache.random_score_on(part, misfit.link)
             free[leaving] = (
-                f"cannot take turns with {others} on {misfit.link[0]}->{misfit.link[1]} "
+                f"it cannot share {misfit.link[0]}->{misfit.link[1]} in time with {others} "
                 f"(best score {misfit.best_score:.2f}, {at_random:.2f} at random)"
             )
         elif idle:
-            free[leaving] = "it would gain nothing from taking turns"
+            free[leaving] = "it would gain nothing from sharing links in time"
         else:
-            free[leaving] = f"no period within {TOLERANCE:.0%} of its own keeps step with {others}"
+            free[leaving] = f"no period within {TOLERANCE:.0%} of its own fits the periods of {others}"
         rest = [
             SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j != leaving}) for k in part
         ]

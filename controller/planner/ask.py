@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the objects of a policy, and checks what they answer: a mistake in one is a message, not a crash."""
+"""Calls the objects of a policy and checks their answers. A mistake in an object raises PolicyError."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 def ask_routing(policy: Policy, problem: RoutingProblem) -> Routes | LeftToHash:
-    """The routing's answer. Flows whose host is cut off are left out of it.
+    """The answer of the policy's routing. Flows of hosts without a live link are removed from it.
 
     Raises:
-        PolicyError: the routing failed, or a path is no path of its flow in the live fabric.
+        PolicyError: the routing failed, or an answered path is no live path between the flow's hosts.
     """
     answer = _asked(policy, "routing", lambda: policy.routing.route(problem))
     if isinstance(answer, LeftToHash):
@@ -61,7 +61,7 @@ def ask_routing(policy: Policy, problem: RoutingProblem) -> Routes | LeftToHash:
 
 
 def _leads(problem: RoutingProblem, path: Path, src: str, dst: str) -> bool:
-    """Whether the switches' entries allow a path between two hosts."""
+    """Whether the switches' forwarding entries allow `path` from `src` to `dst`."""
     topology, table = problem.topology, problem.forwarding
     if len(path) < 3 or (path[0], path[-1]) != (src, dst) or path[1] != topology.host[src].leaf:
         return False
@@ -76,7 +76,7 @@ def _leads(problem: RoutingProblem, path: Path, src: str, dst: str) -> bool:
 
 
 def ask_ranking(policy: Policy, problem: RankingProblem) -> tuple[RankedJob, ...]:
-    """The order of the jobs.
+    """The order of the jobs, highest priority first.
 
     Raises:
         PolicyError: the priority failed, or its answer does not name each job once, or a number is not legal.
@@ -100,7 +100,11 @@ def ask_ranking(policy: Policy, problem: RankingProblem) -> tuple[RankedJob, ...
 
 
 def ask_levels(policy: Policy, problem: LevelProblem) -> Levels:
-    """The jobs' levels. Raises PolicyError if the priority failed, or a level is missing or not legal."""
+    """The level of each job.
+
+    Raises:
+        PolicyError: the priority failed, or a level is missing or not legal.
+    """
     levels = _asked(policy, "priority", lambda: policy.priority.assign_levels(problem))
     if not isinstance(levels, Levels):
         raise PolicyError(
@@ -128,7 +132,11 @@ def ask_explanation(policy: Policy, job: RankedJob) -> str:
 
 
 def ask_schedule(policy: Policy, problem: TimingProblem) -> SlotSchedule:
-    """The slots. Raises PolicyError if the timing failed, or a slot is not legal."""
+    """The slots of the jobs.
+
+    Raises:
+        PolicyError: the timing failed, or a slot is not legal.
+    """
     schedule = _asked(policy, "timing", lambda: policy.timing.schedule(problem))
     if not isinstance(schedule, SlotSchedule):
         raise PolicyError(

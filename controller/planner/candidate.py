@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A candidate: one complete decision for all jobs. It is built, judged, and the best one becomes the plan."""
+"""A candidate is one complete decision for all jobs. The planner builds and evaluates candidates, and makes
+the best one the plan.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer to a single failure, ready before it happens: new paths and ports for the flows it cuts off.
+"""Failover answers, computed before a failure: new paths and source ports for the flows that it cuts off.
 
-It is not a plan of its own: order and rhythm stay, and a full plan follows. Pure, as the planner is.
+An answer changes paths and source ports only. Levels and time-shifts stay until the next full plan. Pure
+functions, as all of the planner.
 """
 
 from __future__ import annotations
@@ -20,24 +21,26 @@ from controller.routing.ports import addresses
 
 @dataclass(frozen=True, slots=True)
 class Emergency:
-    """What changes when `event` happens: flows with their new way, or with none where none is left."""
+    """The answer to `event`: the new path of each flow that it cuts off (None: no path is left)."""
 
     event: Event
     flows: Mapping[str, FlowPlan]
 
     def applied(self, plan: Plan) -> Plan:
-        """The plan in force until the next one; its version stays, and so do the entries for single flows,
-        but for the source ports that remarking tells flows by."""
+        """`plan` with the new paths and source ports, in force until the next full plan.
+
+        Version and pins stay. Remark entries match on the source port, so they get the new one.
+        """
         ports = {name: f.source_port for name, f in self.flows.items()}
         remarks = tuple(replace(r, source_port=ports.get(r.flow) or r.source_port) for r in plan.remarks)
         return replace(plan, flows={**plan.flows, **self.flows}, remarks=remarks)
 
 
 def emergencies(inputs: PlanInput, plan: Plan, events: Sequence[Event]) -> tuple[Emergency, ...]:
-    """The answers to each of `events`, for `plan` in the state of the fabric that `inputs` tells.
+    """The answer to each of `events`, for `plan` and the state of the fabric in `inputs`.
 
-    Flows that the fabric's hash places (by ECMP, or because the policy routes by ECMP) are left to it; those
-    pinned in switches, or whose NIC keeps its port, to the switches' backups.
+    Flows without a path in the plan are left to ECMP. Flows that are pinned in switches, or whose NIC keeps
+    its source port, are left to the switches' backup entries.
     """
     failures = Failures(inputs.down_links, inputs.down_switches)
     host = inputs.topology.host
@@ -78,8 +81,10 @@ def emergencies(inputs: PlanInput, plan: Plan, events: Sequence[Event]) -> tuple
             u, v = int(demand.src[f]), int(demand.dst[f])
             if port >= 0:
                 path = (a.name, *found.fabric.nodes(u, v, choice), b.name)
-                flows[was.flow] = replace(was, path=path, source_port=port, why=f"around {name}, as prepared")
+                flows[was.flow] = replace(
+                    was, path=path, source_port=port, why=f"path around {name}, computed before"
+                )
             else:
-                flows[was.flow] = replace(was, path=None, source_port=None, why=f"no way left without {name}")
+                flows[was.flow] = replace(was, path=None, source_port=None, why=f"no path without {name}")
         answers.append(Emergency(event, flows))
     return tuple(answers)

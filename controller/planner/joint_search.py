@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The joint search: paths, levels, time-shifts and senders together, where jobs still meet in time.
+"""The joint search of paths, levels, time-shifts and senders, for jobs that still overlap in time.
 
-It starts from the built candidate, from the plan in force and from baseline policies, evaluates changes of
-them, and chooses the best as a new candidate.
+The search starts from the built candidate, from the plan in force and from the plans of baseline policies. It
+evaluates changes of them, and makes a new candidate of the best.
 """
 
 from __future__ import annotations
@@ -45,25 +45,27 @@ LIMITS = SearchLimits(
     exchanges=300,
     min_gain=0.01,
 )
-"""Chosen: a live plan with a search takes about a second. What is bounded is work, not time, so that the
-result depends on no clock."""
-SENDERS_WORTH = 0.03
-"""What MLTCP for some jobs has to gain over the best plan without it, as a part. Chosen: the evaluator lets
-shares follow MLTCP's F at once, while real senders need some iterations."""
-_PLAIN = "the best without MLTCP"
+"""Chosen: a live plan with a search takes about a second. The limit is work, not time, so that the result
+does not depend on a clock."""
+MLTCP_MIN_GAIN = 0.03
+"""The part of GPU utilisation that a plan with MLTCP for some jobs must gain over the best plan without it.
+Chosen: the evaluator lets shares follow MLTCP's F at once, while real senders need some iterations."""
+_WITHOUT_MLTCP = "the best without MLTCP"
 _MOST_JOBS, _MOST_FLOWS = 32, 1_500
-"""Above either only levels are searched. Chosen: a search at these sizes takes about a second."""
+"""With more jobs or more flows only levels are searched. Chosen: a search at these sizes takes about a
+second."""
 _MOST_PATHS = 16
 """The most candidate paths of a flow."""
 _FEW_JOBS = 6
-"""Up to so many jobs the evaluator's plain loops are quicker than loading the compiled ones."""
+"""Up to this number of jobs the evaluator's plain Python loops are faster than loading the compiled ones.
+Measured."""
 _MOST_COST = 1_000_000
-"""The most work of one thorough evaluation, in the evaluator's measure: about a second."""
+"""The most work of one thorough evaluation, in the unit of `Evaluator.cost`. Chosen: about a second."""
 
 
 @dataclass(frozen=True)
 class JointSearch:
-    """The search of one planning run, from what the policy's objects decide one after another."""
+    """The search of one planning run. `built` is what the policy's three objects decided."""
 
     built: PathsAndShifts
 
@@ -73,7 +75,7 @@ class JointSearch:
 
     @cached_property
     def wanted(self) -> bool:
-        """Whether the policy asks for the search, some jobs still meet in time (or would with a little
+        """Whether to search: the policy asks for it, some jobs still overlap in time (or would with a little
         jitter), and all jobs have a profile."""
         policy = self._demands.inputs.policy
         if not policy.joint_search or not policy.priority.searchable or self.built.routing.by_hash:
@@ -84,8 +86,8 @@ class JointSearch:
 
     @cached_property
     def too_large(self) -> bool:
-        """Whether there are more jobs, flows or (where quick and slow jobs are together) iterations than the
-        search can evaluate in time."""
+        """Whether there are more jobs, flows or iterations than the search can evaluate in time. There are
+        many iterations where jobs of short and long periods run together."""
         if len({f.job for f in self._demands.elephants}) > _MOST_JOBS or len(self._flows) > _MOST_FLOWS:
             return True
         assignments = self.built.routing.assignments
@@ -99,8 +101,11 @@ class JointSearch:
         return self.built.with_levels()
 
     def chosen(self) -> Candidate:
-        """The best candidate; the built one where the search is not wanted or finds nothing better. Where
-        the problem is too large for it, only levels are searched."""
+        """The best candidate.
+
+        It is the built candidate if no search is wanted or the search finds nothing better. If the problem is
+        too large for the search, only levels are searched.
+        """
         if self.wanted and self.too_large and self.built.shifts.contending:
             return levels_only(self._demands)
         found = self.found
@@ -112,16 +117,16 @@ class JointSearch:
 
     @cached_property
     def _tight(self) -> bool:
-        """Whether jobs that share some link in time leave no gaps there: they would meet if their phases grew
-        by JITTER of a period either way."""
-        held = self.built.shifts.schedule.slots
+        """Whether jobs that share a link in time leave no gaps there: they would overlap if each phase were
+        longer by JITTER of its period at both ends."""
+        slots = self.built.shifts.schedule.slots
         for link in self.built.routing.shared:
-            periods = {j: held[j].period_ns for j in link.demands if j in held}
+            periods = {j: slots[j].period_ns for j in link.demands if j in slots}
             if len(periods) < 2 or not contended(link, SLACK):
                 continue
             more = {j: round(2 * JITTER * t) for j, t in periods.items()}
             demands = {j: _longer(link.demands[j], more[j], t) for j, t in periods.items()}
-            shifts = {j: held[j].shift_ns - more[j] // 2 for j in periods}
+            shifts = {j: slots[j].shift_ns - more[j] // 2 for j in periods}
             if score(replace(link, demands=demands), periods, shifts, slack=SLACK) < SLOT_SCORE:
                 return True
         return False
@@ -136,11 +141,11 @@ class JointSearch:
         if before is not None:
             given = {"as before": before} | given
         found = self._solved(given, LIMITS, mltcp=False)
-        able = any(p.mltcp_capable for p in self.instance.jobs)
-        if not able or found.utilisation * (1 + SENDERS_WORTH) >= found.bound:
+        capable = any(p.mltcp_capable for p in self.instance.jobs)
+        if not capable or found.utilisation * (1 + MLTCP_MIN_GAIN) >= found.bound:
             return found
-        limits = replace(LIMITS, min_gain=SENDERS_WORTH)
-        with_mltcp = self._solved({_PLAIN: found.choice}, limits, mltcp=True)
+        limits = replace(LIMITS, min_gain=MLTCP_MIN_GAIN)
+        with_mltcp = self._solved({_WITHOUT_MLTCP: found.choice}, limits, mltcp=True)
         evaluations = found.evaluations + with_mltcp.evaluations
         if with_mltcp.choice == found.choice:
             return replace(found, evaluations=evaluations)
@@ -162,13 +167,14 @@ class JointSearch:
 
     @cached_property
     def _flows(self) -> tuple[str, ...]:
-        """The elephants that have a path, job by job."""
+        """The names of the elephants that have a path, grouped by job."""
         placed = self.built.routing.assignments
         return tuple(f.name for f in self._demands.elephants if f.name in placed and placed[f.name].path)
 
     @cached_property
     def _candidate_paths(self) -> Mapping[str, tuple[Path, ...]]:
-        """The paths to try by flow: its own first, then ECMP's, those of baselines, and others."""
+        """The candidate paths of each flow: the built candidate's first, then ECMP's, those of the baseline
+        policies, and all others."""
         x, table = self._demands.inputs, self._demands.forwarding
         flow_of = {f.name: f for f in self._demands.elephants}
         found = {}
@@ -182,18 +188,18 @@ class JointSearch:
         return found
 
     def _drawn(self, flow: str, src: str, dst: str) -> Path:
-        """ECMP's path, by the port that the flow would draw; empty where the hash is unknown."""
+        """ECMP's path of the flow, by the source port that it draws. Empty if the hash is unknown."""
         x = self._demands.inputs
         return path_of(x.topology, self._demands.forwarding, src, dst, draw_port(flow, x.seed))
 
     @cached_property
     def instance(self) -> Instance:
-        """The jobs with elephants and their candidate paths, as the search sees them."""
+        """The input of the search: the jobs with elephants, and the candidate paths of their flows."""
         return instance_of(self._demands, self._candidate_paths)
 
     @cached_property
     def _ecmp(self) -> tuple[int, ...]:
-        """ECMP's path of each flow, by its number among the candidate paths; 0 where it is not one."""
+        """The number of ECMP's path among the candidate paths of each flow; 0 if it is not one of them."""
         path_choice = []
         for name in self._flows:
             listed = self._candidate_paths[name]
@@ -208,7 +214,8 @@ class JointSearch:
 
     @cached_property
     def _others(self) -> Mapping[str, Choice]:
-        """The baselines' decisions as whole plans. A flow that a baseline leaves to ECMP has ECMP's path."""
+        """The decisions of the baseline policies as choices, by name. A flow that a baseline leaves to ECMP
+        has ECMP's path."""
         count = len(self.instance.jobs)
         found = {}
         for baseline in self._baselines:
@@ -230,7 +237,8 @@ class JointSearch:
 
     @cached_property
     def _before(self) -> Choice | None:
-        """The plan in force as a choice, if the same policy made it and all of it is still possible."""
+        """The plan in force as a choice. None if another policy made it, or a part of it is no longer
+        possible."""
         x = self._demands.inputs
         old = x.previous
         if old is None or old.policy != x.policy.reference:
@@ -259,7 +267,7 @@ class JointSearch:
         return Choice(tuple(path_choice), tuple(level), tuple(timings), tuple(mltcp))
 
     def _candidate(self, found: SearchResult) -> Candidate:
-        """The candidate that a search result stands for."""
+        """The candidate with the decisions of a search result."""
         demands, choice = self._demands, found.choice
         routing = RoutingStage(demands, self._placed(found), by_hash=False)
         shifts = TimeShifts(demands, routing.shared, self._schedule(found, routing))
@@ -270,7 +278,8 @@ class JointSearch:
         return Candidate(routing, shifts, priorities, senders, search_reason(found))
 
     def _placed(self, found: SearchResult) -> Mapping[str, Assignment]:
-        """Paths and ports by flow. A path has no port where no free port is known to lead along it."""
+        """Path and source port of each flow. The port is None where no free port is known to lead along the
+        path."""
         x = self._demands.inputs
         result = dict(self.built.routing.placed)
         before = x.previous.flows if x.previous else {}
@@ -298,14 +307,14 @@ class JointSearch:
         return {f.name: result[f.name] for f in self._demands.elephants if f.name in result}
 
     def _schedule(self, found: SearchResult, routing: RoutingStage) -> SlotSchedule:
-        """The slots that the search chose. All jobs with a slot on a common link keep step."""
+        """The slots that the search chose, as one group: their shifts are relative to one another."""
         slots: dict[str, JobSlot] = {}
         reasons: dict[str, str] = {}
         for job, timing in zip(self.instance.jobs, found.choice.timings, strict=True):
             if timing != UNSCHEDULED:
                 slots[job.name] = JobSlot(timing[0], timing[1], 0)
             elif any(job.name in pair for pair in self.built.shifts.contending):
-                reasons[job.name] = "by the joint search it gains nothing from sharing links in time"
+                reasons[job.name] = "in the joint search it gained nothing from sharing links in time"
         fits = []
         for link in routing.shared:
             jobs = [j for j in link.demands if j in slots]
@@ -314,11 +323,11 @@ class JointSearch:
             periods = {j: slots[j].period_ns for j in jobs}
             got = score(only(link, jobs), periods, {j: slots[j].shift_ns for j in jobs}, slack=SLACK)
             fits.append(LinkFit(link.name, tuple(jobs), got, got))
-        meeting = {j for f in fits for j in f.jobs}
-        return SlotSchedule({j: s for j, s in slots.items() if j in meeting}, reasons, tuple(fits), ())
+        sharing = {j for f in fits for j in f.jobs}
+        return SlotSchedule({j: s for j, s in slots.items() if j in sharing}, reasons, tuple(fits), ())
 
 
 def _longer(phases: Sequence[Phase], by: int, period: int) -> tuple[Phase, ...]:
-    """Phases that end `by` ns later, but not after the next one starts."""
+    """The phases, each ending `by` ns later, but not after the start of the next phase."""
     until = [p.start_ns for p in phases[1:]] + [period]
     return tuple(replace(p, end_ns=min(p.end_ns + by, t)) for p, t in zip(phases, until, strict=True))

@@ -32,13 +32,14 @@ _PLAIN = 200
 def levels_only(demands: Demands) -> Candidate:
     """The best candidate for problems that are too large for the joint search: only levels are searched.
 
-    Paths are chosen as if no jobs shared links in time. Slots stay only for groups that meet no other job.
-    The levels are the best by the search's evaluator of: those in force, the priority's, the priority's on
-    fewer levels, and changes of the best of these.
+    Paths are chosen as if no jobs shared links in time. Only groups of jobs that overlap with no other job
+    keep their slots.
+    The search's evaluator compares the levels in force, those of the policy's priority, those of the priority
+    with fewer levels, and changes of the best of these.
 
-    Strict priority loses to equal shares where few large jobs of similar intensity meet on many links: a job
-    that waits on one link leaves its other links idle. Where even this would take too long, the levels are
-    the priority's.
+    Strict priority is worse than equal shares where few large jobs of similar intensity share many links: a
+    job that waits on one link leaves its other links idle. If even this search would take too long, the
+    levels are those of the policy's priority.
     """
     start = _undisturbed(demands).with_levels()
     placed = start.routing.assignments
@@ -54,7 +55,7 @@ def levels_only(demands: Demands) -> Candidate:
     limits = LIMITS if available() else replace(LIMITS, max_work=LIMITS.max_work // _PLAIN)
     found = solve_levels(instance, given, limits=limits, seed=demands.inputs.seed)
     if found is None:
-        return replace(start, reason="too much to judge together")
+        return replace(start, reason="too many jobs and flows to evaluate plans")
     if found.choice == base:
         return replace(start, reason=search_reason(found))
     levels = dict(zip(names, found.choice.level, strict=True))
@@ -76,11 +77,11 @@ def _levels(start: Candidate, most: int) -> Iterator[tuple[str, Mapping[str, int
 
 
 def _undisturbed(demands: Demands) -> PathsAndShifts:
-    """Paths chosen without regard to time, and slots only for groups that meet no other job.
+    """Paths chosen without regard to time, and slots only for groups that overlap with no other job.
 
-    A job that also meets a job outside its group is sometimes lengthened past its slot by that job, and then
-    waits for its next slot. Whether slots are worth that, only the whole search can tell. What is left is
-    CRUX's plan, on paths that are no worse.
+    A job outside the group that overlaps with a scheduled job sometimes makes it miss its slot, and it then
+    waits for the next one. Only the whole search can find out whether slots gain more than that costs.
+    Without slots the plan is CRUX's, on paths that are no worse.
     """
     built = build(demands, time_sharing=False)
     schedule, contending = built.shifts.schedule, built.shifts.contending

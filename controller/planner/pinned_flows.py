@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries for single flows: where no source port leads along the path, and where a QP keeps its DSCP."""
+"""Switch entries for single flows.
+
+A flow needs a pin where no source port leads along its path, and a remark where its QP keeps another DSCP.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,15 @@ PORT_UNKNOWN = "its NIC chooses the source port, and the agent has not reported 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The assignments with a port for every path, the entries that some of them need, and why they do."""
+    """The assignments with a source port for every path, the pins that some flows need, and the cause of each
+    flow's pins."""
 
     assignments: Mapping[str, Assignment]
     pins: tuple[FlowPin, ...]
     causes: Mapping[str, str]
 
     def words(self, flow: str) -> str:
-        """What a flow's reason says of its entries; empty without any."""
+        """The part of a flow's reason that explains its pins. Empty without pins."""
         if flow not in self.causes:
             return ""
         where = ", ".join(p.switch for p in self.pins if p.flow == flow)
@@ -44,18 +48,18 @@ def flows_of_unknown_port(queue_pairs: Mapping[str, QueuePair]) -> frozenset[str
 
 
 def pin(inputs: PlanInput, table: Forwarding, assignments: Mapping[str, Assignment]) -> Pinned:
-    """Pin in the switches of its path every flow that its source port does not lead there.
+    """Pin every flow whose source port does not lead along its path, in the switches of the path.
 
-    Pinned are flows that keep a port of their NIC's choice, those of paths that no free port leads to,
-    those that went elsewhere than they should, and all where the hash is not known. A flow is left to ECMP
-    where a switch has no room for it, or another flow has the same 5-tuple.
+    These are flows whose NIC keeps its own port, flows to whose path no free port leads, flows whose probes
+    took another path, and all flows where the hash is not known. A flow is left to ECMP if a switch has no
+    room for its entry, or if another flow has the same 5-tuple.
     """
     used: dict[tuple[str, str], set[int]] = defaultdict(set)
     for a in assignments.values():
         if a.path and a.source_port is not None:
             used[a.path[0], a.path[-1]].add(a.source_port)
     before = inputs.previous.flows if inputs.previous is not None else {}
-    held = {p.flow for p in inputs.previous.pins} if inputs.previous is not None else set()
+    pinned_before = {p.flow for p in inputs.previous.pins} if inputs.previous is not None else set()
     room: Counter[str] = Counter()
     seen: dict[tuple[str, str, int], str] = {}
     result: dict[str, Assignment] = {}
@@ -71,16 +75,18 @@ def pin(inputs: PlanInput, table: Forwarding, assignments: Mapping[str, Assignme
             was = before.get(name)
             port = _free_port(used[ends], was.source_port if was is not None else None)
         if port is None:
-            result[name] = Assignment(None, None, False, "the host pair has no source port left: ECMP")
+            result[name] = Assignment(
+                None, None, False, "left to ECMP: its host pair has no free source port"
+            )
             continue
         other = seen.setdefault((*ends, port), name)
         if other != name:
-            same = f"it has the 5-tuple of {other}, and goes where that goes"
+            same = f"left to ECMP: it has the same 5-tuple as {other}, so the switches cannot tell them apart"
             result[name] = Assignment(None, None, False, same)
             continue
         used[ends].add(port)
         result[name] = replace(a, source_port=port)
-        cause = _cause(inputs, table, name, a, port, pinned_before=name in held)
+        cause = _cause(inputs, table, name, a, port, pinned_before=name in pinned_before)
         if not cause:
             continue
         entries = [
@@ -100,7 +106,7 @@ def pin(inputs: PlanInput, table: Forwarding, assignments: Mapping[str, Assignme
 
 
 def choices(inputs: PlanInput, table: Forwarding, path: Path) -> tuple[tuple[str, str], ...]:
-    """The switches of a path that would choose by the hash, each with the next node of the path."""
+    """The switches of a path that choose the next hop by the hash, each with the next node of the path."""
     found = []
     for switch, toward in pairwise(path[1:]):
         route = route_to(inputs.topology, table, switch, path[-1])
@@ -110,8 +116,11 @@ def choices(inputs: PlanInput, table: Forwarding, path: Path) -> tuple[tuple[str
 
 
 def remarks(inputs: PlanInput, flows: Mapping[str, FlowPlan]) -> tuple[FlowRemark, ...]:
-    """What leaves have to rewrite: flows whose QP keeps another DSCP than the plan's, where their source
-    port is known. A job that has come since the plan was begun is not in `flows`; the next plan knows it."""
+    """The DSCP rewrites at leaves, for flows whose QP keeps another DSCP than the plan's.
+
+    Flows of unknown source port are left out. A job that came after the planning run began is not in
+    `flows`; the next plan includes it.
+    """
     result = []
     for job in inputs.jobs:
         for flow in job.flows:
@@ -121,7 +130,7 @@ def remarks(inputs: PlanInput, flows: Mapping[str, FlowPlan]) -> tuple[FlowRemar
                 continue
             port = planned.source_port or queue_pair.source_port
             if not port:
-                # Without it the flow cannot be told from others of its host under that DSCP.
+                # Without the port the leaf cannot distinguish the flow from others of its host and DSCP.
                 continue
             leaf = inputs.topology.host[flow.src].leaf
             result.append(FlowRemark(flow.name, leaf, flow.src, flow.dst, port, sent, planned.dscp))
@@ -131,24 +140,25 @@ def remarks(inputs: PlanInput, flows: Mapping[str, FlowPlan]) -> tuple[FlowRemar
 def _cause(
     inputs: PlanInput, table: Forwarding, name: str, a: Assignment, port: int, *, pinned_before: bool
 ) -> str:
-    """Why a port does not lead along the path; empty if it does."""
+    """Why a source port does not lead along the path. Empty if it does."""
     path = a.path or ()
     learned = (inputs.learned or {}).get((path[0], path[-1]), {}).get(path, ())
     known = inputs.topology.hash.known or port in learned
     queue_pair = inputs.queue_pairs.get(name)
     kept = queue_pair is not None and queue_pair.port_fixed
     trusted = known and name not in inputs.mistrusted
-    # A port that was looked for leads there; one that the NIC keeps, or that was pinned, may happen to.
-    looked_for = a.source_port is not None and not kept and (not pinned_before or port in learned)
-    if trusted and (looked_for or path_of(inputs.topology, table, path[0], path[-1], port) == path):
+    # A port that the planner searched for leads along the path. A port that the NIC keeps, or that the flow
+    # had while it was pinned, leads there only by chance.
+    searched = a.source_port is not None and not kept and (not pinned_before or port in learned)
+    if trusted and (searched or path_of(inputs.topology, table, path[0], path[-1], port) == path):
         return ""
     if not choices(inputs, table, path):
         return ""
     if kept:
-        return f"its NIC keeps source port {port}"
+        return f"its NIC keeps source port {port}, which leads elsewhere"
     if not known:
         return "the switches' hash is not known"
-    return "probes went elsewhere" if name in inputs.mistrusted else "no free source port leads there"
+    return "its probes took another path" if name in inputs.mistrusted else "no free source port leads there"
 
 
 def _free_port(used: set[int], before: int | None) -> int | None:

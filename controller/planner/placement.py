@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where to put a new job: candidate placements ranked by who would share links (CASSINI's Algorithm 2)."""
+"""Ranks candidate placements of a new job by how well it can share links in time (CASSINI, Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from controller.planner.routing_stage import route_flows
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A candidate by its place in the list given. `links` are the full ones that jobs would share with it in
-    place, `compatibility` the mean of their scores, 1 where there are none; `lost` what loops cost of it."""
+class RankedPlacement:
+    """One candidate placement with its rank values.
+
+    `index` is its position in the list of candidates. `links` are the full links that jobs would share.
+    `compatibility` is the mean score of these links, 1 if there are none. `lost` is the part of it that is
+    lost because the affinity graph has loops.
+    """
 
     index: int
     job: Job
@@ -33,12 +37,16 @@ def rank_placements(
     most: int = MOST,
     workers: int = 1,
     loops: bool = True,
-) -> list[Placed]:
-    """The first `most` candidates for one new job, most compatible first; each has its hosts and flows.
+) -> list[RankedPlacement]:
+    """Rank the first `most` candidates for one new job, most compatible first.
 
-    `inputs` holds the jobs that run already; the paths are what its policy would decide with the candidate.
-    `loops` False discards candidates with a loop in the affinity graph, as the thesis does. `workers` threads
-    share the work; the order does not depend on them. Raises ValueError for jobs the fabric cannot have.
+    Each candidate is the new job with its hosts and flows. `inputs` holds the jobs that run already. Paths
+    are what the policy of `inputs` chooses for these jobs and the candidate. `loops` False discards
+    candidates with a loop in the affinity graph, as the thesis does. `workers` is the number of threads; the
+    order does not depend on it.
+
+    Raises:
+        ValueError: a job that the fabric cannot have; the message says why.
     """
     shared = []
     periods: dict[str, int] = {}
@@ -50,7 +58,7 @@ def rank_placements(
         periods |= {name: p.period_ns for name, p in demands.profiles.items()}
     found = rank(shared, periods, most=most, workers=workers, loops=loops, seed=inputs.seed)
     return [
-        Placed(
+        RankedPlacement(
             index=r.index,
             job=candidates[r.index],
             compatibility=r.compatibility,

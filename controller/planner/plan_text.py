@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan in words: what it does and why, and what changes from one to the next."""
+"""The text of a plan: its decisions with their reasons, and the changes from one plan to the next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.model import FlowPlan, FlowRemark, JobPlan, Plan, PolicyReferenc
 
 
 def explain(plan: Plan) -> str:
-    """The plan in plain words, a line for each job, flow and shared link."""
+    """The plan as text, one line for each job, flow and shared link."""
     lines = [f"plan {plan.version}, policy {plan.policy.name}"]
     for job in plan.jobs.values():
         sender = f", {job.sender} senders" if job.sender != "job" else ""
@@ -25,12 +25,12 @@ def explain(plan: Plan) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """How much a plan holds, for the log."""
-    placed = sum(f.path is not None for f in plan.flows.values())
-    singles = len(plan.pins) + len(plan.remarks)
+    """The size of a plan in one line, for the log."""
+    with_path = sum(f.path is not None for f in plan.flows.values())
+    flow_entries = len(plan.pins) + len(plan.remarks)
     return (
-        f"{len(plan.jobs)} jobs, {placed} flows placed, {len(plan.links)} shared links, "
-        f"{singles} entries for single flows"
+        f"{len(plan.jobs)} jobs, {with_path} flows with a path, {len(plan.links)} shared links, "
+        f"{flow_entries} entries for single flows"
     )
 
 
@@ -41,11 +41,11 @@ def _way(flow: FlowPlan) -> str:
 
 
 def _remark(remark: FlowRemark) -> str:
-    return f"its QP keeps dscp {remark.sent_dscp}: {remark.switch} rewrites it to {remark.dscp}"
+    return f"its QP sends dscp {remark.sent_dscp}: {remark.switch} rewrites it to {remark.dscp}"
 
 
 def _entries(plan: Plan | None) -> Mapping[str, str]:
-    """Per flow, what switches hold for it alone, in words."""
+    """The switch entries for single flows as text, by flow."""
     words: dict[str, list[str]] = defaultdict(list)
     for pin in plan.pins if plan is not None else ():
         words[pin.flow].append(f"pinned in {pin.switch}")
@@ -54,9 +54,9 @@ def _entries(plan: Plan | None) -> Mapping[str, str]:
     return {flow: ", ".join(parts) for flow, parts in words.items()}
 
 
-def _rhythm(job: JobPlan) -> str:
+def _timing(job: JobPlan) -> str:
     if job.period_ns is None:
-        return "runs free"
+        return "runs at its own pace"
     once = "once " if job.once else ""
     return f"starts {once}at {job.shift_ns / 1e6:.1f} of every {job.period_ns / 1e6:.1f} ms"
 
@@ -77,22 +77,22 @@ def _policy_changes(old: PolicyReference, new: PolicyReference) -> Iterator[str]
 
 
 def diff(old: Plan | None, new: Plan) -> tuple[str, ...]:
-    """What changes from one plan to another, a line each; empty if nothing does but the version."""
+    """The changes from one plan to another, one line each. Empty if only the version changes."""
     lines: list[str] = []
     if old is not None:
         lines += _policy_changes(old.policy, new.policy)
-    # Shifts count from each plan's own epoch: compare them as phases of the new one's.
+    # Each plan's shifts count from its own epoch. Convert the old ones to the new epoch before comparing.
     moved = old.epoch_ns - new.epoch_ns if old else 0
     for name, job in new.jobs.items():
         was = old.jobs.get(name) if old else None
         if was is None:
-            lines.append(f"job {name}: new, level {job.level}, {_rhythm(job)}")
+            lines.append(f"job {name}: new, level {job.level}, {_timing(job)}")
             continue
         if was.level != job.level:
             lines.append(f"job {name}: level {was.level} -> {job.level}")
         same = (was.period_ns, was.once, was.realign) == (job.period_ns, job.once, job.realign)
         if not same or (job.period_ns and (was.shift_ns + moved - job.shift_ns) % job.period_ns):
-            lines.append(f"job {name}: {_rhythm(was)} -> {_rhythm(job)}")
+            lines.append(f"job {name}: {_timing(was)} -> {_timing(job)}")
         if was.sender != job.sender:
             lines.append(f"job {name}: sender {was.sender} -> {job.sender}")
     for name, flow in new.flows.items():
@@ -103,10 +103,10 @@ def diff(old: Plan | None, new: Plan) -> tuple[str, ...]:
             lines.append(f"flow {name}: {_way(before)} -> {_way(flow)}")
         elif before.dscp != flow.dscp:
             lines.append(f"flow {name}: dscp {before.dscp} -> {flow.dscp}")
-    was_held, now_held = _entries(old), _entries(new)
+    entries_before, entries_now = _entries(old), _entries(new)
     for name in new.flows:
-        if was_held.get(name) != now_held.get(name):
-            lines.append(f"flow {name}: {now_held.get(name, 'no entries of its own any more')}")
+        if entries_before.get(name) != entries_now.get(name):
+            lines.append(f"flow {name}: {entries_now.get(name, 'no longer has entries of its own')}")
     if old is not None:
         lines += [f"job {name}: gone" for name in old.jobs if name not in new.jobs]
         lines += [f"flow {name}: gone" for name in old.flows if name not in new.flows]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reasons a plan gives for each of its choices, in words."""
+"""The text of the reasons that a plan gives for its decisions (`why`)."""
 
 from __future__ import annotations
 
@@ -25,22 +25,27 @@ def level_reason(candidate: Candidate, ranked: RankedJob) -> str:
     if ranked.intensity is None:
         return "lowest level: it sends nothing"
     level = stage.level[ranked.name]
-    meets = sorted({j for p in candidate.shifts.contending for j in p if ranked.name in p} - {ranked.name})
-    if not meets:
-        return f"level {level}: it meets no other job, no order needed"
+    overlapping = sorted(
+        {j for p in candidate.shifts.contending for j in p if ranked.name in p} - {ranked.name}
+    )
+    if not overlapping:
+        shared = "after time sharing " if ranked.name in candidate.shifts.schedule.slots else ""
+        return f"level {level}: {shared}no other job overlaps with it in time, so it needs no order"
     reason = stage.levels.reason or candidate.reason
     if ranked.name in stage.levels.exceptions:
-        above = sorted(j for j in meets if stage.level[j] < level)
-        below = sorted(j for j in meets if stage.level[j] > level)
-        beside = sorted(set(meets) - {*above, *below})
-        parts = (("after", above), ("before", below), ("beside", beside))
+        above = sorted(j for j in overlapping if stage.level[j] < level)
+        below = sorted(j for j in overlapping if stage.level[j] > level)
+        beside = sorted(set(overlapping) - {*above, *below})
+        parts = (("below", above), ("above", below), ("equal to", beside))
         words = " and ".join(f"{word} {', '.join(jobs)}" for word, jobs in parts if jobs)
         return f"level {level}: {words}; {reason}"
     place = {name: i for i, name in enumerate(stage.order.names)}
-    above = [j for j in meets if place[j] < place[ranked.name]]
-    below = [j for j in meets if j not in above]
+    earlier = [j for j in overlapping if place[j] < place[ranked.name]]
+    later = [j for j in overlapping if j not in earlier]
     words = " and ".join(
-        f"{word} {', '.join(jobs)}" for word, jobs in (("after", above), ("before", below)) if jobs
+        f"{word} {', '.join(jobs)}"
+        for word, jobs in (("ranked after", earlier), ("ranked before", later))
+        if jobs
     )
     return f"level {level}: {words}, by {ask_explanation(policy, ranked)}{f'; {reason}' if reason else ''}"
 
@@ -49,44 +54,48 @@ def sender_reason(candidate: Candidate, name: str) -> tuple[str, ...]:
     """Why the plan sets the congestion control of a job's senders, if the joint search chose it."""
     if name not in candidate.senders:
         return ()
-    return ("MLTCP senders: by the joint search they keep more GPUs busy",)
+    return ("MLTCP senders: in the joint search they gave a higher GPU utilisation",)
 
 
 def search_reason(found: SearchResult) -> str:
-    """How the search came to its result, for every job that takes part."""
+    """How the search found its result. The reason is the same for all jobs of the search."""
     others = ", ".join(f"{name} {value:.1%}" for name, value in found.baselines.items())
     steps = f"; then {', '.join(found.steps)}" if found.steps else ""
     return (
-        f"of {found.evaluations} plans judged together, GPUs busy {found.utilisation:.1%} ({others}); "
-        f"from {found.start}{steps}"
+        f"the best of {found.evaluations} evaluated plans, GPUs busy {found.utilisation:.1%} ({others}); "
+        f"the search started from {found.start}{steps}"
     )
 
 
 def profile_reason(job: Job) -> str:
-    """What is known of a job's profile, and from where."""
+    """Where the plan has a job's profile from: declared, measured or assumed."""
     measured = job.measured
     if measured is None:
-        return "as it declares" if job.profile.phases else "not measured yet: taken to send all the time"
+        if job.profile.phases:
+            return "profile as the job declares it"
+        return "not measured yet: the plan assumes that it sends all the time"
     by = "" if measured.source == "iterations" else " by byte counts alone"
     return (
         f"measured{by} over {measured.iterations} iterations: {job.profile.period_ns / 1e6:.1f} ms, "
-        f"{measured.communication_ns / 1e6:.1f} of them communicating"
+        f"of which it communicates {measured.communication_ns / 1e6:.1f} ms"
     )
 
 
 def timing_reason(shifts: TimeShifts, name: str) -> str:
-    """Why a job communicates when it does."""
+    """Why a job has its time-shift and period, or none."""
     if not shifts.demands.inputs.policy.timing.sets_shifts:
         return "runs at its own pace"
     slot = shifts.schedule.slots.get(name)
     if slot is None:
-        meets = any(name in p for p in shifts.contending)
-        why = "no job that it meets keeps step with it" if meets else "shares no full link with another job"
+        if any(name in p for p in shifts.contending):
+            why = "it can share no link in time with the jobs that overlap with it"
+        else:
+            why = "it shares no full link with another job"
         return f"runs at its own pace: {shifts.schedule.reasons.get(name, why)}"
     measured = shifts.demands.profiles[name].period_ns
     start = (
         f"starts {'once ' if slot.once else ''}at {slot.shift_ns / 1e6:.1f} of every "
-        f"{slot.period_ns / 1e6:.1f} ms ({100 * (slot.period_ns / measured - 1):.1f} % over its own)"
+        f"{slot.period_ns / 1e6:.1f} ms ({100 * (slot.period_ns / measured - 1):.1f} % over its own period)"
         f"{', then at its own pace' if slot.once else ''}"
     )
     fits = [f for f in shifts.schedule.fits if name in f.jobs]
@@ -96,10 +105,10 @@ def timing_reason(shifts: TimeShifts, name: str) -> str:
     link = next(k for k in shifts.shared if k.name == worst.link)
     chance = random_score(only(link, worst.jobs), shifts.periods, slack=SLACK)
     others = sorted({j for f in fits for j in f.jobs} - {name})
+    more = f" and {len(fits) - 1} more {'link' if len(fits) == 2 else 'links'}" if len(fits) > 1 else ""
     return (
-        f"takes turns with {', '.join(others)} on {worst.link[0]}->{worst.link[1]}"
-        f"{f' and {len(fits) - 1} more' if len(fits) > 1 else ''}: score {worst.score:.2f}, "
-        f"{chance:.2f} at random; {start}"
+        f"shares {worst.link[0]}->{worst.link[1]}{more} in time with {', '.join(others)}: "
+        f"score {worst.score:.2f}, {chance:.2f} at random shifts; {start}"
     )
 
 
@@ -108,9 +117,9 @@ def path_reason(routing: RoutingStage, flow: Flow, a: Assignment) -> str:
     if a.why:
         return a.why
     path = a.path or ()
-    meets = sorted(
+    sharing = sorted(
         {j for k in routing.shared if k.name in set(pairwise(path[1:-1])) for j in k.demands} - {flow.job}
     )
-    through = "inside the leaf" if len(path) == 3 else f"least loaded path, by {path[len(path) // 2]}"
-    company = f", with {', '.join(meets)}" if meets else ", shared with no other job"
-    return f"{through}{company if len(path) > 3 else ''}{'; as before' if a.kept else ''}"
+    through = "inside the leaf" if len(path) == 3 else f"least loaded path, through {path[len(path) // 2]}"
+    shared = f", shared with {', '.join(sharing) if sharing else 'no other job'}"
+    return f"{through}{shared if len(path) > 3 else ''}{'; kept from the plan before' if a.kept else ''}"

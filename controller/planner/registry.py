@@ -44,8 +44,10 @@ def _entries() -> Mapping[str, tuple[_Entry, ...]]:
 
 
 def _source_tree() -> Iterator[tuple[str, _Entry]]:
-    """The table of our pyproject.toml where we run from a source tree: the metadata of an editable install is
-    made from it, and may be older."""
+    """The entry points in pyproject.toml, if Polyrhythm runs from a source tree.
+
+    An editable install copies them into its metadata, and the copy may be older than the file.
+    """
     path = Path(__file__).parents[2] / "pyproject.toml"
     if not path.is_file():
         return
@@ -56,7 +58,7 @@ def _source_tree() -> Iterator[tuple[str, _Entry]]:
 
 
 def registered() -> tuple[str, ...]:
-    """The names of all registered policies, sorted. No policy is imported for it."""
+    """The names of all registered policies, sorted. Imports no policy."""
     return tuple(_entries())
 
 
@@ -64,7 +66,7 @@ def policy_named(name: str) -> Policy:
     """A policy by its registered name, or by "package.module:NAME".
 
     Raises:
-        PolicyError: there is none, or it cannot be imported; the message says what would be legal.
+        PolicyError: there is no such policy, or it cannot be imported; the message says what would be legal.
     """
     return _imported(name) if ":" in name else registered_policy(name)
 
@@ -107,7 +109,7 @@ def _load(name: str, target: str) -> Policy:
         found: object = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except Exception as error:  # Whatever a foreign module raises while it is imported.
+    except Exception as error:  # The import runs foreign code, which can raise any exception.
         words = " ".join(str(error).split())
         raise PolicyError(
             f"policy {name}: {target} cannot be imported: {type(error).__name__}: {words}; legal: a "
@@ -123,15 +125,15 @@ def _load(name: str, target: str) -> Policy:
 
 @lru_cache(maxsize=256)
 def resolve(reference: PolicyReference) -> Policy:
-    """The policy that a reference stands for, imported in this process, with the reference's options.
+    """Import the policy of a reference in this process, with the options of the reference.
 
     Raises:
-        PolicyError: it is not installed here, in another version, or with other objects or options.
+        PolicyError: the policy is not installed here, or its version, objects or options differ.
     """
     found = policy_named(reference.name)
     if (found.distribution, found.version) != (reference.distribution, reference.version):
         raise PolicyError(
-            f"policy {reference.name} is of {reference.distribution or 'no distribution'} "
+            f"policy {reference.name} was made by {reference.distribution or 'no distribution'} "
             f"{reference.version or 'without a version'}; installed: "
             f"{found.distribution or 'no distribution'} {found.version}".rstrip()
         )

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of libibverbs' binary interface (IBVERBS_1.1) that the shim looks into.
+/* The part of libibverbs' binary interface (IBVERBS_1.1) that the shim reads.
  *
- * Layouts of version 1.1 never change, so no rdma-core header is needed to build; where <infiniband/verbs.h>
- * is installed, check.c holds every offset below to it.
+ * Layouts of version 1.1 never change, so the build needs no rdma-core header. Where <infiniband/verbs.h> is
+ * installed, check.c compares every offset below with it.
  */
 #ifndef POLYRHYTHM_SHIM_ABI_H
 #define POLYRHYTHM_SHIM_ABI_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled, not run: holds abi.h to rdma-core's own header, where that is installed (`make check`). */
+/* Compiled, not run: compares abi.h with rdma-core's own header, where that is installed (`make check`). */
 #include "abi.h"
 #include <infiniband/verbs.h>
 #include <stddef.h>

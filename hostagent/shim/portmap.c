@@ -10,7 +10,7 @@
 
 enum { FIRST_PORT = 0xC000, MOST_BYTES = 4 << 20 };
 
-/* The agent's first line; a map of another origin has none. */
+/* The first line that the agent writes. A map that a person wrote may lack it. */
 #define HEADER "# polyrhythm 1 entries="
 
 uint32_t map_label(uint16_t port)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The port map: which UDP source ports the queue pairs between two addresses take, in turn. */
+/* The port map: the UDP source ports for the queue pairs between two addresses. Queue pair number i takes
+ * port number i, modulo the number of ports. */
 #ifndef POLYRHYTHM_SHIM_PORTMAP_H
 #define POLYRHYTHM_SHIM_PORTMAP_H
 
@@ -18,17 +19,17 @@ struct port_map {
     struct map_entry *entries;
 };
 
-/* Read a map. NULL, with `why` filled, for a file that is not whole or not right in every line; a file that
- * is not there is a map without entries. */
+/* Read a map. Returns NULL and fills `why` if the file is incomplete or a line is not legal. A missing file
+ * is a map without entries. */
 struct port_map *map_read(const char *path, char *why, size_t room);
 
 void map_free(struct port_map *map);
 
-/* The entry of a pair; NULL if there is none. */
+/* The entry of two addresses; NULL if there is none. */
 const struct map_entry *map_find(const struct port_map *map, const struct gid *source,
                                  const struct gid *destination);
 
-/* The flow label from which a NIC makes source port `port` (0xC000-0xFFFF). */
+/* The flow label from which a NIC computes the source port `port` (0xC000-0xFFFF). */
 uint32_t map_label(uint16_t port);
 
 #endif

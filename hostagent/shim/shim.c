@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs shim: it sits in the process that owns the queue pairs and pins them to the port map's ports.
+/* The verbs shim. It runs in the process that owns the queue pairs and pins them to ports of the port map.
  *
- * It defines ibv_modify_qp and ibv_destroy_qp and depends on libibverbs for all the rest, so that whoever
- * looks a name up in it (NCCL does, by dlvsym) finds ours first and the library's own for the others. At
- * INIT->RTR it sets the flow label from which the NIC makes the source port; with mlx5, queue pairs in RTS
- * are moved when the map changes. Whatever fails leaves the caller's call as it was.
+ * It defines ibv_modify_qp and ibv_destroy_qp, and links to libibverbs for all other functions. A caller that
+ * looks a name up in the shim (NCCL does, by dlvsym) finds these two functions here and all others in
+ * libibverbs. At INIT->RTR the shim sets the flow label from which the NIC computes the source port. With
+ * mlx5 it also moves queue pairs in RTS when the map changes. If the shim fails, the caller's call runs
+ * unchanged.
  *
  * Environment: POLYRHYTHM_PORT_MAP, the map (default /run/polyrhythm/ports); POLYRHYTHM_SHIM_LOG, a file to
  * append a line to for each pin and each fault.
@@ -33,11 +34,11 @@
 
 enum { RETRY_MS = 1000, STACK_BYTES = 128 << 10 };
 
-/* A queue pair that has reached RTR, and its turn among those of its pair. */
+/* A queue pair that has reached RTR. `index`: its number among the queue pairs of the same two addresses. */
 struct pinned {
     struct qp *qp;
     struct gid source, destination;
-    size_t turn;
+    size_t index;
     uint16_t port; /* 0: not pinned */
     int sending;   /* in RTS: mlx5 can move it */
     struct pinned *next;
@@ -94,7 +95,7 @@ static void in_child(void)
     watching = 0;
 }
 
-/* The library's own functions. RTLD_NEXT would not do: it does not see libraries opened by dlopen. */
+/* Find the library's own functions. RTLD_NEXT does not find libraries that were opened by dlopen. */
 static void start(void)
 {
     const char *path = secure_getenv("POLYRHYTHM_PORT_MAP");
@@ -138,24 +139,24 @@ static void forget(const struct qp *qp)
         }
 }
 
-/* The lowest turn that no queue pair of the pair has. */
-static size_t free_turn(const struct gid *source, const struct gid *destination)
+/* The lowest index that no queue pair of these two addresses has. */
+static size_t free_index(const struct gid *source, const struct gid *destination)
 {
-    for (size_t turn = 0;; turn++) {
+    for (size_t index = 0;; index++) {
         struct pinned *at = queue_pairs;
-        while (at && (at->turn != turn || memcmp(&at->source, source, sizeof *source) ||
+        while (at && (at->index != index || memcmp(&at->source, source, sizeof *source) ||
                       memcmp(&at->destination, destination, sizeof *destination)))
             at = at->next;
         if (!at)
-            return turn;
+            return index;
     }
 }
 
-/* The port that the map has for a queue pair; 0: none. */
+/* The port that the map has for a queue pair; 0 if it has none. */
 static uint16_t wanted(const struct pinned *of)
 {
     const struct map_entry *entry = map_find(map, &of->source, &of->destination);
-    return entry ? entry->ports[of->turn % entry->count] : 0;
+    return entry ? entry->ports[of->index % entry->count] : 0;
 }
 
 static void say_pin(const char *how, const struct pinned *of, int result)
@@ -193,7 +194,7 @@ static void *watch(void *nothing)
             watched = inotify_add_watch(notify, slash ? directory : ".",
                                         IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE_SELF | IN_ONLYDIR);
             if (watched >= 0)
-                patience = 0; /* look at once: the map may have changed before the watch was there */
+                patience = 0; /* read at once: the map may have changed before the watch began */
         }
         struct pollfd ready = {notify, POLLIN, 0};
         int news = poll(&ready, notify >= 0, patience);
@@ -224,7 +225,7 @@ static void start_watching(void)
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigfillset(&all); /* the program's signals are for its own threads */
+    sigfillset(&all); /* leave the program's signals to its own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, &attributes, watch, NULL))
         say("no thread to watch the map: %s", strerror(errno));
@@ -232,7 +233,7 @@ static void start_watching(void)
     pthread_attr_destroy(&attributes);
 }
 
-/* Take a queue pair on its way to RTR in, and find its port. NULL: nothing to do for it. */
+/* Register a queue pair that changes to RTR, and find its port. NULL: the shim leaves it alone. */
 static struct pinned *take_in(struct qp *qp, const struct qp_attr *attr)
 {
     const struct ah_attr *route = &attr->ah_attr;
@@ -246,12 +247,12 @@ static struct pinned *take_in(struct qp *qp, const struct qp_attr *attr)
     fresh->qp = qp;
     fresh->source = source;
     fresh->destination = route->dgid;
-    fresh->turn = free_turn(&source, &route->dgid);
+    fresh->index = free_index(&source, &route->dgid);
     fresh->next = queue_pairs;
     queue_pairs = fresh;
     start_watching();
     if (!watching)
-        load_map(); /* nobody else looks for a newer one */
+        load_map(); /* no thread watches the file for changes */
     fresh->port = wanted(fresh);
     return fresh;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm priority`: compute and explain the priority level of each job, for jobs that share links."""
+"""`polyrhythm priority`: compute and explain the priority level of each of several jobs that share links."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def to_text(report: Mapping[str, Any]) -> str:
     if "fairness" in report:
         fairness = report["fairness"]
         lines.append(
-            f"loss cap {fairness['cap']:g} {'met' if fairness['met'] else 'not met'}; to choose from:"
+            f"loss cap {fairness['cap']:g} {'met' if fairness['met'] else 'not met'}; possible assignments:"
         )
         lines += [
             f"  utilisation {p['utilisation']:.3f}, worst loss {p['worst_loss']:.3f}"
@@ -131,7 +131,7 @@ def to_text(report: Mapping[str, Any]) -> str:
 
 
 def _fairness(fairly: FairAssignment, cap: float) -> dict[str, Any]:
-    """The assignment's utilisation and losses, and the assignments that no other beats in both."""
+    """The utilisation and the losses of the assignment, and the Pareto frontier of all tried assignments."""
     return {
         "cap": cap,
         "met": fairly.met,
@@ -147,7 +147,7 @@ def _fairness(fairly: FairAssignment, cap: float) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Words:
-    """Explains in words the place of each job in the order, and its level."""
+    """Makes the text that explains each job's place in the order, and its level."""
 
     contest: PriorityTask
     assigned: LevelAssignment
@@ -185,11 +185,11 @@ class _Words:
         """The explanation of a job. `no_queue`: no DSCP exists for its level."""
         name, level = ranked.name, self.assigned.level
         if ranked.intensity is None:
-            words = ["it sends nothing: no intensity, the lowest level"]
+            words = ["it sends nothing, so it has no intensity and the lowest level"]
         else:
             words = [self._order(ranked)]
             if self.weight.get(name, 1.0) > 1:
-                words.append(f"x {self.weight[name]:.3g} for what it would lose")
+                words.append(f"x {self.weight[name]:.3g} by the loss cap")
             others = self._others(name)
             same = self._levels[others] == level[name]
             above = others < self._place[name]
@@ -202,7 +202,7 @@ class _Words:
                 )
                 if len(them)
             ]
-            words += [] if len(others) else ["it shares no link, so any level would do"]
+            words += [] if len(others) else ["it shares no link, so its level has no effect"]
         if no_queue:
             words.append(f"no DSCP: the switches keep {len(TRAFFIC_CLASSES.levels)} levels for jobs")
         return "; ".join(words)
@@ -228,8 +228,8 @@ class _Words:
 
     def _others(self, name: str) -> NDArray[np.int64]:
         """The places of the jobs that share a link with a job, highest first."""
-        company = [self._members[link] for link in self._links[name]]
-        found = np.unique(np.concatenate(company)) if company else np.array([], dtype=np.int64)
+        sharing = [self._members[link] for link in self._links[name]]
+        found = np.unique(np.concatenate(sharing)) if sharing else np.array([], dtype=np.int64)
         return np.asarray(found[found != self._place[name]])
 
     def _listed(self, name: str, others: NDArray[np.int64]) -> str:
@@ -260,7 +260,11 @@ class _Words:
         equal = [o for o in alike[: _NAMED + 1] if o != ranked.name]
         if equal:
             other = len(self._slacks[rounded(ranked.priority)]) > 1
-            by = "less compute to overlap goes first, then names" if other else "names decide"
+            by = (
+                "the job with less compute to overlap is first, then the names decide"
+                if other
+                else "names decide"
+            )
             text += f", equal to {_short(equal, _NAMED, len(alike) - 1)}: {by}"
         return text
 

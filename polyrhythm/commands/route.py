@@ -56,7 +56,7 @@ class RouteError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """The rows of a CSV file: the names in it, the NICs that they mean, the weights, and the line numbers."""
+    """The rows of a CSV file: the names in each row, their NICs, the weight and the line number."""
 
     names: list[tuple[str, str]]
     nics: list[Flow]
@@ -187,7 +187,7 @@ def _failures(topology: Topology, words: str) -> Failures:
 def read_flows(path: Path, topology: Topology) -> Flows:
     """Read the flows of a CSV file. A first row `src,dst[,weight]` is a header.
 
-    A host with several NICs uses them in turn; its peer uses the NIC on the same rail.
+    A host with several NICs uses them round-robin; its peer uses the NIC on the same rail.
 
     Raises:
         RouteError: a row is not legal; the message has its number, counted from 1.
@@ -266,12 +266,12 @@ def route(
     *,
     name: str = "the routing",
 ) -> Routed:
-    """Assign paths to the flows, choose their source ports, and share the links max-min fair.
+    """Assign paths to the flows, choose their source ports, and compute their max-min fair rates.
 
     `shortest` K: consider the K shortest paths of each pair, for source routing.
 
     Raises:
-        RouteError: a flow has no path, or the algorithm does not suit the fabric.
+        RouteError: a flow has no path, or the algorithm cannot handle this fabric.
     """
     fabric = fabric_of(topology, failures, shortest)
     demand = demand_of(fabric, flows.nics, flows.weights)
@@ -287,7 +287,7 @@ def route(
         else:
             choice = _choices(topology, fabric, demand, flows, routing, options.seed, failures)
     except UnsuitableError as error:
-        raise RouteError(f"{name}: {error}; `auto` and `greedy` take any fabric") from None
+        raise RouteError(f"{name}: {error}; `auto` and `greedy` handle any fabric") from None
     elapsed = time.perf_counter() - began
     lost = np.flatnonzero(choice < 0)
     if len(lost):
@@ -316,8 +316,10 @@ def _choices(
     seed: int,
     failures: Failures,
 ) -> Ints:
-    """The answer of a routing that is no array algorithm, as the fabric's numbers of paths. Every flow counts
-    as a job of its own, of equal intensity."""
+    """The answer of a routing that is no array algorithm, as path numbers of the fabric.
+
+    Every flow counts as a job of its own, and all have the same intensity.
+    """
     names = [str(i) for i in range(len(flows.nics))]
     alike = dict.fromkeys(names, 0.0)
     commodities = tuple(
@@ -360,8 +362,7 @@ def _ports(
     src, dst = addresses(a.ip for a, _ in flows.nics), addresses(b.ip for _, b in flows.nics)
     wanted, spec = stages(topology, fabric, demand, choice), topology.hash
     if not spec.known:
-        # If a switch chooses the path by an unknown hash, only probes can find which source port takes which
-        # path.
+        # If a switch chooses the path by an unknown hash, only probes can find the path of each source port.
         free = (wanted.stage >= 0).any(axis=1)
         lowest = ROCE_SOURCE_PORTS.start + repeats(src, dst) % len(ROCE_SOURCE_PORTS)
         return np.where(free, -1, lowest).astype(np.int32)
@@ -383,7 +384,8 @@ def _rows(routed: Routed, flows: Flows) -> Iterator[str]:
 
 
 def write(routed: Routed, flows: Flows, out: TextIO, polarised: str = "") -> None:
-    """Write the assignment as JSON, flow by flow, so that a million flows need not be in memory as text."""
+    """Write the assignment as JSON, one flow after another, so that memory never contains the text of a
+    million flows."""
     out.write('{"flows": [')
     for i, row in enumerate(_rows(routed, flows)):
         out.write(("\n " if i == 0 else ",\n ") + row)

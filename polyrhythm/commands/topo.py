@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm topo show`: show a fabric with all that is needed to compute a source port by hand."""
+"""`polyrhythm topo show`: show a fabric, and in JSON all that is needed to compute a source port by hand."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from topo.graph import Topology
 _FIELD_BITS = (32, 32, 8, 16, 16)
 _RULE = (
     "hash the fields in network byte order; the slice is `bits` bits of the hash from bit `lsb` (0: the "
-    "least) upward and names a bucket; of the n live ports of this switch on shortest up/down paths to the "
-    "destination's leaf, in ascending port order, bucket b takes number b mod n, counting from 0"
+    "least significant) upward, and its value is a bucket; of the n live ports of this switch on shortest "
+    "up/down paths to the destination's leaf, in ascending port order, bucket b uses port number b mod n, "
+    "counting from 0"
 )
 
 
@@ -32,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("file", metavar="FILE", type=Path, help="a topology file, generated or explicit")
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print everything as JSON")
-    form.add_argument("--graphml", action="store_true", help="print the graph as GraphML, which is read too")
+    form.add_argument(
+        "--graphml",
+        action="store_true",
+        help="print the graph as GraphML; a topology file may also be GraphML",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +70,7 @@ def summary(topology: Topology) -> str:
         f"{counts}; {len(topology.links)} links between switches"
     )
     if not topology.hash.known:
-        return f"{line}\nhash unknown: source ports have to be learned by probes"
+        return f"{line}\nhash unknown: the controller must find source ports by probes"
     return "\n".join(filter(None, (line, polarised_words(topology))))
 
 

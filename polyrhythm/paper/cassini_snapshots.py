@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Method:
     """One method of sharing the link, in one case."""
 
     name: str
@@ -109,7 +109,7 @@ async def _measure(
     with bar:
         task = bar.add_task(f"{len(cases)} cases", total=1.0)
         progress = OverallProgress(lambda fraction: bar.update(task, completed=fraction))
-        runner = _Runner(iterations, seed, asyncio.Semaphore(lanes), folder, progress)
+        runner = _CaseRunner(iterations, seed, asyncio.Semaphore(lanes), folder, progress)
         measured = await asyncio.gather(*(runner.case(case) for case in cases))
     return [row for row, _ in measured], {
         case.name: curves for case, (_, curves) in zip(cases, measured, strict=True)
@@ -117,7 +117,7 @@ async def _measure(
 
 
 @dataclass(frozen=True, slots=True)
-class _Runner:
+class _CaseRunner:
     """Runs the sessions of the cases, several at once."""
 
     iterations: int
@@ -131,10 +131,10 @@ class _Runner:
         folder = self.folder / case.name
         folder.mkdir()
         file = self._file(case, folder / "scenario.json", unfair=False)
-        ways = [_Way(name, policy, file) for name, policy in _POLICIES.items()]
+        methods = [_Method(name, policy, file) for name, policy in _POLICIES.items()]
         if case.compatible is not None:
-            ways.append(_Way("unfair", "ecmp", self._file(case, folder / "unfair.json", unfair=True)))
-        steps = [self.progress.track(f"{case.name}/{way.name}") for way in ways]
+            methods.append(_Method("unfair", "ecmp", self._file(case, folder / "unfair.json", unfair=True)))
+        steps = [self.progress.track(f"{case.name}/{method.name}") for method in methods]
         step = self.progress.track(f"{case.name}/alone")
         alone = await self._session(SessionSpec(file, "ecmp", "alone", self.seed, folder / "alone"), step)
         profiles = folder / "profiles.json"
@@ -142,12 +142,12 @@ class _Runner:
         results = await asyncio.gather(
             *(
                 self._session(
-                    SessionSpec(w.file, w.policy, "together", self.seed, folder / w.name, profiles), step
+                    SessionSpec(m.file, m.policy, "together", self.seed, folder / m.name, profiles), step
                 )
-                for w, step in zip(ways, steps, strict=True)
+                for m, step in zip(methods, steps, strict=True)
             )
         )
-        found = dict(zip([way.name for way in ways], results, strict=True))
+        found = dict(zip([method.name for method in methods], results, strict=True))
         curves: dict[str, list[float]] = {}
         for name, result in found.items():
             figures = [job_figures(r, WARMUP, self.iterations) for r in result.iterations.values()]
@@ -180,7 +180,7 @@ def _row(
         **circle(case),
         "thesis_score": case.score,
         "thesis_compatible": case.compatible,
-        "gpu_utilisation": {way: round(_utilisation(jobs, way), 4) for way in found},
+        "gpu_utilisation": {method: round(_utilisation(jobs, method), 4) for method in found},
         "jobs": jobs,
         "verdict": _verdict(case, jobs),
     }
@@ -201,24 +201,24 @@ def _job(
         "thesis": {f"{before}_ms": job.fair_ms, f"{after}_ms": job.better_ms, "shift_ms": job.shift_ms},
         "alone": _figures(alone.iterations[name], ALONE_WARMUP, ALONE_ITERATIONS),
     }
-    for way, result in found.items():
-        row[way] = _figures(result.iterations[name], WARMUP, iterations)
+    for method, result in found.items():
+        row[method] = _figures(result.iterations[name], WARMUP, iterations)
         planned = {entry["job"]: entry for entry in (result.plan or {"jobs": []})["jobs"]}
         if planned.get(name, {}).get("period_ms") is not None:
-            row[way] |= {key: round(planned[name][key], 3) for key in ("shift_ms", "period_ms")}
+            row[method] |= {key: round(planned[name][key], 3) for key in ("shift_ms", "period_ms")}
         if planned.get(name, {}).get("sender", "job") != "job":
-            row[way]["sender"] = planned[name]["sender"]
+            row[method]["sender"] = planned[name]["sender"]
     return row
 
 
-def _utilisation(jobs: Sequence[Mapping[str, Any]], way: str) -> float:
+def _utilisation(jobs: Sequence[Mapping[str, Any]], method: str) -> float:
     """The fraction of time in which the jobs compute, 0 to 1.
 
     The compute time is the part of an iteration alone without communication. All jobs of a case have the same
     number of GPUs.
     """
     return fmean(
-        (job["alone"]["iteration_ms"] - job["alone"]["communication_ms"]) / job[way]["iteration_ms"]
+        (job["alone"]["iteration_ms"] - job["alone"]["communication_ms"]) / job[method]["iteration_ms"]
         for job in jobs
     )
 
@@ -287,11 +287,11 @@ def _write(out: Path, report: Mapping[str, Any], curves: Mapping[str, Mapping[st
         )
         for row in (*report["snapshots"], *report["groups"]):
             for job in row["jobs"]:
-                for way in ("alone", *_POLICIES, "unfair"):
-                    if way in job:
-                        f = job[way]
+                for method in ("alone", *_POLICIES, "unfair"):
+                    if method in job:
+                        f = job[method]
                         shift = f.get("shift_ms", "")
-                        table.writerow([row["case"], job["name"], way, *list(f.values())[:4], shift])
+                        table.writerow([row["case"], job["name"], method, *list(f.values())[:4], shift])
     for case, lists in curves.items():
         figure = draw_cdf(f"{case}: every job", "iteration time [ms]", lists)
         (out / f"{case}.svg").write_text(figure, encoding="utf-8")
@@ -309,16 +309,16 @@ def to_text(report: Mapping[str, Any]) -> str:
             f"mean {kind.split('_', maxsplit=1)[0]} in ms"
         )
         for job in row["jobs"]:
-            ways = [w for w in (*_POLICIES, "unfair") if w in job]
+            methods = [m for m in (*_POLICIES, "unfair") if m in job]
             thesis = ", ".join(f"{k[:-3]} {v:g}" for k, v in job["thesis"].items() if v is not None)
-            shown = ", ".join(f"{w} {job[w][kind]:.1f}" for w in ways)
+            shown = ", ".join(f"{m} {job[m][kind]:.1f}" for m in methods)
             shift = job["polyrhythm"].get("shift_ms")
             lines.append(
                 f"  {job['name']:16} alone {job['alone'][kind]:.1f}; {shown}"
                 f"{'' if shift is None else f'; shift {shift:g}'} (thesis: {thesis})"
             )
         verdict = row["verdict"]
-        used = ", ".join(f"{way} {100 * value:.1f}" for way, value in row["gpu_utilisation"].items())
+        used = ", ".join(f"{method} {100 * value:.1f}" for method, value in row["gpu_utilisation"].items())
         lines.append(f"  GPU utilisation in %: {used}")
         lines.append(
             f"  {'as in the thesis' if verdict['as_in_the_thesis'] else 'NOT as in the thesis'}: "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances so small that paths x levels x time-shifts can be enumerated: how near the joint loop comes.
+"""Compares the joint search with the enumeration of paths x levels x time-shifts, on very small instances.
 
 The enumeration does not depend on the search. It covers all that the loop may decide: paths, levels, MLTCP
 for each job, and time-shifts of any set of jobs, with periods up to the longest that the loop may use.
@@ -27,7 +27,7 @@ SHIFTS = 10
 JOBS = 3
 _LOOK, _CLOSE = Effort((301,), 20), Effort((302, 303), 60)
 _CLOSER, _CLOSEST = 24, 12
-_HOLD = 1.004
+_MIN_STRETCH = 1.004
 """A period is at least this much longer than the job's own, which leaves room for the jitter."""
 _LAPS, _WIDER = 2, 1.04
 """Longer periods: rounds of up to 2 iterations of the longest job, each round longer by the factor."""
@@ -58,15 +58,17 @@ def periods(own: Sequence[int], slowest: float) -> Iterator[tuple[int, ...]]:
     The longer ones divide a common round in which each job has a whole number of iterations. No period is
     longer than `slowest` times the job's own.
     """
-    fitted = quantise(own, min_stretch=_HOLD)
+    fitted = quantise(own, min_stretch=_MIN_STRETCH)
     seen = set()
     if fitted is not None:
         seen.add(fitted.periods)
         yield fitted.periods
     for laps in range(1, _LAPS + 1):
-        around = laps * max(own) * _HOLD
+        around = laps * max(own) * _MIN_STRETCH
         while around <= laps * max(own) * slowest:
-            often = [range(math.ceil(around / (slowest * t)), int(around / (t * _HOLD)) + 1) for t in own]
+            often = [
+                range(math.ceil(around / (slowest * t)), int(around / (t * _MIN_STRETCH)) + 1) for t in own
+            ]
             for times in product(*often):
                 unit = math.lcm(*times)
                 whole = -(-round(around) // unit) * unit
@@ -78,15 +80,15 @@ def periods(own: Sequence[int], slowest: float) -> Iterator[tuple[int, ...]]:
             around *= _WIDER
 
 
-def rhythms(
-    instance: Instance, held: Sequence[int], fitted: Sequence[int]
+def grid_timings(
+    instance: Instance, scheduled: Sequence[int], fitted: Sequence[int]
 ) -> Iterator[tuple[JobTiming, ...]]:
-    """The jobs `held` at these periods, with every time-shift of the grid."""
-    for steps in product(range(1), *[range(SHIFTS)] * (len(held) - 1)):
-        rhythm = [UNSCHEDULED] * len(instance.jobs)
-        for j, period, k in zip(held, fitted, steps, strict=True):
-            rhythm[j] = (period, k * period // SHIFTS)
-        yield tuple(rhythm)
+    """The timings of the `scheduled` jobs at these periods, for every time-shift of the grid."""
+    for steps in product(range(1), *[range(SHIFTS)] * (len(scheduled) - 1)):
+        timings = [UNSCHEDULED] * len(instance.jobs)
+        for j, period, k in zip(scheduled, fitted, steps, strict=True):
+            timings[j] = (period, k * period // SHIFTS)
+        yield tuple(timings)
 
 
 def orders(count: int) -> list[tuple[int, ...]]:
@@ -99,11 +101,11 @@ class Enumeration:
 
     def __init__(self, instance: Instance, evaluator: Evaluator) -> None:
         self._instance = instance
-        self._judge = evaluator
+        self._evaluator = evaluator
         self._levels = orders(len(instance.jobs))
         # The spines are equal, so the flows of the first job stay on the first spine.
         fixed = [range(len(f.candidate_paths)) if j else range(1) for j, f in instance.flows]
-        self._bases = [plain(instance, ways) for ways in product(*fixed)]
+        self._bases = [plain(instance, path_choice) for path_choice in product(*fixed)]
         self.count = 0
         self.best: list[tuple[float, Choice]] = []
 
@@ -116,40 +118,40 @@ class Enumeration:
         self._try([(UNSCHEDULED,) * count])
         longer: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
         for size in range(2, count + 1):
-            for held in combinations(range(count), size):
-                found = list(periods([instance.jobs[j].alone_ns for j in held], instance.slowest))
+            for scheduled in combinations(range(count), size):
+                found = list(periods([instance.jobs[j].alone_ns for j in scheduled], instance.slowest))
                 for i, fitted in enumerate(found):
                     if i:
-                        longer.append((self._most(held, fitted), held, fitted))
+                        longer.append((self._most(scheduled, fitted), scheduled, fitted))
                     else:
-                        self._try(list(rhythms(instance, held, fitted)))
-        for most, held, fitted in sorted(longer, reverse=True):
+                        self._try(list(grid_timings(instance, scheduled, fitted)))
+        for most, scheduled, fitted in sorted(longer, reverse=True):
             if most <= self.best[0][0]:
                 break
-            self._try(list(rhythms(instance, held, fitted)))
+            self._try(list(grid_timings(instance, scheduled, fitted)))
 
-    def _most(self, held: Sequence[int], fitted: Sequence[int]) -> float:
+    def _most(self, scheduled: Sequence[int], fitted: Sequence[int]) -> float:
         """An upper bound of the utilisation of plans with these periods."""
-        period = dict(zip(held, fitted, strict=True))
+        period = dict(zip(scheduled, fitted, strict=True))
         used = [
             p.weight * p.compute_ns / period.get(j, p.alone_ns) for j, p in enumerate(self._instance.jobs)
         ]
         return sum(used) / sum(p.weight for p in self._instance.jobs)
 
     def _try(self, listed: Sequence[tuple[JobTiming, ...]]) -> None:
-        """Evaluate these time-shifts with all paths and levels, and with MLTCP for any jobs that run free."""
+        """Evaluate these timings with all paths and levels, and with MLTCP for any unscheduled jobs."""
         free = [j for j, r in enumerate(listed[0]) if r == UNSCHEDULED]
         senders = [
             tuple(j in on for j in range(len(listed[0])))
             for size in range(len(free) + 1)
             for on in combinations(free, size)
         ]
-        for base, rhythm, level, mltcp in product(self._bases, listed, self._levels, senders):
-            choice = replace(base, timings=rhythm, level=level, mltcp=mltcp)
+        for base, timings, level, mltcp in product(self._bases, listed, self._levels, senders):
+            choice = replace(base, timings=timings, level=level, mltcp=mltcp)
             if not legal(self._instance, choice):
                 continue
             self.count += 1
-            value = float(self._judge.utilisation(choice, _LOOK)[0])
+            value = float(self._evaluator.utilisation(choice, _LOOK)[0])
             if len(self.best) < _CLOSER or value > self.best[-1][0]:
                 self.best = sorted([*self.best, (value, choice)], key=lambda x: -x[0])[:_CLOSER]
 
@@ -157,18 +159,18 @@ class Enumeration:
 def refined(instance: Instance, evaluator: Evaluator, choice: Choice) -> Choice:
     """A plan after its time-shifts have been moved by smaller and smaller steps while that is better."""
     best = float(evaluator.utilisation(choice, _CLOSE).mean())
-    held = [j for j, r in enumerate(choice.timings) if r != UNSCHEDULED]
+    scheduled = [j for j, r in enumerate(choice.timings) if r != UNSCHEDULED]
     for part in _FINER:
-        for j in held[1:]:
+        for j in scheduled[1:]:
             for sign in (1, -1):
                 while True:
                     period, shift = choice.timings[j]
                     moved = (shift + sign * round(part * period)) % period
-                    rhythm = tuple((period, moved) if i == j else r for i, r in enumerate(choice.timings))
-                    value = float(evaluator.utilisation(replace(choice, timings=rhythm), _CLOSE).mean())
+                    timings = tuple((period, moved) if i == j else r for i, r in enumerate(choice.timings))
+                    value = float(evaluator.utilisation(replace(choice, timings=timings), _CLOSE).mean())
                     if value <= best * (1 + 1e-6):
                         break
-                    best, choice = value, replace(choice, timings=rhythm)
+                    best, choice = value, replace(choice, timings=timings)
     return choice
 
 

@@ -79,7 +79,7 @@ def runs_of(case: InterleaveCase, choice: Choice, seed: int) -> list[JobRun]:
                 klass=1 + choice.level[j],
                 iterations=_NEVER_DONE,
                 ready=round(start_of(seed, j, player.alone_ns) * PS_PER_NS),
-                rhythm=AT_ITS_PACE
+                schedule=AT_ITS_PACE
                 if choice.timings[j] == UNSCHEDULED
                 else IterationSchedule(0, shift * PS_PER_NS, period * PS_PER_NS),
                 jitter=round(instance.jitter * 1e6),

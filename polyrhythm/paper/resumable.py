@@ -75,7 +75,7 @@ def collect(
     ):
         bar.step(len(found))
         try:
-            with _unheard():
+            with _ignored_interrupts():
                 work = {pool.submit(measure, task): task for task in todo}
             for future in as_completed(work):
                 task = work[future]
@@ -112,7 +112,7 @@ def _with_parent() -> None:
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
+def _ignored_interrupts() -> Iterator[None]:
     """Processes that start within this context ignore Ctrl-C of the terminal. Their parent ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""At the planner's door, on random jobs: the loop against every mechanism alone, by seeds it has not seen."""
+"""Calls the planner with random jobs: the joint search against every mechanism alone, with new seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETS = 9
 
 
 def random_jobs(rng: random.Random, fits: bool) -> tuple[Job, ...]:
-    """Rings over distinct hosts of several leaves; `fits`: of periods and phases that can take turns."""
+    """Rings over distinct hosts of several leaves; `fits`: their phases can share links in time."""
     by_leaf = [[f"h{4 * leaf + i}" for i in range(1, 5)] for leaf in range(3)]
     jobs = []
     for name in "abcdef"[: rng.randint(3, 6)]:
@@ -51,8 +51,8 @@ def random_jobs(rng: random.Random, fits: bool) -> tuple[Job, ...]:
     return tuple(jobs)
 
 
-def as_judged(jobs: Sequence[Job], made: Plan, seed: int) -> tuple[Instance, Choice]:
-    """A finished plan for the judge: every flow has the one way that the plan gives it, else ECMP's."""
+def as_choice(jobs: Sequence[Job], made: Plan, seed: int) -> tuple[Instance, Choice]:
+    """The evaluator's form of a finished plan: each flow has the path of the plan, else ECMP's."""
     way = {f.name: tuple(pairwise(made.flows[f.name].path or drawn(f, seed))) for j in jobs for f in j.flows}
     number = {ends: i for i, ends in enumerate(sorted({e for links in way.values() for e in links}))}
     players = tuple(
@@ -64,11 +64,11 @@ def as_judged(jobs: Sequence[Job], made: Plan, seed: int) -> tuple[Instance, Cho
         )
         for j in jobs
     )
-    told = [made.jobs[j.name] for j in jobs]
+    planned = [made.jobs[j.name] for j in jobs]
     choice = Choice(
         (0,) * sum(len(j.flows) for j in jobs),
-        tuple(t.level for t in told),
-        tuple((t.period_ns, t.shift_ns % t.period_ns) if t.period_ns else UNSCHEDULED for t in told),
+        tuple(t.level for t in planned),
+        tuple((t.period_ns, t.shift_ns % t.period_ns) if t.period_ns else UNSCHEDULED for t in planned),
         (False,) * len(jobs),
     )
     return Instance(players, (RATE,) * len(number), 0.01, levels=16, slowest=9.0), choice
@@ -79,13 +79,13 @@ def drawn(flow: Flow, seed: int) -> Path:
 
 
 def used(jobs: Sequence[Job], made: Plan, seed: int) -> float:
-    instance, choice = as_judged(jobs, made, seed)
+    instance, choice = as_choice(jobs, made, seed)
     return float(Evaluator(instance).utilisation(choice, UNSEEN).mean())
 
 
 def hard(jobs: Sequence[Job], made: Plan, seed: int) -> bool:
-    """Whether these paths make a loop, or put two on a link who cannot take turns there."""
-    instance, choice = as_judged(jobs, made, seed)
+    """Whether these paths make a loop, or put two jobs on a link that they cannot share in time."""
+    instance, choice = as_choice(jobs, made, seed)
     links = shared_links(instance, choice.path_choice)
     time_sharing, at = TimeSharing(instance), {j.name: i for i, j in enumerate(jobs)}
     pairs = [(at[a], at[b]) for k in links for a in k.demands for b in k.demands if at[a] < at[b]]
@@ -106,7 +106,7 @@ def test_it_is_never_worse_than_a_mechanism_alone_and_better_where_they_are_not_
         ours = values.pop("polyrhythm")
         best = max(values.values())
         assert ours > 0.99 * best, (seed, values, ours)
-        bound = Evaluator(as_judged(jobs, plans["ecmp"], seed)[0]).bound
+        bound = Evaluator(as_choice(jobs, plans["ecmp"], seed)[0]).bound
         if bound > 1.02 * best and any(hard(jobs, plans[name], seed) for name in ("ecmp", "routing")):
             gains.append((ours - best) / (bound - best))
     assert len(gains) >= 3

@@ -68,12 +68,12 @@ def window(result: SessionResult, warmup: int) -> dict[str, tuple[int, float]]:
 def orders(scenario: Scenario, plan: Mapping[str, object]) -> dict[str, tuple[int, IterationSchedule]]:
     found = {}
     for entry in plan["jobs"]:  # type: ignore[attr-defined]
-        rhythm = FREE
+        schedule = FREE
         if entry["period_ms"] is not None:
             epoch, shift, period = plan["epoch_ns"], entry["shift_ms"] * 1e9, entry["period_ms"] * 1e9
-            # Periods long past: the job is in its rhythm when we begin.
-            rhythm = IterationSchedule(epoch * 1000 - 1000 * round(period), round(shift), round(period))  # type: ignore[operator]
-        found[entry["job"]] = (CLASSES - 1 - TRAFFIC_CLASSES.queues[entry["dscp"]], rhythm)
+            # Periods long past: the job has begun by its schedule before.
+            schedule = IterationSchedule(epoch * 1000 - 1000 * round(period), round(shift), round(period))  # type: ignore[operator]
+        found[entry["job"]] = (CLASSES - 1 - TRAFFIC_CLASSES.queues[entry["dscp"]], schedule)
     return found
 
 
@@ -85,7 +85,7 @@ def simulated(
     assert result.plan is not None
     network, table = Network(scenario.topology), forwarding(scenario.topology)
     planned = {f["flow"]: f["path"] for f in result.plan["flows"]}
-    told = orders(scenario, result.plan)
+    planned = orders(scenario, result.plan)
     runs = []
     for request in scenario_workload(scenario, iterations=10**6):
         built = program(request.shape, request.name, request.ranks or ())
@@ -95,9 +95,9 @@ def simulated(
             port = Random(f"{SEED}/{c.flow}").randrange(0xC000, 0x10000)
             nodes = planned[c.flow] or path_of(scenario.topology, table, c.src, c.dst, port)
             paths.append(network.links(tuple(nodes)))
-        klass, rhythm = told[request.name]
+        klass, schedule = planned[request.name]
         start = starts[request.name] * 1000
-        runs.append(JobRun(request.name, built, tuple(paths), klass, request.iterations, start, rhythm))
+        runs.append(JobRun(request.name, built, tuple(paths), klass, request.iterations, start, schedule))
     engine = ReferenceEngine(network.capacity, network.marks, runs, min(r.ready for r in runs))
     begins: dict[str, list[int]] = {r.name: [] for r in runs}
     while any(len(b) <= MEASURED for b in begins.values()):
@@ -158,7 +158,7 @@ def test_scenarios_agree_with_packets(name: str, policy: str, tolerance: float, 
 
 
 @pytest.mark.slow
-def test_rings_of_three_and_four_hosts_in_rhythm_agree_with_packets(tmp_path: Path) -> None:
+def test_rings_of_three_and_four_hosts_with_slots_agree_with_packets(tmp_path: Path) -> None:
     (tmp_path / "rings.yaml").write_text(RINGS)
     compare(tmp_path / "rings.yaml", "polyrhythm", 0.05, tmp_path)
 

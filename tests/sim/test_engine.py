@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled engine against the plain one: random fabrics, jobs, classes, rhythms and failures."""
+"""The compiled engine against the plain one: random fabrics, jobs, classes, schedules and failures."""
 
 import copy
 
@@ -39,7 +39,7 @@ phases = st.builds(
     limit_bps=st.sampled_from([0.0, 0.0, 4e8]),
 )
 shapes = st.builds(Shape, st.lists(phases, min_size=1, max_size=2).map(tuple), qps=st.integers(1, 2))
-rhythms = st.one_of(
+schedules = st.one_of(
     st.just(IterationSchedule()),
     st.builds(
         IterationSchedule,
@@ -59,11 +59,13 @@ def jobs(draw: st.DrawFn) -> list[JobRun]:
         members = draw(st.lists(st.sampled_from(HOSTS), min_size=1, max_size=5, unique=True))
         built = program(draw(shapes), f"j{i}", members)
         paths = tuple(path(c.src, c.dst, draw(st.integers(1, 2))) for c in built.channels)
-        start, rhythm = draw(st.integers(0, 60 * PS_PER_MS)), draw(rhythms)
+        start, schedule = draw(st.integers(0, 60 * PS_PER_MS)), draw(schedules)
         klass, iterations = draw(st.integers(0, 300)), draw(st.integers(1, 8))
         jitter = draw(st.sampled_from([0, 0, 50_000]))
         runs.append(
-            JobRun(f"j{i}", built, paths, klass, iterations, start, rhythm, jitter, draw(st.integers(0, 999)))
+            JobRun(
+                f"j{i}", built, paths, klass, iterations, start, schedule, jitter, draw(st.integers(0, 999))
+            )
         )
     return runs
 

@@ -214,7 +214,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint of this version"):
         load(path, b"0" * 32)
     body = pickle.dumps(print)
-    path.write_bytes(b"polyrhythm simulation 2\n" + b"0" * 32 + hashlib.sha256(body).digest() + body)
+    path.write_bytes(b"polyrhythm simulation 3\n" + b"0" * 32 + hashlib.sha256(body).digest() + body)
     with pytest.raises(CheckpointError, match=r"names builtins\.print"):
         load(path, b"0" * 32)
 

@@ -119,7 +119,7 @@ def _timing_moves(
             new = {a: found[a], b: found[b]}
             yield Move(
                 replace(choice, timings=_with_timings(choice.timings, new)),
-                f"{names[a]} and {names[b]} take turns",
+                f"{names[a]} and {names[b]} share links in time",
             )
     for j in scheduled:
         yield Move(

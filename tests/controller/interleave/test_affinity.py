@@ -160,7 +160,7 @@ def test_the_last_in_rank_is_let_go_where_not_all_fit() -> None:
         [link("l1", {"a": 120, "b": 120, "c": 120})], dict.fromkeys("abc", 260 * MS), ["c", "a", "b"]
     )
     assert set(found.slots) == {"a", "c"}
-    assert "cannot take turns with a, c on l1->y" in found.reasons["b"]
+    assert "cannot share l1->y in time with a, c" in found.reasons["b"]
 
 
 def test_incompatible_periods_run_free() -> None:

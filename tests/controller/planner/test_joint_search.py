@@ -14,7 +14,7 @@ from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.sharing_groups import legal
 from controller.model import Job
 from controller.planner import POLICIES, PlanInput, diff, explain, plan
-from controller.planner.joint_search import SENDERS_WORTH
+from controller.planner.joint_search import MLTCP_MIN_GAIN
 from topo.generate import leaf_spine
 
 ONE_LEVEL = POLICIES["polyrhythm"].with_options({"levels": 1})
@@ -23,7 +23,7 @@ HOSTS = frozenset(h.name for h in FABRIC.hosts)
 
 
 def pair() -> tuple[Job, ...]:
-    """A long rhythm beside one less than half as long: no shift reconciles them."""
+    """One period is less than half of the other: no time-shifts separate the two jobs."""
     return job("long", ["h1", "h4"], 548, 194), job("short", ["h2", "h5"], 255, 131, gpus=8)
 
 
@@ -31,7 +31,7 @@ def inputs(hosts: frozenset[str] = HOSTS) -> PlanInput:
     return PlanInput(FABRIC, pair(), ONE_LEVEL, 0, seed=1, mltcp_hosts=hosts)
 
 
-def test_where_no_turn_and_no_level_helps_the_judge_takes_mltcp() -> None:
+def test_where_no_shift_and_no_level_helps_the_search_takes_mltcp() -> None:
     made = plan(inputs())
     assert {j.sender for j in made.jobs.values()} == {"mltcp"}
     assert "mltcp senders" in explain(made)
@@ -40,7 +40,7 @@ def test_where_no_turn_and_no_level_helps_the_judge_takes_mltcp() -> None:
     found = joint(inputs()).found
     assert found is not None
     assert without is not None
-    assert found.utilisation > without.utilisation * (1 + SENDERS_WORTH)
+    assert found.utilisation > without.utilisation * (1 + MLTCP_MIN_GAIN)
     # Under seeds that the search has not seen, too.
     unseen = Effort((9_001, 9_002, 9_003), 60)
     evaluator = Evaluator(joint(inputs()).instance, plain=True)

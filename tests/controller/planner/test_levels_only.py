@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Crowds: too many jobs or flows for the loop, but levels are judged together, kept, and explained."""
+"""The search of levels only, for more jobs or flows than the joint search takes: levels are evaluated together,
+kept, and explained.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def levels(made: Plan) -> dict[str, int]:
 
 
 def busy(policy: str, seed: int) -> float:
-    """GPUs that compute, in the simulator, which knows nothing of the loop's judge."""
+    """GPU utilisation in the simulator, which does not use the evaluator of the search."""
     requests = [
         JobRequest(
             name,
@@ -85,7 +87,7 @@ def busy(policy: str, seed: int) -> float:
     return sum(parts) / len(parts) / (8 * RANKS * JOBS)
 
 
-def test_jobs_much_alike_lose_under_strict_order_and_gain_by_judged_levels() -> None:
+def test_similar_jobs_lose_under_strict_order_and_gain_by_evaluated_levels() -> None:
     seeds = range(1, 7)
     ours, strict, equal = (
         sum(busy(policy, seed) for seed in seeds) for policy in ("polyrhythm", "crux", "routing")
@@ -93,9 +95,9 @@ def test_jobs_much_alike_lose_under_strict_order_and_gain_by_judged_levels() -> 
     assert ours > 1.01 * max(strict, equal)
 
 
-def test_what_was_judged_is_said() -> None:
+def test_the_reasons_name_the_evaluated_plans() -> None:
     made = plan(inputs(1))
-    said = {j.why.partition(" plans judged together, ")[2] for j in made.jobs.values()} - {""}
+    said = {j.why.partition(" evaluated plans, ")[2] for j in made.jobs.values()} - {""}
     assert said
     assert all("as composed" in words and "by priority on" in words for words in said)
     assert made == plan(inputs(1))
@@ -111,18 +113,18 @@ def test_levels_stay_when_somebody_comes_whom_nobody_meets() -> None:
     assert {n: k for n, k in levels(more).items() if n != "lone"} == levels(made)
 
 
-def test_too_many_to_judge_have_cruxs_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_jobs_to_evaluate_have_cruxs_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.planner.levels_only.LIMITS", replace(LIMITS, max_work=100))
     made = plan(inputs(1))
-    assert any("too much to judge together" in j.why for j in made.jobs.values())
+    assert any("too many jobs and flows to evaluate plans" in j.why for j in made.jobs.values())
     assert levels(made) == levels(plan(replace(inputs(1), policy=POLICIES["crux"])))
 
 
-def test_jobs_that_iterate_in_a_millisecond_beside_one_that_takes_hours_are_not_judged() -> None:
+def test_jobs_that_iterate_in_a_millisecond_beside_one_that_takes_hours_are_not_evaluated() -> None:
     quick = [known(f"q{i}", (f"h{i + 1}", f"h{JOBS + 3 + i}"), 1, 1) for i in range(4)]
     slow = known("slow", ("h6", f"h{JOBS + 8}"), 3_600_000, 3_600_000)
     made = plan(PlanInput(FABRIC, (*quick, slow), OURS, 0))
-    assert all("too much to judge together" in j.why for j in made.jobs.values())
+    assert all("too many jobs and flows to evaluate plans" in j.why for j in made.jobs.values())
 
 
 def without_rhythms(choice: Choice) -> Choice:

@@ -129,7 +129,7 @@ def test_the_same_five_tuple_cannot_be_pinned_twice() -> None:
     made = plan(PlanInput(FABRIC, (*jobs(1), twin), ROUTING, 0, queue_pairs=kept))
     lost = [f for f in kept if made.flows[f].path is None]
     assert len(lost) == 1
-    assert "has the 5-tuple of" in made.flows[lost[0]].why
+    assert "has the same 5-tuple as" in made.flows[lost[0]].why
 
 
 def test_a_full_table_leaves_the_rest_to_ecmp_and_says_so() -> None:
@@ -149,7 +149,7 @@ def test_a_flow_that_went_elsewhere_is_pinned_from_then_on() -> None:
     made = plan(PlanInput(FABRIC, jobs(2), ROUTING, 0, previous=first, mistrusted=frozenset({flow})))
     assert {p.flow for p in made.pins} == {flow}
     assert made.flows[flow].path == first.flows[flow].path
-    assert "probes went elsewhere" in made.flows[flow].why
+    assert "its probes took another path" in made.flows[flow].why
     assert diff(first, made) == (f"flow {flow}: pinned in leaf1",)
 
 
@@ -170,4 +170,4 @@ def test_a_queue_pair_that_keeps_its_dscp_is_remarked_by_its_leaf() -> None:
         # The port is the plan's, for this NIC takes another one.
         assert remark.source_port == planned.source_port
         assert (remark.sent_dscp, remark.dscp) == (18, planned.dscp)
-        assert "its QP keeps dscp 18: leaf3 rewrites it to 26" in explain(made)
+        assert "its QP sends dscp 18: leaf3 rewrites it to 26" in explain(made)

@@ -116,7 +116,8 @@ def test_two_vgg19_take_turns_with_equal_gaps() -> None:
         ("leaf1", "spine1"), ("spine1", "leaf1"), ("leaf2", "spine1"), ("spine1", "leaf2")
     }  # fmt: skip
     assert all(k.score == 1.0 == by_the_slot(made, jobs, k.jobs, G) for k in made.links)
-    assert "takes turns with vgg19-b" in a.why
+    assert "in time with vgg19-b" in a.why
+    assert "after time sharing no other job overlaps with it in time, so it needs no order" in a.why
 
 
 def test_snapshot_2_has_a_harmonic_period() -> None:
@@ -140,9 +141,9 @@ def test_incompatible_jobs_are_ordered_instead() -> None:
     small, large = made.jobs["small"], made.jobs["large"]
     assert small.period_ns is large.period_ns is None
     assert (large.level, small.level) == (0, 1)
-    assert "cannot take turns with large" in small.why
-    assert "after large" in small.why
-    assert "before small" in large.why
+    assert "in time with large" in small.why
+    assert "ranked after large" in small.why
+    assert "ranked before small" in large.why
     assert made.flows["small/h1>h5"].dscp == TRAFFIC_CLASSES.levels[1]
     assert large.intensity == pytest.approx(5e12 / 0.2)
 

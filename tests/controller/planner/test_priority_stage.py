@@ -66,7 +66,7 @@ def test_a_cap_on_losses_bends_the_order(name: str) -> None:
     assert levels(free)["a"] < levels(free)["b"]
     capped = plan(replace(narrow(), jobs=jobs, policy=policy.with_options({"loss_cap": 0.4})))
     assert levels(capped)["a"] == levels(capped)["b"]
-    assert "beside b; cap on losses 40% met" in capped.jobs["a"].why
+    assert "equal to b; cap on losses 40% met" in capped.jobs["a"].why
     generous = plan(replace(narrow(), jobs=jobs, policy=policy.with_options({"loss_cap": 0.9})))
     assert levels(generous) == levels(free)
     impossible = plan(replace(narrow(), jobs=jobs, policy=policy.with_options({"loss_cap": 0.0})))
@@ -210,7 +210,7 @@ def test_too_many_jobs_for_the_loop_get_no_turns_that_others_upset() -> None:
     fabric = leaf_spine(2, 2, 30, host_bps=G, fabric_bps=G)
     jobs = []
     for i in range(17):
-        # Pairs that could take turns, some of which meet: more jobs than the loop judges.
+        # Pairs that could share links in time, some of which overlap: more jobs than the search evaluates.
         jobs += [job(f"j{i:02}{side}", f"h{i + 1}", f"h{i + 31}", 1e12 * (i + 1), 100) for side in "ab"]
     assert len(jobs) > 32
     inputs = PlanInput(fabric, tuple(jobs), POLICIES["polyrhythm"], 0)

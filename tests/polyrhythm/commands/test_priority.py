@@ -64,7 +64,7 @@ def test_example_2_is_decided_by_the_compute_to_overlap(ask: Any) -> None:
     )
     assert [j["name"] for j in report["jobs"]] == ["2", "1"]
     assert all(j["correction"] == 1.0 for j in report["jobs"])
-    assert "equal to 1: less compute to overlap goes first" in report["jobs"][0]["why"]
+    assert "equal to 1: the job with less compute to overlap is first" in report["jobs"][0]["why"]
 
 
 def test_intensity_is_by_the_slowest_link(ask: Any) -> None:
