@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 
-from controller.model import Flow, Job, Measurement, Plan, Profile, QueuePair
+from controller.model import Flow, Job, Measurement, Phase, Plan, Profile, QueuePair
 from controller.planner.policy import Policy
 from controller.routing.assign import Learned
 from topo.graph import Topology
@@ -60,6 +60,10 @@ def check(inputs: PlanInput) -> None:
             f"the policy must be a Policy, not {inputs.policy!r}; legal: POLICIES[name], or "
             "Policy(name, routing, priority, timing)"
         )
+    _number("epoch_ns", inputs.epoch_ns)
+    _number("elephant_bytes", inputs.elephant_bytes)
+    if not isinstance(inputs.jobs, Sequence):
+        raise ValueError(f"jobs must be a sequence of Job, not {inputs.jobs!r}")
     jobs: set[str] = set()
     flows: set[str] = set()
     for job in inputs.jobs:
@@ -77,6 +81,8 @@ def check(inputs: PlanInput) -> None:
         if job.measured is not None:
             _check_measurement(where, job.measured)
         for flow in job.flows:
+            if not isinstance(flow, Flow):
+                raise ValueError(f"{where}: {flow!r} is no Flow")
             if flow.name in flows:
                 raise ValueError(f"flow {flow.name}: there are two of this name")
             flows.add(flow.name)
@@ -84,11 +90,15 @@ def check(inputs: PlanInput) -> None:
 
 
 def _check_profile(where: str, profile: Profile) -> None:
+    if not isinstance(profile, Profile):
+        raise ValueError(f"{where}: the profile must be a Profile, not {profile!r}")
     _number(f"{where}: the period in ns", profile.period_ns)
     if profile.period_ns <= 0 and profile.phases:
         raise ValueError(f"{where}: the period must be positive, not {profile.period_ns}")
     before = None
     for p in profile.phases:
+        if not isinstance(p, Phase):
+            raise ValueError(f"{where}: {p!r} is no Phase")
         for value in (p.start_ns, p.end_ns, p.rate_bps):
             _number(f"{where}: phase {p}: each value", value)
         if not 0 <= p.start_ns < p.end_ns <= profile.period_ns or p.rate_bps <= 0:

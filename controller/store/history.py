@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.model.plan import Plan
+from controller.model.plan import Plan, PolicyReference
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS plans (
@@ -29,12 +29,15 @@ class HistoryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """A plan that was applied. `body` is the whole plan as plain dictionaries."""
+    """A plan that was applied. `body` is the whole plan as plain dictionaries.
+
+    `controller.planner.registry.resolve` imports the policy from its reference.
+    """
 
     run: int
     version: int
     time_ns: int
-    policy: str
+    policy: PolicyReference
     body: Mapping[str, Any]
 
 
@@ -81,8 +84,8 @@ class History:
 
     def plans(self) -> tuple[PlanRecord, ...]:
         """All plans, oldest first."""
-        rows = self._db.execute("SELECT run, version, time_ns, policy, body FROM plans ORDER BY rowid")
-        return tuple(PlanRecord(a, b, c, d, json.loads(body)) for a, b, c, d, body in rows)
+        rows = self._db.execute("SELECT run, version, time_ns, body FROM plans ORDER BY rowid")
+        return tuple(_plan_record(*row) for row in rows)
 
     def jobs(self) -> tuple[JobRecord, ...]:
         """All arrivals and departures, oldest first."""
@@ -92,3 +95,11 @@ class History:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+
+def _plan_record(run: int, version: int, time_ns: int, text: str) -> PlanRecord:
+    body = json.loads(text)
+    policy = body["policy"]
+    options = tuple((name, value) for name, value in policy["options"])
+    reference = PolicyReference(policy["name"], policy["distribution"], policy["version"], options)
+    return PlanRecord(run, version, time_ns, reference, body)

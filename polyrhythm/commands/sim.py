@@ -190,7 +190,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"policies": documents, "files": [str(f) for f in files]}, indent=2))
     else:
-        Console().print(_table(documents))
+        Console(emoji=False).print(_table(documents))
     return 0
 
 

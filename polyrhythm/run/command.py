@@ -21,11 +21,18 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from controller.planner import PolicyError
+from controller.planner import POLICIES, Policy, PolicyError
 from controller.planner.options import POLICY_HELP, add_policy_options, policy_arguments, policy_of
 from polyrhythm.emulation.interactive import serve_command_line
 from polyrhythm.fabric.failures import FailureError, parse_failure
-from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioResult, ScenarioRunner, to_json
+from polyrhythm.run.experiment import (
+    BASELINE,
+    OverallProgress,
+    RunOptions,
+    ScenarioResult,
+    ScenarioRunner,
+    to_json,
+)
 from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
@@ -143,9 +150,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_in(args: argparse.Namespace, temporary: Path) -> int:
+    # Rich would replace a module and object between colons by an emoji.
     errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     try:
-        policy_of(args, args.policy)
+        policy = policy_of(args, args.policy)
         if args.cli and (
             args.fabric != "mininet" or len(args.scenario) > 1 or not (args.scenario or args.topology)
         ):
@@ -163,6 +171,7 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         _check_fail(args.fail, scenarios)
         if args.json:
             _check_writable(Path(args.json))
+        _check_plans(policy, [scenario for _, scenario in scenarios], args.seed)
     except (ConfigError, PolicyError) as error:
         errors.print(str(error), markup=False)
         return 2
@@ -182,6 +191,20 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         return 1
     except asyncio.CancelledError:
         return 130
+
+
+def _check_plans(policy: Policy, scenarios: list[Scenario], seed: int) -> None:
+    """Plan each scenario with a policy of another package, because a controller without a plan only logs it.
+
+    Raises:
+        PolicyError: the policy can make no plan.
+    """
+    if policy.distribution != POLICIES[BASELINE].distribution:
+        # Imported here because it loads the simulator, which `run` needs for nothing else.
+        from polyrhythm.api import plan_scenario
+
+        for scenario in scenarios:
+            plan_scenario(scenario, policy, seed)
 
 
 def _on_topology(path: Path, topology: Path, folder: Path) -> Path:
