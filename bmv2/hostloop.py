@@ -76,7 +76,7 @@ class HostLoop:
         send()
 
     def arrived(self, channel: str) -> None:
-        """Take note of nothing: on the host's clock nobody waits."""
+        """Do nothing: on the host's clock no part waits for arrivals."""
 
     def stop(self) -> None:
         """Make `run` return. May be called from any thread or a signal handler."""
@@ -93,7 +93,7 @@ class HostLoop:
                     key.data()
                 self._run_inbox()
         finally:
-            # Whoever waits in `call` must not wait for a loop that is gone.
+            # A thread that waits in `call` must not wait for a loop that has ended.
             self._stopping.set()
 
     def close(self) -> None:

@@ -87,8 +87,8 @@ def launch(options: SwitchOptions, *, which: Callable[[str], str | None] = shuti
 
 def speaks_thrift(bmv2: str) -> bool:
     """Whether that simple_switch_grpc was built with its Thrift server, as its help tells."""
-    told = subprocess.run([bmv2, "--help"], capture_output=True, text=True, errors="replace", check=False)
-    return "--thrift-port" in told.stdout + told.stderr
+    shown = subprocess.run([bmv2, "--help"], capture_output=True, text=True, errors="replace", check=False)
+    return "--thrift-port" in shown.stdout + shown.stderr
 
 
 def _tls_options(tls: TlsFiles) -> list[str]:

@@ -84,7 +84,7 @@ def _digest(reader: Reader, scope: Scope) -> Digest:
 
 
 def _field_list(reader: Reader, scope: Scope) -> tuple[FieldRef, ...]:
-    """The fields of a list; its constants are kept by nobody."""
+    """The fields of a list; its constants are not kept."""
     fields = (_source(item, scope)[0] for item in reader.list("elements"))
     return tuple(source for source in fields if isinstance(source, FieldRef))
 

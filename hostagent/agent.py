@@ -31,7 +31,7 @@ DEFAULT_CLOCK_POLL_NS = 4_000_000_000
 """The time between two questions for fabric time, if Welcome gives no other. Chosen: a clock that drifts by
 200 ppm is then off by less than 1 ms."""
 UNKNOWN_NS = 1 << 62
-"""The error of fabric time while the controller has not yet told it."""
+"""The error of fabric time until the controller has sent the time."""
 LINGER_NS = 1_000_000_000
 """How long receiving ends outlive their worker: they acknowledge again what a peer retransmits."""
 
@@ -239,7 +239,7 @@ class Agent:
     def fall_back(self, flow: str, why: str) -> None:
         """Let a pinned flow go by ECMP for the reason `why`; with an empty reason let it go by its pin again.
 
-        The controller is told of both. A new pin to another port ends the fall-back too.
+        The agent reports both to the controller. A new pin to another port also ends the fall-back.
         """
         if why:
             self.fallen[flow] = why

@@ -48,7 +48,7 @@ class EmulatedTraining:
         return bool(self.workers) and all(worker.done for worker in self.workers)
 
     def stop(self) -> None:
-        """End every worker, which the controller is told, and close the files."""
+        """End every worker, report that to the controller, and close the files."""
         for worker in self.workers:
             worker.stop()
         for file in (self._records, self._moves):

@@ -21,7 +21,7 @@ from hostagent.loop import AgentLoop
 log = logging.getLogger(__name__)
 
 _LEAST_PACKETS = 16
-"""A window with fewer packets is not judged for loss. Chosen: one of 16 would already be 6 %."""
+"""A window with fewer packets is not checked for loss. Chosen: one of 16 would already be 6 %."""
 RESENT = ("local_ack_timeout_err", "packet_seq_err", "roce_adp_retrans", "roce_slow_restart")
 """Counters of mlx5 that grow when queue pairs of this port retransmit."""
 
@@ -36,7 +36,7 @@ class FlowCounters:
 
 
 class FlowHealth:
-    """Judges one flow at the end of each window. `fallen`: the flow has to go by ECMP, because of `why`."""
+    """Evaluates one flow at the end of each window. `fallen`: the flow goes by ECMP, because of `why`."""
 
     def __init__(self, settings: SafetySettings) -> None:
         self._settings = settings
@@ -49,7 +49,7 @@ class FlowHealth:
         self.why = ""
 
     def judge(self, now: int, sample: FlowCounters) -> bool:
-        """Judge the window that ends at `now` (ns) with these counters. Returns whether `fallen` has
+        """Evaluate the window that ends at `now` (ns) with these counters. Returns whether `fallen` has
         changed."""
         why = self._badness(sample)
         self._last = sample
@@ -120,7 +120,7 @@ class SafetyMonitor:
             loop.every(window_ns, self.look_at_port)
 
     def look(self) -> None:
-        """End a window: judge each pinned flow."""
+        """End a window: evaluate each pinned flow."""
         agent = self._agent
         queue_pairs = agent.queue_pairs()
         for flow in self._guards.keys() - queue_pairs.keys():
@@ -138,7 +138,7 @@ class SafetyMonitor:
                 self._apply(flow, guard)
 
     def look_at_port(self) -> None:
-        """End a window: judge the port, and all pinned flows with it."""
+        """End a window: evaluate the port, and with it all pinned flows."""
         if self._port_counters is None:
             return
         try:

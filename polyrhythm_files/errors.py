@@ -21,8 +21,8 @@ class ConfigError(ValueError):
 class InvalidValueError(ValueError):
     """A value that has the right type but makes no sense, such as a host that the fabric does not have.
 
-    `loc` is the path of the value, from the top of the file or from the value that is being checked. Whoever
-    knows the file turns this error into a ConfigError (`Document.checks`).
+    `loc` is the path of the value, from the top of the file or from the value that is being checked. The
+    caller that knows the file turns this error into a ConfigError (`Document.checks`).
     """
 
     def __init__(self, loc: Loc, message: str) -> None:

@@ -66,7 +66,7 @@ def best_engine() -> EngineFactory:
 
 class KernelEngine:
     """The compiled engine (see `sim/kernels`). It keeps only links that can be short, under numbers of
-    its own: a link that could carry all its channels at their best rates at once binds nobody.
+    its own: a link that can carry all its channels at their best rates limits no channel.
 
     `capacity` (bit/s) and `marks` (1: a switch's port) are of all links, by number. `log` keeps how often
     each length of an iteration occurred. `skip` lets it skip repeats; `full` makes it re-solve everything

@@ -26,7 +26,8 @@ SHAPES: Mapping[str, Callable[[float], float]] = MappingProxyType(
         "2-1.75r^2": lambda r: 2.0 - 1.75 * r * r,
     }
 )
-"""Those that rise make jobs take turns, those that fall do not. The emulated NIC has the same six."""
+"""With rising functions jobs come to share a link in time, with falling ones they do not. The emulated NIC
+has the same six."""
 
 
 @cache

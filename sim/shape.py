@@ -19,8 +19,8 @@ from sim.units import PS_PER_NS
 
 COLLECTIVES = ("ring", "fused_ring", "tree", "all_to_all", "none")
 
-# What one A100 does in a second at the 40 % that large training reaches: the stand-in for a job's
-# flops where nobody says.
+# The floating-point operations of one A100 in a second, at the 40 % utilisation that large training reaches.
+# They are used for jobs whose flops are unknown.
 FLOPS_PER_GPU_SECOND = 312e12 * 0.4
 
 

@@ -55,7 +55,7 @@ class Function:
     def initial(self, used: Iterable[str], given: Iterable[str]) -> list[str]:
         """The variables that begin with their first value, as parameters with defaults.
 
-        Nobody passes them: Python fills in defaults faster than it runs assignments.
+        No caller passes them: Python fills in defaults faster than it runs assignments.
         """
         first = self.layout.initial
         return [f"{name}={first[name]}" for name in sorted(set(used) - set(given)) if name in first]

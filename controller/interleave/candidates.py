@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rank placements or path assignments by how well their jobs can take turns (CASSINI's Algorithm 2)."""
+"""Rank placements or paths by how well their jobs can share links in time (CASSINI, Algorithm 2)."""
 
 from __future__ import annotations
 

@@ -22,19 +22,19 @@ SLACK = 0.02
 measured rate is uncertain by about as much."""
 SLOT_SCORE = 0.999
 """The least compatibility score at which jobs are scheduled to slots. Chosen close to 1: a scheduled job that
-still meets another one misses its slot now and then, and then waits for a whole period. That costs more than
-taking turns gains."""
+still overlaps with another one misses its slot now and then, and then waits for a whole period. That costs
+more than sharing the link in time gains."""
 PAIR_SCORE = 0.99
-"""The least score at which two jobs count as able to take turns while paths are chosen. Chosen lower than
-SLOT_SCORE: the estimate is made before the shifts of the other jobs on the link are known."""
+"""The least score at which two jobs count as able to share a link in time while paths are chosen. Chosen
+lower than SLOT_SCORE: the estimate is made before the shifts of the other jobs on the link are known."""
 OVERLAP_TOLERANCE = 0.005
 """The part of the perimeter for which two jobs may exceed a link together without counting as overlapping.
 Chosen: shorter overlaps are within the error of measured phases."""
 ROUTING_WEIGHT = 0.5
-"""The cost of sharing a link with a job that can take turns, when the routing stage chooses paths.
+"""The cost of a link that is shared with a job of compatible phases, when the routing stage chooses paths.
 
-Sharing with a job that cannot take turns costs 1. Chosen: the routing stage decides before the shifts are
-known, so a pair that fits may still not be scheduled."""
+Sharing with a job whose phases are not compatible costs 1. Chosen: the routing stage decides before the
+shifts are known, so a compatible pair may still not be scheduled."""
 SEARCH_WEIGHT = 0.15
 """The same cost when the plan search arranges paths. Chosen lower than ROUTING_WEIGHT: the search evaluates
 each plan with its shifts afterwards, so a wrong estimate costs one evaluation only."""

@@ -81,7 +81,7 @@ def interleave(
     seed: int = 0,
     fast: bool | None = None,
 ) -> Interleaving:
-    """Shifts for all jobs of `periods` (ns), so that jobs that share `links` take turns.
+    """Time-shifts for all jobs of `periods` (ns), so that the jobs share `links` in time.
 
     Periods that repeat together within 20 times the longest stay. Others are quantised, slightly longer, such
     that the scores are best. The first job of each connected part, in the order of `periods`, has shift 0,

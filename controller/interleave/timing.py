@@ -76,7 +76,7 @@ class OwnPace(_SenderTiming):
     """Shifts no job."""
 
     def schedule(self, problem: TimingProblem) -> SlotSchedule:
-        """Nobody has a slot."""
+        """An empty schedule: no job has a slot."""
         return SlotSchedule({}, {}, (), ())
 
     @property

@@ -60,8 +60,8 @@ class Lookahead:
         after = now_ns + LEAD_TIME_NS
         known = [j for j in jobs if j.name in self._began and j.profile.phases]
         sending = [s for j in known if (s := self._sending(j, after)) is not None]
-        rhythms = [PeriodicFlows(frozenset({j.name}), j.profile, self._began[j.name]) for j in known]
-        change = next_change(after, sending, rhythms)
+        periodic = [PeriodicFlows(frozenset({j.name}), j.profile, self._began[j.name]) for j in known]
+        change = next_change(after, sending, periodic)
         others = frozenset(j.name for j in jobs) - {j.name for j in known}
         self._change = (
             None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The domain's frozen values: what the controller knows, decides and shows."""
+"""Frozen values that all parts of the controller use: jobs, traffic classes, plans and views."""
 
 from controller.model.job import Flow, Job, Measurement, Phase, Profile
 from controller.model.plan import (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training jobs: their periodic profile and the flows they put on the fabric."""
+"""Training jobs: their periodic profile and their flows."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One iteration of a job alone on the fabric (CASSINI thesis, 4.3).
+    """One iteration of a job that is alone on the fabric (CASSINI thesis, 4.3).
 
-    Time 0 of the period is the start of the first communication phase; what is not an Up phase
-    is a Down phase (compute). Phases are sorted and disjoint.
+    Time 0 of the period is the start of the first communication phase. The time outside the Up phases is a
+    Down phase (compute). Phases are sorted and disjoint.
     """
 
     period_ns: int
@@ -37,7 +37,8 @@ class Profile:
 @pickled_by_fields
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """One QP: `name` is unique on the fabric ("job/src>dst"); bytes per iteration of the job."""
+    """One QP. `name` is unique on the fabric ("job/src>dst"). `bytes_per_iteration` counts one iteration of
+    the job."""
 
     name: str
     job: str
@@ -48,11 +49,11 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What agents measured of a job over so many iterations, alone on the highest level.
+    """What agents measured of a job over `iterations` iterations, while it was alone on the highest level.
 
-    Per iteration: `communication_ns` is CRUX's t_j, `compute_ns` the time in which its GPUs work, `flops`
-    what they do (None: nobody tells). `source` says what it was measured by: "iterations" that are
-    reported, or "bytes" alone.
+    Per iteration: `communication_ns` is CRUX's t_j, `compute_ns` the time in which the GPUs compute, `flops`
+    their floating-point operations (None: not reported). `source` is "iterations" if the job reported its
+    iterations, "bytes" if only its byte counts were measured.
     """
 
     iterations: int
@@ -64,10 +65,13 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A training job. `flops_per_iteration` is for the whole job, all its GPUs (CRUX's W_j). A `silent` job
-    reports no iterations. With `measured`, profile, flops and bytes are what was measured; without, what
-    the job declares. Its GPUs reach the NIC of each host over that host's `pcie_link`, if it has a name,
-    which other jobs may use too."""
+    """A training job.
+
+    `flops_per_iteration` is for all GPUs of the job (CRUX's W_j). A `silent` job reports no iterations.
+    Profile, flops and bytes are measured if `measured` is not None; otherwise the job declares them. If
+    `pcie_link` has a name, the job's GPUs reach the NIC of each host over that PCIe link of the host, with
+    `pcie_bps` bit/s, and other jobs may use the same link.
+    """
 
     name: str
     model: str

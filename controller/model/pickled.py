@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short work of serialising the values that plans have thousands of.
+"""Fast pickling of the dataclasses of which a plan contains thousands of values.
 
-The controller's loop and the threads that talk to the worker process share one interpreter: what a thread
-serialises, agents wait for. The way of frozen dataclasses with slots takes 3 us a value; this one less
-than 1.
+The controller's loop and the threads that send data to the planner process share one interpreter, so agents
+wait while a thread pickles. The default for frozen dataclasses with slots takes 3 us a value; this one less
+than 1 us (measured).
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ T = TypeVar("T")
 
 
 def pickled_by_fields(cls: type[T]) -> type[T]:
-    """Have values of a dataclass, whose two fields or more are all given to its constructor, pickled as its
-    arguments."""
+    """Class decorator: pickle the values of a dataclass as the arguments of its constructor.
+
+    The class must have at least two fields, and its constructor must take all of them.
+    """
     values: Callable[[T], tuple[Any, ...]] = attrgetter(*(f.name for f in fields(cls)))  # type: ignore[arg-type]
 
     def reduce(self: T) -> tuple[type[T], tuple[Any, ...]]:

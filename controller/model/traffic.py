@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic classes: which DSCP stands for which queue (qid 7 is served first, qid 0 last)."""
+"""Traffic classes: the queue of each DSCP (qid 7 is served first, qid 0 last)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TrafficClasses:
-    """DSCP values on the wire. `levels[0]` is the highest job level; INT probes take the highest
-    queue and are told by their DSCP."""
+    """DSCP values on the wire. `levels[0]` is the highest job level. INT probes use the highest queue;
+    switches recognise them by their DSCP."""
 
     control: int = 56
     cnp: int = 48
@@ -21,12 +21,12 @@ class TrafficClasses:
 
     @property
     def equal(self) -> int:
-        """The DSCP of every job where no priorities are in force: RoCE's customary 26."""
+        """The DSCP of every job where no priorities are in force: 26, which RoCE networks usually use."""
         return 26
 
     @property
     def queues(self) -> Mapping[int, int]:
-        """DSCP -> qid for every known DSCP; anything else goes to qid 0 with the mice."""
+        """The qid of every known DSCP. All other DSCPs belong to qid 0, as the mice do."""
         top = {self.control: 7, self.cnp: 7, self.ack: 7, self.probe: 7}
         return top | {d: 6 - k for k, d in enumerate(self.levels)} | {self.mice: 0}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller shows of itself: frozen snapshots for the API, the page and Ryu handlers."""
+"""The state that the controller publishes: frozen snapshots for the API, the page and Ryu handlers."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ class QueueCounter:
 class JobView:
     """A live job. `recent_ms` are its last iteration times, oldest first (at most 120).
 
-    `profile` is the job alone on the fabric, where it is known, and `declared` what the job said of it.
-    `measured` says what of it was measured; `measuring`: that it is still to be. `changes` counts how often
-    its pattern has changed, `realigned` how often one of its workers had drifted past the threshold.
+    `profile` is the job's profile alone on the fabric, if it is known, and `declared` the profile that the
+    job declared. `measured` has the measured values. `measuring` is True while the measurement is not
+    finished. `changes` counts how often the profile has changed, `realigned` how often a worker of the job
+    had drifted past the threshold.
     """
 
     name: str
@@ -67,8 +68,8 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class SwitchView:
-    """A switch as the southbound sees it. `state`: connecting | ready | down; `tables`: entries by table;
-    `strays`: packets that its ports to hosts stopped or remarked."""
+    """The state of a switch in the southbound. `state`: connecting, ready or down. `tables`: number of
+    entries by table. `strays`: packets that its ports to hosts dropped or remarked."""
 
     name: str
     address: str
@@ -80,8 +81,10 @@ class SwitchView:
 
 @dataclass(frozen=True, slots=True)
 class FallbackFlow:
-    """A pinned flow that the agent of `host` lets go by ECMP since `since_ns`, and why. It keeps
-    `source_port`, its pin, until the agent tries that again."""
+    """A pinned flow that the agent of `host` has left to ECMP since `since_ns`, and the reason `why`.
+
+    `source_port` stays its pinned port, which the agent will try again.
+    """
 
     flow: str
     host: str

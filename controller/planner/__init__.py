@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planner: composes a policy's mechanisms into a plan, and puts plans into words."""
+"""The planner: computes plans with the objects of a policy, and explains plans as text."""
 
 from controller.planner.compose import plan
 from controller.planner.inputs import PIN_CAPACITY, PlanInput

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a fabric, jobs and a policy to a plan, as one pure function.
+"""Computes a plan from a fabric, jobs and a policy, as one pure function.
 
-The policy's objects are asked in this order: paths, the order of the jobs, slots for jobs that share links
-in time, levels for the jobs that still meet. Where the policy asks for it, the joint search follows.
+It calls the policy's objects in this order: paths, the order of the jobs, slots for jobs that share links in
+time, levels for the jobs that still overlap. Then the joint search follows, if the policy asks for it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def plan(inputs: PlanInput) -> Plan:
     """The plan for these inputs.
 
     Raises:
-        ValueError: jobs that the fabric cannot have, or a policy that cannot be used; the message says why.
+        ValueError: a job does not fit the fabric, or the policy cannot be used; the message says why.
     """
     check(inputs)
     return plan_of(JointSearch(build(Demands(inputs))).chosen())
 
 
 def plan_of(candidate: Candidate) -> Plan:
-    """The plan that a candidate comes to, with the reason of each choice."""
+    """The plan with the decisions of a candidate, and the reason of each decision."""
     inputs = candidate.demands.inputs
     jobs = {r.name: _job_plan(candidate, r) for r in candidate.priorities.order.ranked}
     caps = rate_caps(candidate)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the jobs demand of the fabric before anything is decided: profiles, elephants, bytes on links."""
+"""The demand of the jobs, which is the input of all stages: profiles, elephants, bytes on links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller.routing.forwarding import SwitchForwarding, forwarding
 
 @dataclass(frozen=True)
 class Demands:
-    """The inputs as the stages see them. Every property is computed once."""
+    """Values that the stages derive from the inputs. Every property is computed once."""
 
     inputs: PlanInput
 
@@ -28,7 +28,7 @@ class Demands:
 
     @cached_property
     def profiles(self) -> Mapping[str, Profile]:
-        """Measured profiles; a job not measured yet is taken to send all the time."""
+        """The profile of each job. A job without one is assumed to send all the time, at full rate."""
         result = {}
         for job in self.inputs.jobs:
             rates = [self.inputs.topology.host[f.src].rate_bps for f in job.flows]
@@ -49,7 +49,7 @@ class Demands:
 
     @cached_property
     def inside(self) -> Mapping[str, tuple[DirectedLink, ...]]:
-        """Each flow's PCIe link at its sender, where its job has named one."""
+        """The PCIe link of each flow at its sender; empty if its job names none."""
         return {
             f.name: (_inside(f.src, job),) if job.pcie_link else ()
             for job in self.inputs.jobs
@@ -58,7 +58,7 @@ class Demands:
 
     @cached_property
     def elephants(self) -> tuple[Flow, ...]:
-        """The flows that get a path: mice, and flows within a host, do not."""
+        """The flows that get a path. Mice, and flows within a host, get none."""
         return tuple(
             f
             for job in self.inputs.jobs
@@ -104,8 +104,9 @@ class Demands:
     def link_jobs(self, links_of: Mapping[str, Sequence[DirectedLink]]) -> list[LinkJob]:
         """The jobs as priority methods see them, with their bytes on the given links of each flow.
 
-        Where a job's communication and compute were measured they count; what does not fit one after the
-        other into its period overlaps. Otherwise what of the period it does not send counts as compute.
+        If the communication and compute times of a job were measured, they count, and the part of them that
+        does not fit into the period one after the other overlaps. Otherwise all time outside the Up phases
+        counts as compute.
         """
         found = []
         for job in self.inputs.jobs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is made from, and the checks of it."""
+"""The inputs of a plan, and their checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DirectedLink = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PlanInput:
-    """All that a plan depends on.
+    """All inputs of a plan.
 
     `down_links` are sorted name pairs (a host's cable is (host, leaf), sorted). `epoch_ns` is the fabric
     time that time-shifts count from. Flows below `elephant_bytes` per iteration are mice: they are left to

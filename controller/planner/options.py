@@ -42,7 +42,7 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         dest="cap_epsilon",
         type=_epsilon,
         metavar="EPS",
-        help="agents hold each flow to (1 + EPS) of its max-min fair share (default: no caps)",
+        help="agents limit each flow to (1 + EPS) times its max-min fair share (default: no caps)",
     )
     parser.add_argument(
         "--loss-cap",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A policy: what decides the paths, the order and the timing of jobs, composed of three objects."""
+"""A policy consists of three objects, which decide the paths, the order and the timing of jobs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _LEGAL: Mapping[str, tuple[tuple[str, Callable[[Any], bool], str], ...]] = {
 
 
 class PolicyError(ValueError):
-    """A policy that does not exist, cannot be loaded, or cannot be composed so; one line for people."""
+    """A policy does not exist, cannot be loaded, or its parts do not fit. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Policy:
         if self.joint_search and not (self.routing.chooses_paths and self.timing.holds_slots):
             raise PolicyError(
                 f"policy {self.name}: the joint search needs a routing that chooses paths and a timing that "
-                "holds jobs to slots"
+                "gives jobs slots"
             )
 
     def _check(self, part: str, option: str, legal: Callable[[Any], bool], words: str) -> None:
@@ -113,7 +113,7 @@ class Policy:
 
     @property
     def depends_on_jobs(self) -> bool:
-        """Whether anything in a plan depends on what jobs do, and not only on which flows there are."""
+        """Whether a plan depends on the profiles of the jobs, and not only on their flows."""
         return self.priority.orders_jobs or self.timing.sets_shifts
 
     @property
@@ -141,7 +141,7 @@ class Policy:
 
     @property
     def reference(self) -> PolicyReference:
-        """What plans, checkpoints, the store and REST keep of the policy."""
+        """The reference to this policy, which plans, checkpoints, the store and REST contain."""
         return PolicyReference(self.name, self.distribution, self.version, self.options)
 
     def with_options(self, options: Mapping[str, Any]) -> Policy:
@@ -177,8 +177,8 @@ class Policy:
         return replace(self, **parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Between processes a registered policy travels as its reference; one that no process could find by
-        its name travels with its objects."""
+        """Pickle a registered policy as its reference. A policy that another process could not find by its
+        name is pickled with its objects."""
         from controller.planner.registry import resolve
 
         try:

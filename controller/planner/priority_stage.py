@@ -18,7 +18,7 @@ from controller.priority.protocol import LevelProblem, Levels, RankingProblem
 
 @dataclass(frozen=True)
 class JobOrder:
-    """The jobs in order, the most urgent first, and what the order was made from."""
+    """The jobs in order, highest priority first, and the input from which the order was computed."""
 
     ranked: tuple[RankedJob, ...]
     link_jobs: tuple[LinkJob, ...]
@@ -42,7 +42,8 @@ class PriorityStage:
         return self.levels.level
 
     def changed(self, level: Mapping[str, int]) -> PriorityStage:
-        """The same order with other levels for some jobs, which then do not follow from the order alone."""
+        """The same order with other levels for some jobs. `levels.exceptions` then has these jobs, because
+        their levels do not follow from the order."""
         exceptions = self.levels.exceptions | level.keys()
         return replace(
             self, levels=replace(self.levels, level={**self.levels.level, **level}, exceptions=exceptions)
@@ -61,9 +62,9 @@ def rank_jobs(demands: Demands, routing: RoutingStage) -> JobOrder:
 
 
 def level_problem(demands: Demands, order: JobOrder, shifts: TimeShifts) -> LevelProblem:
-    """What the policy's priority is asked for levels.
+    """The input from which the policy's priority assigns levels.
 
-    The levels in force are part of it only where the same policy chose them: it keeps them where a change
+    It contains the levels in force only if the same policy chose them. The priority keeps them where a change
     gains little.
     """
     x = demands.inputs

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rate that agents hold each flow to: a little more than its max-min fair share."""
+"""The rate cap of each flow, which agents enforce: a little more than its max-min fair share."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from controller.routing.rates import CLASSES, caps, maxmin
 
 
 def rate_caps(candidate: Candidate) -> Mapping[str, int]:
-    """The rate cap of each flow in bit/s on the wire: (1 + cap_epsilon) of its share among the flows that it
-    can meet in time; empty without the routing's `cap_epsilon`.
+    """The rate cap of each flow in bit/s on the wire: (1 + cap_epsilon) times its share among the flows that
+    can overlap with it in time. Empty if the routing has no `cap_epsilon`.
 
-    A share is that of max-min fairness under strict priority, as if every flow wanted all it can get. A flow
-    whose share is 0, because flows of higher levels fill a link, has no cap: the switches' queues hold it
-    back, and it may have what they leave. Flows without a path have no cap either.
+    The share is max-min fair under strict priority, for flows of unlimited demand. A flow whose share is 0,
+    because flows of higher levels fill a link, has no cap: the switches' queues limit it to the remaining
+    capacity. Flows without a path have no cap either.
     """
     routing, demands = candidate.routing, candidate.demands
     epsilon = demands.inputs.policy.routing.cap_epsilon
@@ -51,21 +51,21 @@ def rate_caps(candidate: Candidate) -> Mapping[str, int]:
 
 
 def _jobs_sharing_capacity(jobs: Sequence[str], candidate: Candidate) -> Mapping[str, list[str]]:
-    """For each job the jobs that it shares capacity with: those it meets in time, those that these meet, and
-    so on, without those that it shares a link with but never meets."""
-    meet: dict[str, set[str]] = {name: set() for name in jobs}
+    """The jobs with which each job shares capacity: those that overlap with it in time, those that overlap
+    with these, and so on. Jobs that share a link with it but never overlap with it are left out."""
+    overlapping: dict[str, set[str]] = {name: set() for name in jobs}
     for a, b in candidate.shifts.contending:
-        if a in meet and b in meet:
-            meet[a].add(b)
-            meet[b].add(a)
+        if a in overlapping and b in overlapping:
+            overlapping[a].add(b)
+            overlapping[b].add(a)
     on_a_link = {p for k in candidate.routing.shared for p in combinations(sorted(k.demands), 2)}
     sharing: dict[str, list[str]] = {}
     for job in jobs:
         seen, todo = {job}, [job]
         while todo:
-            news = meet[todo.pop()] - seen
-            seen |= news
-            todo += news
-        apart = {x for x in seen if x not in meet[job] and (min(job, x), max(job, x)) in on_a_link}
+            new = overlapping[todo.pop()] - seen
+            seen |= new
+            todo += new
+        apart = {x for x in seen if x not in overlapping[job] and (min(job, x), max(job, x)) in on_a_link}
         sharing[job] = [name for name in jobs if name in seen and name not in apart]
     return sharing

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routing stage: the path and source port of every elephant, and the links on which jobs meet."""
+"""The routing stage: the path and source port of every elephant, and the links that jobs share."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class RoutingStage:
 
 @dataclass(frozen=True)
 class _TimeSharing:
-    """How much two jobs on one link slow each other down, remembered by pair."""
+    """How much two jobs on one link slow each other down. Each pair is computed once."""
 
     demands: Demands
     known: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -101,9 +101,9 @@ class _TimeSharing:
 def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
     """Ask the policy's routing for paths, and find a source port for each.
 
-    With `time_sharing` jobs that could share a link in time count less to one another there, if the policy's
-    timing holds jobs to slots. Where the routing leaves the flows to the hash, but the order or the timing
-    depends on the links that jobs share, the source ports are drawn here, so that the links are known.
+    With `time_sharing`, and if the policy's timing has slots, a link costs less for two jobs that could share
+    it in time. If the routing leaves the flows to the hash, but the order or the timing depends on the links
+    that jobs share, the source ports are drawn here, so that the links are known.
 
     Raises:
         PolicyError: the routing cannot handle these flows, or its answer is not legal.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of a planning run as the joint search's evaluator sees them."""
+"""Converts the jobs of a planning run into the form that the evaluator of the joint search takes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from controller.planner.demand import Demands
 from controller.routing.paths import Path
 
 JITTER = 0.01
-"""How much compute times are taken to differ from iteration to iteration, as a part of themselves. Chosen."""
+"""By how much compute times are assumed to differ between iterations, as a part of themselves. Chosen."""
 SLOWEST = 2.0
-"""The longest period of a slot, in iterations of the job alone. By the evaluator a longer one never pays."""
+"""The longest period of a slot, in multiples of the job's own period. Chosen: in the evaluator no plan with a
+longer one was better."""
 SHARES = (1.2, 0.4)
 """MLTCP's F (slope, intercept) as the share of a link that an emulated NIC with MLTCP gets, against 1 for a
 NIC without it: its window goes from 16 to 64 packets, that of others is 40 (`hostagent.nic.dcqcn`)."""
 
 
 def instance_of(demands: Demands, candidate_paths: Mapping[str, Sequence[Path]]) -> Instance:
-    """The jobs whose elephants have paths, in the planner's order. `candidate_paths` are by flow, job by
-    job."""
+    """The jobs whose elephants have paths, in the planner's order. `candidate_paths` are by flow, and the
+    flows of a job are adjacent."""
     number = {link: i for i, link in enumerate(demands.rates)}
     flows = {f.name: f for f in demands.elephants}
     sizes: dict[str, int] = defaultdict(int)
@@ -39,7 +40,7 @@ def instance_of(demands: Demands, candidate_paths: Mapping[str, Sequence[Path]])
         job = flows[name].job
         members[job].append(JointFlow(flows[name].bytes_per_iteration / sizes[job], links))
     policy = demands.inputs.policy
-    players = tuple(
+    jobs = tuple(
         JointJob(
             j.name,
             float(max(1, j.gpus)),
@@ -52,11 +53,11 @@ def instance_of(demands: Demands, candidate_paths: Mapping[str, Sequence[Path]])
         if j.name in members
     )
     levels = min(policy.priority.levels, len(TRAFFIC_CLASSES.levels))
-    return Instance(players, tuple(demands.rates.values()), JITTER, levels, SLOWEST, SHARES)
+    return Instance(jobs, tuple(demands.rates.values()), JITTER, levels, SLOWEST, SHARES)
 
 
 def choice_of(instance: Instance, candidate: Candidate) -> Choice:
-    """A candidate in the search's numbers, with the first candidate path of every flow."""
+    """A candidate as a choice of the search. Every flow has its first candidate path."""
     slots, level = candidate.shifts.schedule.slots, candidate.priorities.level
     names = [p.name for p in instance.jobs]
     return Choice(

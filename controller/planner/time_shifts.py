@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timing stage: the slots of jobs that share links in time, and which jobs still meet in time."""
+"""The timing stage: the slots of jobs that share links in time, and the jobs that still overlap in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.planner.inputs import DirectedLink
 
 
 def only(link: SharedLink, jobs: Iterable[str]) -> SharedLink:
-    """The same link as if no other jobs used it."""
+    """The same link with the demand of `jobs` alone."""
     return SharedLink(link.name, link.rate_bps, {j: link.demands[j] for j in jobs})
 
 
@@ -39,7 +39,8 @@ class TimeShifts:
         return {n: slots[n].period_ns if n in slots else p.period_ns for n, p in own.items()}
 
     def groups(self, link: SharedLink) -> list[dict[str, int]]:
-        """The jobs with a slot on a link, by the group that keeps step: job -> shift in ns."""
+        """The jobs of a link that have a slot, as one mapping (job to shift in ns) for each group. The shifts
+        of a group are relative to one another; those of different groups are not."""
         groups: dict[int, dict[str, int]] = defaultdict(dict)
         for job in link.demands:
             if job in self.schedule.slots:
@@ -49,17 +50,17 @@ class TimeShifts:
 
     @cached_property
     def contending(self) -> Mapping[tuple[str, str], DirectedLink]:
-        """Pairs of jobs (sorted) that still meet in time on a link that cannot carry both, and the link."""
+        """Pairs of jobs (sorted) that still overlap in time, and a link that cannot carry both."""
         pairs: dict[tuple[str, str], DirectedLink] = {}
         for link in self.shared:
             if not contended(link, SLACK):
                 continue
             groups = self.groups(link)
-            in_step = {p for g in groups for p in combinations(sorted(g), 2)}
-            meet = set(combinations(sorted(link.demands), 2)) - in_step
+            same_group = {p for g in groups for p in combinations(sorted(g), 2)}
+            overlaps = set(combinations(sorted(link.demands), 2)) - same_group
             for g in groups:
-                meet |= overlapping(only(link, g), self.periods, g, slack=SLACK)
-            for p in sorted(meet):
+                overlaps |= overlapping(only(link, g), self.periods, g, slack=SLACK)
+            for p in sorted(overlaps):
                 pairs.setdefault(p, link.name)
         return pairs
 

@@ -67,7 +67,7 @@ class Equal(Priority):
 
 @dataclass(frozen=True)
 class Crux(_MethodPriority):
-    """CRUX: GPU intensity times a correction, cut into levels so that the jobs that meet least share one.
+    """CRUX: GPU intensity times a correction, cut into levels so that the jobs that overlap least share one.
 
     Without `compress` every job has a level of its own (CRUX-PA and CRUX-PS-PA of the paper). With
     `loss_cap` the levels are changed so that no job is expected to lose more than that part of the
@@ -118,7 +118,8 @@ class Crux(_MethodPriority):
 
     @property
     def searchable(self) -> bool:
-        """The judge of the joint search knows neither a cap on losses nor levels beyond the switches'."""
+        """Whether the joint search may change the levels. Its evaluator supports neither a cap on losses nor
+        more levels than the switches have."""
         return self.compress and self.loss_cap is None
 
 

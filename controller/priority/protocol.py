@@ -23,7 +23,7 @@ class RankingProblem:
 
 @dataclass(frozen=True, slots=True)
 class LevelProblem:
-    """The jobs in order, the most urgent first, and the pairs of jobs that still meet in time on a full link.
+    """The jobs in order, highest priority first, and the pairs of jobs that still overlap on a full link.
 
     `most` is how many levels the switches keep for jobs. `previous` holds the levels in force by job; None:
     there are none, or another policy chose them. `jobs`, `rates` and `seed` are those of the ranking.

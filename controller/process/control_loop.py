@@ -59,7 +59,7 @@ PAUSE_S = 0.001
 class LoopOptions:
     """How the control loop runs.
 
-    `poll_always`: read counters also while nobody watches. Every `read_back_ns` the tables of all switches
+    `poll_always`: read counters also while no client watches. Every `read_back_ns` the tables of all switches
     are read back and corrected.
     """
 

@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for tests: sleep this long before each message of or to an agent (default %(default)s)",
     )
     parser.add_argument(
-        "--poll", action="store_true", help="read the switches' counters also while nobody watches the page"
+        "--poll", action="store_true", help="read the switches' counters also while no browser shows the page"
     )
     parser.add_argument(
         "--artefacts",

@@ -57,7 +57,7 @@ class WatchedBoard(ViewBoard):
 
 
 class ViewPublisher:
-    """Decides when a view is published. `poll_always`: read counters also while nobody watches."""
+    """Decides when a view is published. `poll_always`: read counters also while no client watches."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ViewPublisher:
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When to read the counters next; None while nobody watches."""
+        """When to read the counters next; None while no client watches."""
         return self._polls.next_ns
 
     async def poll_if_due(self) -> None:

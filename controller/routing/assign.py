@@ -164,7 +164,7 @@ def with_ports(
     `previous` maps a flow to its present path and port; on the same path a flow keeps its port. `fixed` maps
     a flow to the port that its NIC keeps, wherever that port leads. `learned` are the ports that INT probes
     found where the hash of the switches is unknown; a pair of hosts without an entry is still being probed
-    and is left to ECMP. None means that nobody probes. A commodity without a chosen path is left to ECMP.
+    and is left to ECMP. None: there are no probes. A commodity without a chosen path is left to ECMP.
     """
     standing = previous or {}
     alive = [

@@ -87,8 +87,8 @@ def _two(topology: Topology, fabric: TwoTier, demand: LeafDemand, choice: Ints, 
     orders: dict[tuple[int, ...], int] = {}
     order_of = []
     for leaf in fabric.leaves:
-        turn = {name: iter(cables) for name, cables in columns.items()}
-        order = tuple(next(turn[s], columns[s][-1]) for s in topology.upward[leaf])
+        unused = {name: iter(cables) for name, cables in columns.items()}
+        order = tuple(next(unused[s], columns[s][-1]) for s in topology.upward[leaf])
         order_of.append(orders.setdefault(order, len(orders)))
     pair, src, dst = grouped(demand, len(fabric.leaves))
     both = fabric.live[src] & fabric.live[dst]

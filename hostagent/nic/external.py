@@ -72,7 +72,7 @@ class ExternalNic:
     """The driver of a host on which the training processes own the queue pairs.
 
     `pinning` says how they are pinned: shim (through the file `port_map`), verbs (by their processes, which
-    are told through `on_move`) or none.
+    receive new ports through `on_move`) or none.
     """
 
     dscp = "fixed"

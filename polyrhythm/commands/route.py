@@ -206,7 +206,7 @@ def _read(file: TextIO, path: Path, topology: Topology) -> Flows:
     nics: list[Flow] = []
     weights: list[float] = []
     rows: list[int] = []
-    turn: Counter[str] = Counter()
+    next_rail: Counter[str] = Counter()
     reader = csv.reader(file, skipinitialspace=True)
     try:
         for row in reader:
@@ -219,7 +219,7 @@ def _read(file: TextIO, path: Path, topology: Topology) -> Flows:
                 raise RouteError(f"{where}: src,dst or src,dst,weight is needed, not {len(cells)} columns")
             if len(rows) == MAX_FLOWS:
                 raise RouteError(f"{where}: more than {MAX_FLOWS} flows; split the file")
-            nics.append(_ends(cells[0], cells[1], topology, turn, where))
+            nics.append(_ends(cells[0], cells[1], topology, next_rail, where))
             names.append((cells[0], cells[1]))
             weights.append(_weight(cells[2], where) if len(cells) == 3 else 1.0)
             rows.append(reader.line_num)
@@ -228,7 +228,7 @@ def _read(file: TextIO, path: Path, topology: Topology) -> Flows:
     return Flows(names, nics, np.array(weights), rows)
 
 
-def _ends(src: str, dst: str, topology: Topology, turn: Counter[str], where: str) -> Flow:
+def _ends(src: str, dst: str, topology: Topology, next_rail: Counter[str], where: str) -> Flow:
     if src in topology.host and dst in topology.host and src != dst:
         return topology.host[src], topology.host[dst]
     found: list[tuple[Host, ...]] = []
@@ -241,8 +241,8 @@ def _ends(src: str, dst: str, topology: Topology, turn: Counter[str], where: str
             raise RouteError(f"{where}: the fabric has no host {name!r}")
     if src == dst:
         raise RouteError(f"{where}: {src} is both source and destination")
-    rail = turn[src]
-    turn[src] += 1
+    rail = next_rail[src]
+    next_rail[src] += 1
     return found[0][rail % len(found[0])], found[1][rail % len(found[1])]
 
 

@@ -208,7 +208,7 @@ def draw_case(fabric: str, kind: str, number: int, seed: int) -> InterleaveCase:
         placed = _placed(rng, kind, hosts)
     rate = 2 * _NIC if fabric == LARGE else _NIC
     jobs = tuple(
-        JobCase(f"j{i}", on, _steps(rng, kind, rate, crowd=kind == "shared servers"))
+        JobCase(f"j{i}", on, _steps(rng, kind, rate, many_jobs=kind == "shared servers"))
         for i, on in enumerate(placed)
     )
     return InterleaveCase(f"{fabric} {kind} {number}", fabric, kind, jobs, rng.randrange(1 << 30))
@@ -239,7 +239,7 @@ def _placed(rng: Random, kind: str, hosts: list[str]) -> list[tuple[str, ...]]:
     return placed
 
 
-def _steps(rng: Random, kind: str, rate: int, crowd: bool) -> tuple[Step, ...]:
+def _steps(rng: Random, kind: str, rate: int, many_jobs: bool) -> tuple[Step, ...]:
     if kind in ("compatible", "few"):
         period = rng.choice((120, 240, 240, 240, 480))
         up = rng.uniform(0.3, 0.48) * min(period, 240)
@@ -252,7 +252,7 @@ def _steps(rng: Random, kind: str, rate: int, crowd: bool) -> tuple[Step, ...]:
     else:
         period = rng.choice((150, 200, 200, 300, 300, 400, rng.randint(150, 400)))
         up = rng.uniform(0.2, 0.65) * period
-    if crowd:
+    if many_jobs:
         up *= 0.5
     first = round(up * _MS)
     rest = period * _MS - first

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents against a real controller that dies, hangs, returns, or is cut off: nobody waits, nothing is lost."""
+"""Agents and a real controller that dies, hangs, returns, or is cut off: no job waits, nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Mininet fabric at the user's door, with real namespaces and processes: root and Mininet are needed."""
+"""`polyrhythm run` on a Mininet fabric, with real namespaces and processes: root and Mininet are needed."""
 
 from __future__ import annotations
 

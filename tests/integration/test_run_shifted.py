@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies at the door of `polyrhythm run`: one shift for jobs that do not fit, MLTCP where it gains."""
+"""Policies in `polyrhythm run`: one shift for jobs that do not fit, MLTCP where it gains."""
 
 import json
 from pathlib import Path

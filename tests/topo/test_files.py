@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topology files: what they may say, what is told when they do not, and fabrics as networkx graphs."""
+"""Topology files: legal content, error messages for other content, and fabrics as networkx graphs."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def longer_period_timings(
     cache: RotationCache | None = None,
     guard: float = 0.0,
 ) -> Iterator[tuple[JobTiming, ...]]:
-    """Timings at which the jobs of full links take turns, with no period above `instance.slowest` times their
-    own.
+    """Timings at which the jobs of full links share them in time. No period is above `instance.slowest` times
+    the job's own.
 
     For each component of the affinity graph all jobs are tried first, then all but the last one of `ranking`
     (highest first), and so on. The first result has the first timings found in each component, the next

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choose paths so that jobs that can take turns share links: a quick estimate that needs no evaluation."""
+"""Choose paths so that jobs share links only where they can share them in time.
+
+This is a quick estimate, which needs no evaluation of a plan.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ Scored = tuple[float, tuple[tuple[int, int], ...]]
 
 @dataclass
 class TimeSharing:
-    """Which pairs of jobs can take turns on one link. Each pair is computed once."""
+    """Which pairs of jobs can share one link in time. Each pair is computed once."""
 
     instance: Instance
     slack: float = SLACK
@@ -29,7 +32,7 @@ class TimeSharing:
     _scored: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Scored]] = field(default_factory=dict)
 
     def can_share(self, a: int, b: int) -> bool:
-        """Whether jobs `a` and `b` can take turns on a link as fast as the higher of their rates."""
+        """Whether jobs `a` and `b` can share a link in time that is as fast as the higher of their rates."""
         key = (a, b) if a < b else (b, a)
         known = self._known.get(key)
         if known is None:
@@ -62,7 +65,7 @@ class PathCosts:
     """The load of every link by job, and the cost of the chosen paths.
 
     The cost is summed over the links: the part of the time in which two jobs would exceed the link together,
-    multiplied by SEARCH_WEIGHT for jobs that can take turns.
+    multiplied by SEARCH_WEIGHT for jobs that can share a link in time.
     """
 
     def __init__(self, instance: Instance, path_choice: Sequence[int], time_sharing: TimeSharing) -> None:

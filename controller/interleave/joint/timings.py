@@ -89,7 +89,7 @@ def scheduled_timings(
     cache: RotationCache | None = None,
     guard: float = 0.0,
 ) -> tuple[JobTiming, ...]:
-    """Timings for those of `jobs` that gain by taking turns; the others are not scheduled. See
+    """Timings for those of `jobs` that gain by sharing links in time; the others are not scheduled. See
     `schedule_slots`.
 
     `ranking` lists the jobs by importance; the last one loses its slot first. `guard` as in `shared_links`

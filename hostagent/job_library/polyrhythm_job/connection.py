@@ -21,8 +21,8 @@ RETRY_NS = 5_000_000_000
 
 
 class AgentConnection:
-    """A connection that never raises and never waits longer than it is told: without an agent nothing is
-    sent, and nothing is received."""
+    """A connection that never raises and never waits longer than its caller allows. Without an agent it sends
+    and receives nothing."""
 
     def __init__(self, path: str) -> None:
         self._path = path

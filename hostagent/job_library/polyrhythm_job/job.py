@@ -310,8 +310,8 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
 
 
 def _shared_link(name: str) -> PcieLink | None:
-    """The PCIe link of that name; None without a name, or if it cannot be opened: then nobody waits for
-    it."""
+    """The PCIe link of that name. None without a name, or if it cannot be opened: then the job never waits
+    for it."""
     if not name:
         return None
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers to every single failure: complete, right by the switches' own tables, told at once."""
+"""Answers to every single failure: complete, correct by the switches' own tables, sent at once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports learned by probes in a fabric whose hash the controller is not told, linear or not, with losses."""
+"""Ports learned by probes in a fabric whose hash the controller does not know, linear or not, with losses."""
 
 from __future__ import annotations
 

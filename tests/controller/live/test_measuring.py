@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The core measures jobs: turns, plans by what was measured, changes, silence, arrivals and departures."""
+"""The core measures jobs: the profiling queue, plans with measured profiles, changes, silent jobs, arrivals and
+departures.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles out of byte counts: phases, rates and periods, clean and noisy, told and untold iterations."""
+"""Profiles from byte counts: phases, rates and periods, clean and noisy, with and without iteration reports."""
 
 from __future__ import annotations
 

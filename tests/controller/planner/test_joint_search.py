@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLTCP for single jobs: only where all their NICs can, where it gains, and told to their agents."""
+"""MLTCP for single jobs: only if all their NICs support it, if it gains, and sent to their agents."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Priorities in the planner: hysteresis, path order, the rivals by name, and levels without compression."""
+"""Priorities in the planner: hysteresis, path order, baselines by name, and levels without compression."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rivals' orders and compressions, and all methods behind their one interface."""
+"""The orders and compressions of the baselines, and all methods behind one interface."""
 
 from itertools import permutations
 

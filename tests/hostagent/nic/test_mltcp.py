@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLTCP in the emulated NIC: the iteration found from acknowledgements, jobs that come to take turns."""
+"""MLTCP in the emulated NIC: the iteration found from acknowledgements, jobs that come to share a link in time."""
 
 from __future__ import annotations
 

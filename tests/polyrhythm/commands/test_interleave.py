@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm interleave` at the door: the thesis' vectors, its promises on random files, bad input."""
+"""`polyrhythm interleave` as a command: the vectors of the thesis, its promises on random files, bad input."""
 
 from __future__ import annotations
 

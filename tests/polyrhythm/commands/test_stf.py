@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm stf`: our programs' tests pass, what is wrong is told with its line, and exit codes hold."""
+"""`polyrhythm stf`: our programs' tests pass, errors have their line, and exit codes are correct."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm paper interleave`: its instances, its bound, and the judge against the simulator."""
+"""`polyrhythm paper interleave`: its instances, its bound, and the evaluator against the simulator."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm run` at the door: real processes, real sockets, and the figures that come out."""
+"""`polyrhythm run` as a command: real processes, real sockets, and the printed figures."""
 
 import json
 import os
@@ -181,7 +181,7 @@ def test_without_its_controller_the_fabric_goes_on(tmp_path: Path) -> None:
     )
     assert scenario_figures["deterministic"] is False
     for job in scenario_figures["jobs"]:
-        # The agents go on by what they were told last: the jobs still take turns.
+        # The agents keep their last assignments: the jobs still share the link in time.
         assert job["polyrhythm"]["mean_iteration_ms"] <= 1.05 * job["ideal_iteration_ms"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario files at the door: what is accepted, and what a person is told."""
+"""Scenario files: what the reader accepts, and its error messages."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of published traces, on small files of their own; and what a bad file is told."""
+"""Readers of published traces, on small files, and their error messages for bad files."""
 
 import json
 from collections.abc import Callable
