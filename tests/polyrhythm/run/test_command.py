@@ -154,7 +154,7 @@ def test_a_killed_fabric_is_told_in_one_line(tmp_path: Path) -> None:
 def planned_as_measured(log: str) -> bool:
     """Whether a controller's log has come to the plan after both jobs were measured."""
     parts = log.split("measured over")
-    return len(parts) > 2 and "paths verified" in parts[2]
+    return len(parts) > 2 and "INT probes have confirmed" in parts[2]
 
 
 def test_without_its_controller_the_fabric_goes_on(tmp_path: Path) -> None:
@@ -171,6 +171,7 @@ def test_without_its_controller_the_fabric_goes_on(tmp_path: Path) -> None:
     deadline = time.monotonic() + PATIENCE_S
     # A job that is being measured runs free: what agents are told last counts once all have been.
     while not (log.exists() and planned_as_measured(log.read_text())) and time.monotonic() < deadline:
+        assert process.poll() is None, "the run has ended before its controller planned as measured"
         time.sleep(0.02)
     os.kill(children(process.pid)["controller"], signal.SIGKILL)
     _, errors = process.communicate(timeout=300)
