@@ -274,7 +274,7 @@ def test_a_reference_is_resolved_or_refused_in_one_line(site: Path) -> None:
     for changed, words in (
         (replace(reference, name="gone"), "'gone' is no policy; legal: .*path-per-job"),
         (replace(reference, name="gone:POLICY"), "cannot be imported: ModuleNotFoundError"),
-        (replace(reference, version="2.0"), "is of path-per-job 2.0; installed: path-per-job 1.0"),
+        (replace(reference, version="2.0"), "path-per-job 2.0; installed: path-per-job 1.0"),
         (
             replace(reference, options=(*reference.options, ("routing.width", 3))),
             "has no option routing.width",
