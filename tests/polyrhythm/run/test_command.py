@@ -194,7 +194,7 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
         os.execv(sys.executable, [*POLYRHYTHM, "run", str(scenario), "--port", "0"])
     shown = b""
     deadline = time.monotonic() + PATIENCE_S
-    while b"Ctrl-C ends it" not in shown and time.monotonic() < deadline:
+    while b"Press Ctrl-C" not in shown and time.monotonic() < deadline:
         if select.select([terminal], [], [], 1)[0]:
             shown += os.read(terminal, 65536)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
@@ -232,7 +232,7 @@ def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) ->
     with suppress(OSError):
         while chunk := os.read(terminal, 65536):
             shown += chunk
-            if b"Ctrl-C ends it" in shown and not killed:
+            if b"Press Ctrl-C" in shown and not killed:
                 killed = True
                 os.kill(children(pid)["controller"], signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
