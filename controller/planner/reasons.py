@@ -63,7 +63,7 @@ def search_reason(found: SearchResult) -> str:
     steps = f"; then {', '.join(found.steps)}" if found.steps else ""
     return (
         f"the best of {found.evaluations} evaluated plans, GPUs busy {found.utilisation:.1%} ({others}); "
-        f"the search started from {found.start}{steps}"
+        f"the search started from plan '{found.start}'{steps}"
     )
 
 

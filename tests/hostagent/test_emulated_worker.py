@@ -80,10 +80,12 @@ def test_two_jobs_on_one_link_contend_and_shifted_they_do_not() -> None:
     assert marks[True] * 5 < marks[False]
 
 
-@pytest.mark.parametrize(("chosen", "told"), [("mltcp", ""), ("mltcp", "job"), ("dcqcn", "mltcp")])
-def test_mltcp_by_the_job_or_by_the_plan_takes_turns_without_shifts(chosen: str, told: str) -> None:
+@pytest.mark.parametrize(("chosen", "planned"), [("mltcp", ""), ("mltcp", "job"), ("dcqcn", "mltcp")])
+def test_mltcp_by_the_job_or_by_the_plan_shares_links_in_time_without_shifts(
+    chosen: str, planned: str
+) -> None:
     lengths = {}
-    for sender, order in (("dcqcn", "dcqcn"), (chosen, told)):
+    for sender, order in (("dcqcn", "dcqcn"), (chosen, planned)):
         cluster = Cluster()
         cluster.connect()
         for name, hosts in (("a", ("h0", "h2")), ("b", ("h1", "h3"))):
@@ -95,7 +97,7 @@ def test_mltcp_by_the_job_or_by_the_plan_takes_turns_without_shifts(chosen: str,
         records = [r for r in cluster.records("h0", "a") + cluster.records("h1", "b") if r.index >= 20]
         lengths[order] = mean(r.end_ns - r.start_ns for r in records) / MS
     assert lengths["dcqcn"] > 330
-    assert lengths[told] < 275
+    assert lengths[planned] < 275
 
 
 def test_a_plan_can_take_mltcp_back_and_a_greedy_timer_gets_more() -> None:

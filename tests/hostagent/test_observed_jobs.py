@@ -119,7 +119,7 @@ def test_of_a_long_history_only_the_end_counts(tmp_path: Path) -> None:
     followed.close()
 
 
-# -- its rhythm
+# -- the observed profile
 
 
 @settings(max_examples=40, deadline=None)
@@ -151,9 +151,9 @@ def test_iterations_are_as_long_as_they_were(period: int, part: float, seed: int
 
 
 def test_a_job_that_never_pauses_has_no_iterations_to_tell() -> None:
-    rhythm = ObservedProfile(100 * MS, ((0, 100 * MS),), 1.0)
+    profile = ObservedProfile(100 * MS, ((0, 100 * MS),), 1.0)
     assert (
-        iterations([CommunicationInterval(0, 10_000 * MS, 10**9)], rhythm, 0, 10_000 * MS, begins=True) == []
+        iterations([CommunicationInterval(0, 10_000 * MS, 10**9)], profile, 0, 10_000 * MS, begins=True) == []
     )
 
 

@@ -57,7 +57,7 @@ def test_what_nobody_says_is_measured_and_a_change_is_planned_for(tmp_path: Path
     first, second = scenario["jobs"]
     assert "measured over 6 iterations: 36" in first["why"]
     assert "measured over 6 iterations: 36" in second["why"]
-    # 122 + 152 ms of sending in 363, in turns: the new rhythm holds on hosts 100 s apart.
+    # 122 + 152 ms of sending in 363, sharing the link in time: the new slots hold on hosts 100 s apart.
     assert first["period_ms"] == second["period_ms"]
     assert 361 < first["period_ms"] < 370
 

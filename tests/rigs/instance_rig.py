@@ -27,13 +27,13 @@ def random_instance(rng: random.Random, count: int, jitter: float = 0.02) -> Ins
 
 def random_choice(rng: random.Random, instance: Instance) -> Choice:
     count = len(instance.jobs)
-    rhythm = [
+    timings = [
         UNSCHEDULED if rng.random() < 0.6 else (round(p.alone_ns * 1.01), rng.randrange(p.alone_ns))
         for p in instance.jobs
     ]
     return Choice(
         tuple(rng.randrange(2) for _ in instance.flows),
         tuple(rng.randrange(3) for _ in range(count)),
-        tuple(rhythm),
+        tuple(timings),
         tuple(rng.random() < 0.3 for _ in range(count)),
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLTCP in the simulator: weighted max-min rates, held to the plain engine and to the fluid of the thesis."""
+"""MLTCP in the simulator: weighted max-min rates, against the plain engine and the fluid model of the thesis."""
 
 import copy
 from random import Random
@@ -129,7 +129,8 @@ def test_the_policy_and_a_jobs_own_choice() -> None:
         simulation.run()
         return float(np.mean([o.total / o.iterations / 1e9 for o in simulation.memory.outcomes.values()]))
 
-    # 20 ms apart they stay so for ever, and meet for 80 of 100 ms; MLTCP takes turns at 250 ms.
+    # 20 ms apart they stay so for ever, and overlap for 80 of 100 ms. With MLTCP they share the link in time at
+    # 250 ms.
     assert mean_ms("ecmp") == pytest.approx(330, rel=0.01)
     assert mean_ms("mltcp") == pytest.approx(250, rel=0.02)
     assert mean_ms("ecmp", LINEAR) == mean_ms("mltcp")

@@ -96,8 +96,8 @@ def test_two_on_one_uplink_share_it_and_priority_orders_them() -> None:
     # In step for ever: 50 ms of compute, then 200 ms for both.
     assert [o.total for o in fair.memory.outcomes.values()] == [40 * 250 * PS_PER_MS] * 2
     assert fair.memory.outcomes["j0"].flows[0][4] > 0
-    turns = simulated(requests, SimulationSettings(policy="polyrhythm"), cluster)
-    assert sum(o.total for o in turns.memory.outcomes.values()) < 0.85 * 2 * 40 * 250 * PS_PER_MS
+    shared = simulated(requests, SimulationSettings(policy="polyrhythm"), cluster)
+    assert sum(o.total for o in shared.memory.outcomes.values()) < 0.85 * 2 * 40 * 250 * PS_PER_MS
 
 
 def test_a_dead_fabric_stops_a_job_until_it_heals() -> None:

@@ -33,7 +33,7 @@ def contend() -> tuple[Job, ...]:
     return job("small", ["h1", "h5"], 260, 170), job("large", ["h2", "h6"], 290, 200, flops=5e12)
 
 
-def crowd(seed: int) -> tuple[Topology, tuple[Job, ...], frozenset[tuple[str, str]]]:
+def random_fabric_and_jobs(seed: int) -> tuple[Topology, tuple[Job, ...], frozenset[tuple[str, str]]]:
     rng = random.Random(seed)
     topology = leaf_spine(4, rng.randint(1, 4), 4, host_bps=G, fabric_bps=G)
     hosts = [h.name for h in topology.hosts]
@@ -54,7 +54,7 @@ def crowd(seed: int) -> tuple[Topology, tuple[Job, ...], frozenset[tuple[str, st
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(POLICIES.keys() - {"optimal", "ilp"})))
 def test_every_plan_is_valid(seed: int, policy: str) -> None:
-    topology, jobs, down = crowd(seed)
+    topology, jobs, down = random_fabric_and_jobs(seed)
     inputs = PlanInput(topology, jobs, POLICIES[policy], 5, down, seed=seed)
     made = plan(inputs)
     assert pickle.loads(pickle.dumps(made)) == made == plan(pickle.loads(pickle.dumps(inputs)))
@@ -135,7 +135,7 @@ def test_snapshot_2_has_a_harmonic_period() -> None:
 
 
 def test_incompatible_jobs_are_ordered_instead() -> None:
-    # So many GPUs wait in the large one that no turns in a longer period are worth it.
+    # So many GPUs wait in the large one that sharing the link in a longer period does not pay.
     first, second = contend()
     made = plan(PlanInput(one_link(), (first, replace(second, gpus=32)), OURS, 0))
     small, large = made.jobs["small"], made.jobs["large"]
@@ -190,7 +190,7 @@ def test_each_lever_alone() -> None:
 
 def test_replanning_changes_nothing_without_cause_even_at_another_epoch() -> None:
     for seed in range(8):
-        topology, jobs, down = crowd(seed)
+        topology, jobs, down = random_fabric_and_jobs(seed)
         first = plan(PlanInput(topology, jobs, OURS, 0, down))
         again = plan(PlanInput(topology, jobs, OURS, 123_456_789, down, previous=first))
         assert again.version == first.version + 1

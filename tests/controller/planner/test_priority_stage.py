@@ -25,7 +25,7 @@ def job(name: str, src: str, dst: str, flops: float, up_ms: float = 100) -> Job:
     return Job(name, "model", 16, (src, dst), profile, flops, flows)
 
 
-def crowd(count: int, seed: int = 0) -> tuple[Job, ...]:
+def many_jobs(count: int, seed: int = 0) -> tuple[Job, ...]:
     """Jobs that all go from one leaf to the other, of intensities all different."""
     rng = random.Random(seed)
     flops = rng.sample(range(1, 10 * count), count)
@@ -103,7 +103,7 @@ def test_jobs_that_meet_on_a_pcie_link_alone_get_levels_too(policy: str) -> None
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_new_job_does_not_reshuffle_the_levels_of_the_others(seed: int) -> None:
-    jobs = crowd(20, seed)
+    jobs = many_jobs(20, seed)
     inputs = narrow()
     first = plan(replace(inputs, jobs=jobs))
     assert len(set(levels(first).values())) == 6
@@ -118,7 +118,7 @@ def test_a_new_job_does_not_reshuffle_the_levels_of_the_others(seed: int) -> Non
 
 
 def test_the_levels_of_another_policy_hold_nobody() -> None:
-    jobs = crowd(12)
+    jobs = many_jobs(12)
     inputs = replace(narrow(), jobs=jobs)
     equal = plan(replace(inputs, policy=POLICIES["ecmp"]))
     assert levels(plan(replace(inputs, previous=equal))) == levels(plan(inputs))
@@ -127,7 +127,7 @@ def test_the_levels_of_another_policy_hold_nobody() -> None:
 def test_every_arrival_departure_and_move_is_planned_anew_and_stays_valid() -> None:
     """A job more, a job less, a job on other hosts: the order of those that meet is by priority always."""
     rng = random.Random(7)
-    waiting, running = list(crowd(24, 3)), []
+    waiting, running = list(many_jobs(24, 3)), []
     before: Plan | None = None
     for step in range(40):
         if waiting and (not running or rng.random() < 0.6):
@@ -178,7 +178,7 @@ def test_taccl_lets_the_farthest_choose_first_and_go_first() -> None:
 def test_every_policy_plans_any_jobs(name: str) -> None:
     for count in (0, 1, 2, 9):
         silent = Job("silent", "model", 8, ("h9",), Profile(100 * MS, ()), 1e12, ())
-        jobs = (*crowd(count), silent)
+        jobs = (*many_jobs(count), silent)
         made = plan(replace(narrow(2), jobs=jobs, policy=POLICIES[name]))
         assert set(made.jobs) == {j.name for j in jobs}
         assert {j.dscp for j in made.jobs.values()} <= set(TRAFFIC_CLASSES.levels)
@@ -188,7 +188,7 @@ def test_every_policy_plans_any_jobs(name: str) -> None:
 
 
 def test_without_compression_every_job_that_meets_others_has_a_level_of_its_own() -> None:
-    jobs = crowd(10)
+    jobs = many_jobs(10)
     made = plan(replace(narrow(), jobs=jobs, policy=POLICIES["crux-pa"]))
     assert sorted(levels(made).values()) == list(range(10))
     # The switches have six: those beyond share the last one's queue.
@@ -200,7 +200,7 @@ def test_without_compression_every_job_that_meets_others_has_a_level_of_its_own(
 def test_pairs_of_jobs_that_send_nothing_are_no_contention() -> None:
     """Flows of no bytes, with no limit for mice: they have paths and no intensity."""
     empty = tuple(
-        replace(j, flows=tuple(replace(f, bytes_per_iteration=0) for f in j.flows)) for j in crowd(2)
+        replace(j, flows=tuple(replace(f, bytes_per_iteration=0) for f in j.flows)) for j in many_jobs(2)
     )
     made = plan(replace(narrow(), jobs=empty, elephant_bytes=0))
     assert {j.intensity for j in made.jobs.values()} == {None}

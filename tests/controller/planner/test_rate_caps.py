@@ -94,7 +94,7 @@ def crossing(topology: Topology, pairs: list[tuple[int, int]]) -> tuple[Job, ...
 
 
 def test_a_departure_rebalances_by_few_moves_and_within_the_bound() -> None:
-    """Flows of leaf 1 crowd on few spines when the others leave; the plan evens them out."""
+    """Flows of leaf 1 stay on few spines when the others leave; the plan evens them out."""
     topology = leaf_spine(3, 4, 16, host_bps=G, fabric_bps=G)
     jobs = crossing(topology, [(0, 1 + i % 2) for i in range(12)])
     policy = POLICIES["routing"]
@@ -136,8 +136,8 @@ def test_caps_are_shares_and_a_little_more() -> None:
 
 
 def test_jobs_that_take_turns_are_not_halved_and_the_weaker_class_is_left_to_the_queues() -> None:
-    turns = (job("a", "h1", "h5"), job("b", "h2", "h6"))
-    assert caps("cassini", turns, 0.05) == pytest.approx({"a/h1>h5": 1.05, "b/h2>h6": 1.05})
+    jobs = (job("a", "h1", "h5"), job("b", "h2", "h6"))
+    assert caps("cassini", jobs, 0.05) == pytest.approx({"a/h1>h5": 1.05, "b/h2>h6": 1.05})
     apart = (job("a", "h1", "h5", up=200, flops=9e12), job("b", "h2", "h6", up=200))
     found = caps("crux", apart, 0.05)
     assert found["a/h1>h5"] == pytest.approx(1.05)

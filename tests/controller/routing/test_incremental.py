@@ -185,13 +185,13 @@ def _until(done) -> None:
 
 def test_ends_and_starts_are_foreseen() -> None:
     profile = Profile(100, (Phase(0, 30, 1), Phase(60, 70, 1)))
-    rhythm = PeriodicFlows(frozenset({"b", "c"}), profile, began_ns=1000)
-    assert [rhythm.next_start_ns(t) for t in (1000, 1059, 1060, 1099)] == [1060, 1060, 1100, 1100]
+    periodic = PeriodicFlows(frozenset({"b", "c"}), profile, began_ns=1000)
+    assert [periodic.next_start_ns(t) for t in (1000, 1059, 1060, 1099)] == [1060, 1060, 1100, 1100]
     sending = [ActiveFlow("a", 1000, 8e9), ActiveFlow("z", 5, 0.0)]
-    change = next_change(1030, sending, [rhythm])
+    change = next_change(1030, sending, [periodic])
     assert change is not None
     assert (change.time_ns, change.starts, change.active) == (1060, frozenset("bc"), frozenset("abcz"))
-    soon = next_change(1030, [ActiveFlow("a", 20, 8e9)], [rhythm])
+    soon = next_change(1030, [ActiveFlow("a", 20, 8e9)], [periodic])
     assert soon is not None
     assert (soon.time_ns, soon.ends, soon.active) == (1050, frozenset("a"), frozenset())
     assert next_change(0, [], []) is None

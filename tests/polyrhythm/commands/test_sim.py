@@ -147,10 +147,10 @@ def test_a_scenario_keeps_its_bytes_on_the_wire() -> None:
         assert built.channel_bits == pytest.approx([frames * (scenario.packet_bytes + 58) * 8] * 2)
 
 
-@pytest.mark.parametrize("door", [bench, paper])
-def test_a_door_names_what_is_behind_it(door: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("group", [bench, paper])
+def test_a_command_group_names_its_commands(group: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        command(door, "nothing")
+        command(group, "nothing")
     assert stopped.value.code == 2
     assert "routing" in capsys.readouterr().err
 

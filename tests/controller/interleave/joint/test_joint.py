@@ -55,33 +55,33 @@ def test_two_jobs_of_one_link_by_hand() -> None:
     offset = abs(start_of(5, 0, 100) - start_of(5, 1, 100))
     assert 0 < offset < 60
     assert lengths(instance, alone) == pytest.approx([160 - offset] * 2)
-    # Whoever goes first is not disturbed.
+    # The job of the highest rank is not disturbed.
     first = replace(alone, level=(0, 1))
     got = lengths(instance, first)
     assert got[0] == pytest.approx(100)
     # The other has gaps of 40 ms: it sends in two, computes in the next, and begins again in the third.
     assert got[1] == pytest.approx(200, rel=0.01)
     easy = Instance((player("a", 40, 60, (0,)), player("b", 40, 60, (0,))), (50 * G,))
-    taking_turns = Choice((0, 0), (0, 0), ((100 * MS, 0), (100 * MS, 50 * MS)), (False, False))
-    assert lengths(easy, taking_turns) == pytest.approx([100, 100])
+    sharing_in_time = Choice((0, 0), (0, 0), ((100 * MS, 0), (100 * MS, 50 * MS)), (False, False))
+    assert lengths(easy, sharing_in_time) == pytest.approx([100, 100])
     # 6 ms late is more than 5 % of the period: every other slot is lost.
-    late = replace(taking_turns, timings=((94 * MS, 0), UNSCHEDULED))
+    late = replace(sharing_in_time, timings=((94 * MS, 0), UNSCHEDULED))
     assert lengths(easy, late)[0] == pytest.approx(188, rel=0.01)
 
 
 def test_who_does_not_fit_takes_longer_turns() -> None:
     pair = (player("a", 60, 50, (0,)), player("b", 60, 50, (0,)))
     instance = Instance(pair, (50 * G,), slowest=1.5)
-    (rhythm,) = longer_period_timings(instance, (0, 0), (0, 1))
-    assert [r[0] / MS for r in rhythm] == pytest.approx([120.24, 120.24])
-    taking_turns = replace(plain(instance, (0, 0)), timings=rhythm)
-    assert lengths(instance, taking_turns) == pytest.approx([120.24] * 2)
+    (timings,) = longer_period_timings(instance, (0, 0), (0, 1))
+    assert [r[0] / MS for r in timings] == pytest.approx([120.24, 120.24])
+    sharing_in_time = replace(plain(instance, (0, 0)), timings=timings)
+    assert lengths(instance, sharing_in_time) == pytest.approx([120.24] * 2)
     assert sum(lengths(instance, plain(instance, (0, 0)))) > 250
     # Not allowed to be so slow, nobody is held; twice a round for one is found too.
     assert not list(longer_period_timings(replace(instance, slowest=1.05), (0, 0), (0, 1)))
     uneven = Instance((player("a", 20, 80, (0,)), player("b", 70, 120, (0,))), (50 * G,), slowest=1.5)
-    (rhythm,) = longer_period_timings(uneven, (0, 0), (0, 1))
-    assert [r[0] / MS for r in rhythm] == pytest.approx([100.2, 200.4])
+    (timings,) = longer_period_timings(uneven, (0, 0), (0, 1))
+    assert [r[0] / MS for r in timings] == pytest.approx([100.2, 200.4])
     solved = solve(instance, {"ecmp": (0, 0)}, mltcp=False, limits=QUICK, plain=True)
     assert any("longer periods" in step for step in (solved.start, *solved.steps))
     assert solved.utilisation > 1.1 * max(solved.baselines.values())
@@ -94,9 +94,9 @@ def test_longer_turns_fit_every_link() -> None:
         instance = replace(random_instance(rng, rng.randint(2, 5)), slowest=rng.choice([1.2, 2.0]))
         ways = tuple(rng.randrange(2) for _ in instance.flows)
         ranking = rng.sample(range(len(instance.jobs)), len(instance.jobs))
-        for rhythm in longer_period_timings(instance, ways, ranking):
+        for timings in longer_period_timings(instance, ways, ranking):
             found += 1
-            held = {p.name: r for p, r in zip(instance.jobs, rhythm, strict=True) if r != UNSCHEDULED}
+            held = {p.name: r for p, r in zip(instance.jobs, timings, strict=True) if r != UNSCHEDULED}
             assert len(held) > 1
             for p in instance.jobs:
                 period = held.get(p.name, (p.alone_ns, 0))[0]
