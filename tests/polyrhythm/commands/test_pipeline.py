@@ -335,7 +335,7 @@ def test_the_documented_commands_run(compiled, tmp_path, monkeypatch, capsys):
         assert main(line.split()) == 0, line
     assert (tmp_path / "artefacts/polyrhythm.bin").is_file()
     assert {
-        "polyrhythm.bmv2.bin",
+        "bmv2.bin",
         "chassis_config.pb.txt",
         "traffic_manager.py",
     } <= {path.name for path in tmp_path.iterdir()}

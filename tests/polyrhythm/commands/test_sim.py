@@ -92,7 +92,10 @@ def test_a_trace_makes_tables(fabric: str, tmp_path: Path, capsys: pytest.Captur
         (["--trace", "two_vgg19", "--fail", "spine2@5"], "no switch and no cable"),
         (["--trace", "two_vgg19", "--until-s", "-1"], "--until-s -1: legal"),
         (["--trace", "two_vgg19", "--gpus-per-server", "0"], "--gpus-per-server 0: legal: 1 to"),
-        (["--trace", "poisson:3", "--topology", "nowhere.json"], "nowhere.json: cannot be read: No such file"),
+        (
+            ["--trace", "poisson:3", "--topology", "nowhere.json"],
+            "nowhere.json: cannot be read: No such file",
+        ),
         (["--trace", "two_vgg19", "--policy", "ecmp,,crux"], "'' is no policy; legal"),
         (["--trace", "two_vgg19", "--pcie-gbps", "nan"], "--pcie-gbps nan: legal: 0 to"),
         (["--trace", "two_vgg19", "--nvlink-gbps", "-1"], "--nvlink-gbps -1: legal: 0 to"),
