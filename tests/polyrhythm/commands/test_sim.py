@@ -158,15 +158,6 @@ def test_a_command_group_names_its_commands(group: ModuleType, capsys: pytest.Ca
     assert "routing" in capsys.readouterr().err
 
 
-def test_the_researchers_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "policies.md").read_text()
-    code = text.split("```python\n")[1].split("```")[0]
-    assert len(code.splitlines()) <= 30
-    exec(compile(code, "docs/policies.md", "exec"), {})
-    fair, mine = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
-    assert mine < fair
-
-
 def test_figures_and_parquet_where_their_extras_are(
     fabric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
