@@ -89,7 +89,7 @@ def test_shows_jobs_and_links_and_follows_the_view_in_place(watched: Watched, se
     kept = "Array.from(document.querySelectorAll('tr[data-job], .wire')).every((e) => e.kept)"
     assert page.evaluate(kept)
     expect(page.locator("#facts")).to_contain_text("6 of 6")
-    expect(page.locator("#facts")).to_contain_text("greedy · crux · cassini")
+    expect(page.locator("#facts")).to_contain_text("LeastCongested · Crux · Circles")
     assert watched.errors == []
 
 

@@ -52,7 +52,7 @@ def test_what_nobody_says_is_measured_and_a_change_is_planned_for(tmp_path: Path
     assert scenario["notes"]["polyrhythm"] == []
     log = (kept / "unknown" / "polyrhythm" / "controller.log").read_text()
     # What it does anew is noticed by the third iteration of it, and planned for.
-    assert "job a has changed its pattern" in log
+    assert "job a has changed its communication pattern" in log
     assert "in iteration 30)" in log
     first, second = scenario["jobs"]
     assert "measured over 6 iterations: 36" in first["why"]
@@ -74,4 +74,4 @@ def test_declared_profiles_are_believed_if_one_says_so(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     for job in json.loads(target.read_text())["scenarios"]["unknown"]["jobs"]:
-        assert job["why"].endswith("as it declares")
+        assert job["why"].endswith("profile as the job declares it")

@@ -84,7 +84,7 @@ def simulated(
     one equals it)."""
     assert result.plan is not None
     network, table = Network(scenario.topology), forwarding(scenario.topology)
-    planned = {f["flow"]: f["path"] for f in result.plan["flows"]}
+    planned_paths = {f["flow"]: f["path"] for f in result.plan["flows"]}
     planned = orders(scenario, result.plan)
     runs = []
     for request in scenario_workload(scenario, iterations=10**6):
@@ -93,7 +93,7 @@ def simulated(
         for c in built.channels:
             # A flow that is left to ECMP draws its port as the agents do.
             port = Random(f"{SEED}/{c.flow}").randrange(0xC000, 0x10000)
-            nodes = planned[c.flow] or path_of(scenario.topology, table, c.src, c.dst, port)
+            nodes = planned_paths[c.flow] or path_of(scenario.topology, table, c.src, c.dst, port)
             paths.append(network.links(tuple(nodes)))
         klass, schedule = planned[request.name]
         start = starts[request.name] * 1000

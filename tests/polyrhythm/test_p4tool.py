@@ -194,7 +194,7 @@ def test_version_and_units(p4info):
     package = p4info.pkg_info
     assert (package.name, package.version) == ("polyrhythm", "1.1.0")
     assert list(package.annotations) == ['@depth_unit("packets")', '@time_unit("microseconds")']
-    assert f": {package.version}. Its first number" in (ROOT / "docs/data-plane.md").read_text()
+    assert f"`pkg_info.version`: {package.version}." in (ROOT / "docs/data-plane.md").read_text()
 
 
 def test_no_registers(p4info):

@@ -143,7 +143,9 @@ def test_a_new_job_is_measured_alone_on_top_and_the_plan_goes_by_it() -> None:
     assert measured.flops_per_iteration == 2e15
     # I = W / t, of what was measured.
     assert core.plan.jobs["a"].intensity == pytest.approx(2e15 / 0.12)
-    assert "measured over 6 iterations: 260.0 ms, 120.0 of them communicating" in core.plan.jobs["a"].why
+    assert (
+        "measured over 6 iterations: 260.0 ms, of which it communicates 120.0 ms" in core.plan.jobs["a"].why
+    )
     assert [e.bin_ns for e in fabric.effects if isinstance(e, SendMeasure)][2:] == [0, 0]
 
 
@@ -237,7 +239,7 @@ def test_a_window_ends_and_what_was_not_seen_counts_as_declared() -> None:
     fabric.collect()
     assert core.measuring.profiled is None
     assert core.registry.get("a").measured is None
-    assert core.plan.jobs["a"].why.endswith("as it declares")
+    assert core.plan.jobs["a"].why.endswith("profile as the job declares it")
 
 
 def test_a_job_that_begins_late_gets_another_turn() -> None:

@@ -225,7 +225,7 @@ def test_a_busy_web_port_gives_way_to_the_next(fabric, start_controller):
     [
         (["--fabric=/nowhere.json"], "/nowhere.json"),
         (["--fabric=/etc/hostname"], "legal: a table with the keys"),
-        (["--fabric=/etc/hostname", "--policy=best"], "legal: ecmp, polyrhythm"),
+        (["--fabric=/etc/hostname", "--policy=best"], "'best' is no policy; legal: "),
         (["--fabric=/etc/hostname", "--web-port=70000"], "65535"),
     ],
 )

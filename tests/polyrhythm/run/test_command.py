@@ -103,7 +103,7 @@ def test_a_cut_cable_is_left_within_the_switch_before_the_controller_acts(tmp_pa
     # Detection takes 0.1 ms, a frame on the wire 0.35 ms, the control channel 1 ms.
     assert 0.1 < outcome["backup_ms"] < 1 <= outcome["first_reassigned_ms"]
     assert outcome["packets_lost"] > 0
-    assert "first packet on a backup after" in " ".join(table.split())
+    assert "first packet on a backup path after" in " ".join(table.split())
     assert collide["notes"]["polyrhythm"] == [
         "at 0.7 s leaf1:spine2 was cut",
         "at 1.1 s leaf1:spine2 was repaired",
@@ -243,7 +243,10 @@ def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["no_such"], "no_such: no such scenario file; the ones that come along are: cluster, collide"),
+        (
+            ["no_such"],
+            "no_such: no such scenario; legal: a file, or one of those that we ship: cluster, collide",
+        ),
         (["missing.yaml"], "missing.yaml: cannot be read: No such file or directory"),
         (
             ["two_vgg19", "--fail", "spine9@1"],
@@ -260,13 +263,13 @@ def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) ->
             "--fail leaf1:spine1@5-x: not a failure; legal: NODE@MS",
         ),
         (["two_vgg19", "--fail", "spine1@5-9"], "a switch that is powered off stays off"),
-        (["two_vgg19", "two_vgg19"], "names are unique"),
-        (["two_vgg19", "--json", "/no/such/folder/f.json"], "its folder does not exist"),
-        (["two_vgg19", "--json", "/"], "/: is a folder; a file is needed"),
-        (["two_vgg19", "--topology", "missing.json"], "missing.json: No such file or directory"),
+        (["two_vgg19", "two_vgg19"], "names must be unique"),
+        (["two_vgg19", "--json", "/no/such/folder/f.json"], "the folder of this file does not exist"),
+        (["two_vgg19", "--json", "/"], "/: this is a folder; a file is needed"),
+        (["two_vgg19", "--topology", "missing.json"], "missing.json: cannot be read: No such file"),
         (["two_vgg19", "--port", "65536"], "must be 65535 or less"),
         (["two_vgg19", "--seed", "-1"], "must be 0 or more"),
-        (["two_vgg19", "--policy", "magic"], "invalid choice: 'magic'"),
+        (["two_vgg19", "--policy", "magic"], "'magic' is no policy; legal: "),
     ],
 )
 def test_bad_input_is_told_in_a_line_with_exit_code_2(arguments: list[str], message: str) -> None:
