@@ -149,10 +149,3 @@ class Taccl(_MethodPriority):
     """TACCL* as CRUX describes it: the job whose traffic goes farthest first, a level for each distance."""
 
     method: ClassVar[Method] = METHODS["taccl"]
-
-
-@dataclass(frozen=True)
-class Random(_MethodPriority):
-    """A random order, as a baseline."""
-
-    method: ClassVar[Method] = METHODS["random"]

@@ -26,8 +26,8 @@ from polyrhythm.emulation.switches import Switches
 from polyrhythm.fabric.failures import Failure, FailureError, parse_failure
 from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.fabric.parent_messages import description, session_result
+from polyrhythm.fabric.session_options import add_session_options
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, load_scenario
-from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 from topo.mininet import MininetError, MininetFabric
 
@@ -44,29 +44,7 @@ class _ParentLeftError(Exception):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `polyrhythm emulation`. `polyrhythm run --fabric mininet` is the usual caller."""
-    parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file")
-    parser.add_argument(
-        "--mode",
-        choices=("together", "alone"),
-        default="together",
-        help="all jobs at once (default), or one after another",
-    )
-    parser.add_argument(
-        "--profiles",
-        type=Path,
-        metavar="FILE",
-        help="a JSON file with the measured profiles from the result of --mode alone; the jobs announce them",
-    )
-    parser.add_argument(
-        "--seed",
-        type=integer(0),
-        default=1,
-        metavar="N",
-        help="seed of jitter, ECMP ports and marking, 0 or more (default 1)",
-    )
-    parser.add_argument(
-        "--random-offsets", action="store_true", help="start each job at a random time in its first period"
-    )
+    add_session_options(parser)
     parser.add_argument("--forever", action="store_true", help="run until the input ends")
     parser.add_argument(
         "--fail",

@@ -14,15 +14,14 @@ import logging
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.clock_stream import ClockStream
 from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.fabric.jobs import JobRunner, StalledError
+from polyrhythm.fabric.session_options import add_session_options
 from polyrhythm.scenario import load_scenario
-from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
 # Chosen: how often progress is reported (host time), and how often the pace is checked (fabric time).
@@ -32,35 +31,13 @@ PACE_INTERVAL_NS = 10_000_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `polyrhythm fabric`. `polyrhythm run` is the usual caller."""
-    parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file")
-    parser.add_argument(
-        "--mode",
-        choices=("together", "alone"),
-        default="together",
-        help="all jobs at once (default), or one after another",
-    )
-    parser.add_argument(
-        "--profiles",
-        type=Path,
-        metavar="FILE",
-        help="a JSON file with the measured profiles from the result of --mode alone; the jobs announce them",
-    )
-    parser.add_argument(
-        "--seed",
-        type=integer(0),
-        default=1,
-        metavar="N",
-        help="seed of jitter, ECMP ports and marking, 0 or more (default 1)",
-    )
+    add_session_options(parser)
     parser.add_argument(
         "--profile",
         choices=("measured", "declared"),
         default="",
         help="measured: the controller profiles the jobs; declared: it uses the profiles that they "
         "announce (default: as the scenario says)",
-    )
-    parser.add_argument(
-        "--random-offsets", action="store_true", help="start each job at a random time in its first period"
     )
     parser.add_argument(
         "--pace",

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options that the embedded fabric and the Mininet fabric share as processes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from polyrhythm.subcommands import integer
+
+
+def add_session_options(parser: argparse.ArgumentParser) -> None:
+    """Add the scenario, `--mode`, `--profiles`, `--seed` and `--random-offsets`."""
+    parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file")
+    parser.add_argument(
+        "--mode",
+        choices=("together", "alone"),
+        default="together",
+        help="all jobs at once (default), or one after another",
+    )
+    parser.add_argument(
+        "--profiles",
+        type=Path,
+        metavar="FILE",
+        help="a JSON file with the measured profiles from the result of --mode alone; the jobs announce them",
+    )
+    parser.add_argument(
+        "--seed",
+        type=integer(0),
+        default=1,
+        metavar="N",
+        help="seed of jitter, ECMP ports and marking, 0 or more (default 1)",
+    )
+    parser.add_argument(
+        "--random-offsets", action="store_true", help="start each job at a random time in its first period"
+    )
