@@ -23,17 +23,27 @@ class RunError(RuntimeError):
 class Process:
     """A child process `python -m polyrhythm ...`. It writes JSON lines; its log goes to a file."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        process: asyncio.subprocess.Process,
+        transport: asyncio.SubprocessTransport,
+        log: Path,
+    ) -> None:
         self.name = name
         self._process = process
+        self._transport = transport
         self._log = log
 
     @classmethod
     async def spawn(cls, name: str, arguments: Sequence[str], log: Path) -> Process:
         """Start `python -m polyrhythm *arguments`. Standard error goes to the file `log`."""
+        loop = asyncio.get_running_loop()
         with log.open("wb") as sink:
-            starting = asyncio.create_task(
-                asyncio.create_subprocess_exec(
+            # What asyncio.create_subprocess_exec does. But that keeps the transport, which `stop` must close.
+            starting = asyncio.ensure_future(
+                loop.subprocess_exec(
+                    lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=64 << 20, loop=loop),
                     sys.executable,
                     "-m",
                     "polyrhythm",
@@ -41,7 +51,6 @@ class Process:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=sink,
-                    limit=64 << 20,
                     # Ctrl-C on the terminal is for us alone: a child that ended first would be a failure.
                     process_group=0,
                     env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
@@ -49,11 +58,13 @@ class Process:
             )
             try:
                 # If asyncio is cancelled before it has connected the pipes, it waits for them for ever.
-                process = await asyncio.shield(starting)
+                transport, protocol = await asyncio.shield(starting)
             except asyncio.CancelledError:
-                await cls(name, await starting, log).stop()
+                transport, protocol = await starting
+                process = asyncio.subprocess.Process(transport, protocol, loop)
+                await cls(name, process, transport, log).stop()
                 raise
-        return cls(name, process, log)
+        return cls(name, asyncio.subprocess.Process(transport, protocol, loop), transport, log)
 
     async def messages(self) -> AsyncIterator[Mapping[str, Any]]:
         """The messages of the child until it closes its output."""
@@ -95,7 +106,11 @@ class Process:
             raise await self.failure() from None
 
     async def stop(self) -> None:
-        """Close the child's input, so that it ends. Kill it if it has not ended after STOP_TIMEOUT_S."""
+        """Close the child's input, so that it ends. Kill it if it has not ended after STOP_TIMEOUT_S.
+
+        It also closes our ends of the pipes: output that nobody has read would keep them open until the event
+        loop is closed, and asyncio would then print a traceback.
+        """
         if self._process.returncode is None:
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -104,3 +119,4 @@ class Process:
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()
+        self._transport.close()
