@@ -38,7 +38,7 @@ class JobRunner:
 
     `profiles` maps jobs to profiles that an earlier run measured. A job without one announces the profile
     that the scenario declares. Where the controller profiles jobs, iterations count once it has profiled all
-    of them.
+    of them. The run ends at `until_ns`; 0: when each job has done its iterations.
     """
 
     def __init__(
@@ -50,11 +50,13 @@ class JobRunner:
         alone: bool,
         random_offsets: bool,
         forever: bool,
+        until_ns: int = 0,
     ) -> None:
         self._fabric = fabric
         self._heap = fabric.heap
         self._alone = alone
         self._forever = forever
+        self._until_ns = until_ns
         scenario = fabric.scenario
         self._target = ALONE_WARMUP + ALONE_ITERATIONS if alone else scenario.warmup + scenario.iterations
         self._jitter_ns = 0 if alone else scenario.start_jitter_ns
@@ -79,10 +81,15 @@ class JobRunner:
                 self._start(spec, FIRST_START_NS + offset)
         longest = max(w.job.profile.period_ns for w in scenario.workloads)
         self._stall_ns = max(STALL_FLOOR_NS, STALL_PERIODS * longest)
-        self._heap.call_at(self._stall_ns, self._watch, -1)
+        if until_ns:
+            self._heap.call_at(until_ns, self.abandon)
+        else:
+            self._heap.call_at(self._stall_ns, self._watch, -1)
 
     def progress(self) -> float:
         """The finished fraction of the run, 0 to 1."""
+        if self._until_ns:
+            return min(1.0, self._heap.now / self._until_ns)
         if self._awaiting_profiles:
             return 0.0
         done = sum(
@@ -133,7 +140,7 @@ class JobRunner:
         self._finished_iterations[record.job] = record.index
         if self._awaiting_profiles and self._being_profiled():
             return
-        if self._forever or record.index - self._first[record.job] < self._target:
+        if self._forever or self._until_ns or record.index - self._first[record.job] < self._target:
             return
         if self._alone:
             for rank, host in enumerate(self._specs[record.job].hosts):

@@ -55,14 +55,15 @@ def session_result(
     """The body of the message "result".
 
     It holds the iterations of every worker by job, and the profile of each job as its first worker measured
-    it. `first` is the index of the first iteration of each job that counts; indexes start there.
-
-    Raises:
-        ValueError: a job has no recorded iteration.
+    it, where it has finished two iterations. `first` is the index of the first iteration of each job that
+    counts; indexes start there.
     """
     profiles = {}
     for name, own in records.items():
-        profile = measured_profile([r for r in own if r.rank == 0], specs[name])
+        leading = [r for r in own if r.rank == 0]
+        if not any(r.index for r in leading):
+            continue
+        profile = measured_profile(leading, specs[name])
         phases = [[p.start_ns, p.end_ns, p.rate_bps] for p in profile.phases]
         profiles[name] = {"period_ns": profile.period_ns, "phases": phases}
     return {

@@ -22,6 +22,7 @@ from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.fabric.jobs import JobRunner, StalledError
 from polyrhythm.fabric.session_options import add_session_options
 from polyrhythm.scenario import load_scenario
+from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
 # Chosen: how often progress is reported (host time), and how often the pace is checked (fabric time).
@@ -47,6 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fabric seconds per second of host time, at most; 0: as fast as possible (default 0)",
     )
     parser.add_argument("--forever", action="store_true", help="run until the input ends")
+    parser.add_argument(
+        "--until-ms",
+        type=integer(0),
+        default=0,
+        metavar="MS",
+        help="end at this fabric time, whatever the jobs have done; 0: when each job has done its iterations "
+        "(default 0)",
+    )
     parser.add_argument(
         "--fail",
         action="append",
@@ -95,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
         alone=args.mode == "alone",
         random_offsets=args.random_offsets,
         forever=args.forever,
+        until_ns=args.until_ms * 1_000_000,
     )
     parent_left = threading.Event()
     threading.Thread(target=_watch_input, args=(runner, parent_left), daemon=True).start()

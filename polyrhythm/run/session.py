@@ -23,9 +23,9 @@ class SessionSpec:
     the file with the profiles that a former session "alone" measured; the jobs announce them. `profile` is
     "measured" or "declared": with "measured" the controller profiles the jobs itself, and iterations count
     once it has profiled all of them. `fabric` is "embedded" or "mininet". `pace` is fabric seconds per host
-    second; 0: as fast as possible. With `forever` the session runs until it is stopped. `rpc_delay_ms` delays
-    every RPC by host time. `web_port` is the port of the page, 0: any free one. `fail` lists failures as in
-    `--fail`.
+    second; 0: as fast as possible. With `forever` the session runs until it is stopped; with `until_ms` until
+    this fabric time, whatever the jobs have done (embedded only). `rpc_delay_ms` delays every RPC by host
+    time. `web_port` is the port of the page, 0: any free one. `fail` lists failures as in `--fail`.
     """
 
     scenario: Path
@@ -37,6 +37,7 @@ class SessionSpec:
     random_offsets: bool = False
     pace: float = 0.0
     forever: bool = False
+    until_ms: int = 0
     rpc_delay_ms: float = 0.0
     web_port: int = 0
     fail: tuple[str, ...] = ()
@@ -159,7 +160,7 @@ class FabricSession:
         ]
         if spec.fabric == "embedded":
             arguments += [f"--pace={spec.pace}", f"--rpc-delay-ms={spec.rpc_delay_ms}"]
-            arguments.append(f"--profile={spec.profile}")
+            arguments += [f"--profile={spec.profile}", f"--until-ms={spec.until_ms}"]
         else:
             arguments.append(f"--keep={spec.workdir}")
         if spec.profiles is not None:
