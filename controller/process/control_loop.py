@@ -21,11 +21,8 @@ from controller.agents.server import AgentServer
 from controller.live.core import Core
 from controller.live.messages import (
     Input,
-    JobArrived,
-    JobLeft,
     Notice,
     PacketSeen,
-    PlanApplied,
     PortsSeen,
     SendFrame,
     SwitchLost,
@@ -33,13 +30,13 @@ from controller.live.messages import (
 )
 from controller.planner import plan
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
+from controller.process.history_recorder import HistoryRecorder
 from controller.process.precompute import Precomputation
 from controller.process.view_publisher import ViewPublisher
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.codec import PacketIn
 from controller.southbound.fleet import PreparedWrites, SwitchFleet
 from controller.southbound.table_writes import DesiredState
-from controller.store.history import History
 from controller.wire import agent_pb2 as wire
 
 log = logging.getLogger(__name__)
@@ -88,7 +85,7 @@ class ControlLoop:
         worker: WorkerProcess,
         options: LoopOptions,
         publish: Callable[[Notice], None],
-        history: History | None,
+        history: HistoryRecorder | None,
     ) -> None:
         self.channels = ChannelCounts()
         self._core = core
@@ -107,6 +104,7 @@ class ControlLoop:
         self._frames_sent: dict[str, int] = {}
         self._announced: dict[str, int] = {}
         self._applying: asyncio.Task[None] | None = None
+        self._reading: dict[str, asyncio.Task[None]] = {}
         self._precomputation = Precomputation(worker, with_writes=isinstance(clock, HostClock))
         self._read_backs = PeriodicTimer(options.read_back_ns)
         self._publisher = ViewPublisher(
@@ -126,8 +124,10 @@ class ControlLoop:
         self._publisher.connect(fleet)
 
     def close(self) -> None:
-        """Stop the computations in the background."""
+        """Stop the computations and the reads in the background."""
         self._precomputation.cancel()
+        for task in self._reading.values():
+            task.cancel()
 
     # Inputs.
 
@@ -236,9 +236,22 @@ class ControlLoop:
         if self._applying is not None and isinstance(self._clock, EmbeddedClock):
             await self._applying
         if self._applying is None and self._read_backs.due(self._clock.now_ns) and self._fleet is not None:
-            await self._fleet.read_back()
-        await self._publisher.poll_if_due()
+            await self._read("tables", self._fleet.read_back)
+        if self._publisher.poll_due():
+            await self._read("counters", self._publisher.poll)
         self._publisher.soon()
+
+    async def _read(self, what: str, read: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Read from the switches: within the step in the embedded fabric, where time stands still meanwhile.
+
+        On the host's clock the step does not wait, because a switch may answer slowly or not at all. A read
+        that is due while the last one of its kind still runs is left out.
+        """
+        if isinstance(self._clock, EmbeddedClock):
+            await read()
+        elif what not in self._reading:
+            task = self._reading[what] = self._watched(read())
+            task.add_done_callback(lambda _: self._reading.pop(what, None))
 
     def _watched(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` as a task; if it fails, the control loop ends with its error."""
@@ -364,28 +377,21 @@ class ControlLoop:
             elif self._agents is not None:
                 self._agents.send(effect)
         for notice in core.take_notices():
-            self._record(notice)
+            if self._history is not None:
+                self._history.record(notice)
             self._publish(notice)
 
     async def _send_frame(self, frame: SendFrame) -> None:
         if self._fleet is None:
+            return
+        if isinstance(self._clock, HostClock):
+            self._fleet.post_frame(frame.switch, frame.payload, frame.egress_port, frame.submit_to_ingress)
             return
         channel = f"packet_out:{frame.switch}"
         if await self._fleet.packet_out(
             frame.switch, frame.payload, frame.egress_port, frame.submit_to_ingress
         ):
             self._frames_sent[channel] = self._frames_sent.get(channel, 0) + 1
-
-    def _record(self, notice: Notice) -> None:
-        if self._history is None:
-            return
-        match notice:
-            case PlanApplied(time_ns, applied):
-                self._history.record_plan(time_ns, applied)
-            case JobArrived(time_ns, job):
-                self._history.record_job(time_ns, job.name, "arrived")
-            case JobLeft(time_ns, job):
-                self._history.record_job(time_ns, job.name, "left")
 
     async def _wait_for_switches(self) -> None:
         try:

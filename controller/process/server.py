@@ -42,11 +42,13 @@ from controller.planner.options import POLICY_HELP, add_policy_options, policy_o
 from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.config import FabricDescription, load_fabric
 from controller.process.control_loop import ControlLoop, LoopOptions
+from controller.process.history_recorder import HistoryRecorder
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.fleet import SwitchFleet
+from controller.southbound.heartbeat import Heartbeat
 from controller.store.history import History, HistoryError
 from controller.wire.time_slices import short_time_slices
 from polyrhythm_files import ConfigError
@@ -124,7 +126,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--state",
         type=Path,
         metavar="FILE",
-        help="record plans, and jobs as they come and go, in this SQLite file",
+        help="record plans, and jobs as they come and go, in this SQLite file (the newest 1,000 plans and "
+        "100,000 events); while it cannot be written, the controller goes on without it",
     )
     parser.add_argument(
         "--app",
@@ -257,7 +260,7 @@ class _Service:
 
     async def _serve(self) -> None:
         start, fabric = self._start, self._start.fabric
-        history = History(start.state) if start.state is not None else None
+        history = HistoryRecorder(History(start.state)) if start.state is not None else None
         embedded = fabric.clock == "embedded"
         worker = WorkerProcess(
             fabric.topology, fabric.ecn, start.artefacts, fabric.strays, low_priority=not embedded
@@ -284,7 +287,16 @@ class _Service:
             publish=self._frame.publish,
             history=history,
         )
-        fleet = SwitchFleet(fabric.topology, fabric.targets, artefacts, worker, control_loop)
+        fleet = SwitchFleet(
+            fabric.topology,
+            fabric.targets,
+            artefacts,
+            worker,
+            control_loop,
+            # In the embedded fabric a slow computer must change no result: there only a broken connection
+            # counts.
+            heartbeat=None if embedded else Heartbeat(),
+        )
         agents = AgentServer(
             {h.name: h.ip for h in fabric.topology.hosts},
             WelcomeTerms(

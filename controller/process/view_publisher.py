@@ -88,12 +88,12 @@ class ViewPublisher:
         """When to read the counters next; None while no client watches."""
         return self._polls.next_ns
 
-    async def poll_if_due(self) -> None:
-        """Read the counters if a poll is due and somebody watches."""
+    def poll_due(self) -> bool:
+        """Whether the counters are to be read now: a poll is due, and somebody watches."""
         if not (self._poll_always or self.board.watchers):
             self._polls.stop()
-        elif self._polls.due(self._clock.now_ns):
-            await self.poll()
+            return False
+        return self._polls.due(self._clock.now_ns)
 
     async def poll(self) -> None:
         """Read the counters of all switches now."""

@@ -9,7 +9,6 @@ packet-in at the place where it is read. Everything here runs on one asyncio loo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from finsy.proto import U128, p4r
 from controller.southbound.artefacts import Artefacts
 from controller.southbound.codec import Codec, CounterValue, PacketIn
 from controller.southbound.gnmi import NoPortStatesError, PortStates
+from controller.southbound.heartbeat import Heartbeat
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,8 @@ WRITES_IN_FLIGHT = 4
 BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # Chosen: host time for the switch to answer the first message of a session.
 ANSWER_TIMEOUT_S = 5.0
+# Chosen: frames that wait to be sent to one switch. A round of probes on a large fabric has a few hundred.
+FRAMES_WAITING = 2_000
 
 
 class SessionError(Exception):
@@ -70,7 +72,11 @@ class SwitchListener(Protocol):
 
 
 class SwitchClient:
-    """Keeps a session with one switch while `run` runs."""
+    """Keeps a session with one switch while `run` runs.
+
+    `heartbeat` None: the session is lost only when the connection breaks. The embedded fabric needs that,
+    because there a slow computer must change no result.
+    """
 
     def __init__(
         self,
@@ -82,6 +88,7 @@ class SwitchClient:
         codec: Codec,
         artefacts: Artefacts,
         listener: SwitchListener,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         self.name = name
         self.address = address
@@ -91,6 +98,8 @@ class SwitchClient:
         self._codec = codec
         self._artefacts = artefacts
         self._listener = listener
+        self._heartbeat = heartbeat
+        self._frames: asyncio.Queue[p4r.StreamMessageRequest] = asyncio.Queue(FRAMES_WAITING)
         self._client: P4Client | None = None
         self._election_id = ELECTION_ID
         self._write_lock = asyncio.Lock()
@@ -156,11 +165,15 @@ class SwitchClient:
         """
         request = self._codec.read_counters(self._device_id, counters)
         found: list[CounterValue] = []
+        limit = self._heartbeat.deadline_s if self._heartbeat is not None else None
         try:
-            async for reply in self._connected().request_iter(request):
-                found.extend(self._codec.counter_value(e.counter_entry) for e in reply.entities)
+            async with asyncio.timeout(limit):
+                async for reply in self._connected().request_iter(request):
+                    found.extend(self._codec.counter_value(e.counter_entry) for e in reply.entities)
         except P4ClientError as error:
             raise SessionError(_reason(error)) from None
+        except TimeoutError:
+            raise SessionError(f"no answer within {limit:g} s") from None
         return tuple(found)
 
     async def packet_out(self, payload: bytes, egress_port: int, submit_to_ingress: bool) -> None:
@@ -169,6 +182,18 @@ class SwitchClient:
             await self._connected().send(self._codec.packet_out(payload, egress_port, submit_to_ingress))
         except P4ClientError as error:
             raise SessionError(_reason(error)) from None
+
+    def post_frame(self, payload: bytes, egress_port: int, submit_to_ingress: bool) -> bool:
+        """Send a frame as `packet_out` does, but without waiting for the switch: the frames are sent in
+        order. False if there is no session, or if FRAMES_WAITING frames wait already.
+        """
+        if self.state != "ready":
+            return False
+        try:
+            self._frames.put_nowait(self._codec.packet_out(payload, egress_port, submit_to_ingress))
+        except asyncio.QueueFull:
+            return False
+        return True
 
     async def _session(self) -> None:
         self._client = P4Client(self.address, self._tls, wait_for_ready=False)
@@ -186,19 +211,48 @@ class SwitchClient:
                     self.name,
                     error,
                 )
+        self._frames = asyncio.Queue(FRAMES_WAITING)
         self.state = "ready"
         self._listener.switch_ready(self.name, dict(ports.initial) if ports is not None else None)
         watcher = asyncio.create_task(self._watch_ports(ports)) if ports is not None else None
+        serving = [asyncio.create_task(self._take_all()), asyncio.create_task(self._send_frames())]
+        if self._heartbeat is not None:
+            serving.append(asyncio.create_task(self._watch(self._heartbeat)))
         try:
-            while True:
-                self._take(await self._receive())
+            # The first of them that ends, ends the session; its error says why.
+            done, _ = await asyncio.wait(serving, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
             if ports is not None:
                 ports.close()
-            if watcher is not None:
-                watcher.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await watcher
+            ending = [*serving, watcher] if watcher is not None else serving
+            for task in ending:
+                task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
+
+    async def _take_all(self) -> None:
+        """Take what the switch sends until the session is lost."""
+        while True:
+            self._take(await self._receive())
+
+    async def _send_frames(self) -> None:
+        """Send the posted frames in order."""
+        while True:
+            await self._connected().send(await self._frames.get())
+
+    async def _watch(self, heartbeat: Heartbeat) -> None:
+        """Raises SessionError once the switch is silent."""
+
+        async def ask() -> None:
+            try:
+                await self._connected().request(p4r.CapabilitiesRequest())
+            except P4ClientError as error:
+                # A server from before P4Runtime 1.1 knows no capabilities. It has answered, so it lives.
+                if error.code != GRPCStatusCode.UNIMPLEMENTED:
+                    raise
+
+        raise SessionError(await heartbeat.silence(ask))
 
     async def _win(self) -> None:
         """Bid to be the switch's primary controller, and wait until this controller is."""
@@ -272,7 +326,12 @@ class SwitchClient:
             try:
                 await self._connected().request(request)
             except P4ClientError as error:
-                if error.code in (GRPCStatusCode.UNAVAILABLE, GRPCStatusCode.CANCELLED):
+                if error.code in (
+                    GRPCStatusCode.UNAVAILABLE,
+                    GRPCStatusCode.CANCELLED,
+                    # Whether the switch has the entries is unknown: they are read back before the next write.
+                    GRPCStatusCode.DEADLINE_EXCEEDED,
+                ):
                     raise SessionError(_reason(error)) from None
                 return self._refused(request, error)
         return ()

@@ -21,6 +21,7 @@ from controller.southbound.codec import (
     CounterValue,
     PacketIn,
 )
+from controller.southbound.heartbeat import Heartbeat
 from controller.southbound.table_writes import DesiredState, SwitchWrites, reconcile, writes_to
 from topo.graph import Topology
 
@@ -83,7 +84,10 @@ class _Held:
 
 
 class SwitchFleet:
-    """The controller's side of every switch. Everything runs on one asyncio loop."""
+    """The controller's side of every switch. Everything runs on one asyncio loop.
+
+    `heartbeat`: how a silent switch is noticed; None: not at all (see `SwitchClient`).
+    """
 
     def __init__(
         self,
@@ -92,6 +96,7 @@ class SwitchFleet:
         artefacts: Artefacts,
         runner: FunctionRunner,
         listener: FleetListener,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         self._topology = topology
         self._runner = runner
@@ -100,6 +105,8 @@ class SwitchFleet:
         self._held = {name: _Held() for name in targets}
         self._locks = {name: asyncio.Lock() for name in targets}
         self._tasks: list[asyncio.Task[None]] = []
+        self._unread: set[str] = set()
+        self._unsent: set[str] = set()
         codec = Codec(artefacts)
         self.clients: Mapping[str, SwitchClient] = {
             name: SwitchClient(
@@ -110,6 +117,7 @@ class SwitchFleet:
                 codec=codec,
                 artefacts=artefacts,
                 listener=self,
+                heartbeat=heartbeat,
             )
             for name, target in targets.items()
         }
@@ -149,16 +157,21 @@ class SwitchFleet:
         if ready is not None:
             for name in [n for n, held in sure.items() if held == ready.wanted]:
                 writes[name] = ready.writes.get(name) or SwitchWrites((), 0, self._held[name].tables)
-                del sure[name]
-        if sure:
-            writes |= await self._runner.run(writes_to, sure, wanted)
-        results = await asyncio.gather(*(self._bring(name, wanted, writes.get(name)) for name in there))
+        unprepared = {name: held for name, held in sure.items() if name not in writes}
+        if unprepared:
+            writes |= await self._runner.run(writes_to, unprepared, wanted)
+        results = await asyncio.gather(
+            *(self._bring(name, wanted, writes.get(name), since=sure.get(name)) for name in there)
+        )
         return tuple(error for errors in results for error in errors)
 
     async def read_back(self) -> None:
-        """Read the tables of every switch in service, and correct what differs from the desired state."""
-        for name in [n for n, client in self.clients.items() if client.state == "ready"]:
-            for error in await self._bring(name, self._wanted, None):
+        """Read the tables of all switches in service at once, and correct what differs from the desired
+        state.
+        """
+        there = [name for name, client in self.clients.items() if client.state == "ready"]
+        for errors in await asyncio.gather(*(self._bring(name, None, None) for name in there)):
+            for error in errors:
                 log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
 
     async def packet_out(self, name: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> bool:
@@ -169,6 +182,16 @@ class SwitchFleet:
             log.warning("switch %s: a packet-out was not sent: %s", name, error)
             return False
         return True
+
+    def post_frame(self, name: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> None:
+        """Send a frame without waiting for the switch. A switch that takes no more frames costs them, with a
+        line in the log.
+        """
+        if self.clients[name].post_frame(payload, egress_port, submit_to_ingress):
+            self._unsent.discard(name)
+        elif name not in self._unsent:
+            self._unsent.add(name)
+            log.warning("switch %s: packet-outs are not sent: it has no session, or it takes none", name)
 
     async def read_counters(self) -> Mapping[str, tuple[CounterValue, ...]]:
         """Packets, bytes and ECN marks of every queue of every wired port, for each switch in service."""
@@ -187,7 +210,7 @@ class SwitchFleet:
             wanted, writes = self._wanted, None
             if held.sure:
                 writes = (await self._runner.run(writes_to, {name: held.wanted}, wanted))[name]
-            for error in await self._bring(name, wanted, writes):
+            for error in await self._bring(name, wanted, writes, since=held.wanted):
                 log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
             if not held.sure:
                 break
@@ -223,16 +246,29 @@ class SwitchFleet:
             self.switch_lost(task.get_name(), f"internal error: {error}")
 
     async def _catch_up(self, name: str) -> None:
-        for error in await self._bring(name, self._wanted, None):
+        for error in await self._bring(name, None, None):
             log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
 
     async def _bring(
-        self, name: str, wanted: DesiredState, writes: SwitchWrites | None
+        self,
+        name: str,
+        wanted: DesiredState | None,
+        writes: SwitchWrites | None,
+        *,
+        since: DesiredState | None = None,
     ) -> tuple[RefusedUpdate, ...]:
-        """Write to one switch. Without `writes`, or after a refusal, its tables are read back first."""
-        held = self._held[name]
+        """Write to one switch, so that it holds `wanted` (None: what is wanted when its turn comes).
+
+        `writes` lead there from the state `since`. Without them, if the switch holds another state by now, or
+        after a refusal, its tables are read back first.
+        """
         errors: tuple[RefusedUpdate, ...] = ()
         async with self._locks[name]:
+            held = self._held[name]
+            if wanted is None:
+                wanted = self._wanted
+            if held.wanted is not since or not held.sure:
+                writes = None
             for _ in range(RETRIES + 1):
                 try:
                     if writes is None:
@@ -263,12 +299,18 @@ class SwitchFleet:
         return errors
 
     async def _read_counters(self, name: str) -> tuple[CounterValue, ...]:
+        ports = self._topology.ports[name]
+        edge = tuple(port for port, peer in ports.items() if peer.node in self._topology.host)
         try:
-            ports = self._topology.ports[name]
-            edge = tuple(port for port, peer in ports.items() if peer.node in self._topology.host)
-            return await self.clients[name].read_counters(
+            values = await self.clients[name].read_counters(
                 dict.fromkeys((EGRESS_COUNTER, ECN_MARK_COUNTER), tuple(ports)) | {STRAY_COUNTER: edge}
             )
         except SessionError as error:
-            log.warning("switch %s: its counters were not read: %s", name, error)
+            if name not in self._unread:
+                log.warning("switch %s: its counters were not read: %s", name, error)
+            self._unread.add(name)
             return ()
+        if name in self._unread:
+            self._unread.discard(name)
+            log.info("switch %s: its counters are read again", name)
+        return values

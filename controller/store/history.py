@@ -23,6 +23,11 @@ CREATE TABLE IF NOT EXISTS jobs (
 """
 
 
+# Chosen: a plan of a hundred jobs takes about 200 KB, so the file stays below some hundred MB.
+MOST_PLANS = 1_000
+MOST_JOB_EVENTS = 100_000
+
+
 class HistoryError(ValueError):
     """The file cannot be used as a history; the message names it and says why."""
 
@@ -52,7 +57,9 @@ class JobRecord:
 
 
 class History:
-    """One SQLite file. Use it from one thread only. Each time it is opened counts as a new run, from 1 on."""
+    """One SQLite file. Use it from one thread at a time. Each time it is opened counts as a new run, from 1
+    on.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open or create the file.
@@ -61,16 +68,22 @@ class History:
             HistoryError: the file cannot be read or written, or is no SQLite database.
         """
         try:
-            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             # There is one writer, and after a power cut the last records may be missing: speed counts more.
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(_SCHEMA)
+            self.prune()
             newest = "SELECT max(run) FROM (SELECT run FROM plans UNION ALL SELECT run FROM jobs)"
             (last,) = self._db.execute(newest).fetchone()
         except sqlite3.Error as error:
             raise HistoryError(f"--state {path}: not usable as an SQLite file: {error}") from None
         self._run = (last or 0) + 1
+
+    def prune(self) -> None:
+        """Remove the oldest records, so that MOST_PLANS plans and MOST_JOB_EVENTS events of jobs are left."""
+        for table, most in (("plans", MOST_PLANS), ("jobs", MOST_JOB_EVENTS)):
+            self._db.execute(f"DELETE FROM {table} WHERE rowid <= (SELECT max(rowid) FROM {table}) - {most}")
 
     def record_plan(self, time_ns: int, plan: Plan) -> None:
         """Record a plan that has been applied."""

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch that falls silent: it is noticed, nothing waits for it, and it comes back into service."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from control_rig import PATIENCE_S, eventually, job, join_message, on_loop
+from silent_proxy import SilentProxy
+
+from controller.southbound.heartbeat import Heartbeat
+from controller.wire import agent_pb2 as wire
+
+
+@pytest.mark.parametrize("answers", [0, 3])
+def test_a_switch_is_silent_when_a_request_has_no_answer(answers: int) -> None:
+    asked = 0
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > answers:
+            await asyncio.sleep(PATIENCE_S)
+
+    words = on_loop(Heartbeat(interval_s=0.001, deadline_s=0.02).silence(ask))
+    assert (asked, words) == (answers + 1, "silent: no answer within 0.02 s")
+
+
+def test_a_broken_connection_is_no_silence() -> None:
+    async def ask() -> None:
+        raise ConnectionError("gone")
+
+    with pytest.raises(ConnectionError, match="gone"):
+        on_loop(Heartbeat(interval_s=0.001).silence(ask))
+
+
+def test_nothing_waits_for_a_silent_switch(fabric, start_controller, connect):
+    proxy = SilentProxy(fabric.servers["spine2"].address)
+    described = fabric.description()
+    described["switches"]["spine2"]["address"] = proxy.address
+    # Counters are polled all the time, and the tables are read back every second.
+    controller = start_controller({**described, "read_back_ms": 1000}, "--poll")
+    agents = []
+    try:
+        eventually(lambda: controller.says("spine2 is in service"))
+        proxy.silence()
+        for name, hosts in (("a", ("h1", "h3")), ("b", ("h2", "h4"))):
+            member = job(name, *hosts)
+            agents = [connect(controller.agents, host) for host in hosts]
+            for rank, agent in enumerate(agents):
+                agent.next("welcome")
+                agent.send(join_message(member, rank))
+            for _ in range(20):
+                agents[0].send(
+                    wire.AgentMessage(flow_request=wire.FlowRequest(flow=f"{name}/{hosts[0]}>{hosts[1]}"))
+                )
+                assert agents[0].next("flow").source_port >= 0xC000
+            # The first job came before the silence was noticed, the second comes after.
+            eventually(
+                lambda: controller.says("switch spine2: the session is lost (silent"),
+                "the silence is noticed",
+            )
+        counted = controller.api("counters")["counters"]
+        assert {c["switch"] for c in counted if c["packets"]} >= {"leaf1", "leaf2"}
+        proxy.resume()
+        eventually(
+            lambda: controller.log.read_text().count("spine2 is in service") == 2, "it is back in service"
+        )
+    finally:
+        proxy.close()

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A TCP proxy that can fall silent: its connections stand, but nothing passes."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+
+class SilentProxy:
+    """Forwards to `address` ("host:port") from a port of its own, until `silence()` and after `resume()`."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._to = (host, int(port))
+        self._passing = threading.Event()
+        self._passing.set()
+        self._closed = False
+        self._open: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def silence(self) -> None:
+        self._passing.clear()
+
+    def resume(self) -> None:
+        self._passing.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._passing.set()
+        for end in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._to)
+                self._open += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self._passing.wait()
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
