@@ -98,6 +98,9 @@ class JobPlan:
     period (None: the agents' usual threshold; 1: it may drift).
     `intensity` is CRUX's GPU intensity, in flop per second of communication; None without traffic.
     `sender` is the congestion control of its senders: dcqcn, mltcp, or job for what the job chose itself.
+    `expected_ns` is the mean iteration that the planner's evaluator expects under this plan, and `ecmp_ns`
+    the one that it expects under plain ECMP with the same jobs. `floor_ns` is the longest mean iteration that
+    the policy's `max_slowdown` allows. Each is None where the plan was not evaluated or there is no floor.
     """
 
     job: str
@@ -110,6 +113,15 @@ class JobPlan:
     sender: str = "job"
     once: bool = False
     realign: float | None = None
+    expected_ns: int | None = None
+    ecmp_ns: int | None = None
+    floor_ns: int | None = None
+
+    @property
+    def ecmp_ratio(self) -> float | None:
+        """The expected iteration divided by the one expected under plain ECMP; None where either is
+        unknown."""
+        return self.expected_ns / self.ecmp_ns if self.expected_ns and self.ecmp_ns else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def plan(value: Plan, fallback_flows: Iterable[FallbackFlow] = ()) -> schema.Pla
             routing=str(options.get("routing", "")),
             priority=str(options.get("priority", "")),
             timing=str(options.get("timing", "")),
-            options={name: value for name, value in policy.options if "." in name},
+            options={name: value for name, value in policy.options if "." in name or name == "max_slowdown"},
         ),
         epoch_ns=value.epoch_ns,
         jobs=tuple(
@@ -84,10 +84,14 @@ def plan(value: Plan, fallback_flows: Iterable[FallbackFlow] = ()) -> schema.Pla
                 level=j.level,
                 dscp=j.dscp,
                 shift_ms=j.shift_ns / _NS_PER_MS,
-                period_ms=None if j.period_ns is None else j.period_ns / _NS_PER_MS,
+                period_ms=_ms(j.period_ns),
                 once=j.once,
                 intensity=j.intensity,
                 sender=j.sender,
+                expected_ms=_ms(j.expected_ns),
+                ecmp_ms=_ms(j.ecmp_ns),
+                floor_ms=_ms(j.floor_ns),
+                ecmp_ratio=j.ecmp_ratio,
                 why=j.why,
             )
             for j in value.jobs.values()
@@ -169,6 +173,10 @@ def view(value: View) -> schema.ViewOut:
             for f in value.fallback_flows
         ),
     )
+
+
+def _ms(value_ns: int | None) -> float | None:
+    return None if value_ns is None else value_ns / _NS_PER_MS
 
 
 def _measurement(value: Measurement) -> schema.MeasurementOut:

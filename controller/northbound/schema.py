@@ -140,7 +140,8 @@ class PolicyOut(Out):
     priority: str = Field(description="The class of the object that orders jobs.")
     timing: str = Field(description="The class of the object that sets time-shifts.")
     options: dict[str, bool | int | float | str | None] = Field(
-        description='The options of the three objects by name, such as "priority.levels".'
+        description='The options by name: "max_slowdown", and those of the three objects, such as '
+        '"priority.levels".'
     )
 
 
@@ -159,6 +160,16 @@ class JobPlanOut(Out):
         description="CRUX's GPU intensity: flop/s of the job per second of communication."
     )
     sender: str = Field(description="job (its own choice), dcqcn or mltcp.")
+    expected_ms: float | None = Field(
+        description="The mean iteration that the planner expects; null: this plan was not evaluated."
+    )
+    ecmp_ms: float | None = Field(
+        description="The mean iteration that the planner expects under plain ECMP with the same jobs."
+    )
+    floor_ms: float | None = Field(
+        description="The longest mean iteration that the policy's max_slowdown allows; null: no limit."
+    )
+    ecmp_ratio: float | None = Field(description="`expected_ms` divided by `ecmp_ms`.")
     why: str
 
 

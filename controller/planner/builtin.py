@@ -17,6 +17,7 @@ POLYRHYTHM = Policy(
     Crux(),
     Circles(),
     joint_search=True,
+    max_slowdown=1.5,
 )
 ROUTING = Policy("routing", LeastCongested(balance=True))
 CRUX = Policy("crux", _CRUX_PATHS, Crux())

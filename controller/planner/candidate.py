@@ -14,12 +14,23 @@ from controller.planner.routing_stage import RoutingStage, route_flows
 from controller.planner.time_shifts import TimeShifts, shift_jobs
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The mean iterations of a job in ns that the evaluator expects: under the candidate, and under plain
+    ECMP. `floor_ns` is the longest one that the policy allows; None: any."""
+
+    expected_ns: float
+    ecmp_ns: float
+    floor_ns: float | None
+
+
 @dataclass(frozen=True)
 class Candidate:
     """Paths, time-shifts, levels and senders that belong together.
 
     `senders` holds the congestion control of the jobs for which the search chose one. `reason` says how the
-    search came to the candidate; "" where no search has looked at it.
+    search came to the candidate; "" where no search has looked at it. `expected` is by job; empty where the
+    evaluator has not computed the candidate.
     """
 
     routing: RoutingStage
@@ -27,6 +38,7 @@ class Candidate:
     priorities: PriorityStage
     senders: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+    expected: Mapping[str, Expected] = field(default_factory=dict)
 
     @property
     def demands(self) -> Demands:

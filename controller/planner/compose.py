@@ -64,7 +64,7 @@ def plan_of(candidate: Candidate) -> Plan:
 def _job_plan(candidate: Candidate, ranked: RankedJob) -> JobPlan:
     level = candidate.priorities.level[ranked.name]
     slot = candidate.shifts.schedule.slots.get(ranked.name)
-    demands = candidate.demands
+    demands, expected = candidate.demands, candidate.expected.get(ranked.name)
     return JobPlan(
         job=ranked.name,
         level=level,
@@ -83,6 +83,9 @@ def _job_plan(candidate: Candidate, ranked: RankedJob) -> JobPlan:
         sender=candidate.senders.get(ranked.name, demands.inputs.policy.timing.sender),
         once=slot is not None and slot.once,
         realign=slot.realign if slot else None,
+        expected_ns=round(expected.expected_ns) if expected else None,
+        ecmp_ns=round(expected.ecmp_ns) if expected else None,
+        floor_ns=round(expected.floor_ns) if expected and expected.floor_ns is not None else None,
     )
 
 

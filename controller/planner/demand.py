@@ -67,6 +67,11 @@ class Demands:
         )
 
     @cached_property
+    def elephant(self) -> Mapping[str, Flow]:
+        """The elephants by name."""
+        return {f.name: f for f in self.elephants}
+
+    @cached_property
     def access(self) -> Mapping[str, tuple[DirectedLink, ...]]:
         """Each flow's links at its hosts, which it uses on any path."""
         host = self.inputs.topology.host

@@ -19,8 +19,10 @@ from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, 
 from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
 from controller.interleave.slot_schedule import JobSlot, SlotSchedule
 from controller.model import Phase
-from controller.planner.candidate import Candidate, PathsAndShifts
+from controller.planner.candidate import Candidate, Expected, PathsAndShifts
 from controller.planner.demand import Demands
+from controller.planner.ecmp_reference import ecmp_lengths
+from controller.planner.levels_only import LIMITS as LEVEL_LIMITS
 from controller.planner.levels_only import levels_only
 from controller.planner.loop.search import SearchLimits, SearchResult, solve
 from controller.planner.pinned_flows import kept_ports
@@ -82,7 +84,7 @@ class JointSearch:
             return False
         if not (self.built.shifts.contending or self._tight):
             return False
-        return all(self._demands.jobs[f.job].profile.phases for f in self._demands.elephants)
+        return self._evaluable
 
     @cached_property
     def too_large(self) -> bool:
@@ -106,6 +108,10 @@ class JointSearch:
         It is the built candidate if no search is wanted or the search finds nothing better. If the problem is
         too large for the search, only levels are searched.
         """
+        candidate = self._chosen()
+        return replace(candidate, expected=self._expected(candidate))
+
+    def _chosen(self) -> Candidate:
         if self.wanted and self.too_large and self.built.shifts.contending:
             return levels_only(self._demands)
         found = self.found
@@ -114,6 +120,42 @@ class JointSearch:
         if found.choice == self._start_choice:
             return replace(self.start, reason=search_reason(found))
         return self._candidate(found)
+
+    @cached_property
+    def ecmp(self) -> Mapping[str, float] | None:
+        """The mean iteration of each job in ns under plain ECMP; None if that cannot be evaluated."""
+        if not self._evaluable:
+            return None
+        effort = LEVEL_LIMITS.thorough if self.too_large else LIMITS.thorough
+        few = len(self.built.shifts.periods) <= _FEW_JOBS
+        return ecmp_lengths(self._demands, self._flows, effort.iterations, _MOST_COST, fast=not few)
+
+    @property
+    def _evaluable(self) -> bool:
+        """Whether the evaluator can compute plans: all jobs with elephants have a profile."""
+        return all(self._demands.jobs[f.job].profile.phases for f in self._demands.elephants)
+
+    def _expected(self, candidate: Candidate) -> Mapping[str, Expected]:
+        """What the evaluator expects of a candidate; empty where the policy has no joint search, or where it
+        cannot be evaluated."""
+        policy = self._demands.inputs.policy
+        if not policy.joint_search or self.ecmp is None:
+            return {}
+        assignments = candidate.routing.assignments
+        instance = instance_of(
+            self._demands, {name: (path,) for name in self._flows if (path := assignments[name].path)}
+        )
+        choice = choice_of(instance, candidate)
+        evaluator = Evaluator(instance, plain=len(instance.jobs) <= _FEW_JOBS)
+        effort = LEVEL_LIMITS.thorough if self.too_large else LIMITS.thorough
+        if evaluator.cost(choice, effort) > _MOST_COST:
+            return {}
+        found = evaluator.lengths(choice, effort).mean(axis=0)
+        most = policy.max_slowdown
+        return {
+            p.name: Expected(float(ns), self.ecmp[p.name], None if most is None else most * self.ecmp[p.name])
+            for p, ns in zip(instance.jobs, found, strict=True)
+        }
 
     @cached_property
     def _tight(self) -> bool:
@@ -176,7 +218,7 @@ class JointSearch:
         """The candidate paths of each flow: the built candidate's first, then ECMP's, those of the baseline
         policies, and all others."""
         x, table = self._demands.inputs, self._demands.forwarding
-        flow_of = {f.name: f for f in self._demands.elephants}
+        flow_of = self._demands.elephant
         found = {}
         for name in self._flows:
             flow, now = flow_of[name], self.built.routing.assignments[name].path

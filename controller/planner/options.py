@@ -16,15 +16,17 @@ _OPTIONS = (
     ("cap_epsilon", "--rate-caps"),
     ("loss_cap", "--loss-cap"),
     ("lookahead", "--lookahead"),
+    ("max_slowdown", "--max-slowdown"),
 )
-"""The option of a policy's object, and how it is called on the command line."""
+"""The option of a policy or its objects, and how it is called on the command line."""
+NO_LIMIT = "none"
+"""The value of `--max-slowdown` that removes the policy's limit."""
 
 POLICY_HELP = "a registered policy, or package.module:NAME of an installed package (docs/policies.md)"
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
-    """`--levels`, `--max-moves`, `--rate-caps`, `--loss-cap` and `--lookahead`, for commands that have
-    `--policy`."""
+    """The options that tune a policy, `--levels` to `--max-slowdown`, for commands that have `--policy`."""
     parser.add_argument(
         "--levels",
         type=_levels,
@@ -57,6 +59,18 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="assign paths anew before each foreseen start and end of a phase, for the jobs that send then",
     )
+    add_max_slowdown(parser)
+
+
+def add_max_slowdown(parser: argparse.ArgumentParser) -> None:
+    """`--max-slowdown` alone."""
+    parser.add_argument(
+        "--max-slowdown",
+        type=_slowdown,
+        metavar=f"X|{NO_LIMIT}",
+        help="with the joint search: no job's expected iteration is to be longer than X times its iteration "
+        f"under plain ECMP, X at least 1; {NO_LIMIT}: no limit (default: the policy's, 1.5 for polyrhythm)",
+    )
 
 
 def policy_of(args: argparse.Namespace, name: str, *, simulator: bool = False) -> Policy:
@@ -69,8 +83,10 @@ def policy_of(args: argparse.Namespace, name: str, *, simulator: bool = False) -
     policy = policy_named(name)
     if policy.simulator_only and not simulator:
         raise PolicyError(f"policy {name} runs in the simulator only (polyrhythm sim)")
-    given = {option: getattr(args, option) for option, _ in _OPTIONS}
-    return policy.with_options({option: value for option, value in given.items() if value is not None})
+    given = {option: getattr(args, option, None) for option, _ in _OPTIONS}
+    return policy.with_options(
+        {option: None if value == NO_LIMIT else value for option, value in given.items() if value is not None}
+    )
 
 
 def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
@@ -107,6 +123,18 @@ def _epsilon(text: str) -> float:
 
 def _part(text: str) -> float:
     return _number(text, 1)
+
+
+def _slowdown(text: str) -> float | str:
+    if text == NO_LIMIT:
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value >= 1 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number from 1 nor {NO_LIMIT}")
+    return value
 
 
 def _number(text: str, most: int) -> float:

@@ -14,7 +14,7 @@ def explain(plan: Plan) -> str:
     lines = [f"plan {plan.version}, policy {plan.policy.name}"]
     for job in plan.jobs.values():
         sender = f", {job.sender} senders" if job.sender != "job" else ""
-        lines.append(f"job {job.job}: dscp {job.dscp}{sender}; {job.why}")
+        lines.append(f"job {job.job}: dscp {job.dscp}{sender}; {job.why}{_expected(job)}")
         for flow in plan.flows.values():
             if flow.flow.startswith(f"{job.job}/"):
                 lines.append(f"  {flow.flow}: {_way(flow)}; {flow.why}")
@@ -22,6 +22,17 @@ def explain(plan: Plan) -> str:
     for link in plan.links:
         lines.append(f"link {link.src}->{link.dst}: {', '.join(link.jobs)}; score {link.score:.3f}")
     return "\n".join(lines)
+
+
+def _expected(job: JobPlan) -> str:
+    """What the plan expects of a job; "" where it was not evaluated."""
+    if job.expected_ns is None or job.ecmp_ns is None or job.ecmp_ratio is None:
+        return ""
+    limit = f", at most {job.floor_ns / 1e6:.1f} allowed" if job.floor_ns is not None else ""
+    return (
+        f"; expected iteration {job.expected_ns / 1e6:.1f} ms, {job.ecmp_ns / 1e6:.1f} under plain ECMP "
+        f"(x{job.ecmp_ratio:.2f}{limit})"
+    )
 
 
 def summary(plan: Plan) -> str:

@@ -27,6 +27,11 @@ def _is_whole(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
+def _is_slowdown(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value is None or (number and math.isfinite(value) and value >= 1)
+
+
 _FLAG = "True or False"
 _LEGAL: Mapping[str, tuple[tuple[str, Callable[[Any], bool], str], ...]] = {
     "routing": (
@@ -52,6 +57,8 @@ _LEGAL: Mapping[str, tuple[tuple[str, Callable[[Any], bool], str], ...]] = {
     ),
 }
 """By part of a policy: the properties of its protocol, which values are legal, and that in words."""
+OWN_OPTIONS = ("max_slowdown",)
+"""The options of a policy that belong to none of its three objects."""
 
 
 class PolicyError(ValueError):
@@ -64,12 +71,14 @@ class Policy:
     registered, or "package.module:NAME".
 
     With `joint_search` the planner also searches over paths, levels and time-shifts together, from what the
-    three objects decide one after another. A policy for the `simulator_only` has no effect of its own on
-    real or emulated NICs. `distribution` and `version` name the installed package that the policy comes
-    from; the registry fills them in.
+    three objects decide one after another. `max_slowdown` then bounds what a job may lose: its expected
+    iteration is at most that many times the one under plain ECMP (None: no bound). A policy for the
+    `simulator_only` has no effect of its own on real or emulated NICs. `distribution` and `version` name the
+    installed package that the policy comes from; the registry fills them in.
 
     Raises:
-        PolicyError: a part that is no Routing, Priority or Timing, or a search that the parts do not allow.
+        PolicyError: a part that is no Routing, Priority or Timing, a search that the parts do not allow, or a
+            `max_slowdown` that is not legal or has no search to keep it.
     """
 
     name: str
@@ -80,6 +89,7 @@ class Policy:
     simulator_only: bool = False
     distribution: str = ""
     version: str = ""
+    max_slowdown: float | None = None
 
     def __post_init__(self) -> None:
         for part, protocol in _PARTS:
@@ -98,6 +108,15 @@ class Policy:
             raise PolicyError(
                 f"policy {self.name}: the joint search needs a routing that chooses paths and a timing that "
                 "gives jobs slots"
+            )
+        if not _is_slowdown(self.max_slowdown):
+            raise PolicyError(
+                f"policy {self.name}: max_slowdown is {self.max_slowdown!r}; legal: None, or a number from 1"
+            )
+        if self.max_slowdown is not None and not self.joint_search:
+            raise PolicyError(
+                f"policy {self.name}: max_slowdown is {self.max_slowdown:g}, but only a policy with the "
+                "joint search can keep it; legal: None"
             )
 
     def _check(self, part: str, option: str, legal: Callable[[Any], bool], words: str) -> None:
@@ -123,7 +142,8 @@ class Policy:
 
     @property
     def options(self) -> tuple[tuple[str, Any], ...]:
-        """Every option of the three objects: ("priority.levels", 6), and so on, sorted by name.
+        """Every option: "max_slowdown", and those of the three objects: ("priority.levels", 6), and so on,
+        sorted by name.
 
         "priority" itself stands for the class of that object.
         """
@@ -131,6 +151,7 @@ class Policy:
 
     def _options(self) -> Iterator[tuple[str, Any]]:
         yield "joint_search", self.joint_search
+        yield "max_slowdown", self.max_slowdown
         for part, _ in _PARTS:
             value = getattr(self, part)
             yield part, type(value).__name__
@@ -145,8 +166,8 @@ class Policy:
         return PolicyReference(self.name, self.distribution, self.version, self.options)
 
     def with_options(self, options: Mapping[str, Any]) -> Policy:
-        """The same policy with other options. A name is that of a field of one of the three objects
-        ("levels"), or has the part before it ("priority.levels").
+        """The same policy with other options. A name is "max_slowdown", that of a field of one of the three
+        objects ("levels"), or has the part before it ("priority.levels").
 
         Raises:
             PolicyError: no part has such an option, several have it, or its value is not legal.
@@ -157,6 +178,9 @@ class Policy:
         return policy
 
     def _with(self, name: str, value: Any) -> Policy:
+        if name in OWN_OPTIONS:
+            own: dict[str, Any] = {name: value}
+            return replace(self, **own)
         before, _, option = name.rpartition(".")
         owners = [
             part
@@ -164,7 +188,7 @@ class Policy:
             if before in ("", part) and option in {f.name for f in fields(getattr(self, part))}
         ]
         if not owners:
-            legal = ", ".join(n for n, _ in self.options if "." in n) or "none"
+            legal = ", ".join(n for n, _ in self.options if "." in n or n in OWN_OPTIONS)
             raise PolicyError(f"policy {self.name} has no option {name}; its options: {legal}")
         if len(owners) > 1:
             legal = " or ".join(f"{part}.{option}" for part in owners)

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from controller.model import PolicyReference
-from controller.planner.policy import Policy, PolicyError
+from controller.planner.policy import OWN_OPTIONS, Policy, PolicyError
 
 GROUP = "polyrhythm.policies"
 _OURS = "polyrhythm"
@@ -140,7 +140,7 @@ def resolve(reference: PolicyReference) -> Policy:
     known = dict(found.options)
     changed = {name: value for name, value in reference.options if known.get(name, ...) != value}
     for name, value in changed.items():
-        if "." not in name:
+        if "." not in name and name not in OWN_OPTIONS:
             raise PolicyError(
                 f"policy {reference.name}: {name} is {value} in the reference; installed: {known.get(name)}"
             )

@@ -28,7 +28,7 @@ def instance_of(demands: Demands, candidate_paths: Mapping[str, Sequence[Path]])
     """The jobs whose elephants have paths, in the planner's order. `candidate_paths` are by flow, and the
     flows of a job are adjacent."""
     number = {link: i for i, link in enumerate(demands.rates)}
-    flows = {f.name: f for f in demands.elephants}
+    flows = demands.elephant
     sizes: dict[str, int] = defaultdict(int)
     for name in candidate_paths:
         job = flows[name].job
@@ -64,5 +64,5 @@ def choice_of(instance: Instance, candidate: Candidate) -> Choice:
         path_choice=(0,) * len(instance.flows),
         level=tuple(level[n] for n in names),
         timings=tuple((slots[n].period_ns, slots[n].shift_ns) if n in slots else UNSCHEDULED for n in names),
-        mltcp=(False,) * len(names),
+        mltcp=tuple(candidate.senders.get(n) == "mltcp" for n in names),
     )

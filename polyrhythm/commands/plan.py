@@ -60,10 +60,14 @@ def to_json(decided: Plan) -> dict[str, Any]:
             "level": j.level,
             "dscp": j.dscp,
             "shift_ms": j.shift_ns / 1e6,
-            "period_ms": None if j.period_ns is None else j.period_ns / 1e6,
+            "period_ms": _ms(j.period_ns),
             "once": j.once,
             "intensity": j.intensity,
             "sender": j.sender,
+            "expected_ms": _ms(j.expected_ns),
+            "ecmp_ms": _ms(j.ecmp_ns),
+            "floor_ms": _ms(j.floor_ns),
+            "ecmp_ratio": j.ecmp_ratio,
             "why": j.why,
         }
         for j in decided.jobs.values()
@@ -76,3 +80,7 @@ def to_json(decided: Plan) -> dict[str, Any]:
         "pins": [asdict(pin) for pin in decided.pins],
         "remarks": [asdict(remark) for remark in decided.remarks],
     }
+
+
+def _ms(value_ns: int | None) -> float | None:
+    return None if value_ns is None else value_ns / 1e6

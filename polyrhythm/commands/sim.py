@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.kernel import cold
-from controller.planner import policy_named
-from controller.planner.options import POLICY_HELP
+from controller.planner import Policy, policy_named
+from controller.planner.options import POLICY_HELP, add_max_slowdown, policy_of
 from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.progress import Bar
 from polyrhythm.scenario import scenario_path
@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,NAME",
         help=f"policies to simulate, one after another (default ecmp); each is {POLICY_HELP}",
     )
+    add_max_slowdown(parser)
     add("--scheduler", default="fifo", choices=SCHEDULERS, help="which waiting job runs next (default fifo)")
     add(
         "--seed",
@@ -196,8 +197,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_options(args: argparse.Namespace) -> None:
     """Check the range of numbers and the names of policies, before anything is read or simulated."""
-    for name in args.policy.split(","):
-        policy_named(name)
+    _policies(args)
     for option, least, most in (
         ("gpus_per_server", 1, 1_000_000),
         ("pcie_gbps", 0, 1e6),
@@ -213,6 +213,18 @@ def _check_options(args: argparse.Namespace) -> None:
         value = getattr(args, option)
         if not least <= value <= most:
             raise WorkloadError(f"--{option.replace('_', '-')} {value:g}: legal: {least:g} to {most:g}")
+
+
+def _policies(args: argparse.Namespace) -> dict[str, Policy]:
+    """The policies by name. `--max-slowdown` holds for those that can keep it.
+
+    Raises:
+        PolicyError: one does not exist, or `--max-slowdown` was given and none can keep it.
+    """
+    found = {name: policy_named(name) for name in args.policy.split(",")}
+    searching = [name for name, policy in found.items() if policy.joint_search]
+    changed = {name: policy_of(args, name, simulator=True) for name in searching or found}
+    return found | changed
 
 
 def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, MarkEstimate]:
@@ -292,9 +304,10 @@ def _simulate(
     failures: Sequence[FabricFailure],
 ) -> Simulation:
     """Simulate one policy, from its checkpoint if there is one, with a progress bar on a terminal."""
+    policies = _policies(args)
     mark = fingerprint(
         cluster.network.topology, cluster.network.inside, cluster.servers, requests, settings, failures,
-        args.scheduler, versions(), policy_named(settings.policy).reference,
+        args.scheduler, versions(), policies[settings.policy].reference,
     )  # fmt: skip
     path = _checkpoint(args.out, settings.policy) if args.out else None
     memory = None
@@ -310,6 +323,7 @@ def _simulate(
         scheduler=scheduler_named(args.scheduler),
         failures=failures,
         memory=memory,
+        policies=policies,
     )
     with Bar(settings.policy, len(requests)) as bar:
         saved = time.monotonic()

@@ -114,6 +114,7 @@ def test_plan_has_policy_reasons_and_shared_links(api: httpx.Client) -> None:
         "priority": "Crux",
         "timing": "Circles",
         "options": {
+            "max_slowdown": 1.5,
             "priority.compress": True,
             "priority.levels": 6,
             "priority.loss_cap": None,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `polyrhythm.plan` refuses, in one line each; every other error would be a traceback for the caller."""
 
+import argparse
 import math
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,10 @@ from typing import Any
 import pytest
 from plan_rig import MS, G, job
 
+from controller.planner import explain
+from controller.planner.options import add_policy_options, policy_arguments, policy_of
+from controller.planner.policy import PolicyError
+from controller.planner.registry import resolve
 from polyrhythm import POLICIES, Flow, Phase, PlanInput, Policy, Profile, leaf_spine, plan
 
 FABRIC = leaf_spine(2, 2, 4, host_bps=G, fabric_bps=G)
@@ -88,3 +93,51 @@ def test_the_same_input_without_the_mistake_has_a_plan() -> None:
 def test_a_policy_of_wrong_parts_is_refused(parts: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Policy("x", **parts)
+
+
+def test_the_floor_is_an_option_of_the_policy_itself() -> None:
+    ours = POLICIES["polyrhythm"]
+    assert ours.max_slowdown == 1.5
+    wider = ours.with_options({"max_slowdown": 2})
+    assert dict(wider.reference.options)["max_slowdown"] == 2
+    assert resolve(wider.reference) == wider
+    assert ours.with_options({"max_slowdown": None}).max_slowdown is None
+    for value in (0.99, math.nan, math.inf, True, "2"):
+        with pytest.raises(PolicyError, match=r"max_slowdown is .*; legal: None, or a number from 1"):
+            ours.with_options({"max_slowdown": value})
+    with pytest.raises(PolicyError, match="policy crux: max_slowdown is 2, but only a policy with the joint"):
+        POLICIES["crux"].with_options({"max_slowdown": 2})
+
+
+@pytest.mark.parametrize(("word", "value"), [("2", 2.0), ("1", 1.0), ("none", None)])
+def test_the_floor_is_set_on_the_command_line(word: str, value: float | None) -> None:
+    parser = argparse.ArgumentParser()
+    add_policy_options(parser)
+    read = parser.parse_args(["--max-slowdown", word])
+    assert policy_of(read, "polyrhythm").max_slowdown == value
+    again = parser.parse_args(list(policy_arguments(read)))
+    assert policy_of(again, "polyrhythm").max_slowdown == value
+
+
+@pytest.mark.parametrize("word", ["0.9", "nan", "inf", "all", ""])
+def test_a_floor_that_is_not_legal_is_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_policy_options(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--max-slowdown", word])
+    assert "is neither a number from 1 nor none" in capsys.readouterr().err
+
+
+def test_a_plan_says_what_each_job_has_to_expect() -> None:
+    made = plan(GOOD)
+    for planned in made.jobs.values():
+        assert planned.expected_ns
+        assert planned.ecmp_ns
+        assert planned.floor_ns == pytest.approx(1.5 * planned.ecmp_ns)
+        assert planned.expected_ns <= planned.floor_ns
+        assert f"{planned.expected_ns / 1e6:.1f} ms, {planned.ecmp_ns / 1e6:.1f} under plain ECMP" in explain(
+            made
+        )
+    unknown = plan(jobs(profile=Profile(260 * MS, ())))
+    assert {j.expected_ns for j in unknown.jobs.values()} == {None}
+    assert plan(replace(GOOD, policy=POLICIES["crux"])).jobs["a"].ecmp_ratio is None

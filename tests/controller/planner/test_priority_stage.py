@@ -61,7 +61,7 @@ def test_a_cap_on_losses_bends_the_order(name: str) -> None:
     jobs = tuple(
         job(n, f"h{i}", f"h{i + 30}", f, 170) for i, (n, f) in enumerate((("a", 9e14), ("b", 1e12)), 1)
     )
-    policy = replace(POLICIES[name], timing=OwnPace(), joint_search=False)
+    policy = replace(POLICIES[name], timing=OwnPace(), joint_search=False, max_slowdown=None)
     free = plan(replace(narrow(), jobs=jobs, policy=policy))
     assert levels(free)["a"] < levels(free)["b"]
     capped = plan(replace(narrow(), jobs=jobs, policy=policy.with_options({"loss_cap": 0.4})))
