@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hostagent.nic.congestion import Acknowledgement
+
 
 @dataclass(frozen=True, slots=True)
 class DcqcnProfile:
@@ -87,7 +89,7 @@ class ReactionPoint:
     of a flow that has recovered; the next CNP takes a new one with the first alpha. Timers are evaluated when
     the rate is needed, so they cost nothing in idle times. A queue pair that computes for long enough starts
     its next phase at line rate. `weight` scales the steps of the increase, of the target rate and towards it
-    (MLTCP); 1 is plain DCQCN.
+    (MLTCP); 1 is plain DCQCN. The receiver's marks come back as CNPs. DCQCN does not react to losses.
     """
 
     __slots__ = (
@@ -103,7 +105,10 @@ class ReactionPoint:
         "limited",
         "rate",
         "weight",
+        "window",
     )
+
+    echoes = False
 
     def __init__(self, line_bps: int, profile: DcqcnProfile) -> None:
         self._line = float(line_bps)
@@ -111,6 +116,7 @@ class ReactionPoint:
         self.rate = self._line
         self.limited = False
         self.weight = 1.0
+        self.window = profile.window_packets
         self.alpha = profile.initial_alpha
         self._target = self._line
         self._alpha_base = 0
@@ -118,6 +124,34 @@ class ReactionPoint:
         self._bytes = 0
         self._timer_stage = 0
         self._byte_stage = 0
+
+    @property
+    def ack_every(self) -> int:
+        """The number of packets between two that request an acknowledgement."""
+        return self._profile.ack_every
+
+    def weigh(self, weight: float, height: float | None) -> None:
+        """Scale the increase by `weight`, and move the window between the profile's two bounds for MLTCP
+        (thesis, equation 1.2).
+        """
+        self.weight = weight
+        if height is None:
+            self.window = self._profile.window_packets
+        else:
+            least, most = self._profile.mltcp_packets
+            self.window = least + round(height * (most - least))
+
+    def restart(self, idle_ns: int, *, iteration: bool) -> None:
+        """Nothing: the timers count idle time too."""
+
+    def on_ack(self, ack: Acknowledgement) -> None:
+        """Nothing: bytes count when they are sent."""
+
+    def on_loss(self, now: int, una: int, end: int, flight: int) -> None:
+        """Nothing: DCQCN reacts to notifications only."""
+
+    def on_timeout(self, now: int, una: int, end: int, flight: int) -> None:
+        """Nothing: DCQCN reacts to notifications only."""
 
     def on_cnp(self, now: int) -> None:
         """A congestion notification has arrived: cut the rate, raise alpha, restart timers and counters."""

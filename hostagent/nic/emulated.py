@@ -10,6 +10,7 @@ from random import Random
 from zlib import crc32
 
 from controller.wire.rocev2 import ROCE_PORT, ROCE_SOURCE_PORTS
+from controller.wire.senders import DCQCN, canonical_sender, plain_sender, uses_mltcp
 from hostagent.clock import EventClock
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.driver import NicCounters, ReceiveQueue
@@ -18,8 +19,11 @@ from hostagent.nic.requester import Requester, check_pin
 from hostagent.nic.responder import Responder
 from hostagent.nic.roce import (
     ACKNOWLEDGE,
+    BECN,
     CE,
     CNP,
+    ECHO_REQUEST,
+    FLAGS_AT,
     HEAD_BYTES,
     PSN_MASK,
     SEND_FIRST,
@@ -45,13 +49,14 @@ _DATA = (SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY)
 class _Known:
     """The meaning of the first 50 bytes of a frame, parsed once."""
 
-    __slots__ = ("end", "marked", "opcode", "requester", "responder", "size", "state")
+    __slots__ = ("echo", "end", "marked", "opcode", "requester", "responder", "size", "state")
 
-    def __init__(self, end: int, state: int, opcode: int, marked: bool, size: int) -> None:
+    def __init__(self, end: int, state: int, opcode: int, marked: bool, echo: bool, size: int) -> None:
         self.end = end
         self.state = state
         self.opcode = opcode
         self.marked = marked
+        self.echo = echo
         self.size = size
         self.requester: Requester | None = None
         self.responder: Responder | None = None
@@ -110,7 +115,7 @@ class EmulatedNic:
         self._requesters: dict[int, Requester] = {}
         self._responders: dict[int, Responder] = {}
         self._known: dict[bytes, _Known] = {}
-        self._mltcp: dict[str, Mltcp] = {}
+        self._senders: dict[str, tuple[str, Mltcp | None]] = {}
         self._increase_timers: dict[str, float] = {}
         self._control: deque[bytes] = deque()
         self._ring: deque[Requester] = deque()
@@ -136,14 +141,25 @@ class EmulatedNic:
         self._requesters[number] = qp
         self._known.clear()
         job = flow.partition("/")[0]
-        qp.set_mltcp(self._mltcp.get(job))
+        qp.set_sender(*self._senders.get(job, (DCQCN, None)))
         if job in self._increase_timers:
             qp.set_increase_timer(self._increase_timers[job])
         return qp
 
-    def set_sender(self, job: str, sender: str) -> None:
-        """Choose the congestion control of a job; see NicDriver."""
-        self.set_mltcp(job, Mltcp() if sender == "mltcp" else None)
+    def set_sender(self, job: str, sender: str, mltcp: Mltcp | None = None) -> None:
+        """Choose the congestion control of a job; see NicDriver. Every job begins with DCQCN.
+
+        `mltcp` are the settings of MLTCP; None: the default ones. With an unchanged choice queue pairs keep
+        what they have learnt. Raises ValueError for an unknown sender.
+        """
+        sender = canonical_sender(sender)
+        chosen = plain_sender(sender), (mltcp or Mltcp()) if uses_mltcp(sender) else None
+        if chosen == self._senders.get(job, (DCQCN, None)):
+            return
+        self._senders[job] = chosen
+        for qp in self._requesters.values():
+            if qp.flow.partition("/")[0] == job:
+                qp.set_sender(*chosen)
 
     def set_increase_timer(self, job: str, ratio: float) -> None:
         """Give a job's later queue pairs `ratio` of the profile's increase timer. A smaller one is more
@@ -157,22 +173,6 @@ class EmulatedNic:
             qp.source_port if self.pinning == "none" else source_port,
             qp.dscp if self.dscp == "fixed" else dscp,
         )
-
-    def set_mltcp(self, job: str, settings: Mltcp | None) -> None:
-        """Weigh the rate increase of a job's present and later queue pairs (flows named "job/...") by MLTCP.
-
-        None is plain DCQCN, with which every job begins. No controller is needed. With unchanged settings
-        queue pairs keep what they have learnt.
-        """
-        if settings == self._mltcp.get(job):
-            return
-        if settings is None:
-            self._mltcp.pop(job, None)
-        else:
-            self._mltcp[job] = settings
-        for qp in self._requesters.values():
-            if qp.flow.partition("/")[0] == job:
-                qp.set_mltcp(settings)
 
     def listen(self, flow: str, src_ip: str, on_receive: Callable[[ReceiveQueue, int], None]) -> Responder:
         """Accept a flow; see NicDriver."""
@@ -251,13 +251,13 @@ class EmulatedNic:
             return
         word = int.from_bytes(body[:4], "big")
         if known.responder is not None:
-            known.responder.on_data(word, known.size, known.opcode, known.marked)
+            known.responder.on_data(word, known.size, known.opcode, known.marked, known.echo)
         elif known.requester is not None:
             if known.opcode == CNP:
                 known.requester.on_cnp()
             else:
                 self.settle()
-                known.requester.on_ack(word & PSN_MASK, body[4])
+                known.requester.on_ack(word & PSN_MASK, body[4], known.echo)
 
     def _learn(self, frame: bytes) -> _Known | None:
         """Parse the head of a frame that is not in the cache. None if the frame is damaged or for another
@@ -277,7 +277,10 @@ class EmulatedNic:
         end = 14 + int.from_bytes(frame[16:18], "big") - 4
         opcode = frame[42]
         pad = frame[43] >> 4 & 3
-        known = _Known(end, icrc_state(frame), opcode, frame[15] & 3 == CE, end - HEAD_BYTES - 4 - pad)
+        # A data packet asks for the echo of marks, an acknowledgement is one.
+        echo = bool(frame[FLAGS_AT] & (ECHO_REQUEST if opcode in _DATA else BECN))
+        size = end - HEAD_BYTES - 4 - pad
+        known = _Known(end, icrc_state(frame), opcode, frame[15] & 3 == CE, echo, size)
         number = int.from_bytes(frame[47:50], "big")
         if opcode in _DATA:
             known.responder = self._responders.get(number)

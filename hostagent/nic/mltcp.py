@@ -58,42 +58,6 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 not."""
 
 
-# -- one step of each congestion control, windows in segments, with F(r) as `weight`
-
-
-def reno_increase(window: float, acked: float, weight: float) -> float:
-    """Congestion avoidance (RFC 5681): one segment a round trip, multiplied by the weight."""
-    return window + weight * acked / window
-
-
-def cubic_increase(
-    window: float, acked: float, weight: float, since_cut_s: float, before_cut: float
-) -> float:
-    """CUBIC (RFC 9438): towards 0.4 (t - K)^3 + W_max, by a weighted part of the distance per acknowledged
-    segment.
-    """
-    k = float((before_cut * 0.3 / 0.4) ** (1 / 3))
-    target = 0.4 * (since_cut_s - k) ** 3 + before_cut
-    return window + weight * acked * max(0.0, min(target, 1.5 * window) - window) / window
-
-
-def dctcp_cut(window: float, alpha: float) -> float:
-    """DCTCP (RFC 8257): cut by half of the estimate of marks. It increases as Reno does, and MLTCP cuts
-    alike.
-    """
-    return max(2.0, window * (1.0 - alpha / 2.0))
-
-
-def dctcp_alpha(alpha: float, marked: float, gain: float = 1 / 16) -> float:
-    """DCTCP's estimate of the part of segments that are marked, updated once a window."""
-    return (1.0 - gain) * alpha + gain * marked
-
-
-def dcqcn_target(target_bps: float, step_bps: float, weight: float, line_bps: float) -> float:
-    """DCQCN's additive or hyper increase of the target rate, multiplied by the weight."""
-    return min(line_bps, target_bps + weight * step_bps)
-
-
 @dataclass(frozen=True, slots=True)
 class Mltcp:
     """The settings of an MLTCP sender.

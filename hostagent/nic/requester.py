@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sending end of an emulated reliable connection: pacing, window, go-back-N, DCQCN."""
+"""The sending end of an emulated reliable connection: pacing, window, go-back-N, congestion control."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from zlib import crc32
 
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
-from hostagent.nic.dcqcn import ReactionPoint
+from controller.wire.senders import DCQCN
+from hostagent.nic.congestion import Acknowledgement
+from hostagent.nic.congestion_controls import congestion_control
 from hostagent.nic.mltcp import Mltcp, MltcpProgress
 from hostagent.nic.port import NicPort
 from hostagent.nic.roce import (
     ACK_REQUEST,
+    ECHO_REQUEST,
     ECT0,
     OVERHEAD_BYTES,
     PSN_MASK,
@@ -60,7 +62,6 @@ class Requester:
     __slots__ = (
         "_activity",
         "_armed",
-        "_bound",
         "_cap_bps",
         "_clock",
         "_closed",
@@ -68,6 +69,7 @@ class Requester:
         "_dst_ip",
         "_heads",
         "_high",
+        "_increase_timer",
         "_messages",
         "_next",
         "_number",
@@ -77,6 +79,7 @@ class Requester:
         "_profile",
         "_progress",
         "_rate_cap",
+        "_sender",
         "_timed",
         "_timed_at",
         "_una",
@@ -84,12 +87,12 @@ class Requester:
         "active",
         "bytes_acked",
         "cnps_received",
+        "congestion",
         "dscp",
         "flow",
         "latency_ns",
         "next_ns",
         "packets",
-        "reaction",
         "retransmits",
         "source_port",
         "timeouts",
@@ -112,10 +115,12 @@ class Requester:
         self._messages: deque[_Message] = deque()
         self._current: _Message | None = None
         self._una = self._next = self._high = self._posted = psn
-        self._window = self._bound = port.profile.window_packets
         self._rate_cap = 0
         self._cap_bps = float(port.rate_bps)
-        self.reaction = ReactionPoint(port.rate_bps, port.profile)
+        self._increase_timer = 1.0
+        self._sender = DCQCN
+        self.congestion = congestion_control(DCQCN, port.rate_bps, port.profile)
+        self._window = self.congestion.window
         self._progress: MltcpProgress | None = None
         self.next_ns = 0
         self.active = False
@@ -134,10 +139,8 @@ class Requester:
                 f"flow {self.flow}: a message needs bytes > 0 and rate >= 0, not {size}, {rate_bps}"
             )
         self._port.settle()
-        if self._progress is not None and self._una == self._posted:
-            self._progress.on_send(self._clock.now)
-            self._weigh(self._progress)
-            self._window = min(self._window, self._bound)
+        if self._una == self._posted:
+            self._restart()
         message = _Message(self._posted, size, self._port.payload, on_complete, rate_bps)
         self._posted = message.end
         self._messages.append(message)
@@ -161,29 +164,42 @@ class Requester:
         self._rate_cap = rate_bps
         self._set_cap()
 
-    def set_mltcp(self, settings: Mltcp | None) -> None:
-        """Weigh the rate increase and the bound on packets in flight by the progress of the iteration
-        (MLTCP). None: plain DCQCN.
+    def set_sender(self, plain: str, mltcp: Mltcp | None) -> None:
+        """Use the congestion control `plain` (controller.wire.senders.PLAIN). Weigh its increase by the
+        progress of the iteration with `mltcp`. Another congestion control than before starts afresh.
         """
-        self._progress = MltcpProgress(settings) if settings is not None else None
-        self.reaction.weight = 1.0
-        self._bound = self._profile.window_packets
-
-    def _weigh(self, progress: MltcpProgress) -> None:
-        """Weigh the rate increase by F, and move the window between the profile's two bounds for MLTCP
-        (thesis, equation 1.2).
-        """
-        self.reaction.weight = progress.weight
-        least, most = self._profile.mltcp_packets
-        self._bound = least + round(progress.height * (most - least))
+        self._progress = MltcpProgress(mltcp) if mltcp is not None else None
+        if plain == self._sender:
+            self.congestion.weigh(1.0, None)
+        else:
+            self._sender = plain
+            self._renew()
 
     def set_increase_timer(self, ratio: float) -> None:
         """Restart congestion control with DCQCN's increase timer at `ratio` of the profile's (thesis 3.2:
         unfairness).
         """
-        timer = max(1, round(ratio * self._profile.increase_timer_ns))
-        profile = replace(self._profile, increase_timer_ns=timer)
-        self.reaction = ReactionPoint(self._port.rate_bps, profile)
+        self._increase_timer = ratio
+        self._renew()
+
+    def _renew(self) -> None:
+        self._port.settle()
+        self.congestion = congestion_control(
+            self._sender, self._port.rate_bps, self._profile, self._increase_timer
+        )
+        self._window = min(self._window, self.congestion.window)
+        self._heads.clear()
+
+    def _restart(self) -> None:
+        """Nothing is in flight, and something will be sent: perhaps after an idle time, or in a new
+        iteration.
+        """
+        progress, now = self._progress, self._clock.now
+        begins = progress is not None and progress.on_send(now)
+        self.congestion.restart(now - self._activity, iteration=begins)
+        if progress is not None:
+            self.congestion.weigh(progress.weight, progress.height)
+        self._window = min(self._window, self.congestion.window)
 
     def close(self) -> None:
         """Close the connection. Incomplete messages are dropped without a call of `on_complete`."""
@@ -234,7 +250,7 @@ class Requester:
                 self._port.payload,
                 0,
             )
-            if after % self._profile.ack_every == 0 or after - self._una == self._window:
+            if after % self.congestion.ack_every == 0 or after - self._una == self._window:
                 word |= ACK_REQUEST
         key = (len(payload) << 2 | pad) << 8 | opcode
         cached = self._heads.get(key)
@@ -254,10 +270,10 @@ class Requester:
         self.packets += 1
         self.wire_bytes += size
         rate = self._cap_bps
-        reaction = self.reaction
-        if reaction.limited:
-            reaction.advance(start, size)
-            rate = min(rate, reaction.rate)
+        congestion = self.congestion
+        if congestion.limited:
+            congestion.advance(start, size)
+            rate = min(rate, congestion.rate)
         gap = int(size * 8e9 / rate)
         # A packet that waited for the port does not slow its flow: up to half a gap is made up for.
         due = self.next_ns
@@ -268,9 +284,9 @@ class Requester:
             self._clock.call_at(self._clock.now + self._profile.retransmit_ns, self._on_timer)
         return frame
 
-    def on_ack(self, psn: int, syndrome: int) -> None:
+    def on_ack(self, psn: int, syndrome: int, marked: bool = False) -> None:
         """An acknowledgement (all packets up to `psn` have arrived) or a NAK (all before `psn` have, `psn`
-        has not).
+        has not). `marked`: it echoes marks.
         """
         una = self._una
         negative = syndrome == SYNDROME_NAK_SEQUENCE
@@ -278,6 +294,7 @@ class Requester:
         if acked > self._high - una:
             return
         if acked:
+            flight = self._next - una
             self._una = una = una + acked
             self._activity = self._clock.now
             if 0 <= self._timed <= una:
@@ -285,7 +302,10 @@ class Requester:
                 self._timed = -1
             if self._progress is not None:
                 self._progress.on_ack(self._clock.now, acked * self._port.mtu)
-                self._weigh(self._progress)
+                self.congestion.weigh(self._progress.weight, self._progress.height)
+            self.congestion.on_ack(
+                Acknowledgement(self._activity, acked, marked, una, self._high, flight, self.latency_ns)
+            )
             if self._window == 1 and acked > 1:
                 # After a time-out more than the one retransmitted packet is acknowledged: the path is slow,
                 # nothing was lost.
@@ -294,9 +314,11 @@ class Requester:
             elif self._next < una:
                 self._next = una
                 self._port.kick()
-            self._window = self._bound
+            self._window = self.congestion.window
             self._complete(una)
         if negative and self._next > self._una == una:
+            self.congestion.on_loss(self._clock.now, una, self._high, self._next - una)
+            self._window = min(self._window, self.congestion.window)
             self._next = una
             self._timed = -1
             self._wake()
@@ -307,7 +329,7 @@ class Requester:
     def on_cnp(self) -> None:
         """A congestion notification for this queue pair."""
         self.cnps_received += 1
-        self.reaction.on_cnp(self._clock.now)
+        self.congestion.on_cnp(self._clock.now)
 
     def _complete(self, una: int) -> None:
         messages = self._messages
@@ -347,6 +369,7 @@ class Requester:
             qp=self._number,
             payload_bytes=payload_bytes,
             pad=pad,
+            flags=ECHO_REQUEST if self.congestion.echoes else 0,
         )
 
     def _on_timer(self) -> None:
@@ -360,6 +383,7 @@ class Requester:
         self._armed = False
         self.timeouts += 1
         self._port.settle()
+        self.congestion.on_timeout(self._clock.now, self._una, self._high, self._next - self._una)
         self._next = self._una
         self._timed = -1
         self._window = 1

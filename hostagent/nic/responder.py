@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receiving end of an emulated reliable connection, and DCQCN's notification point."""
+"""The receiving end of an emulated reliable connection: DCQCN's notification point, and the echo of marks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hostagent.nic.port import NicPort
 from hostagent.nic.roce import (
     ACK_REQUEST,
     ACKNOWLEDGE,
+    BECN,
     CNP,
     NOT_ECT,
     PSN_MASK,
@@ -26,8 +27,13 @@ _HALF = 0x80_0000
 
 
 class Responder:
-    """The receiving end: in-order delivery, acknowledgements, a NAK for a gap, and CNPs (notification
-    point)."""
+    """The receiving end: in-order delivery, acknowledgements, a NAK for a gap, and CNPs (notification point).
+
+    If a packet asks for it, the receiving end sends no CNPs and echoes marks instead, as RFC 8257 (section
+    3.2) says for a receiver of DCTCP: an acknowledgement with BECN acknowledges marked packets only, one
+    without it none. So a packet whose mark differs from that of the packet before makes it acknowledge the
+    earlier ones at once.
+    """
 
     __slots__ = (
         "_ack",
@@ -35,6 +41,8 @@ class Responder:
         "_closed",
         "_cnp",
         "_cnp_at",
+        "_congested",
+        "_echo",
         "_expected",
         "_gap_psn",
         "_messages",
@@ -43,6 +51,7 @@ class Responder:
         "_port",
         "_psn",
         "_source_port",
+        "_unacked",
         "bytes",
         "cnps_sent",
         "ecn_marks",
@@ -74,6 +83,8 @@ class Responder:
         self._gap_psn = -1
         self._messages = 0
         self._cnp_at = 0
+        self._congested = False
+        self._unacked = False
         self.packets = self.bytes = self.ecn_marks = self.cnps_sent = 0
         self.mark_control()
 
@@ -85,13 +96,19 @@ class Responder:
         self._ack = build_head(
             *ends, port.ack_dscp, ecn=NOT_ECT, opcode=ACKNOWLEDGE, qp=number, payload_bytes=4
         )
+        self._echo = build_head(
+            *ends, port.ack_dscp, ecn=NOT_ECT, opcode=ACKNOWLEDGE, qp=number, payload_bytes=4, flags=BECN
+        )
         head, state = build_head(*ends, port.cnp_dscp, ecn=NOT_ECT, opcode=CNP, qp=number, payload_bytes=16)
         self._cnp = finish(head, state, 0, bytes(16))
 
-    def on_data(self, word: int, size: int, opcode: int, marked: bool) -> None:
-        """An undamaged data packet with `size` bytes of payload (without padding) has arrived."""
+    def on_data(self, word: int, size: int, opcode: int, marked: bool, echo: bool = False) -> None:
+        """An undamaged data packet with `size` bytes of payload (without padding) has arrived. `echo`: it
+        asks for the echo of marks instead of CNPs.
+        """
         if marked:
             self.ecn_marks += 1
+        if marked and not echo:
             now = self._clock.now
             if now >= self._cnp_at:
                 self._cnp_at = now + self._port.profile.cnp_interval_ns
@@ -99,6 +116,11 @@ class Responder:
                 self._port.send_control(self._cnp)
         psn = word & PSN_MASK
         if psn == self._expected:
+            if echo and marked != self._congested:
+                if self._unacked:
+                    self._answer((psn - 1) & PSN_MASK, SYNDROME_ACK)
+                self._congested = marked
+            self._unacked = True
             self._expected = (psn + 1) & PSN_MASK
             self._gap_psn = -1
             self.packets += 1
@@ -124,6 +146,7 @@ class Responder:
             self._port.forget(self)
 
     def _answer(self, psn: int, syndrome: int) -> None:
-        head, state = self._ack
+        self._unacked = False
+        head, state = self._echo if self._congested else self._ack
         extended = (syndrome << 24 | self._messages).to_bytes(4, "big")
         self._port.send_control(finish(head, state, psn, extended))

@@ -25,9 +25,16 @@ SYNDROME_ACK = 0x1F
 SYNDROME_NAK_SEQUENCE = 0x60
 NOT_ECT, ECT0, CE = 0, 2, 3
 HEAD_BYTES = 50
+FLAGS_AT = 46
+"""Where a frame has FECN, BECN and the reserved bits of the BTH."""
 OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
 """Bytes of a data frame around its payload: Ethernet, IPv4, UDP, BTH, ICRC."""
-_BECN = 0x40
+BECN = 0x40
+"""In the byte before the destination QP of the BTH: set in a CNP (annex A17), and in an acknowledgement that
+echoes marks (annex A10)."""
+ECHO_REQUEST = 0x01
+"""A reserved bit of the same byte: the receiver is to echo marks in acknowledgements, and to send no CNPs.
+Our own use, for the congestion controls of TCP (see `hostagent.nic.reno`)."""
 _TTL = 64
 _DONT_FRAGMENT = 0x4000
 _PKEY = 0xFFFF
@@ -98,16 +105,17 @@ def build_head(
     qp: int,
     payload_bytes: int,
     pad: int = 0,
+    flags: int = 0,
 ) -> tuple[bytes, int]:
     """The head of a frame, and the CRC state after it.
 
     `macs` is destination, then source. `payload_bytes` counts everything between BTH and ICRC, padding
-    included.
+    included. `flags`: BECN or ECHO_REQUEST; a CNP always has BECN.
     """
     udp_bytes = 8 + 12 + payload_bytes + 4
     fields = (macs[:6], macs[6:], _ETHERTYPE_IPV4, 0x45, dscp << 2 | ecn, 20 + udp_bytes, 0, _DONT_FRAGMENT)
-    becn = _BECN if opcode == CNP else 0
-    rest = (src_ip, dst_ip, source_port, ROCE_PORT, udp_bytes, 0, opcode, pad << 4, _PKEY, becn << 24 | qp)
+    flags |= BECN if opcode == CNP else 0
+    rest = (src_ip, dst_ip, source_port, ROCE_PORT, udp_bytes, 0, opcode, pad << 4, _PKEY, flags << 24 | qp)
     bare = _HEAD.pack(*fields, _TTL, socket.IPPROTO_UDP, 0, *rest)
     checksum = internet_checksum(bare[14:34])
     head = bare[:24] + checksum.to_bytes(2, "big") + bare[26:]

@@ -127,7 +127,7 @@ def run_pair(
     for index in (0, 1):
         sender, receiver, flow = ends[index], ends[index + 2], f"job{index}/ring"
         if shape is not None:
-            sender.set_mltcp(f"job{index}", Mltcp(shape))
+            sender.set_sender(f"job{index}", "mltcp", Mltcp(shape))
         receiver.listen(flow, f"10.0.0.{index + 1}", lambda queue, count: None)
         qp = sender.open_qp(flow, f"10.0.0.{index + 3}", 0xC100 + index, _DATA)
 

@@ -3,22 +3,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.interleave.mltcp_fluid import FluidJob, offsets, run
-from hostagent.nic.mltcp import (
-    SHAPES,
-    cubic_increase,
-    dcqcn_target,
-    dctcp_alpha,
-    dctcp_cut,
-    linear,
-    reno_increase,
-)
+from hostagent.nic.mltcp import SHAPES, linear
 
 RISING = [name for name in SHAPES if not name.startswith("2-")]
 
@@ -85,29 +75,6 @@ def test_the_link_is_never_idle_nor_overfull(start: float, up: float, compute: f
             busy = t - begin
             assert busy == pytest.approx(sent, rel=1e-6)
     assert end > 0
-
-
-def test_rules_with_weight_one_are_the_plain_congestion_controls() -> None:
-    assert reno_increase(10, 1, 1) == 10.1
-    assert dctcp_alpha(0.5, 1.0) == pytest.approx(0.5 * 15 / 16 + 1 / 16)
-    assert dctcp_cut(10, 1.0) == 5
-    assert dctcp_cut(1, 0.0) == 2
-    # CUBIC is back at the window before the cut after K seconds.
-    k = (100 * 0.3 / 0.4) ** (1 / 3)
-    assert cubic_increase(100, 5, 1, k, 100) == pytest.approx(100)
-    assert cubic_increase(70, 70, 1, k, 100) == pytest.approx(100)
-    assert dcqcn_target(1e9, 4e7, 1, 5e10) == 1.04e9
-
-
-@given(st.floats(2, 1e4), st.floats(1, 100), st.floats(0, 1))
-def test_the_increase_is_proportional_to_the_weight(window: float, acked: float, ratio: float) -> None:
-    weight = linear(ratio)
-    for rule in (
-        lambda w: reno_increase(window, acked, w) - window,
-        lambda w: cubic_increase(window, acked, w, 30.0, window) - window,
-        lambda w: dcqcn_target(window, acked, w, math.inf) - window,
-    ):
-        assert rule(weight) == pytest.approx(weight * rule(1.0), rel=1e-6, abs=1e-9)
 
 
 def test_shapes_go_from_a_quarter_to_two_or_back() -> None:

@@ -294,7 +294,7 @@ def test_a_phase_after_an_idle_time_starts_at_line_rate() -> None:
     ends: list[int] = []
     qp.post(100 * 1024, lambda: ends.append(bench.heap.now))
     for _ in range(5):
-        qp.reaction.on_cnp(bench.heap.now)
+        qp.congestion.on_cnp(bench.heap.now)
     bench.heap.run(start + 300 * MS)
     slowed = ends[0] - start
     again = bench.heap.now
