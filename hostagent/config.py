@@ -100,7 +100,8 @@ class NicSettings(Section, frozen=True, kw_only=True):
         int, Meta(ge=256, le=4096, description="payload bytes of a packet of the udp driver, in steps of 4")
     ] = 1024
     retransmit_ms: Annotated[
-        float, finite(0.0, 60000.0, what="time-out of the udp driver; 0: 160 frame times, at least 50 ms")
+        float,
+        finite(0.0, 60000.0, what="first time-out of the udp driver; 0: 160 frame times, at least 50 ms"),
     ] = 0.0
 
     def __post_init__(self) -> None:

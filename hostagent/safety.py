@@ -21,7 +21,8 @@ from hostagent.loop import AgentLoop
 log = logging.getLogger(__name__)
 
 _LEAST_PACKETS = 16
-"""A window with fewer packets is not checked for loss. Chosen: one of 16 would already be 6 %."""
+"""A window with fewer packets is checked for loss only if all of them were sent again, as on a dead path.
+Chosen: one of 16 would already be 6 %."""
 RESENT = ("local_ack_timeout_err", "packet_seq_err", "roce_adp_retrans", "roce_slow_restart")
 """Counters of mlx5 that grow when queue pairs of this port retransmit."""
 
@@ -51,6 +52,7 @@ class FlowHealth:
     def judge(self, now: int, sample: FlowCounters) -> bool:
         """Evaluate the window that ends at `now` (ns) with these counters. Returns whether `fallen` has
         changed."""
+        quiet = sample.packets == self._last.packets
         why = self._badness(sample)
         self._last = sample
         settings = self._settings
@@ -59,6 +61,9 @@ class FlowHealth:
                 return False
             self.fallen, self._since, self._bad = False, now, 0
             return True
+        if quiet:
+            # Nothing was sent: on a dead path too, because the time-outs of a NIC become longer.
+            return False
         if why:
             self._bad += 1
             if self._bad < settings.windows:
@@ -77,7 +82,8 @@ class FlowHealth:
         """What is bad about the window, in words; empty if nothing is."""
         settings, last = self._settings, self._last
         sent, retransmitted = sample.packets - last.packets, sample.retransmits - last.retransmits
-        if sent >= _LEAST_PACKETS and 100 * retransmitted > settings.loss_percent * sent:
+        enough = sent >= _LEAST_PACKETS or retransmitted == sent
+        if enough and 100 * retransmitted > settings.loss_percent * sent:
             return f"{100 * retransmitted / sent:.1f} % of packets retransmitted"
         latency = sample.latency_ns
         if not latency or not sent:

@@ -136,7 +136,11 @@ def _udp(config: Config, loop: AgentLoop) -> UdpNic:
         config.agent.ip,
         rate_bps,
         loop=loop,
-        dcqcn=replace(profile, retransmit_ns=retransmit_ns),
+        dcqcn=replace(
+            profile,
+            retransmit_ns=retransmit_ns,
+            ack_timeout_ns=max(retransmit_ns, profile.ack_timeout_ns),
+        ),
         mtu=settings.mtu,
         seed=config.training.seed,
         interface=settings.interface,

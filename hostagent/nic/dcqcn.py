@@ -14,9 +14,10 @@ class DcqcnProfile:
 
     Of the notification point: `cnp_interval_ns`. Of the reaction point: `g`, `initial_alpha`,
     `alpha_timer_ns`, `increase_timer_ns`, `byte_counter`, `fast_recovery_steps`, `additive_bps`, `hyper_bps`
-    and `min_rate_bps`. Of the transport: `retransmit_ns` is the time-out, `window_packets` the bound on
-    packets in flight, `mltcp_packets` the least and the greatest bound for MLTCP senders, `ack_every` the
-    number of packets between two that request an acknowledgement.
+    and `min_rate_bps`. Of the transport: `retransmit_ns` is the first time-out and `ack_timeout_ns` the
+    longest (each time-out doubles it), `window_packets` the bound on packets in flight, `mltcp_packets` the
+    least and the greatest bound for MLTCP senders, `ack_every` the number of packets between two that request
+    an acknowledgement.
     """
 
     cnp_interval_ns: int
@@ -30,6 +31,7 @@ class DcqcnProfile:
     hyper_bps: float
     min_rate_bps: float
     retransmit_ns: int
+    ack_timeout_ns: int
     window_packets: int
     mltcp_packets: tuple[int, int]
     ack_every: int
@@ -53,10 +55,11 @@ class DcqcnProfile:
         96 frames, one step of fast recovery, R_AI 1/25 and R_HAI 1/10 of the line, least rate 1/50,
         g = 1/16 as in the real thing, first alpha 1/2 instead of 1.
 
-        The transport: acknowledgement every 16 frames; time-out 160 P (a queue of 128 frames drained);
-        at most 40 frames in flight, for without PFC and without a bound (Mittal et al., SIGCOMM 2018,
-        "BDP-FC") a sender whose queue is starved by a higher priority gets no notification and would
-        pour the whole message into a full buffer. A round trip without queues needs 25.
+        The transport: acknowledgement every 16 frames; first time-out 160 P (a queue of 128 frames drained),
+        longest 10,240 P (3.5 s; NCCL asks for 4.096 us x 2^18 to 2^20, which is 1 to 4 s). At most 40
+        frames are in flight, for without PFC and without a bound (Mittal et al., SIGCOMM 2018, "BDP-FC") a
+        sender whose queue is starved by a higher priority gets no notification and would pour the whole
+        message into a full buffer. A round trip without queues needs 25.
 
         MLTCP: two senders that both fill their windows share a link by these, whatever their rates would be,
         so F has to move the window too: from 16 frames, one acknowledgement's worth, to 64. Of two flows that
@@ -76,6 +79,7 @@ class DcqcnProfile:
             hyper_bps=rate_bps / 10,
             min_rate_bps=rate_bps / 50,
             retransmit_ns=int(160 * frame_ns),
+            ack_timeout_ns=int(10_240 * frame_ns),
             window_packets=40,
             mltcp_packets=(16, 64),
             ack_every=16,

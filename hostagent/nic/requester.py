@@ -13,6 +13,7 @@ from hostagent.nic.congestion import Acknowledgement
 from hostagent.nic.congestion_controls import congestion_control
 from hostagent.nic.mltcp import Mltcp, MltcpProgress
 from hostagent.nic.port import NicPort
+from hostagent.nic.retransmission import RetransmissionTimer
 from hostagent.nic.roce import (
     ACK_REQUEST,
     ECHO_REQUEST,
@@ -55,13 +56,14 @@ class Requester:
     """The sending end: it paces packets, keeps them until they are acknowledged, and retransmits by go-back-N
     (RC).
 
-    Packet numbers do not wrap here; the wire carries them modulo 2^24. After a time-out it sends one packet
-    and waits for its acknowledgement, so that a path that is only slow is not flooded.
+    Packet numbers do not wrap here; the wire carries them modulo 2^24. Packets that wait in the queue of a
+    switch are neither lost nor sent again in bulk: after a time-out (`RetransmissionTimer`) the sender begins
+    with one packet, and each acknowledgement doubles the window (slow restart: the mlx5 counter
+    roce_slow_restart). If more packets are acknowledged than were sent again, the path was only slow, and the
+    sender goes on where it was.
     """
 
     __slots__ = (
-        "_activity",
-        "_armed",
         "_cap_bps",
         "_clock",
         "_closed",
@@ -79,9 +81,11 @@ class Requester:
         "_profile",
         "_progress",
         "_rate_cap",
+        "_restarting",
         "_sender",
         "_timed",
         "_timed_at",
+        "_timer",
         "_una",
         "_window",
         "active",
@@ -124,9 +128,11 @@ class Requester:
         self._progress: MltcpProgress | None = None
         self.next_ns = 0
         self.active = False
-        self._armed = False
         self._closed = False
-        self._activity = 0
+        self._restarting = False
+        self._timer = RetransmissionTimer(
+            port.clock, port.profile.retransmit_ns, port.profile.ack_timeout_ns, self._waited
+        )
         self._timed = self._timed_at = -1
         self.latency_ns = 0
         self.packets = self.wire_bytes = self.bytes_acked = 0
@@ -156,6 +162,8 @@ class Requester:
         source_port, dscp = self._port.grant(self, source_port, dscp)
         self._port.settle()
         self._pin = None if (source_port, dscp) == (self.source_port, self.dscp) else (source_port, dscp)
+        if self._pin is not None and self._restarting:
+            self._timer.new_path()
         self._wake()
         self._port.kick()
 
@@ -196,7 +204,7 @@ class Requester:
         """
         progress, now = self._progress, self._clock.now
         begins = progress is not None and progress.on_send(now)
-        self.congestion.restart(now - self._activity, iteration=begins)
+        self.congestion.restart(now - self._timer.activity, iteration=begins)
         if progress is not None:
             self.congestion.weigh(progress.weight, progress.height)
         self._window = min(self._window, self.congestion.window)
@@ -278,10 +286,7 @@ class Requester:
         # A packet that waited for the port does not slow its flow: up to half a gap is made up for.
         due = self.next_ns
         self.next_ns = (due if start - due < gap >> 1 else start) + gap
-        self._activity = start
-        if not self._armed:
-            self._armed = True
-            self._clock.call_at(self._clock.now + self._profile.retransmit_ns, self._on_timer)
+        self._timer.sent(start)
         return frame
 
     def on_ack(self, psn: int, syndrome: int, marked: bool = False) -> None:
@@ -296,25 +301,26 @@ class Requester:
         if acked:
             flight = self._next - una
             self._una = una = una + acked
-            self._activity = self._clock.now
+            now = self._clock.now
+            self._timer.acknowledged(una, self._high)
             if 0 <= self._timed <= una:
-                self.latency_ns = self._activity - self._timed_at
+                self.latency_ns = now - self._timed_at
                 self._timed = -1
             if self._progress is not None:
-                self._progress.on_ack(self._clock.now, acked * self._port.mtu)
+                self._progress.on_ack(now, acked * self._port.mtu)
                 self.congestion.weigh(self._progress.weight, self._progress.height)
             self.congestion.on_ack(
-                Acknowledgement(self._activity, acked, marked, una, self._high, flight, self.latency_ns)
+                Acknowledgement(now, acked, marked, una, self._high, flight, self.latency_ns)
             )
-            if self._window == 1 and acked > 1:
-                # After a time-out more than the one retransmitted packet is acknowledged: the path is slow,
-                # nothing was lost.
-                self._next = self._high
+            if self._next < una:
+                # More is acknowledged than was sent again after a time-out: nothing was lost.
+                self._next = self._high if self._restarting else una
+                self._restarting = False
                 self._port.kick()
-            elif self._next < una:
-                self._next = una
-                self._port.kick()
-            self._window = self.congestion.window
+            elif self._next == self._high:
+                self._restarting = False
+            window = self.congestion.window
+            self._window = min(2 * self._window, window) if self._restarting else window
             self._complete(una)
         if negative and self._next > self._una == una:
             self.congestion.on_loss(self._clock.now, una, self._high, self._next - una)
@@ -372,21 +378,16 @@ class Requester:
             flags=ECHO_REQUEST if self.congestion.echoes else 0,
         )
 
-    def _on_timer(self) -> None:
-        if self._closed or self._next == self._una:
-            self._armed = False
+    def _waited(self) -> None:
+        if not self._timer.due(self._high, waiting=not self._closed and self._next > self._una):
             return
-        due = self._activity + self._profile.retransmit_ns
-        if self._clock.now < due:
-            self._clock.call_at(due, self._on_timer)
-            return
-        self._armed = False
         self.timeouts += 1
         self._port.settle()
         self.congestion.on_timeout(self._clock.now, self._una, self._high, self._next - self._una)
         self._next = self._una
         self._timed = -1
         self._window = 1
+        self._restarting = True
         self._wake()
         self._port.kick()
 

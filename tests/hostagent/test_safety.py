@@ -58,6 +58,20 @@ def test_loss_beyond_the_threshold_for_three_windows_ends_the_pin() -> None:
     assert flow.guard.why == "3.0 % of packets retransmitted"
 
 
+def test_a_dead_path_is_seen_by_single_packets_that_are_sent_again() -> None:
+    """Time-outs double, so most windows are quiet. Quiet windows say nothing, and one new packet acquits."""
+    flow = Flow(loss_percent=2.0, windows=3)
+    for _ in range(2):
+        assert flow.windows(1, packets=1, lost=1) == []
+        assert flow.windows(5, packets=0) == []
+    assert flow.windows(1, packets=1, lost=1) == [0]
+    assert flow.guard.why == "100.0 % of packets retransmitted"
+    waiting = Flow(loss_percent=2.0, windows=3)
+    for _ in range(9):
+        assert waiting.windows(2, packets=1, lost=1) == []
+        assert waiting.windows(1, packets=2, lost=1) == []
+
+
 def test_latency_by_factor_and_by_limit() -> None:
     flow = Flow(latency_factor=10.0, windows=2)
     flow.windows(5, latency_ms=0.5)
