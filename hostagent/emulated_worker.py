@@ -240,10 +240,12 @@ class EmulatedWorker:
         phase = self._phases[self._phase]
         self._spans.append((self._phase_start - self._start, now - self._start))
         self._wire.append(sum(qp.wire_bytes for qp in self._out) - self._wire_base)
-        jitter = self.spec.compute_jitter_ns
-        compute = phase.down_ns + (self._random.randint(-jitter, jitter) if jitter and phase.down_ns else 0)
-        self._compute += max(0, compute)
-        self._clock.call_at(now + max(0, compute), self._computed, self._token)
+        jitter = self.spec.compute_jitter
+        compute = phase.down_ns
+        if jitter and compute:
+            compute = round(compute * self._random.uniform(1 - jitter, 1 + jitter))
+        self._compute += compute
+        self._clock.call_at(now + compute, self._computed, self._token)
 
     def _computed(self, token: int) -> None:
         if token != self._token:

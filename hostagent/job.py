@@ -74,10 +74,11 @@ class JobSpec:
 
     `profile` is reported to the controller; None reports the nominal profile, made of the phases. `sender`:
     the congestion control that the job chose, dcqcn or mltcp. `increase_timer`: DCQCN's increase timer as a
-    multiple of the NIC's. `flops_per_iteration` is of the whole job. Each worker lengthens or shortens each
-    Down phase by a uniform jitter of up to `compute_jitter_ns`. `changes` are in the order of their
-    iterations. The iterations of a `silent` job are not reported, but its bytes can be counted. `pcie` None:
-    its transfers within a host are not modelled. Raises ValueError for an impossible job.
+    multiple of the NIC's. `flops_per_iteration` is of the whole job. Each worker multiplies the length of
+    each Down phase by an independent uniform draw from 1 - `compute_jitter` to 1 + `compute_jitter` (0 to 1).
+    `changes` are in the order of their iterations. The iterations of a `silent` job are not reported, but its
+    bytes can be counted. `pcie` None: its transfers within a host are not modelled. Raises ValueError for an
+    impossible job.
     """
 
     name: str
@@ -87,7 +88,7 @@ class JobSpec:
     ring: tuple[tuple[str, str], ...]
     phases: tuple[PhaseSpec, ...]
     flops_per_iteration: float
-    compute_jitter_ns: int = 0
+    compute_jitter: float = 0.0
     profile: MeasuredProfile | None = None
     sender: str = "dcqcn"
     increase_timer: float = 1.0
@@ -110,8 +111,8 @@ class JobSpec:
                 )
         if len(set(self.ring)) != len(self.ring):
             raise ValueError(f"job {self.name}: a flow is listed twice")
-        if self.compute_jitter_ns < 0:
-            raise ValueError(f"job {self.name}: compute jitter must be >= 0, not {self.compute_jitter_ns}")
+        if not 0 <= self.compute_jitter <= 1:
+            raise ValueError(f"job {self.name}: compute jitter must be 0 to 1, not {self.compute_jitter}")
         self._check_bounds()
 
     def _check_bounds(self) -> None:

@@ -81,9 +81,9 @@ class TrainingJob(Section, frozen=True, kw_only=True):
     start_jitter_ns: Annotated[
         int, Meta(ge=0, le=MAX_WHOLE, description="the start is later by up to this")
     ] = 0
-    compute_jitter_ns: Annotated[
-        int, Meta(ge=0, le=MAX_WHOLE, description="each Down phase is longer or shorter by up to this")
-    ] = 0
+    compute_jitter_pct: Annotated[
+        float, finite(0.0, 100.0, what="each Down phase is longer or shorter by a random part up to this")
+    ] = 0.0
     iterations: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="how many; 0: until the agent ends")] = 0
     profile: Annotated[TrainingProfile | None, Meta(description="a measured profile")] = None
     pcie: Annotated[
@@ -103,7 +103,7 @@ class TrainingJob(Section, frozen=True, kw_only=True):
             ring=ring,
             phases=tuple(PhaseSpec(p.up_ns, p.bytes_per_flow, p.rate_bps, p.down_ns) for p in self.phases),
             flops_per_iteration=self.flops_per_iteration,
-            compute_jitter_ns=self.compute_jitter_ns,
+            compute_jitter=self.compute_jitter_pct / 100,
             sender=self.sender,
             silent=self.silent,
             profile=self.profile.measured() if self.profile is not None else None,

@@ -13,10 +13,10 @@ from typing import Any
 
 from controller.model import Plan, QueuePair
 from controller.planner import PlanInput, Policy, plan
-from polyrhythm.fabric.failures import FailureError, parse_failure
 from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioResult, ScenarioRunner
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario, scenario_path
 from polyrhythm.scenario import load_scenario as load_scenario_file
+from polyrhythm.scenario.failures import FailureError, parse_failure
 from polyrhythm_files import ConfigError
 from sim.cluster import JobRequest, machines
 from sim.network import Network
@@ -75,15 +75,20 @@ def plan_scenario(scenario: Scenario, policy: Policy, seed: int = 1) -> Plan:
 def scenario_workload(scenario: Scenario, iterations: int | None = None) -> list[JobRequest]:
     """The jobs of a scenario for the simulator.
 
-    The bytes on the wire, rate caps, compute times and hosts are those of the scenario. All jobs start at
-    time 0. `iterations` is the number of iterations of each job; None: as many as the scenario runs, warm-up
-    included.
+    The bytes on the wire, rate caps, compute times, hosts and arrivals are those of the scenario.
+    `iterations` is the number of iterations of each job that has no number of its own; None: as many as the
+    scenario runs, warm-up included.
+
+    Raises:
+        ValueError: a job leaves at a fixed time, which the simulator does not know.
     """
     overhead = (scenario.packet_bytes + ROCE_OVERHEAD_BYTES) / scenario.packet_bytes
     count = iterations or scenario.warmup + scenario.iterations
     requests = []
     for workload in scenario.workloads:
         job, n = workload.job, len(workload.job.hosts)
+        if workload.stop_ns is not None:
+            raise ValueError(f"job {job.name} has stop_ms; legal in a simulation: iterations")
         phases = tuple(
             # In a fused ring of this size every flow carries `size` bytes.
             PhaseShape("fused_ring", size * n / (2 * (n - 1)), after_ns=compute, limit_bps=rate)
@@ -93,9 +98,9 @@ def scenario_workload(scenario: Scenario, iterations: int | None = None) -> list
             JobRequest(
                 name=job.name,
                 model=job.model,
-                arrival_ns=0,
+                arrival_ns=workload.arrival_ns + workload.lead_ns,
                 gpus=job.gpus,
-                iterations=count,
+                iterations=workload.iterations or count,
                 shape=Shape(phases, overhead=overhead, flops=job.flops_per_iteration),
                 ranks=job.hosts,
             )

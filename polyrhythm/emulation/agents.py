@@ -28,7 +28,8 @@ _MARGIN_NS = 100_000_000
 class Agents:
     """The agents of some hosts, with the workers of some jobs. They run until `stop`.
 
-    With `random_offsets` each job starts at a random time in its first period.
+    With `random_offsets` each job starts at a random time in its first period. Without `arrivals` the jobs
+    begin at once and do not leave.
 
     Raises:
         MininetError: an agent ended.
@@ -47,6 +48,7 @@ class Agents:
         seed: int,
         start_jitter_ns: int,
         random_offsets: bool = False,
+        arrivals: bool = True,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.notes: list[str] = []
@@ -59,7 +61,12 @@ class Agents:
             offset = draw.randrange(workload.job.profile.period_ns) if random_offsets else 0
             if workload.job.name in jobs:
                 profile = profiles.get(workload.job.name)
-                agent_jobs.append(AgentJob(workload, self._start_ns + offset, start_jitter_ns, 0, profile))
+                start_ns = self._start_ns + offset
+                iterations = 0
+                if arrivals:
+                    start_ns += workload.arrival_ns + workload.lead_ns
+                    iterations = workload.iterations or 0
+                agent_jobs.append(AgentJob(workload, start_ns, start_jitter_ns, iterations, profile))
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._readers: dict[str, _Records] = {}
         self._moves: list[_Lines] = []

@@ -9,7 +9,8 @@ from typing import Any
 
 from polyrhythm.emulation.sniffing import PortChange, Sniffer
 from polyrhythm.emulation.switches import Switches
-from polyrhythm.fabric.failures import FailoverReport, Failure
+from polyrhythm.fabric.failover_watch import FailoverReport
+from polyrhythm.scenario.failures import Failure
 from topo.mininet import MininetFabric, port_interface
 
 _AFTER_NS = 5_000_000_000

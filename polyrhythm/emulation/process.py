@@ -23,11 +23,12 @@ from polyrhythm.emulation.agents import Agents
 from polyrhythm.emulation.failure_injection import FailureInjector
 from polyrhythm.emulation.folder import own_folder
 from polyrhythm.emulation.switches import Switches
-from polyrhythm.fabric.failures import Failure, FailureError, parse_failure
 from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.fabric.parent_messages import description, session_result
+from polyrhythm.fabric.presence import Presence
 from polyrhythm.fabric.session_options import add_session_options
-from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, load_scenario
+from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, Workload, load_scenario
+from polyrhythm.scenario.failures import Failure, FailureError, parse_failure
 from polyrhythm_files import ConfigError
 from topo.mininet import MininetError, MininetFabric
 
@@ -63,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         scenario = load_scenario(args.scenario)
-        failures = [parse_failure(text, scenario.topology) for text in args.fail]
+        check_supported(scenario)
+        named = [parse_failure(text, scenario.topology) for text in args.fail]
     except (ConfigError, FailureError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -71,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _end)
     try:
         with own_folder() as folder:
+            failures = () if args.mode == "alone" else (*scenario.failures, *named)
             _serve(args, scenario, failures, profiles, folder)
     except MininetError as error:
         _send({"error": str(error)})
@@ -109,6 +112,22 @@ def _serve(
         sys.stdin.read()
     finally:
         network.stop()
+
+
+def check_supported(scenario: Scenario) -> None:
+    """Refuse what this fabric cannot do.
+
+    Raises:
+        ConfigError: the scenario has such a key.
+    """
+    if scenario.mice is not None:
+        raise ConfigError(f"{scenario.name}: mice: the Mininet fabric has no background flows")
+    for workload in scenario.workloads:
+        if workload.stop_ns is not None:
+            raise ConfigError(
+                f"{scenario.name}: job {workload.job.name}: stop_ms: on the Mininet fabric a job leaves "
+                f"only after its iterations"
+            )
 
 
 def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:
@@ -157,9 +176,11 @@ class Emulation:
         records: dict[str, list[IterationRecord]] = {}
         notes: list[str] = []
         for k, workload in enumerate(self._scenario.workloads):
-            agents = self._agents([workload.job.name], list(workload.job.hosts), f"alone-{k}", 0)
+            agents = self._agents(
+                [workload.job.name], list(workload.job.hosts), f"alone-{k}", 0, arrivals=False
+            )
             try:
-                self._follow(agents, [workload.job.name], ALONE_WARMUP + ALONE_ITERATIONS, k, len(names))
+                self._follow(agents, {workload.job.name: ALONE_WARMUP + ALONE_ITERATIONS + 1}, k, len(names))
             finally:
                 agents.stop()
             records[workload.job.name] = agents.records(workload.job.name)
@@ -175,30 +196,38 @@ class Emulation:
             names, hosts, "together", scenario.start_jitter_ns, random_offsets=random_offsets
         )
         self._failure_injector.start(agents.start_ns)
-        target = sys.maxsize if forever else scenario.warmup + scenario.iterations
-        self._follow(agents, names, target, 0, 1)
+        ends = {
+            w.job.name: w.iterations or scenario.warmup + scenario.iterations + 1 for w in scenario.workloads
+        }
+        self._follow(agents, dict.fromkeys(names, sys.maxsize) if forever else ends, 0, 1)
         self._failure_injector.close()
         failovers = self._failure_injector.failovers(agents.moves_ns())
         return self._result({name: agents.records(name) for name in names}, agents.notes, failovers)
 
     def _agents(
-        self, jobs: list[str], hosts: list[str], folder: str, jitter_ns: int, *, random_offsets: bool = False
+        self,
+        jobs: list[str],
+        hosts: list[str],
+        folder: str,
+        jitter_ns: int,
+        *,
+        random_offsets: bool = False,
+        arrivals: bool = True,
     ) -> Agents:
         return Agents(
             self._network, self._scenario, self._folder / folder, controller=self._controller, jobs=jobs,
             hosts=hosts, profiles=self._profiles, seed=self._seed, start_jitter_ns=jitter_ns,
-            random_offsets=random_offsets,
+            random_offsets=random_offsets, arrivals=arrivals,
         )  # fmt: skip
 
-    def _follow(self, agents: Agents, jobs: list[str], target: int, part: int, parts: int) -> None:
-        """Wait until every job has done `target` iterations, and its workers one more, so that none is cut
-        off.
-        """
+    def _follow(self, agents: Agents, targets: Mapping[str, int], part: int, parts: int) -> None:
+        """Wait until every worker of every job has done the job's number of iterations."""
         agents.wait_ready()
-        longest = max(w.job.profile.period_ns for w in self._scenario.workloads)
-        stall_s = max(STALL_FLOOR_NS, STALL_PERIODS * longest) / 1e9
+        longest = max(w.longest_period_ns for w in self._scenario.workloads)
+        last = max(w.arrival_ns for w in self._scenario.workloads)
+        stall_s = (last + max(STALL_FLOOR_NS, STALL_PERIODS * longest)) / 1e9
         seen, moved = 0, time.monotonic()
-        while (done := min(map(agents.finished, jobs))) <= target:
+        while (done := min(agents.finished(job) / n for job, n in targets.items())) < 1:
             if select.select([sys.stdin], [], [], POLL_S)[0]:
                 raise _ParentLeftError
             self._switches.check()
@@ -206,9 +235,9 @@ class Emulation:
             count = agents.poll()
             if count != seen:
                 seen, moved = count, time.monotonic()
-                _send({"progress": (part + min(1.0, done / target)) / parts})
+                _send({"progress": (part + done) / parts})
             elif time.monotonic() - moved > stall_s:
-                raise MininetError(f"no iteration has ended for {stall_s:g} s; jobs: {', '.join(jobs)}")
+                raise MininetError(f"no iteration has ended for {stall_s:g} s; jobs: {', '.join(targets)}")
 
     def _result(
         self,
@@ -220,11 +249,18 @@ class Emulation:
         return session_result(
             records,
             specs,
-            first=dict.fromkeys(records, 0),
+            presence={w.job.name: _presence(w, records[w.job.name]) for w in self._scenario.workloads},
+            ended_ns=max(r.end_ns for own in records.values() for r in own),
             deterministic=False,
             notes=[*self._switches.notes, *notes, *self._failure_injector.notes],
             failovers=failovers,
         )
+
+
+def _presence(workload: Workload, records: Sequence[IterationRecord]) -> Presence:
+    """When a job was on the fabric, by its records. All its iterations count."""
+    left_ns = max(r.end_ns for r in records) if workload.leaves else None
+    return Presence(min(r.start_ns for r in records), left_ns, None, 0)
 
 
 def _before_ns(scenario: Scenario) -> int:

@@ -16,10 +16,11 @@ from controller.wire import agent_pb2
 from hostagent.host import EmulatedHost, Skew
 from hostagent.session import ControllerSession
 from polyrhythm.fabric.boundary import FabricBoundary
-from polyrhythm.fabric.failures import FailoverWatch, Failure
+from polyrhythm.fabric.failover_watch import FailoverWatch
 from polyrhythm.fabric.heap import EventHeap
 from polyrhythm.fabric.parent_messages import description
 from polyrhythm.scenario import Scenario
+from polyrhythm.scenario.failures import Failure
 from topo.graph import UNKNOWN_HASH, HashSpec
 
 log = logging.getLogger(__name__)

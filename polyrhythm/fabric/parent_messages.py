@@ -7,10 +7,12 @@ They are the same for the embedded fabric and the Mininet fabric.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from hostagent.host import measured_profile
 from hostagent.job import IterationRecord, JobSpec
+from polyrhythm.fabric.presence import Presence
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
 from topo.graph import Topology
 from topo.jsonio import topology_to_json
@@ -47,34 +49,37 @@ def session_result(
     records: Mapping[str, Sequence[IterationRecord]],
     specs: Mapping[str, JobSpec],
     *,
-    first: Mapping[str, int],
+    presence: Mapping[str, Presence],
+    ended_ns: int,
     deterministic: bool,
     notes: Sequence[str],
     failovers: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The body of the message "result".
 
-    It holds the iterations of every worker by job, and the profile of each job as its first worker measured
-    it, where it has finished two iterations. `first` is the index of the first iteration of each job that
-    counts; indexes start there.
+    It holds the iterations of every worker by job, the presence of each job, the end of the session, and the
+    profile of each job as its first worker measured it, if it finished two iterations. The index of an
+    iteration is 0 for the first one that counts; earlier ones have negative indexes.
     """
     profiles = {}
     for name, own in records.items():
-        leading = [r for r in own if r.rank == 0]
-        if not any(r.index for r in leading):
+        measured = [r for r in own if r.rank == 0]
+        if not any(r.index for r in measured):
             continue
-        profile = measured_profile(leading, specs[name])
+        profile = measured_profile(measured, specs[name])
         phases = [[p.start_ns, p.end_ns, p.rate_bps] for p in profile.phases]
         profiles[name] = {"period_ns": profile.period_ns, "phases": phases}
     return {
         "iterations": {
             name: [
-                {key: getattr(r, key) for key in _ITERATION_FIELDS} | {"index": r.index - first[name]}
+                {key: getattr(r, key) for key in _ITERATION_FIELDS}
+                | {"index": r.index - (presence[name].first or 0)}
                 for r in own
-                if r.index >= first[name]
             ]
             for name, own in records.items()
         },
+        "presence": {name: asdict(own) for name, own in presence.items()},
+        "ended_ns": ended_ns,
         "profiles": profiles,
         "deterministic": deterministic,
         "notes": list(notes),

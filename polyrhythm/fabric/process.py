@@ -18,10 +18,11 @@ from typing import Any
 
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.clock_stream import ClockStream
-from polyrhythm.fabric.failures import FailureError, parse_failure
-from polyrhythm.fabric.jobs import JobRunner, StalledError
+from polyrhythm.fabric.jobs import FIRST_START_NS, JobRunner, StalledError
+from polyrhythm.fabric.mice import BackgroundMice
 from polyrhythm.fabric.session_options import add_session_options
 from polyrhythm.scenario import load_scenario
+from polyrhythm.scenario.failures import FailureError, parse_failure
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 
@@ -46,6 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="X",
         help="fabric seconds per second of host time, at most; 0: as fast as possible (default 0)",
+    )
+    parser.add_argument(
+        "--count-from-ns",
+        type=integer(0),
+        default=0,
+        metavar="NS",
+        help="the fabric time from which iterations count (default 0)",
     )
     parser.add_argument("--forever", action="store_true", help="run until the input ends")
     parser.add_argument(
@@ -77,12 +85,14 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         scenario = load_scenario(args.scenario)
-        failures = [parse_failure(text, scenario.topology) for text in args.fail]
+        named = [parse_failure(text, scenario.topology) for text in args.fail]
     except (ConfigError, FailureError) as error:
         print(error, file=sys.stderr)
         return 2
     profiles = json.loads(args.profiles.read_text()) if args.profiles else {}
     rpc_delay_s = args.rpc_delay_ms / 1e3
+    alone = args.mode == "alone"
+    failures = () if alone else (*scenario.failures, *named)
     fabric = EmbeddedFabric(scenario, args.seed, rpc_delay_s, failures)
     _send({"ready": True, "fabric": fabric.describe(args.profile)})
     first_line = sys.stdin.readline()
@@ -101,11 +111,16 @@ def run(args: argparse.Namespace) -> int:
         fabric,
         profiles,
         seed=args.seed,
-        alone=args.mode == "alone",
+        alone=alone,
         random_offsets=args.random_offsets,
         forever=args.forever,
         until_ns=args.until_ms * 1_000_000,
+        count_from_ns=args.count_from_ns,
     )
+    if scenario.mice is not None and not alone:
+        BackgroundMice(
+            scenario, scenario.mice, fabric.hosts, fabric.heap, start_ns=FIRST_START_NS, seed=args.seed
+        )
     parent_left = threading.Event()
     threading.Thread(target=_watch_input, args=(runner, parent_left), daemon=True).start()
     try:

@@ -24,7 +24,7 @@ from rich.progress import Progress as Bar
 from controller.planner import POLICIES, Policy, PolicyError
 from controller.planner.options import POLICY_HELP, add_policy_options, policy_arguments, policy_of
 from polyrhythm.emulation.interactive import serve_command_line
-from polyrhythm.fabric.failures import FailureError, parse_failure
+from polyrhythm.emulation.process import check_supported
 from polyrhythm.run.experiment import (
     BASELINE,
     OverallProgress,
@@ -37,6 +37,7 @@ from polyrhythm.run.live import Live
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.report import blocks, table
 from polyrhythm.scenario import Scenario, load_scenario, scenario_path, write_on
+from polyrhythm.scenario.failures import FailureError, parse_failure
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 from topo.files import load_topology
@@ -169,6 +170,9 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         load_scenario(live_path)
         _check_names(scenarios)
         _check_fail(args.fail, scenarios)
+        if args.fabric == "mininet":
+            for _, scenario in scenarios:
+                check_supported(scenario)
         if args.json:
             _check_writable(Path(args.json))
         _check_plans(policy, [scenario for _, scenario in scenarios], args.seed)

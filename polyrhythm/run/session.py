@@ -7,10 +7,11 @@ import asyncio
 import json
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.fabric.presence import Presence
 from polyrhythm.run.figures import MeasuredIteration
 from polyrhythm.run.processes import Process, RunError
 
@@ -25,7 +26,8 @@ class SessionSpec:
     once it has profiled all of them. `fabric` is "embedded" or "mininet". `pace` is fabric seconds per host
     second; 0: as fast as possible. With `forever` the session runs until it is stopped; with `until_ms` until
     this fabric time, whatever the jobs have done (embedded only). `rpc_delay_ms` delays every RPC by host
-    time. `web_port` is the port of the page, 0: any free one. `fail` lists failures as in `--fail`.
+    time. `web_port` is the port of the page, 0: any free one. `fail` lists failures as in `--fail`, besides
+    those of the scenario. Iterations count from the fabric time `count_from_ns` on (embedded only).
     """
 
     scenario: Path
@@ -44,14 +46,17 @@ class SessionSpec:
     policy_options: tuple[str, ...] = ()
     fabric: str = "embedded"
     profile: str = "declared"
+    count_from_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
     """The result of a session.
 
-    `iterations` and `profiles` map the name of each job to its recorded iterations and its measured profile.
-    `plan` is the last plan of the controller as JSON values. `failovers` has one entry for each failure.
+    `iterations` and `profiles` map the name of each job to its recorded iterations and its measured profile
+    (a job that left early may have none). `presence` says when each job was on the fabric, and `ended_ns` is
+    the fabric time at the end of the session. `plan` is the last plan of the controller as JSON values.
+    `failovers` has one entry for each failure.
     """
 
     iterations: Mapping[str, tuple[MeasuredIteration, ...]]
@@ -60,6 +65,8 @@ class SessionResult:
     deterministic: bool
     notes: tuple[str, ...]
     failovers: tuple[Mapping[str, Any], ...] = ()
+    presence: Mapping[str, Presence] = field(default_factory=dict)
+    ended_ns: int = 0
 
 
 class FabricSession:
@@ -125,6 +132,8 @@ class FabricSession:
                     deterministic=raw["deterministic"],
                     notes=tuple(raw["notes"]),
                     failovers=tuple(raw["failovers"]),
+                    presence={job: Presence(**own) for job, own in raw["presence"].items()},
+                    ended_ns=raw["ended_ns"],
                 )
         raise await self._fabric.failure()
 
@@ -161,6 +170,7 @@ class FabricSession:
         if spec.fabric == "embedded":
             arguments += [f"--pace={spec.pace}", f"--rpc-delay-ms={spec.rpc_delay_ms}"]
             arguments += [f"--profile={spec.profile}", f"--until-ms={spec.until_ms}"]
+            arguments.append(f"--count-from-ns={spec.count_from_ns}")
         else:
             arguments.append(f"--keep={spec.workdir}")
         if spec.profiles is not None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from controller.model.job import Flow, Job, Phase, Profile
 from hostagent.job import PcieUse
 from polyrhythm.scenario.config import (
+    ELEPHANT_NOMINAL_BYTES,
     ChangeConfig,
     EcnConfig,
-    ExplicitConfig,
-    FileConfig,
     JobConfig,
     PhaseConfig,
     ScenarioConfig,
 )
+from polyrhythm.scenario.emulated_fabric import emulated_bps, emulated_fabric
+from polyrhythm.scenario.failures import Failure, FailureError, failure_of
 from polyrhythm_files import InvalidValueError, listed
-from topo.generate import explicit, leaf_spine
-from topo.graph import Tier, Topology
+from topo.graph import Topology
 
 FLOPS_PER_GPU_SECOND = 312e12 * 0.4
 """An A100's peak in bf16 (data sheet), at the 40 % that large training reaches. It stands for a job's flops
@@ -30,13 +30,6 @@ ALONE_WARMUP = 2
 ALONE_ITERATIONS = 8
 """Iterations of a job alone on the fabric, which give its profile (chosen: nothing disturbs the job, so few
 suffice)."""
-
-ELEPHANT_NOMINAL_BYTES = 10_000_000
-"""A flow that sends less in an iteration, before scaling, is a mouse: it is left to ECMP and to the lowest
-queue (chosen)."""
-
-CPU_PORT = 255
-"""Of the emulated switches, as of BMv2. Cables have lower ports."""
 
 ROCE_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
 """Ethernet, IPv4, UDP, BTH and ICRC around a payload."""
@@ -59,8 +52,11 @@ class ChangedPattern:
 class Workload:
     """A job as the emulated hosts run it: in each Up phase its flows send, then its GPUs compute.
 
-    `steps` are in the order of the period. `sender`, `increase_timer`, `announces` and `silent` are as in the
-    file (`JobConfig`).
+    `steps` are in the order of the period. `sender`, `increase_timer`, `announces`, `silent` and `iterations`
+    are as in the file (`JobConfig`). Times count from the start of the first jobs: the job arrives at
+    `arrival_ns`, computes for `lead_ns` before its first Up phase, and leaves at `stop_ns` (None: it does not
+    leave at a fixed time). Time 0 of the profiles is the start of the first Up phase. `jitter` is a part of
+    each compute time, 0 to 1.
     """
 
     job: Job
@@ -71,11 +67,34 @@ class Workload:
     silent: bool = False
     changes: tuple[ChangedPattern, ...] = ()
     pcie: PcieUse | None = None
+    arrival_ns: int = 0
+    lead_ns: int = 0
+    stop_ns: int | None = None
+    iterations: int | None = None
+    jitter: float = 0.0
 
     @property
     def compute_ns(self) -> int:
-        """Compute time of one iteration."""
+        """Mean compute time of one iteration, before any change."""
         return sum(step[2] for step in self.steps)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the job leaves the fabric during the run."""
+        return self.stop_ns is not None or self.iterations is not None
+
+    @property
+    def longest_period_ns(self) -> int:
+        """The longest period of the job, over all its patterns."""
+        return max(p.period_ns for p in (self.job.profile, *(change.profile for change in self.changes)))
+
+
+@dataclass(frozen=True, slots=True)
+class Mice:
+    """Background flows of `size` payload bytes, which load each host's link by the part `load`, 0 to 1."""
+
+    load: float
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +128,8 @@ class Scenario:
     port_choosers: frozenset[str] = frozenset()
     dscp_keepers: frozenset[str] = frozenset()
     strays: str = "remark"
+    failures: tuple[Failure, ...] = ()
+    mice: Mice | None = None
 
 
 def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
@@ -119,7 +140,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
     Raises:
         InvalidValueError: with the path of the value that makes no sense.
     """
-    topology = _scaled(fabric, config.scale) if fabric is not None else _topology(config)
+    topology = emulated_fabric(config, fabric)
     names = Counter(job.name for job in config.jobs)
     for i, job in enumerate(config.jobs):
         if names[job.name] > 1:
@@ -128,7 +149,6 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
             )
         _check_job(i, job, topology)
     _check_pcie(config)
-    _check_ports(topology)
     _check_reachable(config, topology)
     limited = _limited(config, topology)
     return Scenario(
@@ -154,7 +174,25 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         port_choosers=limited if config.nics.chooses_ports else frozenset(),
         dscp_keepers=limited if config.nics.keeps_dscp else frozenset(),
         strays=config.strays,
+        failures=_failures(config, topology),
+        mice=_mice(config),
     )
+
+
+def _failures(config: ScenarioConfig, topology: Topology) -> tuple[Failure, ...]:
+    found = []
+    for i, failure in enumerate(config.failures):
+        try:
+            found.append(failure_of(failure.what, failure.at_ms, failure.repair_ms, topology))
+        except FailureError as error:
+            raise InvalidValueError(("failures", i), str(error)) from None
+    return tuple(found)
+
+
+def _mice(config: ScenarioConfig) -> Mice | None:
+    if config.mice is None:
+        return None
+    return Mice(config.mice.load_pct / 100, max(1, round(config.mice.bytes / config.scale)))
 
 
 def _limited(config: ScenarioConfig, topology: Topology) -> frozenset[str]:
@@ -168,34 +206,6 @@ def _limited(config: ScenarioConfig, topology: Topology) -> frozenset[str]:
     return frozenset(config.nics.hosts or topology.host)
 
 
-def _bps(gbps: float, scale: float) -> int:
-    return max(1, round(gbps * 1e9 / scale))
-
-
-def _topology(config: ScenarioConfig) -> Topology:
-    fabric, scale = config.fabric, config.scale
-    assert not isinstance(fabric, FileConfig)
-    if isinstance(fabric, ExplicitConfig):
-        return _explicit(fabric, config)
-    return leaf_spine(
-        fabric.leaves,
-        fabric.spines,
-        fabric.hosts_per_leaf,
-        host_bps=_bps(fabric.host_gbps, scale),
-        fabric_bps=_bps(fabric.fabric_gbps, scale),
-        name=config.name,
-    )
-
-
-def _scaled(fabric: Topology, scale: float) -> Topology:
-    """The same fabric with every rate divided by `scale`."""
-    return replace(
-        fabric,
-        hosts=tuple(replace(h, rate_bps=max(1, round(h.rate_bps / scale))) for h in fabric.hosts),
-        links=tuple(replace(k, rate_bps=max(1, round(k.rate_bps / scale))) for k in fabric.links),
-    )
-
-
 def _check_pcie(config: ScenarioConfig) -> None:
     rates: dict[str, float] = {}
     for i, job in enumerate(config.jobs):
@@ -205,52 +215,6 @@ def _check_pcie(config: ScenarioConfig) -> None:
                 f"{job.pcie.gbps:g} is not the rate of link {job.pcie.link!r} in an earlier job; "
                 f"legal: {rates[job.pcie.link]:g}",
             )
-
-
-def _check_ports(topology: Topology) -> None:
-    for switch, ports in topology.ports.items():
-        if max(ports, default=0) >= CPU_PORT:
-            raise InvalidValueError(
-                ("fabric",),
-                f"{switch} has a cable on port {max(ports)}; legal: up to {CPU_PORT - 1}, since port "
-                f"{CPU_PORT} leads to the CPU",
-            )
-
-
-def _explicit(fabric: ExplicitConfig, config: ScenarioConfig) -> Topology:
-    nodes = Counter(s.name for s in fabric.switches) + Counter(h.name for h in fabric.hosts)
-    twice = next((name for name, count in nodes.items() if count > 1), None)
-    if twice is not None:
-        raise InvalidValueError(
-            ("fabric",), f"{twice!r} names more than one node; legal: a name of its own for each"
-        )
-    leaves = [s.name for s in fabric.switches if s.tier == "leaf"]
-    for i, host in enumerate(fabric.hosts):
-        if host.leaf not in leaves:
-            raise InvalidValueError(
-                ("fabric", "hosts", i, "leaf"), f"{host.leaf!r} is no leaf; legal: {', '.join(leaves)}"
-            )
-    known = [s.name for s in fabric.switches]
-    for i, cable in enumerate(fabric.links):
-        for end in ("a", "b"):
-            name = getattr(cable, end)
-            if name not in known:
-                raise InvalidValueError(
-                    ("fabric", "links", i, end), f"{name!r} is no switch; legal: {', '.join(known)}"
-                )
-        if cable.a == cable.b:
-            raise InvalidValueError(
-                ("fabric", "links", i), f"{cable.a!r} is at both ends; legal: two different switches"
-            )
-    try:
-        return explicit(
-            config.name,
-            [(s.name, Tier(s.tier)) for s in fabric.switches],
-            [(h.name, h.leaf, _bps(h.gbps, config.scale)) for h in fabric.hosts],
-            [(c.a, c.b, _bps(c.gbps, config.scale)) for c in fabric.links],
-        )
-    except ValueError as error:
-        raise InvalidValueError(("fabric", "hosts"), str(error)) from None
 
 
 def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
@@ -265,6 +229,7 @@ def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
                 ("jobs", i, "hosts", k), f"{host!r} is in the list twice; legal: each host once"
             )
     _check_phases(("jobs", i), job.phases, job.period_ms)
+    _check_end(i, job)
     last = 0
     for k, change in enumerate(job.changes):
         where = ("jobs", i, "changes", k)
@@ -275,6 +240,21 @@ def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
             )
         last = change.iteration
         _check_phases(where, change.phases, change.period_ms)
+
+
+def _check_end(i: int, job: JobConfig) -> None:
+    if job.stop_ms is None:
+        return
+    if job.iterations is not None:
+        raise InvalidValueError(
+            ("jobs", i, "stop_ms"), "the job has iterations too; legal: one of stop_ms and iterations"
+        )
+    begin = job.start_ms + job.phases[0].start_ms
+    if job.stop_ms <= begin:
+        raise InvalidValueError(
+            ("jobs", i, "stop_ms"),
+            f"{job.stop_ms:g}: the job has not sent anything by then; legal: above {begin:g}",
+        )
 
 
 def _check_phases(at: tuple[str | int, ...], phases: tuple[PhaseConfig, ...], period_ms: float) -> None:
@@ -290,15 +270,19 @@ def _check_phases(at: tuple[str | int, ...], phases: tuple[PhaseConfig, ...], pe
             raise InvalidValueError(
                 (*where, "start_ms"), f"{phase.start_ms:g} overlaps the phase before; legal: {end:g} or more"
             )
-        if k == 0 and phase.start_ms != 0:
+        if phase.start_ms >= period_ms:
             raise InvalidValueError(
-                (*where, "start_ms"),
-                f"{phase.start_ms:g}: the period begins with the first Up phase; legal: 0",
+                (*where, "start_ms"), f"{phase.start_ms:g} is past the period; legal: below {period_ms:g}"
             )
         end = phase.end_ms
-        if end > period_ms:
+        # The last phase may reach into the next period, to the start of the first phase there.
+        most = period_ms + phases[0].start_ms
+        if end > most:
             raise InvalidValueError(
-                (*where, "end_ms"), f"{end:g} is past the period; legal: up to {period_ms:g}"
+                (*where, "end_ms"),
+                f"{end:g} is past the period"
+                + (" and the start of the first phase in the next" if phases[0].start_ms else "")
+                + f"; legal: up to {most:g}",
             )
 
 
@@ -341,22 +325,32 @@ def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Wor
         announces=job.announces,
         silent=job.silent,
         changes=tuple(changes),
-        pcie=PcieUse(job.pcie.link, _bps(job.pcie.gbps, config.scale)) if job.pcie is not None else None,
+        pcie=PcieUse(job.pcie.link, emulated_bps(job.pcie.gbps, config.scale))
+        if job.pcie is not None
+        else None,
+        arrival_ns=round(job.start_ms * 1e6),
+        lead_ns=round(job.phases[0].start_ms * 1e6),
+        stop_ns=None if job.stop_ms is None else round(job.stop_ms * 1e6),
+        iterations=job.iterations,
+        jitter=job.jitter_pct / 100,
     )
 
 
 def _steps(config: ScenarioConfig, job: JobConfig | ChangeConfig, nic_bps: int) -> tuple[Steps, Profile]:
-    """For each Up phase the payload that fills it at the phase's rate, and the profile."""
+    """For each Up phase the payload that fills it at the phase's rate, and the profile from the first phase
+    on.
+    """
     share = config.packet_bytes / (config.packet_bytes + ROCE_OVERHEAD_BYTES)
     steps: list[tuple[int, int, int]] = []
     phases: list[Phase] = []
-    starts = [p.start_ms for p in job.phases[1:]] + [job.period_ms]
+    first = job.phases[0].start_ms
+    starts = [p.start_ms for p in job.phases[1:]] + [job.period_ms + first]
     for phase, next_start in zip(job.phases, starts, strict=True):
-        rate = min(_bps(phase.gbps, config.scale), nic_bps)
+        rate = min(emulated_bps(phase.gbps, config.scale), nic_bps)
         up_s = (phase.end_ms - phase.start_ms) / 1e3
         packets = max(1, math.floor(rate * up_s * share / 8 / config.packet_bytes))
         steps.append((packets * config.packet_bytes, rate, round((next_start - phase.end_ms) * 1e6)))
-        phases.append(Phase(round(phase.start_ms * 1e6), round(phase.end_ms * 1e6), rate))
+        phases.append(Phase(round((phase.start_ms - first) * 1e6), round((phase.end_ms - first) * 1e6), rate))
     return tuple(steps), Profile(round(job.period_ms * 1e6), tuple(phases))
 
 

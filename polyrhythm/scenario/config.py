@@ -26,6 +26,9 @@ MAX_GBPS = 10_000
 """Of a NIC or cable (chosen: ten times the fastest Ethernet port of today)."""
 MAX_MS = 3_600_000
 """Of a period (chosen: an hour)."""
+ELEPHANT_NOMINAL_BYTES = 10_000_000
+"""A flow that sends less in an iteration, before scaling, is a mouse: it is left to ECMP and to the lowest
+queue (chosen)."""
 Gbps = Annotated[float, finite(above=0, most=MAX_GBPS)]
 Milliseconds = Annotated[float, finite(0, MAX_MS)]
 Teraflops = Annotated[float, finite(above=0, most=1e12)]
@@ -105,8 +108,21 @@ class EcnConfig(Section, frozen=True, kw_only=True):
 class PhaseConfig(Section, frozen=True, kw_only=True):
     """An Up phase: a part of the period in which the flows of the job send."""
 
-    start_ms: Annotated[Milliseconds, Meta(description="from the start of the period; 0 for the first phase")]
-    end_ms: Annotated[float, finite(above=0, most=MAX_MS, what="from the start of the period")]
+    start_ms: Annotated[
+        Milliseconds,
+        Meta(
+            description="from the start of the period; a job computes until its first phase when it arrives"
+        ),
+    ]
+    end_ms: Annotated[
+        float,
+        finite(
+            above=0,
+            most=2 * MAX_MS,
+            what="from the start of the period; the last phase may reach into the next period, up to the "
+            "start of the first phase there",
+        ),
+    ]
     gbps: Annotated[Gbps, Meta(description="nominal rate at which each flow of the job sends")]
 
 
@@ -169,6 +185,21 @@ class JobConfig(Section, frozen=True, kw_only=True):
         bool, Meta(description="the job's iterations are not reported to the agent, so bytes are counted")
     ] = False
     pcie: PcieConfig | None = None
+    start_ms: Annotated[
+        Milliseconds, Meta(description="when the job arrives, from the start of the first jobs")
+    ] = 0
+    iterations: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="the job leaves after so many iterations"),
+    ] = None
+    stop_ms: Annotated[
+        Milliseconds | None,
+        Meta(description="when the job leaves, from the start of the first jobs; not with iterations"),
+    ] = None
+    jitter_pct: Annotated[
+        float,
+        finite(0, 100, what="each compute time is longer or shorter by a random part up to this"),
+    ] = 0
     changes: Annotated[
         tuple[ChangeConfig, ...], Meta(max_length=64, description="in the order of their iterations")
     ] = ()
@@ -182,6 +213,33 @@ class NicConfig(Section, frozen=True, kw_only=True):
         False
     )
     hosts: Annotated[tuple[Name, ...], Meta(description="whose NICs; empty: of all hosts")] = ()
+
+
+class FailureConfig(Section, frozen=True, kw_only=True):
+    """A switch that is powered off, or the cables between two switches that are cut."""
+
+    what: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=129,
+            description="a switch, or two switches with ':' between them for the cables that join them",
+        ),
+    ]
+    at_ms: Annotated[Milliseconds, Meta(description="fabric time of the failure")]
+    repair_ms: Annotated[
+        Milliseconds | None,
+        Meta(description="fabric time of the repair of cables; without it they stay cut"),
+    ] = None
+
+
+class MiceConfig(Section, frozen=True, kw_only=True):
+    """Background flows below the elephant threshold, between random pairs of hosts."""
+
+    load_pct: Annotated[float, finite(above=0, most=100, what="mean load of each host's link")]
+    bytes: Annotated[
+        int, Meta(ge=1, le=ELEPHANT_NOMINAL_BYTES - 1, description="nominal size of a flow, before scaling")
+    ]
 
 
 class ScenarioConfig(Section, frozen=True, kw_only=True):
@@ -235,6 +293,8 @@ class ScenarioConfig(Section, frozen=True, kw_only=True):
         float, finite(0, 200, what="each host's clock runs fast or slow by a random rate up to this")
     ] = 0
     nics: NicConfig = NicConfig()
+    failures: Annotated[tuple[FailureConfig, ...], Meta(max_length=64)] = ()
+    mice: MiceConfig | None = None
     strays: Annotated[
         Literal["remark", "stop"],
         Meta(

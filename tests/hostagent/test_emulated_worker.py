@@ -368,7 +368,8 @@ def test_what_cannot_run_is_refused() -> None:
         ({"phases": (dataclasses.replace(phase, down_ns=-1),)}, "negative figure"),
         ({"ring": (("h0", "h9"),)}, "must join two of h0, h1"),
         ({"ring": (("h0", "h1"), ("h0", "h1"))}, "listed twice"),
-        ({"compute_jitter_ns": -1}, "jitter"),
+        ({"compute_jitter": -0.1}, "jitter"),
+        ({"compute_jitter": 1.1}, "jitter"),
     ):
         with pytest.raises(ValueError, match=text):
             dataclasses.replace(base, **change)
@@ -383,11 +384,24 @@ def test_what_cannot_run_is_refused() -> None:
         measured_profile([], base)
 
 
+def test_each_compute_time_is_drawn_within_the_jitter() -> None:
+    cluster = Cluster()
+    spec = dataclasses.replace(job("a", ("h0", "h2"), 50, 40), compute_jitter=0.25)
+    cluster.run_job(spec, 15, 60)
+    cluster.heap.run(8_000 * MS)
+    drawn = [r.compute_ns / (40 * MS) for host in cluster.hosts.values() for r in host.records]
+    assert len(drawn) == 120
+    assert len(set(drawn)) > 110
+    assert 0.75 <= min(drawn) < 0.8
+    assert 1.2 < max(drawn) <= 1.25
+    assert sum(drawn) / len(drawn) == pytest.approx(1, abs=0.05)
+
+
 def test_two_runs_with_one_seed_are_equal() -> None:
     def run(seed: int) -> list[IterationRecord]:
         cluster = Cluster(seed)
         for name, hosts in (("a", ("h0", "h2")), ("b", ("h1", "h3"))):
-            spec = dataclasses.replace(job(name, hosts, 50, 40), compute_jitter_ns=3 * MS)
+            spec = dataclasses.replace(job(name, hosts, 50, 40), compute_jitter=0.1)
             cluster.run_job(spec, 15, 4, jitter_ns=MS)
         cluster.heap.run(1_500 * MS)
         return [r for host in cluster.hosts.values() for r in host.records]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from polyrhythm.emulation.failure_injection import after_failure
 from polyrhythm.emulation.sniffing import PortChange
-from polyrhythm.fabric.failures import parse_failure
 from polyrhythm.run.processes import Process
+from polyrhythm.scenario.failures import parse_failure
 from topo.generate import leaf_spine
 
 MS = 1_000_000

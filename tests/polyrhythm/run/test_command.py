@@ -114,7 +114,7 @@ def test_without_any_spine_the_run_ends_with_a_clear_error(tmp_path: Path) -> No
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=6)
     done = run(scenario, "--once", "--fail", "spine1@600")
     assert done.returncode == 1
-    assert "two_vgg19: no iteration has ended for 10 s of fabric time" in done.stderr
+    assert "two_vgg19: no bytes of any job have arrived for 10 s of fabric time" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostagent.job import PcieUse
-from polyrhythm.scenario import load_scenario, scenario_path
+from polyrhythm.scenario import Workload, load_scenario, scenario_path
+from polyrhythm.scenario.build import Mice
 from polyrhythm_files import ConfigError
 
 SHIPPED = ("two_vgg19", "snapshot1", "snapshot2", "collide", "contend")
@@ -113,6 +114,48 @@ def test_shipped_scenarios_load(name: str) -> None:
             "gbps: 50}, {start_ms: 100, end_ms: 130, gbps: 5}]",
             "13: jobs[0].phases[1].start_ms: 100 overlaps the phase before; legal: 120 or more",
         ),
+        (
+            "{start_ms: 0, end_ms: 120,",
+            "{start_ms: 200, end_ms: 461,",
+            "13: jobs[0].phases[0].end_ms: 461 is past the period and the start of the first phase in the next; "
+            "legal: up to 460",
+        ),
+        (
+            "{start_ms: 0, end_ms: 120,",
+            "{start_ms: 260, end_ms: 270,",
+            "13: jobs[0].phases[0].start_ms: 260 is past the period; legal: below 260",
+        ),
+        (
+            "gpus: 2",
+            "gpus: 2\n    iterations: 9\n    stop_ms: 900",
+            "12: jobs[0].stop_ms: the job has iterations too; legal: one of stop_ms and iterations",
+        ),
+        (
+            "gpus: 2",
+            "gpus: 2\n    start_ms: 500\n    stop_ms: 500",
+            "12: jobs[0].stop_ms: 500: the job has not sent anything by then; legal: above 500",
+        ),
+        ("gpus: 2", "gpus: 2\n    iterations: 0", "11: jobs[0].iterations: 0 is wrong; legal: "),
+        (
+            "gpus: 2",
+            "gpus: 2\n    jitter_pct: 101",
+            "11: jobs[0].jitter_pct: 101 is wrong; legal: a number from",
+        ),
+        (
+            "jobs:",
+            "mice: {load_pct: 5, bytes: 10000000}\njobs:",
+            "7: mice.bytes: 10000000 is wrong; legal: a whole number from 1 to 9999999",
+        ),
+        (
+            "jobs:",
+            "failures: [{what: spine2, at_ms: 3000}]\njobs:",
+            "7: failures[0]: 'spine2' is no switch of two_vgg19; legal: leaf1, leaf2, spine1",
+        ),
+        (
+            "jobs:",
+            "failures: [{what: 'leaf1:spine1', at_ms: 3000, repair_ms: 2000}]\njobs:",
+            "7: failures[0]: the second time must be later than the first",
+        ),
     ],
 )
 def test_a_wrong_value_is_told_by_line_path_and_legal_values(
@@ -120,6 +163,33 @@ def test_a_wrong_value_is_told_by_line_path_and_legal_values(
 ) -> None:
     assert TWO_VGG19.count(old) >= 1
     assert refusal(tmp_path, TWO_VGG19.replace(old, new, 1)).startswith(expected)
+
+
+def test_a_phase_may_start_anywhere_in_the_period(tmp_path: Path) -> None:
+    def workload(start: int, end: int) -> Workload:
+        path = tmp_path / "s.yaml"
+        path.write_text(TWO_VGG19.replace("start_ms: 0, end_ms: 120", f"start_ms: {start}, end_ms: {end}", 1))
+        return load_scenario(path).workloads[0]
+
+    first, inside, across = workload(0, 120), workload(70, 190), workload(200, 320)
+    assert (first.lead_ns, inside.lead_ns, across.lead_ns) == (0, 70_000_000, 200_000_000)
+    # It is the same rhythm, begun at another time.
+    assert first.steps == inside.steps == across.steps
+    assert first.job == inside.job == across.job
+
+
+def test_what_happens_to_jobs_and_fabric_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    text = TWO_VGG19.replace("gpus: 2", "gpus: 2\n    start_ms: 40\n    iterations: 9\n    jitter_pct: 5", 1)
+    text = text.replace("jobs:", "failures: [{what: 'leaf1:spine1', at_ms: 2.5, repair_ms: 9}]\njobs:")
+    path.write_text(text.replace("jobs:", "mice: {load_pct: 5, bytes: 1000000}\njobs:"))
+    scenario = load_scenario(path)
+    first, second = scenario.workloads
+    assert (first.arrival_ns, first.iterations, first.jitter, first.leaves) == (40_000_000, 9, 0.05, True)
+    assert (second.arrival_ns, second.iterations, second.jitter, second.leaves) == (0, None, 0, False)
+    (cut,) = scenario.failures
+    assert (cut.what, cut.at_ns, cut.until_ns) == ("leaf1:spine1", 2_500_000, 9_000_000)
+    assert scenario.mice == Mice(load=0.05, size=500)
 
 
 def test_jobs_share_a_pcie_link_of_one_rate(tmp_path: Path) -> None:

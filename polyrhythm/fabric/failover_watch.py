@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures of switches and cables during a run: when they happen, and how soon packets use another path."""
+"""Measures how soon packets use another path after a failure of a switch or cable."""
 
 from __future__ import annotations
 
@@ -11,74 +11,13 @@ from typing import Any
 
 from bmv2 import EmbeddedSwitch
 from polyrhythm.fabric.heap import EventHeap
-from topo.graph import Topology
-
-End = tuple[str, int]
+from polyrhythm.scenario.failures import Failure
 
 _NS_PER_MS = 1_000_000
 # New paths that agents receive within this time of each other belong to the same failure. Chosen: well above
 # the 1 ms control delay, well below the time of a planned change.
 _SAME_FAILURE_NS = 20 * _NS_PER_MS
 _IPV4 = b"\x08\x00"
-
-
-class FailureError(ValueError):
-    """A failure that the fabric cannot have. The message is one line and says what is legal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A switch, or the cables between two switches, that is down from `at_ns` to `until_ns`.
-
-    `what` is NODE or A:B. `until_ns` None means for good. `ends` are the ports that go down, on both sides.
-    """
-
-    what: str
-    at_ns: int
-    until_ns: int | None
-    ends: tuple[End, ...]
-
-    @property
-    def switch(self) -> str | None:
-        """The switch that is powered off; None for a cable."""
-        return None if ":" in self.what else self.what
-
-
-def parse_failure(text: str, topology: Topology) -> Failure:
-    """Read NODE@MS, A:B@MS or A:B@MS-MS.
-
-    Raises:
-        FailureError: the text has another form, names no switch or two switches without a cable, or the times
-            are not in order.
-    """
-    what, at, times = text.partition("@")
-    begin, dash, end = times.partition("-")
-    if not at or not begin.isdecimal() or (dash and not end.isdecimal()):
-        raise FailureError(
-            f"{text}: not a failure; legal: NODE@MS or A:B@MS, for example spine2@3000 or "
-            f"leaf1:spine2@3000-3500"
-        )
-    a, colon, b = what.partition(":")
-    for node in (a, b) if colon else (a,):
-        if node not in topology.switch:
-            raise FailureError(
-                f"{text}: {node!r} is no switch of {topology.name}; legal: {', '.join(topology.switch)}"
-            )
-    if dash and not colon:
-        raise FailureError(f"{text}: a switch that is powered off stays off; legal: {what}@{begin}")
-    if dash and int(end) <= int(begin):
-        raise FailureError(f"{text}: the second time must be later than the first")
-    ends: list[End] = []
-    for port, peer in topology.ports[a].items():
-        if peer.node == b or not colon:
-            ends.append((a, port))
-            if peer.node in topology.switch:
-                ends.append((peer.node, peer.port))
-    if colon and not ends:
-        legal = ", ".join(dict.fromkeys(p.node for p in topology.ports[a].values() if p.port))
-        raise FailureError(f"{text}: no cable joins {a} and {b}; {a} is joined to {legal}")
-    until = int(end) * _NS_PER_MS if dash else None
-    return Failure(what, int(begin) * _NS_PER_MS, until, tuple(ends))
 
 
 @dataclass(slots=True)
