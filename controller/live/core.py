@@ -24,7 +24,6 @@ from controller.live.measuring import (
     AS_DECLARED,
     JobMeasurement,
     depends_on_profiles,
-    with_paths_of,
 )
 from controller.live.messages import (
     AgentDown,
@@ -60,6 +59,7 @@ from controller.live.messages import (
     WorkerLeft,
 )
 from controller.live.path_verification import PathVerification
+from controller.live.plan_changes import disturbed, with_paths_of
 from controller.live.queue_pairs import QueuePairs
 from controller.live.settings import CoreSettings
 from controller.model.plan import Plan
@@ -302,6 +302,7 @@ class Core:
         """
         if self._announced is self.plan:
             self._announced = plan
+        self.measuring.plan_changed(self.now_ns, disturbed(self.plan, plan))
         self.plan = plan
         if self._planned is not None:
             self._planned = with_paths_of(self._planned, plan)
@@ -311,7 +312,9 @@ class Core:
         """Bring a plan into force: tell agents what changes for them, and start to verify its paths."""
         # The next plan starts from this one as it was made, without the raised level of the measured job.
         self._planned = plan
-        self.plan = plan = self.with_profiled_job(plan)
+        before, self.plan = self.plan, self.with_profiled_job(plan)
+        plan = self.plan
+        self.measuring.plan_changed(self.now_ns, disturbed(before, plan))
         self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), plan)
         self._effects.extend(self.assignments.adopt(plan, self.registry))
         self._effects.extend(self.measuring.adopted(self.now_ns))

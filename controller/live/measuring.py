@@ -9,12 +9,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from statistics import median
 
+from controller.live.job_watch import (
+    CLOCK_TOLERANCE_NS,
+    MOST_MEASUREMENTS,
+    JobWatch,
+    alike,
+    near,
+    possible,
+    sample_of,
+)
 from controller.live.messages import BytesCounted, Effect, IterationReport, SendMeasure
 from controller.measure.change import ChangeDetector, longest_silence, looks_changed
-from controller.measure.iteration import Sample, from_bytes, from_iterations
+from controller.measure.iteration import from_bytes, from_iterations
 from controller.measure.profiling_queue import ProfilingQueue, with_job_on_top
+from controller.measure.selection import counting
 from controller.measure.series import KEPT, Series
 from controller.model.job import Job
 from controller.model.plan import Plan
@@ -35,12 +46,8 @@ SILENT_FACTOR = 2
 REST_FACTOR = 3
 # A silent job that could not be measured is tried again after this many measurement windows.
 RETRY_WINDOWS = 4
-# Reports from further in the future than this are wrong: agents' clocks may be this far ahead.
-CLOCK_TOLERANCE_NS = 1_000_000_000
 # The counts of a silent job are analysed again once they cover this many times the time of the last analysis.
 GROWTH_FACTOR = 1.15
-# Two measurements show the same job if bytes and period differ by at most this fraction.
-SAME_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,33 +74,6 @@ def depends_on_profiles(policy: Policy) -> bool:
     return policy.depends_on_jobs
 
 
-def with_paths_of(plan: Plan, shown: Plan) -> Plan:
-    """`plan` with its flows on the paths and source ports of `shown`; everything else stays."""
-    flows = {
-        name: replace(flow, path=at.path, source_port=at.source_port, why=at.why)
-        for name, flow in plan.flows.items()
-        if (at := shown.flows.get(name)) is not None
-    }
-    return replace(plan, flows={**plan.flows, **flows})
-
-
-@dataclass(slots=True)
-class _JobWatch:
-    """One job's data: samples and byte counts while it is measured, then what it takes to notice a change."""
-
-    job: Job
-    series: Series
-    samples: list[Sample] = field(default_factory=list)
-    flops: list[tuple[int, int, float]] = field(default_factory=list)
-    detector: ChangeDetector | None = None
-    rest: int = 0
-    alarms: int = 0
-    watched_ns: int = 0
-    tried_ns: int = 0
-    unlike: int = 0
-    changes: int = 0
-
-
 class JobMeasurement:
     """The measurements of all jobs, one job at a time.
 
@@ -103,7 +83,7 @@ class JobMeasurement:
     def __init__(self, settings: MeasureSettings) -> None:
         self._settings = settings
         self._queue = ProfilingQueue(settings.window_ns)
-        self._watches: dict[str, _JobWatch] = {}
+        self._watches: dict[str, JobWatch] = {}
         self._finished: list[Job] = []
         self._wants_plan = False
 
@@ -131,7 +111,7 @@ class JobMeasurement:
     def arrived(self, job: Job) -> None:
         """A job has arrived: queue it for measurement if it sends anything to another host."""
         if self._settings.enabled and any(f.src != f.dst for f in job.flows):
-            self._watches[job.name] = _JobWatch(job, Series(self._settings.bin_ns))
+            self._watches[job.name] = JobWatch(job, Series(self._settings.bin_ns))
             self._queue.add(job.name)
 
     def left(self, job: str) -> None:
@@ -154,15 +134,19 @@ class JobMeasurement:
         job = self.profiled
         return plan if job is None else with_job_on_top(plan, job, TRAFFIC_CLASSES.levels)
 
+    def plan_changed(self, now_ns: int, jobs: frozenset[str]) -> None:
+        """A plan has come into force that disturbs `jobs`: the iterations under way do not count."""
+        watch = self._watches.get(self.profiled or "")
+        if watch is not None and watch.job.name in jobs:
+            watch.plan_changes_ns.append(now_ns)
+
     def adopted(self, now_ns: int) -> Iterator[Effect]:
         """The plan is in force: the measurement window of the chosen job begins."""
         if not self._queue.begin(now_ns) or self.profiled is None:
             return
         watch = self._watches[self.profiled]
-        watch.samples.clear()
-        watch.flops.clear()
-        watch.series = Series(self._settings.bin_ns)
-        watch.tried_ns = now_ns
+        watch.doubted.clear()
+        self._clear(watch, now_ns)
         log.info(
             "job %s is measured alone on the highest priority level; %d more jobs wait",
             watch.job.name,
@@ -171,15 +155,23 @@ class JobMeasurement:
         for host in dict.fromkeys(watch.job.hosts):
             yield self._ask(host, watch.job.name)
 
+    def _clear(self, watch: JobWatch, now_ns: int) -> None:
+        """Forget what was seen of a job: its measurement begins now."""
+        watch.samples.clear()
+        watch.flops.clear()
+        watch.series = Series(self._settings.bin_ns)
+        watch.tried_ns = now_ns
+        watch.plan_changes_ns = [now_ns]
+
     def iteration(self, now_ns: int, item: IterationReport) -> Iterator[Effect]:
         """A worker reports an iteration. Impossible reports are ignored."""
         watch, window = self._watches.get(item.job), self._queue.window
-        if watch is None or not _possible(item, now_ns):
+        if watch is None or not possible(item, now_ns):
             return
         if window is None or window.job != item.job:
             self._compare(watch, item)
         elif window.begun_ns is not None and item.start_ns >= window.begun_ns and item.index > 0:
-            watch.samples.append(_sample(item))
+            watch.samples.append(sample_of(item))
             yield from self._conclude(watch)
 
     def counted(self, now_ns: int, item: BytesCounted) -> Iterator[Effect]:
@@ -230,7 +222,7 @@ class JobMeasurement:
             host, job, 0 if stop else settings.bin_ns, settings.report_ns, job == self.profiled
         )
 
-    def _conclude(self, watch: _JobWatch, *, last: bool = False) -> Iterator[Effect]:
+    def _conclude(self, watch: JobWatch, *, last: bool = False) -> Iterator[Effect]:
         """End the measurement once enough was seen, or, with `last`, because its window is over."""
         window = self._queue.window
         if window is None or window.begun_ns is None:
@@ -247,13 +239,21 @@ class JobMeasurement:
             if result is not None and result.measured is not None and not last:
                 result = result if result.measured.iterations >= SILENT_FACTOR * enough else None
         else:
-            seen = sum(s.rank == 0 and s.end_ns <= covered for s in watch.samples)
+            usable = counting(watch.samples, watch.plan_changes_ns)
+            seen = sum(s.rank == 0 and s.end_ns <= covered for s in usable)
             # Do not wait for byte counts if no agent of the job counts bytes.
             uncounted = not watch.series.flows and len(watch.samples) >= 2 * enough * len(watch.job.hosts)
-            ranks = {s.rank for s in watch.samples}
+            ranks = {s.rank for s in usable}
             if last or uncounted or (seen >= enough and len(ranks) == len(watch.job.hosts)):
-                result = from_iterations(watch.job, watch.samples, watch.series)
+                result = from_iterations(watch.job, watch.samples, watch.series, watch.plan_changes_ns)
         if result is None and not last:
+            return
+        if result is not None and self._doubts(watch, result):
+            watch.doubted.append(result)
+            until_ns = (window.until_ns or 0) if last else 0
+            now_ns = max(covered, window.begun_ns, until_ns, *(s.end_ns for s in watch.samples))
+            self._queue.begin_again(now_ns)
+            self._clear(watch, now_ns)
             return
         self._queue.end()
         self._wants_plan = True
@@ -270,18 +270,40 @@ class JobMeasurement:
             return
         self._remember(watch, result, covered)
 
-    def _remember(self, watch: _JobWatch, result: Job, now_ns: int) -> None:
+    def _doubts(self, watch: JobWatch, result: Job) -> bool:
+        """Whether a measurement is made again before it is believed.
+
+        That is so if it is the first one of the job, contradicts what the job declares, and no measurement
+        before it says the same.
+        """
+        declared = watch.job
+        if declared.measured is not None or not declared.profile.phases:
+            return False
+        agreed = any(near(one, result) for one in (declared, *watch.doubted))
+        if agreed or len(watch.doubted) >= MOST_MEASUREMENTS - 1:
+            return False
+        log.info(
+            "job %s: its iterations take %.1f ms, %.1f of them communicating, but it declares %.1f and %.1f "
+            "ms; it is measured again before the plan believes that",
+            result.name,
+            result.profile.period_ns / 1e6,
+            result.profile.up_ns / 1e6,
+            declared.profile.period_ns / 1e6,
+            declared.profile.up_ns / 1e6,
+        )
+        return True
+
+    def _remember(self, watch: JobWatch, result: Job, now_ns: int) -> None:
         before, watch.job = watch.job, result
         measured = result.measured
         assert measured is not None
-        watch.alarms = watch.alarms + 1 if _alike(before, result) else 0
+        watch.alarms = watch.alarms + 1 if alike(before, result) else 0
         watch.rest = REST_FACTOR * self._settings.iterations << min(watch.alarms, 8)
         watch.watched_ns = now_ns
         watch.unlike = 0
         if not result.silent:
-            first = [s for s in watch.samples if s.rank == 0]
-            sent = round(sum(s.bytes_sent for s in first) / len(first))
-            quiet = round(sum(s.own_ns - s.communication_ns for s in first) / len(first))
+            first = [s for s in counting(watch.samples, watch.plan_changes_ns) if s.rank == 0]
+            sent, quiet = (median(x) for x in ([s.bytes_sent for s in first], [s.quiet_ns for s in first]))
             watch.detector = ChangeDetector(sent, quiet)
             watch.series = Series(self._settings.bin_ns)
         self._finished.append(result)
@@ -293,9 +315,9 @@ class JobMeasurement:
             measured.communication_ns / 1e6,
         )
 
-    def _compare(self, watch: _JobWatch, item: IterationReport) -> None:
+    def _compare(self, watch: JobWatch, item: IterationReport) -> None:
         """Check whether the job's rank 0 still behaves as measured."""
-        own = _sample(item)
+        own = sample_of(item)
         if item.rank != 0:
             return
         if watch.detector is None:
@@ -305,10 +327,10 @@ class JobMeasurement:
                 self._again(watch)
             return
         watch.rest = max(0, watch.rest - 1)
-        if watch.detector.add(own.bytes_sent, own.own_ns - own.communication_ns):
+        if watch.detector.add(own.bytes_sent, own.quiet_ns):
             self._changed(watch, f"it sent {own.bytes_sent:,} bytes in iteration {item.index}")
 
-    def _watch_silent(self, watch: _JobWatch) -> None:
+    def _watch_silent(self, watch: JobWatch) -> None:
         """Check the last few periods of a silent job by its byte counts."""
         job = watch.job
         until = watch.series.covered_until(len(job.flows))
@@ -328,7 +350,7 @@ class JobMeasurement:
             watch.unlike = 0
             self._changed(watch, "its byte counts do not match the measured iterations")
 
-    def _changed(self, watch: _JobWatch, how: str) -> None:
+    def _changed(self, watch: JobWatch, how: str) -> None:
         if watch.rest:
             return
         watch.changes += 1
@@ -337,44 +359,12 @@ class JobMeasurement:
         )
         self._again(watch)
 
-    def _again(self, watch: _JobWatch) -> None:
+    def _again(self, watch: JobWatch) -> None:
         self._queue.add(watch.job.name, first=True)
         self._wants_plan = True
 
-    def _flops(self, watch: _JobWatch, begin_ns: int, end_ns: int) -> float:
+    def _flops(self, watch: JobWatch, begin_ns: int, end_ns: int) -> float:
         """The work (flop) of the job's GPUs in a window, from the reports that lie within it."""
         inside = [(a, b, f) for a, b, f in watch.flops if a >= begin_ns and b <= end_ns]
         span = sum(b - a for a, b, _ in inside) / max(1, len(watch.job.hosts))
         return sum(f for _, _, f in inside) * (end_ns - begin_ns) / span if span else 0.0
-
-
-def _alike(before: Job, after: Job) -> bool:
-    """Whether two measurements show the same bytes and the same period."""
-    if before.measured is None:
-        return False
-    figures = [
-        (float(sum(f.bytes_per_iteration for f in j.flows)), float(j.profile.period_ns))
-        for j in (before, after)
-    ]
-    return all(abs(new - old) <= SAME_TOLERANCE * old for old, new in zip(*figures, strict=True))
-
-
-def _possible(item: IterationReport, now_ns: int) -> bool:
-    """Whether a report can be true: its times are in order and not in the future."""
-    length = item.end_ns - item.start_ns
-    in_order = length - item.held_ns > 0 and max(item.communication_ns, item.compute_ns) <= length
-    return in_order and item.end_ns <= now_ns + CLOCK_TOLERANCE_NS
-
-
-def _sample(item: IterationReport) -> Sample:
-    return Sample(
-        rank=item.rank,
-        index=item.index,
-        start_ns=item.start_ns,
-        end_ns=item.end_ns,
-        held_ns=item.held_ns,
-        communication_ns=item.communication_ns,
-        compute_ns=item.compute_ns,
-        bytes_sent=item.bytes_sent,
-        flops=item.flops,
-    )

@@ -4,46 +4,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
 
+from controller.measure.confidence import confidence, half_width, slope_half_width
+from controller.measure.selection import Sample, counting
 from controller.measure.series import Series
-from controller.measure.shape import discover, estimate
+from controller.measure.shape import discover, estimate, spans_of
 from controller.model.job import Flow, Job, Measurement, Phase, Profile
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One iteration of one worker, as reported; times in ns of fabric time."""
+def from_iterations(
+    job: Job, samples: Sequence[Sample], series: Series, changes_ns: Sequence[int] = ()
+) -> Job | None:
+    """The job as measured from the iterations of its workers; None if none of its first worker's counts.
 
-    rank: int
-    index: int
-    start_ns: int
-    end_ns: int
-    held_ns: int
-    communication_ns: int
-    compute_ns: int
-    bytes_sent: int
-    flops: float
-
-    @property
-    def own_ns(self) -> int:
-        """The length of the iteration without the time that its schedule delayed it."""
-        return self.end_ns - self.start_ns - self.held_ns
-
-
-def from_iterations(job: Job, samples: Sequence[Sample], series: Series) -> Job | None:
-    """The job as measured from the iterations of its workers; None if its first worker reported none.
-
-    The period is the median of the first worker's (CASSINI profiles one iteration, and a ring keeps all
-    workers in step). Communication and compute are those of the slowest worker, W_j is the sum over the
-    workers (CRUX, section 5). Up phases come from the byte counts of the same iterations. Without byte counts
-    there is one phase, as long as the communication, with all the bytes.
+    Iterations that overlap a change at one of `changes_ns`, or are unlike the others, do not count
+    (`controller/measure/selection.py`). The period is the median of the first worker's (CASSINI profiles one
+    iteration, and a ring keeps all workers in step). Communication and compute are those of the slowest
+    worker, W_j is the sum over the workers (CRUX, section 5). Up phases come from the byte counts of the same
+    iterations. Without byte counts there is one phase, as long as the communication, with all the bytes.
     """
     by_rank: dict[int, list[Sample]] = {}
-    for sample in samples:
+    for sample in counting(samples, changes_ns):
         by_rank.setdefault(sample.rank, []).append(sample)
     first = by_rank.get(0)
     if not first:
@@ -54,18 +39,21 @@ def from_iterations(job: Job, samples: Sequence[Sample], series: Series) -> Job 
     work = [median(s.flops for s in own) for own in by_rank.values()]
     # Workers without reports are assumed to do the same work as the others.
     flops = sum(work) * len(job.hosts) / len(work)
+    # The blur of the first start lies in the bin before it. What follows an iteration's end does not count.
     begin, end = min(s.start_ns for s in first), max(s.end_ns for s in first)
-    table, origin = series.window(begin - series.bin_ns, end + series.bin_ns)
-    profile = estimate(table, series.bin_ns, [float(s.start_ns - origin) for s in first], period)
+    table, origin = series.window(begin - 2 * series.bin_ns, end + period)
+    spans = [(float(s.start_ns - origin), float(s.end_ns - origin)) for s in first]
+    profile = estimate(table, series.bin_ns, spans, period)
     flows = _flows(job, {rank: median(s.bytes_sent for s in own) for rank, own in by_rank.items()})
     if profile is None or not profile.phases:
         profile = Profile(period, _single_phase(flows, min(communication, period)))
+    known = confidence(profile, table, series.bin_ns, spans, half_width([s.own_ns for s in first]))
     return replace(
         job,
         profile=profile,
         flops_per_iteration=flops or job.flops_per_iteration,
         flows=flows,
-        measured=Measurement(len(first), communication, compute or None, flops or None, "iterations"),
+        measured=Measurement(len(first), communication, compute or None, flops or None, "iterations", known),
     )
 
 
@@ -79,6 +67,8 @@ def from_bytes(job: Job, series: Series, start_ns: int, end_ns: int, flops: floa
     if found is None:
         return None
     profile, starts = found
+    slope = slope_half_width(starts, profile.period_ns)
+    known = confidence(profile, table, series.bin_ns, spans_of(starts), slope)
     work = flops * profile.period_ns / (end_ns - start_ns)
     # Only whole iterations are used: a part of one would bias the bytes of an iteration.
     count = round((starts[-1] - starts[0]) / profile.period_ns)
@@ -95,7 +85,7 @@ def from_bytes(job: Job, series: Series, start_ns: int, end_ns: int, flops: floa
         profile=profile,
         flops_per_iteration=work or job.flops_per_iteration,
         flows=flows,
-        measured=Measurement(len(starts), profile.up_ns, None, work or None, "bytes"),
+        measured=Measurement(len(starts), profile.up_ns, None, work or None, "bytes", known),
     )
 
 

@@ -54,6 +54,11 @@ class ProfilingQueue:
         self.window = replace(self.window, begun_ns=now_ns, until_ns=now_ns + self._window_ns)
         return True
 
+    def begin_again(self, now_ns: int) -> None:
+        """Open the window of the measured job once more: what was seen so far does not count."""
+        if self.window is not None:
+            self.window = replace(self.window, begun_ns=now_ns, until_ns=now_ns + self._window_ns)
+
     def end(self) -> None:
         """Close the window."""
         self.window = None

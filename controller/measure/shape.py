@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Up and Down phases from byte counts: the mean iteration, cut where its rate changes (CASSINI, 4.3).
+"""Up and Down phases from byte counts: the median iteration, cut where its rate changes (CASSINI, 4.3).
 
 An iteration may have several phases (pipeline and tensor parallel jobs, thesis 4.5.4). A server may have
 several GPUs (4.5.6), hence several flows: the rate of a phase is that of its busiest flow.
@@ -14,16 +14,16 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.measure.median import Spans, curves, median_iteration, spread
 from controller.measure.periodicity import iteration_length
 from controller.model.job import Phase, Profile
 
 Floats = NDArray[np.float64]
 
-SLOTS = 400
-"""The mean iteration has at most this many slots, none shorter than a fifth of a bin. Chosen: bounds the
-work."""
 QUIET = 0.05
 """Below this part of the highest rate a slot is silent: acknowledgements and keep-alives. Chosen."""
+_MOST_QUIET = 0.1
+"""Three times the noise of the loud slots is silent too, up to this part of the highest rate. Chosen."""
 _PENALTY = 12.0
 """The penalty of a cut in multiples of the variance of the noise. Chosen: fewer cuts than noise has steps."""
 _ALIKE = 0.15
@@ -34,45 +34,19 @@ neighbour."""
 _LEAST_NOISE = 0.03
 """The least noise that is assumed, as a part of the peak. Chosen: a clean series must not be cut
 everywhere."""
+_MOST_NOISE = 0.15
+"""The most noise that is assumed. Chosen: with more, the penalty of a cut would hide a burst of one bin."""
 _ROUNDS = 3
 """Rounds of refinement. Chosen: further rounds change little."""
 _ASTRAY = 0.1
 """Iterations that are off the period by more than this part are ignored. Chosen."""
 
 
-def mean_iteration(table: Floats, bin_ns: int, starts: Sequence[float], period_ns: float) -> Floats:
-    """The mean rate (bit/s) over iterations, in equal slots of the period.
-
-    In each slot it is the rate of the busiest flow.
-
-    `table` has the bytes of each flow and bin, shape (flows, bins). `starts` are the starts of iterations in
-    ns after the start of the first bin. Bytes are spread evenly over their bin: starts at other positions in
-    each bin blur an edge, but do not move its middle. An iteration shorter than the period ends where the
-    next one starts. Iterations that are not wholly in the table are left out. The result is empty if all are.
-    """
-    flows, bins = table.shape
-    span = bins * bin_ns
-    whole = [s for s in starts if s >= 0 and s + period_ns <= span]
-    slots = int(min(SLOTS, max(2, period_ns * 5 // bin_ns)))
-    if not whole or not flows:
-        return np.zeros(0)
-    edges = np.arange(bins + 1) * float(bin_ns)
-    ends = [*whole[1:], np.inf]
-    at = np.add.outer(np.array(whole), np.arange(slots + 1) * (period_ns / slots))
-    at = np.minimum(at, np.array(ends)[:, None])
-    best = np.zeros(slots)
-    for sent in table:
-        total = np.concatenate([[0.0], np.cumsum(sent)])
-        curve = np.interp(at, edges, total).mean(axis=0)
-        best = np.maximum(best, np.diff(curve) * 8e9 * slots / period_ns)
-    return best
-
-
-def pieces(rates: Floats) -> list[tuple[int, int, float]]:
+def pieces(rates: Floats, apart: int = 1) -> list[tuple[int, int, float]]:
     """A series cut into pieces of constant rate: (first slot, slot after the last, mean rate).
 
     The cuts minimise the squared error plus a penalty for each cut, which grows with the noise. The minimum
-    is exact (optimal partitioning).
+    is exact (optimal partitioning). The noise of slots less than `apart` slots apart is not independent.
     """
     count = len(rates)
     if not count:
@@ -81,9 +55,7 @@ def pieces(rates: Floats) -> list[tuple[int, int, float]]:
     if peak <= 0:
         return [(0, count, 0.0)]
     values = rates / peak
-    # The median step between neighbours measures the noise: few steps are edges of phases.
-    steps = np.abs(np.diff(values))
-    noise = max(_LEAST_NOISE, float(np.median(steps)) if len(steps) else 0.0)
+    noise = min(_MOST_NOISE, max(_LEAST_NOISE, _noise(values, apart)))
     penalty = _PENALTY * noise * noise
     ones = np.concatenate([[0.0], np.cumsum(values)])
     squares = np.concatenate([[0.0], np.cumsum(values * values)])
@@ -103,25 +75,37 @@ def pieces(rates: Floats) -> list[tuple[int, int, float]]:
     return [(a, b, float(rates[a:b].mean())) for a, b in pairwise(cuts)]
 
 
-def phases(rates: Floats, period_ns: float, bin_ns: int) -> tuple[Phase, ...]:
-    """The Up phases of a mean iteration, whose end is next to its beginning.
+def _noise(values: Floats, apart: int) -> float:
+    """The noise of loud slots, as a part of the highest rate, which is 1.
 
-    A piece shorter than a bin and a half is the blur of an edge. Its bytes go to the longer neighbour, which
-    becomes longer by the time of these bytes at its rate. A phase that begins within two bins of 0 begins at
-    0, because iterations begin there.
+    They differ from the slots before or after them by the noise alone, except between two edges.
+    """
+    steps = np.abs(values[apart:] - values[:-apart])
+    around = np.minimum(steps[apart:], steps[:-apart])[values[apart:-apart] > QUIET]
+    return float(np.median(around)) if len(around) else 0.0
+
+
+def phases(rates: Floats, period_ns: float, bin_ns: int, spread_ns: float = 0.0) -> tuple[Phase, ...]:
+    """The Up phases of a median iteration, whose end is next to its beginning.
+
+    A piece shorter than a bin and a half, plus the `spread_ns` by which edges vary between iterations, is the
+    blur of an edge. Its bytes go to the longer neighbour, which becomes longer by the time of these bytes at
+    its rate. A phase that begins within two bins of 0 begins at 0, because iterations begin there.
     """
     if not len(rates) or rates.max() <= 0:
         return ()
     slot = period_ns / len(rates)
-    quiet = QUIET * float(rates.max())
+    peak = float(rates.max())
+    apart = max(1, round(bin_ns / slot))
+    quiet = min(_MOST_QUIET, max(QUIET, 3 * _noise(rates / peak, apart))) * peak
     rotation = _silence(rates <= quiet)
     merged: list[_Stretch] = []
     group: list[_Stretch] = []
-    for a, b, rate in [*pieces(np.roll(rates, -rotation)), (len(rates), len(rates), 0.0)]:
+    for a, b, rate in [*pieces(np.roll(rates, -rotation), apart), (len(rates), len(rates), 0.0)]:
         if rate > quiet:
             group.append(_Stretch((a + rotation) * slot, (b + rotation) * slot, rate))
         else:
-            merged += _sharpen(group, _SLIVER * bin_ns)
+            merged += _sharpen(group, _SLIVER * bin_ns + spread_ns)
             group = []
     return _around(merged, period_ns, 2.0 * bin_ns)
 
@@ -216,15 +200,21 @@ def _around(merged: Sequence[_Stretch], period_ns: float, near: float) -> tuple[
     return tuple(result)
 
 
-def estimate(table: Floats, bin_ns: int, starts: Sequence[float], period_ns: float) -> Profile | None:
-    """The profile of a job whose iterations start at `starts` (ns after the first bin) and take `period_ns`.
+def spans_of(starts: Sequence[float]) -> Spans:
+    """The (start, end) of iterations that follow one another. The last one has no known end."""
+    return list(zip(starts, [*starts[1:], float("inf")], strict=True))
 
-    None if the table holds no whole iteration.
+
+def estimate(table: Floats, bin_ns: int, spans: Spans, period_ns: float) -> Profile | None:
+    """The profile of a job whose iterations have these `spans` (start and end in ns after the first bin).
+
+    They take `period_ns` each. None if the table holds no whole iteration.
     """
-    rates = mean_iteration(table, bin_ns, starts, period_ns)
+    found = curves(table, bin_ns, spans, period_ns)
+    rates = median_iteration(found, period_ns)
     if not len(rates):
         return None
-    return Profile(round(period_ns), phases(rates, period_ns, bin_ns))
+    return Profile(round(period_ns), phases(rates, period_ns, bin_ns, spread(found, period_ns)))
 
 
 def discover(table: Floats, bin_ns: int) -> tuple[Profile, tuple[float, ...]] | None:
@@ -241,7 +231,8 @@ def discover(table: Floats, bin_ns: int) -> tuple[Profile, tuple[float, ...]] | 
     span = len(total) * bin_ns
     starts: Sequence[float] = [k * period for k in range(int(span // period))]
     for _ in range(_ROUNDS):
-        cut = phases(mean_iteration(total[None, :], bin_ns, starts, period), period, bin_ns)
+        rates = median_iteration(curves(total[None, :], bin_ns, spans_of(starts), period), period)
+        cut = phases(rates, period, bin_ns)
         if not cut:
             return None
         first = _first_phase(cut, period)
@@ -252,7 +243,7 @@ def discover(table: Floats, bin_ns: int) -> tuple[Profile, tuple[float, ...]] | 
         off = np.array(moments) - period * np.arange(len(moments))
         kept = np.abs(off - np.median(off)) <= _ASTRAY * period
         starts = [m - (first.half - first.begin) for m, good in zip(moments, kept, strict=True) if good]
-    profile = estimate(table, bin_ns, starts, period)
+    profile = estimate(table, bin_ns, spans_of(starts), period)
     return None if profile is None or not profile.phases else (profile, tuple(starts))
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frozen values that all parts of the controller use: jobs, traffic classes, plans and views."""
 
-from controller.model.job import Flow, Job, Measurement, Phase, Profile
+from controller.model.job import Confidence, Flow, Job, Measurement, Phase, Profile
 from controller.model.plan import (
     REALIGN,
     REALIGN_PCT,
@@ -20,6 +20,7 @@ __all__ = [
     "REALIGN",
     "REALIGN_PCT",
     "TRAFFIC_CLASSES",
+    "Confidence",
     "Flow",
     "FlowPin",
     "FlowPlan",

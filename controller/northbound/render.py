@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Literal, cast
 
-from controller.model.job import Measurement, Profile
+from controller.model.job import Confidence, Measurement, Profile
 from controller.model.plan import FlowPlan, Plan
 from controller.model.view import FallbackFlow, JobView, View
 from controller.northbound import schema
@@ -186,6 +186,14 @@ def _measurement(value: Measurement) -> schema.MeasurementOut:
         compute_ms=None if value.compute_ns is None else value.compute_ns / _NS_PER_MS,
         flops=value.flops,
         source=cast(Literal["iterations", "bytes"], value.source),
+        confidence=None if value.confidence is None else _confidence(value.confidence),
+    )
+
+
+def _confidence(value: Confidence) -> schema.ConfidenceOut:
+    return schema.ConfidenceOut(
+        period_ms=value.period_ns / _NS_PER_MS,
+        edges_ms=tuple((start / _NS_PER_MS, end / _NS_PER_MS) for start, end in value.edges_ns),
     )
 
 

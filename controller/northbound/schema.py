@@ -47,6 +47,15 @@ class ProfileOut(Out):
     phases: tuple[PhaseOut, ...]
 
 
+class ConfidenceOut(Out):
+    """How exactly the measured profile is known: half-widths of 95 % intervals."""
+
+    period_ms: float = Field(description="Of the period.")
+    edges_ms: tuple[tuple[float, float], ...] = Field(
+        description="Of the start and of the end of each phase of `profile`, in their order."
+    )
+
+
 class MeasurementOut(Out):
     """What agents measured of an iteration while the job was alone on the highest priority level."""
 
@@ -58,6 +67,9 @@ class MeasurementOut(Out):
     )
     source: Literal["iterations", "bytes"] = Field(
         description="iterations: from iteration reports and byte counts; bytes: from byte counts alone."
+    )
+    confidence: ConfidenceOut | None = Field(
+        description="How exactly `profile` is known; null: too few iterations to tell."
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.measure.series import Series
-from controller.measure.shape import discover, estimate, pieces
+from controller.measure.shape import discover, estimate, pieces, spans_of
 
 MS = 1_000_000
 BIN = 5 * MS
@@ -60,7 +60,7 @@ def test_phases_are_found_to_a_fraction_of_a_bin(
 ) -> None:
     for seed in range(3):
         sent, starts = counts(period, spans, 6, seed=seed, **disturbed)
-        profile = estimate(sent[None, :], BIN, starts, period * MS)
+        profile = estimate(sent[None, :], BIN, spans_of(starts), period * MS)
         assert profile is not None
         assert len(profile.phases) == len(spans)
         for phase, (begin, end, mbps) in zip(profile.phases, spans, strict=True):
@@ -88,7 +88,7 @@ def test_each_flow_is_judged_by_itself() -> None:
     # Two GPUs of one server: one sends activations, both the all-reduce; a shared counter would add them.
     a, starts = counts(300, [(0, 40, 10), (100, 200, 20)], 6)
     b, _ = counts(300, [(100, 200, 20)], 6)
-    profile = estimate(np.stack([a, b]), BIN, starts, 300 * MS)
+    profile = estimate(np.stack([a, b]), BIN, spans_of(starts), 300 * MS)
     assert profile is not None
     assert [round(p.rate_bps / 1e6) for p in profile.phases] == [10, 20]
 
@@ -99,8 +99,8 @@ def test_where_nothing_repeats_or_nothing_is_sent_there_is_no_profile() -> None:
     assert discover(np.zeros((2, 600)), BIN) is None
     assert discover(np.zeros((0, 600)), BIN) is None
     assert discover(np.full((1, 600), 7.0), BIN) is None
-    assert estimate(np.ones((1, 10)), BIN, [0.0], 100 * MS) is None
-    silent = estimate(np.zeros((1, 100)), BIN, [0.0], 100 * MS)
+    assert estimate(np.ones((1, 10)), BIN, [(0.0, 100.0 * MS)], 100 * MS) is None
+    silent = estimate(np.zeros((1, 100)), BIN, [(0.0, 100.0 * MS)], 100 * MS)
     assert silent is not None
     assert silent.phases == ()
 
@@ -121,7 +121,7 @@ def test_any_profile_is_legal_and_carries_the_bytes(
     spans = [(a * period, b * period, float(mbps)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     sent, starts = counts(period, spans, 5, seed=seed)
     for profile in (
-        estimate(sent[None, :], BIN, starts, period * MS),
+        estimate(sent[None, :], BIN, spans_of(starts), period * MS),
         (discover(sent[None, :], BIN) or (None, ()))[0],
     ):
         if profile is None:
@@ -131,7 +131,7 @@ def test_any_profile_is_legal_and_carries_the_bytes(
             assert end <= phase.start_ns < phase.end_ns <= profile.period_ns
             assert phase.rate_bps > 0
             end = phase.end_ns
-    whole = estimate(sent[None, :], BIN, starts, period * MS)
+    whole = estimate(sent[None, :], BIN, spans_of(starts), period * MS)
     assert whole is not None
     carried = sum(p.rate_bps * (p.end_ns - p.start_ns) / 8e9 for p in whole.phases)
     asked = sum((b - a) * mbps * 1e3 / 8 for a, b, _ in spans)

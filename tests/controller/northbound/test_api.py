@@ -22,7 +22,7 @@ from fake_source import CAPACITY, JOBS, MS, TOPOLOGY, Running, running, view
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.model.job import Measurement, Phase, Profile
+from controller.model.job import Confidence, Measurement, Phase, Profile
 from controller.model.view import FallbackFlow, JobView, LinkLoad
 from controller.northbound import render
 
@@ -80,7 +80,9 @@ def test_a_job_tells_what_it_declares_from_what_was_measured() -> None:
         declared,
         profile=Profile(260 * MS, (Phase(0, 120 * MS, 25),)),
         declared=Profile(300 * MS, (Phase(0, 150 * MS, 25),)),
-        measured=Measurement(6, 121 * MS, 139 * MS, None, "iterations"),
+        measured=Measurement(
+            6, 121 * MS, 139 * MS, None, "iterations", Confidence(MS // 2, ((2 * MS, 3 * MS),))
+        ),
         flops_per_iteration=1e15,
         changes=2,
     )
@@ -93,6 +95,7 @@ def test_a_job_tells_what_it_declares_from_what_was_measured() -> None:
         "compute_ms": 139,
         "flops": None,
         "source": "iterations",
+        "confidence": {"period_ms": 0.5, "edges_ms": ((2, 3),)},
     }
     assert (shown["pattern_changes"], shown["flops_per_iteration"]) == (2, 1e15)
 

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which jobs a new plan disturbs: those whose level, path or shift it changes, and their neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from controller.model.plan import FlowPlan, Plan
+
+
+def neighbours(plan: Plan, jobs: Iterable[str]) -> frozenset[str]:
+    """The jobs that share a link with one of `jobs` under a plan."""
+    some = set(jobs)
+    return frozenset(j for link in plan.links if some & set(link.jobs) for j in link.jobs) - some
+
+
+def disturbed(before: Plan | None, after: Plan) -> frozenset[str]:
+    """The jobs whose iterations the change from one plan to another can lengthen or shorten.
+
+    These are the jobs whose level, shift, period, sender, path or rate cap changes, those that come or go,
+    and under either plan the jobs that share a link with one of them.
+    """
+    if before is None:
+        return frozenset(after.jobs)
+    changed = {
+        name
+        for name in before.jobs.keys() | after.jobs.keys()
+        if _schedule(before, name) != _schedule(after, name)
+    }
+    for name in before.flows.keys() | after.flows.keys():
+        was, now = before.flows.get(name), after.flows.get(name)
+        if was is None or now is None or _carried(was) != _carried(now):
+            changed.add(name.split("/", 1)[0])
+    return frozenset(changed) | neighbours(before, changed) | neighbours(after, changed)
+
+
+def with_paths_of(plan: Plan, shown: Plan) -> Plan:
+    """`plan` with its flows on the paths and source ports of `shown`; everything else stays."""
+    flows = {
+        name: replace(flow, path=at.path, source_port=at.source_port, why=at.why)
+        for name, flow in plan.flows.items()
+        if (at := shown.flows.get(name)) is not None
+    }
+    return replace(plan, flows={**plan.flows, **flows})
+
+
+def _carried(flow: FlowPlan) -> tuple[object, ...]:
+    return flow.path, flow.source_port, flow.dscp, flow.rate_cap_bps
+
+
+def _schedule(plan: Plan, job: str) -> tuple[object, ...] | None:
+    planned = plan.jobs.get(job)
+    if planned is None:
+        return None
+    period = planned.period_ns
+    slot = (plan.epoch_ns + planned.shift_ns) % period if period else None
+    return planned.level, planned.dscp, planned.sender, period, slot, planned.once
