@@ -33,6 +33,11 @@ EXPERIMENTS = {
         "polyrhythm.paper.crux_trace",
         "two weeks of jobs on three fabrics under CRUX, its parts and its baselines (CRUX, Figure 23)",
     ),
+    "battery": (
+        "polyrhythm.paper.battery",
+        "random scenarios on packets under ECMP, CRUX, CASSINI, MLTCP and the default policy: gains, losers, "
+        "and the planner's judge",
+    ),
     "crux-microbench": (
         "polyrhythm.paper.crux_microbench",
         "paths, priorities and levels against the optimum of 1,500 small cases (CRUX, section 4.4)",

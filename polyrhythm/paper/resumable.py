@@ -8,9 +8,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
@@ -20,29 +21,36 @@ from polyrhythm.progress import Bar
 
 LINES_S = 30.0
 """Without a terminal, a progress line is printed this often. Chosen."""
-_PROGRAM = ("controller", "polyrhythm/paper", "sim", "topo")
+PROGRAM = ("controller", "polyrhythm/paper", "sim", "topo")
+"""The folders of the sources on which the rows of a simulation depend."""
+
+_SOURCES = (".py", ".json")
+"""Programs, and what p4c makes of the P4 program."""
 
 Task = tuple[Any, ...]
 Row = dict[str, Any]
 
 
-def mark() -> str:
-    """The digest of this program's sources. A stored row is valid only for the same program."""
+@cache
+def mark(program: tuple[str, ...] = PROGRAM) -> str:
+    """The digest of the sources in these files and folders. A row is valid only for the same program."""
     root, digest = Path(__file__).parents[2], sha256()
-    for folder in _PROGRAM:
-        for file in sorted((root / folder).rglob("*.py")):
-            digest.update(file.read_bytes())
+    for name in program:
+        top = root / name
+        for file in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if file.suffix in _SOURCES and file.is_file():
+                digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
-def kept(path: Path | None, tasks: Sequence[Task]) -> dict[Task, Row]:
+def kept(path: Path | None, tasks: Sequence[Task], program: tuple[str, ...] = PROGRAM) -> dict[Task, Row]:
     """The rows of `tasks` that an earlier run of the same program has stored at `path`.
 
     An incomplete line, which a kill can leave, is ignored.
     """
     if path is None or not path.exists():
         return {}
-    now, known = mark(), {json.dumps(task): task for task in tasks}
+    now, known = mark(program), {json.dumps(task): task for task in tasks}
     found: dict[Task, Row] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
@@ -65,9 +73,7 @@ def collect(
     """
     found = kept(path, tasks)
     todo = [task for task in tasks if task not in found]
-    if path is not None:
-        now = mark()
-        path.write_text("".join(_line(now, task, row) for task, row in found.items()), encoding="utf-8")
+    write_rows(path, tasks, found)
     others = set(active_children())
     with (
         Bar(title, len(tasks), lines_s=LINES_S, unit="instances") as bar,
@@ -80,9 +86,7 @@ def collect(
             for future in as_completed(work):
                 task = work[future]
                 found[task] = future.result()
-                if path is not None:
-                    with path.open("a", encoding="utf-8") as file:
-                        file.write(_line(now, task, found[task]))
+                append_row(path, task, found[task])
                 bar.step(len(found))
         except BaseException:
             # Without this, the pool would wait for the running tasks, whatever the error.
@@ -95,8 +99,27 @@ def collect(
     return {task: found[task] for task in tasks}
 
 
-def _line(now: str, task: Task, row: Row) -> str:
-    return json.dumps({"mark": now, "task": task, "row": row}) + "\n"
+def write_rows(
+    path: Path | None, tasks: Sequence[Task], rows: Mapping[Task, Row], program: tuple[str, ...] = PROGRAM
+) -> None:
+    """Write `rows` to the file `path`, if there is one, in the order of `tasks`."""
+    if path is not None:
+        lines = [_line(program, task, rows[task]) for task in tasks if task in rows]
+        # A kill must leave the old file or the new one.
+        new = path.with_name(f"{path.name}.new")
+        new.write_text("".join(lines), encoding="utf-8")
+        new.replace(path)
+
+
+def append_row(path: Path | None, task: Task, row: Row, program: tuple[str, ...] = PROGRAM) -> None:
+    """Append a row to the file `path`, if there is one."""
+    if path is not None:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(_line(program, task, row))
+
+
+def _line(program: tuple[str, ...], task: Task, row: Row) -> str:
+    return json.dumps({"mark": mark(program), "task": task, "row": row}) + "\n"
 
 
 def _with_parent() -> None:

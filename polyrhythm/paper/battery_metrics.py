@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of the battery, from the times at which iterations ended. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Any
+
+from polyrhythm.paper.battery_generator import Span
+
+LOSSY = 0.05
+"""A scenario is lossy if it loses this part of its GPU utilisation under ECMP."""
+WORSE, BELOW_BEST, UNEQUAL = 0.01, 0.03, 1.10
+"""Chosen: by more than these parts a utilisation is worse than ECMP's, or below the best. Twins whose
+iterations differ by more than the factor are unequal."""
+_T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+"""Student's t for a two-sided 95 % interval of the mean of so many draws (tables of the t-distribution)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatteryJob:
+    """What the figures need of a job. `shape` is equal for jobs of the same period, phases and transport.
+
+    `compute_ms` is the compute time of an iteration.
+    """
+
+    name: str
+    gpus: int
+    compute_ms: float
+    shape: object
+
+
+@dataclass(frozen=True, slots=True)
+class SpanFigures:
+    """The mean iteration times of one session in one span in ms, by job, and the GPU utilisation, 0 to 1."""
+
+    mean_ms: Mapping[str, float]
+    utilisation: float
+
+
+def mean_iteration_ms(ends_ms: Sequence[float], begin_ms: float, end_ms: float) -> float:
+    """The mean length of the iterations of a job between two times in ms.
+
+    `ends_ms` are the times at which its iterations ended, ascending. Whole iterations count. An iteration
+    that has not ended at `end_ms` counts with its length so far if that makes the mean longer: a job that
+    starves finishes nothing, and what it has not finished must not be left out.
+    """
+    inside = ends_ms[bisect_left(ends_ms, begin_ms) : bisect_right(ends_ms, end_ms)]
+    if not inside:
+        return end_ms - begin_ms
+    whole = len(inside) - 1
+    finished = (inside[-1] - inside[0]) / whole if whole else 0.0
+    return max(finished, (end_ms - inside[0]) / (whole + 1))
+
+
+def utilisation(jobs: Sequence[BatteryJob], mean_ms: Mapping[str, float]) -> float:
+    """GPU utilisation, 0 to 1.
+
+    It is the sum over jobs of GPUs x compute time / mean iteration, divided by the sum of GPUs.
+    """
+    return sum(j.gpus * j.compute_ms / mean_ms[j.name] for j in jobs) / sum(j.gpus for j in jobs)
+
+
+def span_figures(
+    jobs: Sequence[BatteryJob], spans: Sequence[Span], ends_ms: Mapping[str, Sequence[float]]
+) -> list[SpanFigures]:
+    """The figures of a session in each span. `ends_ms` is by job, as in `mean_iteration_ms`."""
+    found = []
+    for span in spans:
+        present = [j for j in jobs if j.name in span.jobs]
+        means = {
+            j.name: mean_iteration_ms(ends_ms.get(j.name, ()), span.measured_ms, span.end_ms) for j in present
+        }
+        found.append(SpanFigures(means, utilisation(present, means)))
+    return found
+
+
+def overall_utilisation(jobs: Sequence[BatteryJob], spans: Sequence[Span], by_span: Sequence[float]) -> float:
+    """The utilisation over all spans. Each counts by its measured time and the GPUs of its jobs."""
+    gpus = {j.name: j.gpus for j in jobs}
+    weights = [(s.end_ms - s.measured_ms) * sum(gpus[n] for n in s.jobs) for s in spans]
+    return sum(w * u for w, u in zip(weights, by_span, strict=True)) / sum(weights)
+
+
+def half_interval(draws: Sequence[float]) -> float:
+    """Half of the 95 % confidence interval of the mean of 2 to 5 draws (Student's t); 0 for a single draw."""
+    if len(draws) < 2:
+        return 0.0
+    return _T_95[len(draws)] * stdev(draws) / sqrt(len(draws))
+
+
+def worst_ratio(ecmp: Sequence[Sequence[SpanFigures]], ours: Sequence[SpanFigures]) -> tuple[float, str]:
+    """The largest mean iteration over the mean of the same job's under ECMP in the same span, and the job.
+
+    `ecmp` holds the spans of each draw.
+    """
+    return max(
+        (own.mean_ms[name] / fmean(draw[k].mean_ms[name] for draw in ecmp), name)
+        for k, own in enumerate(ours)
+        for name in own.mean_ms
+    )
+
+
+def unequal_twins(
+    jobs: Sequence[BatteryJob], mean_ms: Mapping[str, float], contended: Mapping[str, frozenset[Any]]
+) -> list[tuple[str, str, float]]:
+    """Pairs of twins whose mean iterations differ by more than a factor of UNEQUAL: the slower first.
+
+    Twins have the same GPUs and shape, and contend for the same links (`contended`, by job).
+    """
+    found = []
+    for a, b in combinations([j for j in jobs if j.name in mean_ms], 2):
+        if (a.gpus, a.shape, contended.get(a.name)) == (b.gpus, b.shape, contended.get(b.name)):
+            slow, fast = sorted((a.name, b.name), key=lambda name: -mean_ms[name])
+            ratio = mean_ms[slow] / mean_ms[fast]
+            if ratio > UNEQUAL:
+                found.append((slow, fast, ratio))
+    return found
+
+
+def totals(rows: Sequence[Mapping[str, Any]], ours: str) -> dict[str, Any]:
+    """The totals of the battery over the rows of its scenarios (`battery_rows.scenario_row`).
+
+    `ours` is the policy that is compared with the others. A figure that no row gives is None.
+    """
+    gains = [row["gain_pct"][ours] for row in rows]
+    worst = max(rows, key=lambda row: row["worst_job"]["ratio"], default=None)
+    errors = [abs(row["judge"]["error_pct"]) for row in rows if row["judge"]["error_pct"] is not None]
+    return {
+        "scenarios": len(rows),
+        "lossy_scenarios_pct": _percent(sum(row["ecmp_loss_pct"] >= 100 * LOSSY for row in rows), len(rows)),
+        "utilisation_gain_mean": fmean(gains) if gains else None,
+        "utilisation_worse": sum(row["worse_than_ecmp"] for row in rows),
+        "worse_than_best": sum(row["worse_than_best"] for row in rows),
+        "worst_job_ratio": worst["worst_job"]["ratio"] if worst else None,
+        "worst_job": {"scenario": worst["name"], "job": worst["worst_job"]["job"]} if worst else None,
+        "unequal_twins": sum(len(row["unequal_twins"]) for row in rows),
+        "judge_error_mean_pct": fmean(errors) if errors else None,
+        "judge_error_worst_pct": max(errors, default=None),
+    }
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * part / whole if whole else None

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run the sessions of the battery, several at once; a file keeps what each recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.fabric.jobs import FIRST_START_NS
+from polyrhythm.paper.battery_generator import BatteryScenario
+from polyrhythm.paper.battery_metrics import BatteryJob
+from polyrhythm.paper.battery_rows import ALONE, DRAWS, ECMP, POLICIES
+from polyrhythm.paper.resumable import append_row
+from polyrhythm.run.figures import MeasuredIteration, job_figures
+from polyrhythm.run.processes import RunError
+from polyrhythm.run.session import SessionResult, SessionSpec, run_session
+from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, load_scenario
+
+PROGRAM = (
+    "bmv2",
+    "controller",
+    "hostagent",
+    "p4",
+    "polyrhythm/fabric",
+    "polyrhythm/paper/battery_generator.py",
+    "polyrhythm/paper/battery_links.py",
+    "polyrhythm/paper/battery_sessions.py",
+    "polyrhythm/run",
+    "polyrhythm/scenario",
+    "topo",
+)
+"""The sources on which a session depends."""
+SESSIONS: Mapping[str, str] = {ALONE: ECMP, **{f"{ECMP}-{k}": ECMP for k in range(DRAWS)}, **POLICIES}
+"""The sessions of a scenario, and the policy of each."""
+
+Task = tuple[int, int, int, str]
+"""Seed of the battery, most jobs of a scenario, number of the scenario, session."""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSession:
+    """A session that could not be finished, and the reason in words."""
+
+    scenario: str
+    session: str
+    error: str
+
+
+@dataclass(slots=True)
+class SessionRunner:
+    """Runs the missing sessions of scenarios, at most `lanes` at once.
+
+    `rows` holds what the finished sessions recorded; each new row is appended to `path` at once. Sessions
+    write their logs below `folder`, and the files of the scenarios are there too. `finished` is called after
+    each session.
+    """
+
+    seed: int
+    most_jobs: int
+    lanes: int
+    folder: Path
+    path: Path | None
+    rows: dict[Task, Row]
+    finished: Callable[[], None]
+    failed: list[FailedSession] = field(default_factory=list)
+
+    async def run(self, scenarios: Sequence[BatteryScenario]) -> None:
+        """Run all missing sessions. A session that fails is noted in `failed`, and the others go on.
+
+        Raises:
+            OSError: a file could not be written; the message names the scenario.
+        """
+        sessions, scenes = asyncio.Semaphore(self.lanes), asyncio.Semaphore(self.lanes)
+
+        async def scene(scenario: BatteryScenario) -> None:
+            async with scenes:
+                await self._scenario(scenario, sessions)
+
+        await _together([scene(scenario) for scenario in scenarios])
+
+    def task(self, scenario: BatteryScenario, session: str) -> Task:
+        """The key of a session's row."""
+        return self.seed, self.most_jobs, scenario.number, session
+
+    async def _scenario(self, scenario: BatteryScenario, lanes: asyncio.Semaphore) -> None:
+        if all(self.task(scenario, name) in self.rows for name in SESSIONS):
+            return
+        folder = self.folder / scenario.name
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "scenario.json"
+        file.write_text(scenario_text(scenario), encoding="utf-8")
+        if not await self._session(scenario, ALONE, file, lanes):
+            return
+        profiles = folder / "profiles.json"
+        profiles.write_text(json.dumps(self.rows[self.task(scenario, ALONE)]["profiles"]), encoding="utf-8")
+        await _together(
+            [self._session(scenario, name, file, lanes, profiles) for name in SESSIONS if name != ALONE]
+        )
+
+    async def _session(
+        self,
+        scenario: BatteryScenario,
+        name: str,
+        file: Path,
+        lanes: asyncio.Semaphore,
+        profiles: Path | None = None,
+    ) -> bool:
+        """Run a session if its row is missing. Returns whether its row is there now."""
+        task = self.task(scenario, name)
+        if task in self.rows:
+            return True
+        draw = int(name.removeprefix(f"{ECMP}-")) if name.startswith(f"{ECMP}-") else 0
+        spec = SessionSpec(
+            scenario=file,
+            policy=SESSIONS[name],
+            mode="alone" if name == ALONE else "together",
+            seed=session_seed(self.seed, scenario.number, draw),
+            workdir=file.parent / name,
+            profiles=profiles,
+            until_ms=0 if name == ALONE else scenario.spans[-1].end_ms + FIRST_START_NS // 1_000_000,
+        )
+        try:
+            async with lanes:
+                result = await run_session(spec, lambda fraction: None)
+            row = record_alone(result) if name == ALONE else record(result, scenario)
+            append_row(self.path, task, row, PROGRAM)
+        except RunError as error:
+            self.failed.append(FailedSession(scenario.name, name, str(error)))
+            return False
+        except OSError as error:
+            words = f"{error.filename or self.path or file.parent}: {error.strerror or error}"
+            raise OSError(f"{scenario.name}, session {name}: {words}") from None
+        self.rows[task] = row
+        self.finished()
+        return True
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, object]]) -> None:
+    """Wait for all. The first error cancels the others and waits until they have ended."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+def session_seed(seed: int, number: int, draw: int) -> int:
+    """The seed of a session: of jitter, marks and source ports. Only the draws of ECMP differ in it."""
+    return 100_000 * seed + 10 * number + draw
+
+
+def scenario_text(scenario: BatteryScenario) -> str:
+    """The scenario file."""
+    return json.dumps(scenario.document, indent=2) + "\n"
+
+
+def record(result: SessionResult, scenario: BatteryScenario) -> Row:
+    """What the report needs of a session: when each iteration ended, the plan, and what was odd.
+
+    Times are in ms after the start of the first jobs.
+    """
+    plan = result.plan
+    return {
+        "ends_ms": {
+            job["name"]: iteration_ends_ms(result.iterations.get(job["name"], ()), len(job["hosts"]))
+            for job in scenario.document["jobs"]
+        },
+        "plan": None
+        if plan is None
+        else {
+            "jobs": plan["jobs"],
+            "flows": [{"flow": flow["flow"], "path": flow["path"]} for flow in plan["flows"]],
+        },
+        "notes": list(result.notes),
+        "deterministic": result.deterministic,
+    }
+
+
+def record_alone(result: SessionResult) -> Row:
+    """What the report and the other sessions need of the jobs alone: mean iterations in ms, and profiles."""
+    return {
+        "mean_ms": {
+            job: job_figures(records, ALONE_WARMUP, ALONE_ITERATIONS).mean_ms
+            for job, records in result.iterations.items()
+        },
+        "profiles": result.profiles,
+        "notes": list(result.notes),
+        "deterministic": result.deterministic,
+    }
+
+
+def iteration_ends_ms(records: Sequence[MeasuredIteration], workers: int) -> list[float]:
+    """When the last of a job's workers ended each iteration, in ms after the start of the first jobs.
+
+    An iteration that some workers have not ended is left out.
+    """
+    ends: dict[int, list[int]] = {}
+    for r in records:
+        ends.setdefault(r.index, []).append(r.end_ns)
+    return sorted((max(at) - FIRST_START_NS) / 1e6 for at in ends.values() if len(at) == workers)
+
+
+def battery_jobs(scenario: BatteryScenario, folder: Path) -> tuple[BatteryJob, ...]:
+    """The jobs of a scenario as the figures need them. The file of the scenario is written into `folder`."""
+    file = folder / f"{scenario.name}.json"
+    file.write_text(scenario_text(scenario), encoding="utf-8")
+    loaded: Scenario = load_scenario(file)
+    shapes = {job["name"]: (job["period_ms"], json.dumps(job["phases"])) for job in scenario.document["jobs"]}
+    return tuple(
+        BatteryJob(w.job.name, w.job.gpus, w.compute_ns / 1e6, (w.sender, *shapes[w.job.name]))
+        for w in loaded.workloads
+    )

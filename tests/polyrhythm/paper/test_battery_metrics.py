@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of the battery, computed by hand on small inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from polyrhythm.paper.battery_generator import Span
+from polyrhythm.paper.battery_metrics import (
+    BatteryJob,
+    SpanFigures,
+    half_interval,
+    mean_iteration_ms,
+    overall_utilisation,
+    span_figures,
+    totals,
+    unequal_twins,
+    utilisation,
+    worst_ratio,
+)
+
+A, B = BatteryJob("a", 8, 60.0, "shape"), BatteryJob("b", 2, 30.0, "shape")
+
+
+def test_the_mean_is_over_whole_iterations_of_the_window() -> None:
+    ends = [100.0, 200.0, 310.0, 400.0, 520.0]
+    # From 200 to 400: two iterations.
+    assert mean_iteration_ms(ends, 150, 450) == 100
+    assert mean_iteration_ms(ends, 200, 520) == pytest.approx(320 / 3)
+
+
+def test_what_a_starved_job_has_not_finished_counts() -> None:
+    # One iteration of 100 ms, then one that lasts at least 700 ms.
+    assert mean_iteration_ms([100.0, 200.0], 100, 900) == 400
+    # No iteration ends in the window, or one alone.
+    assert mean_iteration_ms([100.0], 200, 900) == 700
+    assert mean_iteration_ms([], 200, 900) == 700
+    assert mean_iteration_ms([300.0], 200, 900) == 600
+    # The rest of the window after a steady job's last iteration does not count.
+    assert mean_iteration_ms([100.0, 200.0, 300.0], 100, 380) == 100
+
+
+def test_utilisation() -> None:
+    assert utilisation([A, B], {"a": 100.0, "b": 60.0}) == pytest.approx((8 * 0.6 + 2 * 0.5) / 10)
+
+
+def test_spans_count_by_time_and_gpus() -> None:
+    spans = [Span(0, 100, 500, ("a",)), Span(500, 600, 800, ("a", "b"))]
+    ends = {"a": [100.0, 200.0, 300.0, 400.0, 500.0, 600.0, 720.0], "b": [600.0, 660.0, 720.0, 780.0]}
+    first, second = span_figures([A, B], spans, ends)
+    assert first == SpanFigures({"a": 100.0}, 0.6)
+    assert second.mean_ms == {"a": 120.0, "b": 60.0}
+    assert second.utilisation == pytest.approx((8 * 0.5 + 2 * 0.5) / 10)
+    # 400 ms x 8 GPUs and 200 ms x 10 GPUs.
+    expected = (3200 * 0.6 + 2000 * 0.5) / 5200
+    assert overall_utilisation([A, B], spans, [0.6, 0.5]) == pytest.approx(expected)
+
+
+def test_the_confidence_interval() -> None:
+    assert half_interval([0.5]) == 0
+    assert half_interval([0.5, 0.5, 0.5]) == 0
+    # A standard deviation of 0.1, so 4.303 x 0.1 / sqrt(3).
+    assert half_interval([0.4, 0.5, 0.6]) == pytest.approx(0.2484, abs=1e-4)
+
+
+def test_the_worst_job_is_found_in_any_span() -> None:
+    def figures(**mean_ms: float) -> SpanFigures:
+        return SpanFigures(mean_ms, 0.5)
+
+    ecmp = [
+        [figures(a=100, b=100), figures(a=200)],
+        [figures(a=120, b=100), figures(a=200)],
+    ]
+    assert worst_ratio(ecmp, [figures(a=110, b=90), figures(a=300)]) == (1.5, "a")
+    assert worst_ratio(ecmp, [figures(a=110, b=170), figures(a=300)]) == (1.7, "b")
+
+
+def test_twins() -> None:
+    jobs = [BatteryJob(name, 8, 60.0, "shape") for name in "abc"] + [BatteryJob("d", 4, 60.0, "shape")]
+    means = {"a": 100.0, "b": 111.0, "c": 150.0, "d": 300.0}
+    link, other = frozenset({("leaf1", "spine1")}), frozenset({("leaf1", "spine2")})
+    # c contends elsewhere, d has other GPUs.
+    found = unequal_twins(jobs, means, {"a": link, "b": link, "c": other, "d": link})
+    assert found == [("b", "a", pytest.approx(1.11))]
+    assert unequal_twins(jobs, means | {"b": 109.0}, {"a": link, "b": link, "c": other, "d": link}) == []
+    # A job that is not there in this span has no figure.
+    assert unequal_twins(jobs, {"a": 100.0}, dict.fromkeys("abcd", link)) == []
+
+
+def row(name: str, **changed: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "gain_pct": {"polyrhythm": 10.0},
+        "ecmp_loss_pct": 20.0,
+        "worse_than_ecmp": False,
+        "worse_than_best": False,
+        "worst_job": {"job": "job1", "ratio": 1.1},
+        "unequal_twins": [],
+        "judge": {"error_pct": 2.0},
+    } | changed
+
+
+def test_totals() -> None:
+    rows = [
+        row("one"),
+        row("two", gain_pct={"polyrhythm": -5.0}, worse_than_ecmp=True, ecmp_loss_pct=4.9),
+        row("three", worst_job={"job": "job7", "ratio": 1.7}, judge={"error_pct": -6.0}),
+        row("four", worse_than_best=True, unequal_twins=[{}, {}], judge={"error_pct": None}),
+    ]
+    assert totals(rows, "polyrhythm") == {
+        "scenarios": 4,
+        "lossy_scenarios_pct": 75.0,
+        "utilisation_gain_mean": 6.25,
+        "utilisation_worse": 1,
+        "worse_than_best": 1,
+        "worst_job_ratio": 1.7,
+        "worst_job": {"scenario": "three", "job": "job7"},
+        "unequal_twins": 2,
+        "judge_error_mean_pct": pytest.approx(10 / 3),
+        "judge_error_worst_pct": 6.0,
+    }
+    assert totals([], "polyrhythm") == {
+        "scenarios": 0,
+        "lossy_scenarios_pct": None,
+        "utilisation_gain_mean": None,
+        "utilisation_worse": 0,
+        "worse_than_best": 0,
+        "worst_job_ratio": None,
+        "worst_job": None,
+        "unequal_twins": 0,
+        "judge_error_mean_pct": None,
+        "judge_error_worst_pct": None,
+    }
