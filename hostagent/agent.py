@@ -13,6 +13,7 @@ from random import Random
 
 from controller.wire import agent_pb2 as pb
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
+from controller.wire.senders import SENDERS, SYNONYMS
 from hostagent.assignments import Pin, ProbedPath, SessionSettings
 from hostagent.clock import EventClock
 from hostagent.counts import ByteSource
@@ -20,7 +21,7 @@ from hostagent.fabric_time import FabricTime
 from hostagent.job import IterationRecord
 from hostagent.messages import flow_fallback, flow_opened, hello, iteration_report, job_join
 from hostagent.metering import Metering
-from hostagent.nic.driver import SENDERS, NicDriver, ReceiveQueue, SendQueue
+from hostagent.nic.driver import NicDriver, ReceiveQueue, SendQueue
 from hostagent.nic.requester import check_pin
 from hostagent.worker import Worker
 from polyrhythm_job.schedule import REALIGN_THRESHOLD, Schedule
@@ -275,7 +276,7 @@ class Agent:
         realign = terms.realign or REALIGN_THRESHOLD
         schedule = Schedule(terms.epoch_ns, terms.shift_ns, terms.period_ns, realign, terms.once)
         self.schedules[terms.job] = schedule
-        self.senders[terms.job] = terms.sender
+        self.senders[terms.job] = SYNONYMS.get(terms.sender, terms.sender)
         for (job, _), state in list(self._workers.items()):
             if job == terms.job:
                 state.worker.set_schedule(schedule)

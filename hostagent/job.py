@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from controller.wire.protocol import MAX_GPUS
+from controller.wire.senders import DCQCN, SENDERS
 
 MOST_NS = 10**15
 """The longest iteration: eleven days. Chosen, as the other bounds: far beyond any job, and within 63 bits."""
@@ -73,12 +74,12 @@ class JobSpec:
     """A training job. `hosts` in rank order; `ring` lists its flows as (source, destination) hosts.
 
     `profile` is reported to the controller; None reports the nominal profile, made of the phases. `sender`:
-    the congestion control that the job chose, dcqcn or mltcp. `increase_timer`: DCQCN's increase timer as a
-    multiple of the NIC's. `flops_per_iteration` is of the whole job. Each worker multiplies the length of
-    each Down phase by an independent uniform draw from 1 - `compute_jitter` to 1 + `compute_jitter` (0 to 1).
-    `changes` are in the order of their iterations. The iterations of a `silent` job are not reported, but its
-    bytes can be counted. `pcie` None: its transfers within a host are not modelled. Raises ValueError for an
-    impossible job.
+    the congestion control that the job chose (controller.wire.senders.SENDERS). `increase_timer`: DCQCN's
+    increase timer as a multiple of the NIC's. `flops_per_iteration` is of the whole job. Each worker
+    multiplies the length of each Down phase by an independent uniform draw from 1 - `compute_jitter` to 1 +
+    `compute_jitter` (0 to 1). `changes` are in the order of their iterations. The iterations of a `silent`
+    job are not reported, but its bytes can be counted. `pcie` None: its transfers within a host are not
+    modelled. Raises ValueError for an impossible job.
     """
 
     name: str
@@ -90,7 +91,7 @@ class JobSpec:
     flops_per_iteration: float
     compute_jitter: float = 0.0
     profile: MeasuredProfile | None = None
-    sender: str = "dcqcn"
+    sender: str = DCQCN
     increase_timer: float = 1.0
     changes: tuple[PhaseChange, ...] = ()
     silent: bool = False
@@ -111,6 +112,8 @@ class JobSpec:
                 )
         if len(set(self.ring)) != len(self.ring):
             raise ValueError(f"job {self.name}: a flow is listed twice")
+        if self.sender not in SENDERS:
+            raise ValueError(f"job {self.name}: sender {self.sender!r}; legal: {', '.join(SENDERS)}")
         if not 0 <= self.compute_jitter <= 1:
             raise ValueError(f"job {self.name}: compute jitter must be 0 to 1, not {self.compute_jitter}")
         self._check_bounds()

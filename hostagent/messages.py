@@ -66,6 +66,7 @@ def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
         silent=spec.silent,
         pcie_link=spec.pcie.link if spec.pcie is not None else "",
         pcie_bps=spec.pcie.rate_bps if spec.pcie is not None else 0,
+        sender=spec.sender,
     )
 
 

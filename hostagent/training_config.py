@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
+from controller.wire.senders import Sender, canonical_sender
 from hostagent.job import JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
 from polyrhythm_files import MAX_WHOLE, InvalidValueError, Section, Whole, finite
 from polyrhythm_job.pcie import check_link_name
@@ -64,8 +65,8 @@ class TrainingJob(Section, frozen=True, kw_only=True):
     gpus: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="of the whole job; 0: one a host")] = 0
     flops_per_iteration: Annotated[float, finite(0.0, what="of the whole job")] = 0.0
     sender: Annotated[
-        Literal["dcqcn", "mltcp"],
-        Meta(description="congestion control of its senders, unless the plan says otherwise"),
+        Sender,
+        Meta(description="congestion control of its senders, unless the plan names one; mltcp: mltcp-dcqcn"),
     ] = "dcqcn"
     silent: Annotated[
         bool, Meta(description="its iterations are not reported, so the controller counts bytes")
@@ -104,7 +105,7 @@ class TrainingJob(Section, frozen=True, kw_only=True):
             phases=tuple(PhaseSpec(p.up_ns, p.bytes_per_flow, p.rate_bps, p.down_ns) for p in self.phases),
             flops_per_iteration=self.flops_per_iteration,
             compute_jitter=self.compute_jitter_pct / 100,
-            sender=self.sender,
+            sender=canonical_sender(self.sender),
             silent=self.silent,
             profile=self.profile.measured() if self.profile is not None else None,
             pcie=PcieUse(self.pcie.link, int(self.pcie.rate_mbps * 1e6)) if self.pcie is not None else None,

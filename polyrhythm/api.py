@@ -13,12 +13,14 @@ from typing import Any
 
 from controller.model import Plan, QueuePair
 from controller.planner import PlanInput, Policy, plan
+from controller.wire.senders import uses_mltcp
 from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioResult, ScenarioRunner
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario, scenario_path
 from polyrhythm.scenario import load_scenario as load_scenario_file
 from polyrhythm.scenario.failures import FailureError, parse_failure
 from polyrhythm_files import ConfigError
 from sim.cluster import JobRequest, machines
+from sim.mltcp import LINEAR, check_sender
 from sim.network import Network
 from sim.output import MarkEstimate, job_rows, summary
 from sim.scheduler import scheduler_named
@@ -80,7 +82,8 @@ def scenario_workload(scenario: Scenario, iterations: int | None = None) -> list
     scenario runs, warm-up included.
 
     Raises:
-        ValueError: a job leaves at a fixed time, which the simulator does not know.
+        ValueError: a job leaves at a fixed time, which the simulator does not know, or has a sender of which
+        the simulator has no equivalent.
     """
     overhead = (scenario.packet_bytes + ROCE_OVERHEAD_BYTES) / scenario.packet_bytes
     count = iterations or scenario.warmup + scenario.iterations
@@ -89,6 +92,7 @@ def scenario_workload(scenario: Scenario, iterations: int | None = None) -> list
         job, n = workload.job, len(workload.job.hosts)
         if workload.stop_ns is not None:
             raise ValueError(f"job {job.name} has stop_ms; legal in a simulation: iterations")
+        check_sender(job.sender, f"job {job.name}")
         phases = tuple(
             # In a fused ring of this size every flow carries `size` bytes.
             PhaseShape("fused_ring", size * n / (2 * (n - 1)), after_ns=compute, limit_bps=rate)
@@ -103,6 +107,7 @@ def scenario_workload(scenario: Scenario, iterations: int | None = None) -> list
                 iterations=workload.iterations or count,
                 shape=Shape(phases, overhead=overhead, flops=job.flops_per_iteration),
                 ranks=job.hosts,
+                mltcp=LINEAR if uses_mltcp(job.sender) else "",
             )
         )
     return requests

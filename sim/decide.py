@@ -14,8 +14,9 @@ from controller.planner import PlanInput, Policy, PolicyError, plan
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
+from controller.wire.senders import DCQCN
 from sim.jobrun import FREE, IterationSchedule
-from sim.mltcp import LINEAR, weights
+from sim.mltcp import LINEAR, SENDER, weights
 from sim.mltcp_policies import ShapedMltcp
 from sim.units import CLASSES, PS_PER_NS
 from topo.graph import Topology
@@ -153,10 +154,10 @@ def decision_for(plan: Plan, policy: Policy, job: str, flows: Sequence[str], lea
 
 
 def _weights(policy: Policy, decided: JobPlan) -> tuple[float, ...] | None:
-    if decided.sender == "mltcp":
+    if decided.sender == SENDER:
         timing = policy.timing
         return weights(timing.shape if isinstance(timing, ShapedMltcp) else LINEAR)
-    return () if decided.sender == "dcqcn" else None
+    return () if decided.sender == DCQCN else None
 
 
 def _klass(policy: Policy, decided: JobPlan) -> int:

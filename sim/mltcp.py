@@ -12,9 +12,16 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 
+from controller.wire.senders import DCQCN, as_mltcp
+
 STEPS = 64
 LINEAR = "1.75r+0.25"
 """The thesis' F."""
+SENDER = as_mltcp(DCQCN)
+"""The sender that is MLTCP in the simulator. Shares of windows (Reno, CUBIC, DCTCP) have no equivalent here.
+"""
+EQUIVALENT = (DCQCN, SENDER)
+"""The senders of which the simulator has an equivalent: equal shares, and shares by F."""
 
 SHAPES: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {
@@ -28,6 +35,13 @@ SHAPES: Mapping[str, Callable[[float], float]] = MappingProxyType(
 )
 """With rising functions jobs come to share a link in time, with falling ones they do not. The emulated NIC
 has the same six."""
+
+
+def check_sender(sender: str, where: str) -> None:
+    """Refuse a sender of which the simulator has no equivalent (ValueError, beginning with `where`)."""
+    if sender not in EQUIVALENT:
+        legal = ", ".join(EQUIVALENT)
+        raise ValueError(f"{where}: the simulator has no equivalent of sender {sender}; legal: {legal}")
 
 
 @cache

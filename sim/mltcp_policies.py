@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from controller.interleave.timing import OwnPace
 from controller.planner.policy import Policy
-from sim.mltcp import LINEAR, SHAPES
+from sim.mltcp import LINEAR, SENDER, SHAPES
 
 
 @dataclass(frozen=True)
 class ShapedMltcp(OwnPace):
     """Shifts no job; all senders send by MLTCP with the F called `shape` (`sim.mltcp.SHAPES`)."""
 
-    sender: str = "mltcp"
+    sender: str = SENDER
     shape: str = LINEAR
 
     def __post_init__(self) -> None:

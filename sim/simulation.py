@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.interleave.timing import FREE_CHOICE
 from controller.model import Plan
 from controller.planner import Policy, policy_named
 from sim.cluster import Cluster, FreeGpus, JobRequest, Placement, WorkloadError, check, ranks_of
 from sim.decide import EQUAL_CLASS, Decider, FabricState, decision_for
 from sim.engine import EngineFactory, best_engine
 from sim.jobrun import JobRun
-from sim.mltcp import weights
+from sim.mltcp import check_sender, weights
 from sim.pool import EnginePool
 from sim.scheduler import Scheduler, WaitingJob
 from sim.shape import planner_job, program, uncontended
@@ -410,8 +411,9 @@ class Simulation:
 
 
 def _policy(name: str, policies: Mapping[str, Policy] | None) -> Policy:
-    if policies is None:
-        return policy_named(name)
-    if name not in policies:
+    if policies is not None and name not in policies:
         raise ValueError(f"{name!r} is no policy; legal: {', '.join(sorted(policies))}")
-    return policies[name]
+    policy = policy_named(name) if policies is None else policies[name]
+    if policy.timing.sender != FREE_CHOICE:
+        check_sender(policy.timing.sender, f"policy {name}")
+    return policy

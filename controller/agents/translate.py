@@ -31,6 +31,7 @@ from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
 from controller.wire.protocol import ANSWER_DEADLINE_NS, DSCP_BEHAVIOURS, MAX_GPUS, PINNINGS, PROTOCOL
+from controller.wire.senders import DCQCN, canonical_sender
 
 # Limits of what an agent may send, all chosen; they bound the controller's memory.
 MAX_REPORT_BINS = 8192
@@ -222,6 +223,10 @@ def _job(join: wire.JobJoin) -> Job:
             raise MessageError(f"{what} name has {len(name)} characters; legal: at most {MAX_NAME_CHARS}")
     if not 1 <= join.gpus <= MAX_GPUS:
         raise MessageError(f"job {join.job}: it has {join.gpus:,} GPUs; legal: 1 to {MAX_GPUS:,}")
+    try:
+        sender = canonical_sender(join.sender or DCQCN)
+    except ValueError as error:
+        raise MessageError(f"job {join.job}: {error}") from None
     return Job(
         name=join.job,
         model=join.model,
@@ -233,6 +238,7 @@ def _job(join: wire.JobJoin) -> Job:
         silent=join.silent,
         pcie_link=join.pcie_link if join.pcie_bps else "",
         pcie_bps=join.pcie_bps,
+        sender=sender,
     )
 
 

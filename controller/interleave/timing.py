@@ -10,11 +10,22 @@ from typing import Protocol, runtime_checkable
 from controller.interleave.cassini import shift_once
 from controller.interleave.circle import SharedLink
 from controller.interleave.slot_schedule import SlotSchedule, schedule_slots
+from controller.wire.senders import SENDERS, canonical_sender
 
 FREE_CHOICE = "job"
 """Each job's own choice of congestion control."""
-SENDERS = (FREE_CHOICE, "dcqcn", "mltcp")
+SENDER_CHOICES = (FREE_CHOICE, *SENDERS)
 """What a plan may set as the congestion control of the jobs' senders."""
+
+
+def sender_choice(name: str) -> str:
+    """The canonical form of a choice. Raises ValueError, with the legal ones, for any other text."""
+    if name == FREE_CHOICE:
+        return name
+    try:
+        return canonical_sender(name)
+    except ValueError as error:
+        raise ValueError(f"{error}, {FREE_CHOICE}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +56,7 @@ class Timing(Protocol):
 
     @property
     def sender(self) -> str:
-        """The congestion control that the plan sets on all jobs' senders: one of SENDERS."""
+        """The congestion control that the plan sets on all jobs' senders: one of SENDER_CHOICES."""
         return FREE_CHOICE
 
     @property
@@ -67,8 +78,8 @@ class _SenderTiming(Timing):
     sender: str = FREE_CHOICE
 
     def __post_init__(self) -> None:
-        if self.sender not in SENDERS:
-            raise ValueError(f"sender {self.sender!r} is not one of {', '.join(SENDERS)}")
+        # The canonical form, so that two names of one congestion control make equal policies.
+        object.__setattr__(self, "sender", sender_choice(self.sender))
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ def _job(core: Core, job: Job) -> JobView:
         profile=job.profile if job.profile.phases else None,
         declared=declared.profile if declared is not None and declared.profile.phases else None,
         flops_per_iteration=job.flops_per_iteration,
+        sender=job.sender,
         measured=job.measured,
         measuring=core.measuring.waits(job.name),
         changes=core.measuring.changes(job.name),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.model.pickled import pickled_by_fields
+from controller.wire.senders import DCQCN
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Job:
     `flops_per_iteration` is for all GPUs of the job (CRUX's W_j). A `silent` job reports no iterations.
     Profile, flops and bytes are measured if `measured` is not None; otherwise the job declares them. If
     `pcie_link` has a name, the job's GPUs reach the NIC of each host over that PCIe link of the host, with
-    `pcie_bps` bit/s, and other jobs may use the same link.
+    `pcie_bps` bit/s, and other jobs may use the same link. `sender` is the congestion control that the job
+    chose for its senders (controller.wire.senders.SENDERS); a NIC with a single one ignores it.
     """
 
     name: str
@@ -99,3 +101,4 @@ class Job:
     pcie_link: str = ""
     pcie_bps: int = 0
     measured: Measurement | None = None
+    sender: str = DCQCN

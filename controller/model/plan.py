@@ -97,7 +97,8 @@ class JobPlan:
     the job runs at its own pace until it has drifted from its slots by more than the part `realign` of the
     period (None: the agents' usual threshold; 1: it may drift).
     `intensity` is CRUX's GPU intensity, in flop per second of communication; None without traffic.
-    `sender` is the congestion control of its senders: dcqcn, mltcp, or job for what the job chose itself.
+    `sender` is the congestion control of its senders: one of controller.wire.senders.SENDERS, or job for what
+    the job chose itself.
     `expected_ns` is the mean iteration that the planner's evaluator expects under this plan, and `ecmp_ns`
     the one that it expects under plain ECMP with the same jobs. `floor_ns` is the longest mean iteration that
     the policy's `max_slowdown` allows. Each is None where the plan was not evaluated or there is no floor.

@@ -60,6 +60,7 @@ class JobView:
     profile: Profile | None = None
     declared: Profile | None = None
     flops_per_iteration: float = 0.0
+    sender: str = ""
     measured: Measurement | None = None
     measuring: bool = False
     changes: int = 0

@@ -44,6 +44,7 @@ def job(value: JobView, plan: Plan | None) -> schema.JobOut:
         measured=None if value.measured is None else _measurement(value.measured),
         measuring=value.measuring,
         flops_per_iteration=value.flops_per_iteration,
+        sender=value.sender,
         pattern_changes=value.changes,
         realigned=value.realigned,
         why=planned.why if planned else None,

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from controller.interleave.timing import SENDER_CHOICES
+
 SwitchState = Literal["connecting", "ready", "down"]
 Time = Annotated[int, Field(description="Fabric time of the figures, in ns.")]
 
@@ -102,6 +104,7 @@ class JobOut(Out):
     )
     measuring: bool = Field(description="Whether the job waits to be measured, or is being measured.")
     flops_per_iteration: float = Field(description="Work (flop) of one iteration, measured or declared.")
+    sender: str = Field(description="Congestion control that the job chose for its senders.")
     pattern_changes: int = Field(description="How often the job has changed its communication pattern.")
     realigned: int = Field(
         description="How often one of its workers had drifted too far from its slot and waited for the next."
@@ -171,7 +174,9 @@ class JobPlanOut(Out):
     intensity: float | None = Field(
         description="CRUX's GPU intensity: flop/s of the job per second of communication."
     )
-    sender: str = Field(description="job (its own choice), dcqcn or mltcp.")
+    sender: str = Field(
+        description=f"Congestion control of its senders: {', '.join(SENDER_CHOICES)}; job: its own choice."
+    )
     expected_ms: float | None = Field(
         description="The mean iteration that the planner expects; null: this plan was not evaluated."
     )

@@ -30,7 +30,7 @@ SINCRONIA = Policy("sincronia", Ecmp(), Sincronia())
 VARYS = Policy("varys", Ecmp(), Varys())
 CIRCLES = Policy("circles", Ecmp(), timing=Circles())
 CASSINI = Policy("cassini", Ecmp(), timing=Cassini())
-MLTCP = Policy("mltcp", Ecmp(), timing=OwnPace(sender="mltcp"))
+MLTCP = Policy("mltcp", Ecmp(), timing=OwnPace(sender="mltcp-dcqcn"))
 
 # One array algorithm each: what `polyrhythm route --algorithm` runs on a list of flows.
 GREEDY = Policy("greedy", Greedy())

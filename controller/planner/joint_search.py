@@ -35,6 +35,7 @@ from controller.planner.time_shifts import TimeShifts, only
 from controller.routing.assign import Assignment, free_port
 from controller.routing.ecmp import draw_port
 from controller.routing.paths import Path, path_of, paths
+from controller.wire.senders import as_mltcp, uses_mltcp
 
 LIMITS = SearchLimits(
     evaluations=48,
@@ -296,7 +297,7 @@ class JointSearch:
             if job is None:
                 return None
             level.append(job.level)
-            mltcp.append(job.sender == "mltcp")
+            mltcp.append(uses_mltcp(job.sender))
             if mltcp[-1] and not own.mltcp_capable:
                 return None
             period = job.period_ns
@@ -316,7 +317,8 @@ class JointSearch:
         names = [p.name for p in self.instance.jobs]
         searched = dict(zip(names, choice.level, strict=True))
         priorities = assign_levels(demands, self.built.order, shifts).changed(searched)
-        senders = {n: "mltcp" for n, on in zip(names, choice.mltcp, strict=True) if on}
+        own = {j.name: j.sender for j in self._demands.inputs.jobs}
+        senders = {n: as_mltcp(own[n]) for n, on in zip(names, choice.mltcp, strict=True) if on}
         return Candidate(routing, shifts, priorities, senders, search_reason(found))
 
     def _placed(self, found: SearchResult) -> Mapping[str, Assignment]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import math
 
+from controller.interleave.timing import SENDER_CHOICES, sender_choice
 from controller.model import TRAFFIC_CLASSES
 from controller.planner.policy import Policy, PolicyError
 from controller.planner.registry import policy_named
@@ -17,6 +18,7 @@ _OPTIONS = (
     ("loss_cap", "--loss-cap"),
     ("lookahead", "--lookahead"),
     ("max_slowdown", "--max-slowdown"),
+    ("sender", "--sender"),
 )
 """The option of a policy or its objects, and how it is called on the command line."""
 NO_LIMIT = "none"
@@ -59,6 +61,13 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="assign paths anew before each foreseen start and end of a phase, for the jobs that send then",
     )
+    parser.add_argument(
+        "--sender",
+        type=_sender,
+        metavar="NAME",
+        help=f"congestion control of all jobs: {', '.join(SENDER_CHOICES)} (default: the policy's; job: each "
+        "job's own choice)",
+    )
     add_max_slowdown(parser)
 
 
@@ -99,6 +108,13 @@ def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
         elif value is not None:
             words.append(f"{flag}={value}")
     return tuple(words)
+
+
+def _sender(text: str) -> str:
+    try:
+        return sender_choice(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _levels(text: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from controller.interleave.timing import SENDERS, OwnPace, Timing
+from controller.interleave.timing import SENDER_CHOICES, OwnPace, Timing
 from controller.model import PolicyReference
 from controller.priority.priorities import Equal
 from controller.priority.protocol import Priority
@@ -51,7 +51,7 @@ _LEGAL: Mapping[str, tuple[tuple[str, Callable[[Any], bool], str], ...]] = {
         ("searchable", _is_flag, _FLAG),
     ),
     "timing": (
-        ("sender", SENDERS.__contains__, ", ".join(SENDERS)),
+        ("sender", SENDER_CHOICES.__contains__, ", ".join(SENDER_CHOICES)),
         ("sets_shifts", _is_flag, _FLAG),
         ("holds_slots", _is_flag, _FLAG),
     ),

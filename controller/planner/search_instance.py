@@ -13,6 +13,7 @@ from controller.model import TRAFFIC_CLASSES
 from controller.planner.candidate import Candidate
 from controller.planner.demand import Demands
 from controller.routing.paths import Path
+from controller.wire.senders import uses_mltcp
 
 JITTER = 0.01
 """By how much compute times are assumed to differ between iterations, as a part of themselves. Chosen."""
@@ -64,5 +65,5 @@ def choice_of(instance: Instance, candidate: Candidate) -> Choice:
         path_choice=(0,) * len(instance.flows),
         level=tuple(level[n] for n in names),
         timings=tuple((slots[n].period_ns, slots[n].shift_ns) if n in slots else UNSCHEDULED for n in names),
-        mltcp=tuple(candidate.senders.get(n) == "mltcp" for n in names),
+        mltcp=tuple(uses_mltcp(candidate.senders.get(n, "")) for n in names),
     )

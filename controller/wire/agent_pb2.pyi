@@ -121,7 +121,7 @@ class FlowSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., src: _Optional[str] = ..., dst: _Optional[str] = ..., bytes_per_iteration: _Optional[int] = ...) -> None: ...
 
 class JobJoin(_message.Message):
-    __slots__ = ("job", "model", "gpus", "hosts", "rank", "period_ns", "phases", "flops_per_iteration", "flows", "silent", "pcie_link", "pcie_bps")
+    __slots__ = ("job", "model", "gpus", "hosts", "rank", "period_ns", "phases", "flops_per_iteration", "flows", "silent", "pcie_link", "pcie_bps", "sender")
     JOB_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +134,7 @@ class JobJoin(_message.Message):
     SILENT_FIELD_NUMBER: _ClassVar[int]
     PCIE_LINK_FIELD_NUMBER: _ClassVar[int]
     PCIE_BPS_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
     job: str
     model: str
     gpus: int
@@ -146,7 +147,8 @@ class JobJoin(_message.Message):
     silent: bool
     pcie_link: str
     pcie_bps: int
-    def __init__(self, job: _Optional[str] = ..., model: _Optional[str] = ..., gpus: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., rank: _Optional[int] = ..., period_ns: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping]]] = ..., flops_per_iteration: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowSpec, _Mapping]]] = ..., silent: _Optional[bool] = ..., pcie_link: _Optional[str] = ..., pcie_bps: _Optional[int] = ...) -> None: ...
+    sender: str
+    def __init__(self, job: _Optional[str] = ..., model: _Optional[str] = ..., gpus: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., rank: _Optional[int] = ..., period_ns: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping]]] = ..., flops_per_iteration: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowSpec, _Mapping]]] = ..., silent: _Optional[bool] = ..., pcie_link: _Optional[str] = ..., pcie_bps: _Optional[int] = ..., sender: _Optional[str] = ...) -> None: ...
 
 class JobLeave(_message.Message):
     __slots__ = ("job", "rank")

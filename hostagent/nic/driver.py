@@ -7,9 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-SENDERS = ("dcqcn", "mltcp")
-"""The congestion controls that a plan or a job can choose for its senders."""
-
 
 @dataclass(frozen=True, slots=True)
 class NicCounters:
@@ -105,7 +102,8 @@ class NicDriver(Protocol):
         """Use these DSCPs for congestion notifications and acknowledgements from now on."""
 
     def set_sender(self, job: str, sender: str) -> None:
-        """Use this congestion control ("dcqcn" or "mltcp") for a job's present and later queue pairs.
+        """Use this congestion control (controller.wire.senders.SENDERS) for a job's present and later queue
+        pairs.
 
         A NIC with a single congestion control ignores it.
         """

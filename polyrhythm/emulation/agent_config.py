@@ -76,7 +76,7 @@ def _job(agent_job: AgentJob) -> dict[str, Any]:
         "start_jitter_ns": agent_job.start_jitter_ns,
         "iterations": agent_job.iterations,
         "compute_jitter_pct": agent_job.workload.jitter * 100,
-        "sender": agent_job.workload.sender,
+        "sender": job.sender,
     }
     use = agent_job.workload.pcie
     if use is not None:

@@ -312,7 +312,7 @@ def job_spec(workload: Workload, measured: Mapping[str, Any] | None, *, changes:
         phases=_phases(job.profile, workload.steps),
         flops_per_iteration=job.flops_per_iteration,
         compute_jitter=workload.jitter,
-        sender=workload.sender,
+        sender=job.sender,
         increase_timer=workload.increase_timer,
         profile=announced,
         changes=tuple(

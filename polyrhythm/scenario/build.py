@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from controller.model.job import Flow, Job, Phase, Profile
+from controller.wire.senders import canonical_sender
 from hostagent.job import PcieUse
 from polyrhythm.scenario.config import (
     ELEPHANT_NOMINAL_BYTES,
@@ -52,7 +53,7 @@ class ChangedPattern:
 class Workload:
     """A job as the emulated hosts run it: in each Up phase its flows send, then its GPUs compute.
 
-    `steps` are in the order of the period. `sender`, `increase_timer`, `announces`, `silent` and `iterations`
+    `steps` are in the order of the period. `increase_timer`, `announces`, `silent` and `iterations`
     are as in the file (`JobConfig`). Times count from the start of the first jobs: the job arrives at
     `arrival_ns`, computes for `lead_ns` before its first Up phase, and leaves at `stop_ns` (None: it does not
     leave at a fixed time). Time 0 of the profiles is the start of the first Up phase. `jitter` is a part of
@@ -61,7 +62,6 @@ class Workload:
 
     job: Job
     steps: Steps
-    sender: str = "dcqcn"
     increase_timer: float = 1.0
     announces: str = "profile"
     silent: bool = False
@@ -318,9 +318,9 @@ def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Wor
             profile=profile,
             flops_per_iteration=flops,
             flows=tuple(Flow(f"{job.name}/{a}>{b}", job.name, a, b, total) for a, b in ring),
+            sender=canonical_sender(job.sender),
         ),
         steps=steps,
-        sender=job.sender,
         increase_timer=job.increase_timer,
         announces=job.announces,
         silent=job.silent,

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from controller.model import REALIGN_PCT
+from controller.wire.senders import Sender
 from polyrhythm_files import InvalidValueError, Section, finite
 
 Name = Annotated[
@@ -160,9 +161,9 @@ class JobConfig(Section, frozen=True, kw_only=True):
     ]
     period_ms: Period
     phases: Phases
-    sender: Annotated[Literal["dcqcn", "mltcp"], Meta(description="congestion control of the job's NICs")] = (
-        "dcqcn"
-    )
+    sender: Annotated[
+        Sender, Meta(description="congestion control of the job's NICs; mltcp: mltcp-dcqcn")
+    ] = "dcqcn"
     increase_timer: Annotated[
         float,
         finite(

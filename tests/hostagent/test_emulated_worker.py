@@ -80,7 +80,10 @@ def test_two_jobs_on_one_link_contend_and_shifted_they_do_not() -> None:
     assert marks[True] * 5 < marks[False]
 
 
-@pytest.mark.parametrize(("chosen", "planned"), [("mltcp", ""), ("mltcp", "job"), ("dcqcn", "mltcp")])
+@pytest.mark.parametrize(
+    ("chosen", "planned"),
+    [("mltcp-dcqcn", ""), ("mltcp-dcqcn", "job"), ("dcqcn", "mltcp"), ("cubic", "mltcp-reno")],
+)
 def test_mltcp_by_the_job_or_by_the_plan_shares_links_in_time_without_shifts(
     chosen: str, planned: str
 ) -> None:
@@ -103,7 +106,7 @@ def test_mltcp_by_the_job_or_by_the_plan_shares_links_in_time_without_shifts(
 def test_a_plan_can_take_mltcp_back_and_a_greedy_timer_gets_more() -> None:
     cluster = Cluster()
     cluster.connect()
-    greedy = dataclasses.replace(job("a", ("h0", "h2")), sender="mltcp", increase_timer=0.5)
+    greedy = dataclasses.replace(job("a", ("h0", "h2")), sender="mltcp-dcqcn", increase_timer=0.5)
     cluster.run_job(greedy, 15, 3)
     cluster.run_job(job("b", ("h1", "h3")), 15, 3)
     said = pb.ControllerMessage(schedule=pb.JobSchedule(job="a", sender="dcqcn"))

@@ -9,6 +9,8 @@ import pytest
 
 from controller.interleave.mltcp_fluid import FluidJob, offsets
 from controller.interleave.mltcp_fluid import run as run_fluid
+from controller.interleave.timing import OwnPace
+from controller.planner import Policy
 from hostagent.nic.mltcp import SHAPES as SENDERS_SHAPES
 from sim.cluster import JobRequest, WorkloadError, machines
 from sim.engine import KernelEngine
@@ -137,3 +139,8 @@ def test_the_policy_and_a_jobs_own_choice() -> None:
     assert mean_ms("mltcp-falling") == pytest.approx(350, rel=0.02)
     with pytest.raises(WorkloadError, match="job j0: MLTCP"):
         mean_ms("ecmp", "r")
+    windows = {"w": Policy("w", timing=OwnPace(sender="mltcp-reno"))}
+    with pytest.raises(
+        ValueError, match=r"^policy w: .* no equivalent of sender mltcp-reno; legal: dcqcn, mltcp-dcqcn$"
+    ):
+        Simulation(cluster, [], SimulationSettings(policy="w"), scheduler=Fifo(), policies=windows)

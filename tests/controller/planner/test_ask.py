@@ -170,7 +170,7 @@ def test_numbers_of_numpy_and_lists_of_nodes_are_legal() -> None:
     ("parts", "words"),
     [
         ({"priority": GivenOrder(levels="six")}, "levels is 'six'; legal: a whole number from 1"),
-        ({"timing": GivenSlots(fails, sender="tcp")}, "sender is 'tcp'; legal: job, dcqcn, mltcp"),
+        ({"timing": GivenSlots(fails, sender="tcp")}, "sender is 'tcp'; legal: job, dcqcn, reno"),
     ],
 )
 def test_options_are_checked_when_the_policy_is_made(parts: dict[str, Any], words: str) -> None:

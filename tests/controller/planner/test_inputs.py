@@ -119,6 +119,21 @@ def test_the_floor_is_set_on_the_command_line(word: str, value: float | None) ->
     assert policy_of(again, "polyrhythm").max_slowdown == value
 
 
+@pytest.mark.parametrize(("word", "sender"), [("mltcp", "mltcp-dcqcn"), ("reno", "reno"), ("job", "job")])
+def test_the_sender_is_set_on_the_command_line(
+    word: str, sender: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_policy_options(parser)
+    read = parser.parse_args(["--sender", word])
+    assert policy_of(read, "ecmp").timing.sender == sender
+    again = parser.parse_args(list(policy_arguments(read)))
+    assert policy_of(again, "ecmp") == policy_of(read, "ecmp")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--sender", "tcp"])
+    assert "sender 'tcp'; legal: dcqcn, reno, cubic" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("word", ["0.9", "nan", "inf", "all", ""])
 def test_a_floor_that_is_not_legal_is_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()

@@ -15,6 +15,7 @@ from controller.interleave.joint.sharing_groups import legal
 from controller.model import Job
 from controller.planner import POLICIES, PlanInput, diff, explain, plan
 from controller.planner.joint_search import MLTCP_MIN_GAIN
+from controller.wire.senders import SENDERS
 from topo.generate import leaf_spine
 
 ONE_LEVEL = POLICIES["polyrhythm"].with_options({"levels": 1})
@@ -33,8 +34,8 @@ def inputs(hosts: frozenset[str] = HOSTS) -> PlanInput:
 
 def test_where_no_shift_and_no_level_helps_the_search_takes_mltcp() -> None:
     made = plan(inputs())
-    assert {j.sender for j in made.jobs.values()} == {"mltcp"}
-    assert "mltcp senders" in explain(made)
+    assert {j.sender for j in made.jobs.values()} == {"mltcp-dcqcn"}
+    assert "mltcp-dcqcn senders" in explain(made)
     assert "the best without MLTCP" in made.jobs["long"].why
     without = joint(inputs(frozenset())).found
     found = joint(inputs()).found
@@ -56,14 +57,25 @@ def test_it_comes_to_rest_and_is_taken_back_where_a_nic_cannot() -> None:
     assert diff(last, made) == ()
     back = plan(replace(inputs(HOSTS - {"h5"}), previous=made))
     assert back.jobs["short"].sender == "job"
-    assert any(line.startswith("job short: sender mltcp -> job") for line in diff(made, back))
+    assert any(line.startswith("job short: sender mltcp-dcqcn -> job") for line in diff(made, back))
 
 
-@pytest.mark.parametrize("sender", ["dcqcn", "mltcp"])
-def test_a_policy_that_names_a_sender_has_the_last_word(sender: str) -> None:
+def test_a_job_that_the_search_switches_to_mltcp_keeps_its_congestion_control() -> None:
+    own = {"long": "reno", "short": "mltcp-dctcp"}
+    jobs = tuple(replace(j, sender=own[j.name]) for j in pair())
+    made = plan(replace(inputs(), jobs=jobs))
+    assert {j.job: j.sender for j in made.jobs.values()} == {"long": "mltcp-reno", "short": "mltcp-dctcp"}
+    # The plan in force counts as one with MLTCP, whatever the congestion control is.
+    again = plan(replace(inputs(), jobs=jobs, previous=made))
+    assert diff(made, again) == ()
+
+
+@pytest.mark.parametrize(("sender", "canonical"), [(s, s) for s in SENDERS] + [("mltcp", "mltcp-dcqcn")])
+def test_a_policy_that_names_a_sender_has_the_last_word(sender: str, canonical: str) -> None:
     named = ONE_LEVEL.with_options({"sender": sender})
+    assert named == ONE_LEVEL.with_options({"sender": canonical})
     made = plan(replace(inputs(), policy=named))
-    assert {j.sender for j in made.jobs.values()} == {sender}
+    assert {j.sender for j in made.jobs.values()} == {canonical}
 
 
 @settings(max_examples=12, deadline=None)

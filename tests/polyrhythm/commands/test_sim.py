@@ -4,6 +4,7 @@
 import argparse
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,7 @@ from polyrhythm.api import scenario_workload
 from polyrhythm.commands import sim as sim_command
 from polyrhythm.scenario import load_scenario, scenario_path
 from sim import figures, simulation
+from sim.mltcp import LINEAR
 from sim.output import parquet_available
 from sim.shape import program
 
@@ -148,6 +150,22 @@ def test_a_scenario_keeps_its_bytes_on_the_wire() -> None:
         built = program(request.shape, request.name, request.ranks or ())
         frames = workload.job.flows[0].bytes_per_iteration / scenario.packet_bytes
         assert built.channel_bits == pytest.approx([frames * (scenario.packet_bytes + 58) * 8] * 2)
+
+
+def test_a_scenario_keeps_its_senders_or_is_refused() -> None:
+    scenario = load_scenario(scenario_path("two_vgg19"))
+    first, second = scenario.workloads
+
+    def requested(sender: str) -> list[str]:
+        changed = replace(first, job=replace(first.job, sender=sender))
+        return [r.mltcp for r in scenario_workload(replace(scenario, workloads=(changed, second)))]
+
+    assert requested("dcqcn") == ["", ""]
+    assert requested("mltcp-dcqcn") == [LINEAR, ""]
+    with pytest.raises(
+        ValueError, match="job vgg19-a: the simulator has no equivalent of sender cubic; legal: dcqcn"
+    ):
+        requested("cubic")
 
 
 @pytest.mark.parametrize("group", [bench, paper])

@@ -43,6 +43,14 @@ def test_shipped_scenarios_load(name: str) -> None:
         assert room - len(phases) * (scenario.packet_bytes + 58) * 8 <= wire_bits <= room
 
 
+@pytest.mark.parametrize(("said", "sender"), [("mltcp", "mltcp-dcqcn"), ("mltcp-cubic", "mltcp-cubic")])
+def test_a_sender_has_one_form_inside(tmp_path: Path, said: str, sender: str) -> None:
+    path = tmp_path / "s.yaml"
+    text = scenario_path("two_vgg19").read_text()
+    path.write_text(text.replace("model: VGG19", f"model: VGG19\n    sender: {said}", 1))
+    assert [w.job.sender for w in load_scenario(path).workloads] == [sender, "dcqcn"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -55,6 +63,11 @@ def test_shipped_scenarios_load(name: str) -> None:
             "[h1, h3]",
             "[h1, h9]",
             "11: jobs[0].hosts[1]: 'h9' is no host of the fabric; legal: h1, h2, h3, h4",
+        ),
+        (
+            "model: VGG19",
+            "model: VGG19\n    sender: tcp",
+            "10: jobs[0].sender: 'tcp' is wrong; legal: dcqcn, reno, cubic, dctcp, mltcp-dcqcn",
         ),
         ("[h1, h3]", "[h1, h1]", "11: jobs[0].hosts[1]: 'h1' is in the list twice; legal: each host once"),
         (
