@@ -213,6 +213,6 @@ def battery_jobs(scenario: BatteryScenario, folder: Path) -> tuple[BatteryJob, .
     loaded: Scenario = load_scenario(file)
     shapes = {job["name"]: (job["period_ms"], json.dumps(job["phases"])) for job in scenario.document["jobs"]}
     return tuple(
-        BatteryJob(w.job.name, w.job.gpus, w.compute_ns / 1e6, (w.sender, *shapes[w.job.name]))
+        BatteryJob(w.job.name, w.job.gpus, w.compute_ns / 1e6, (w.job.sender, *shapes[w.job.name]))
         for w in loaded.workloads
     )
