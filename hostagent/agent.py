@@ -13,7 +13,7 @@ from random import Random
 
 from controller.wire import agent_pb2 as pb
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
-from controller.wire.senders import SENDERS, SYNONYMS
+from controller.wire.senders import sender_in_force
 from hostagent.assignments import Pin, ProbedPath, SessionSettings
 from hostagent.clock import EventClock
 from hostagent.counts import ByteSource
@@ -276,11 +276,11 @@ class Agent:
         realign = terms.realign or REALIGN_THRESHOLD
         schedule = Schedule(terms.epoch_ns, terms.shift_ns, terms.period_ns, realign, terms.once)
         self.schedules[terms.job] = schedule
-        self.senders[terms.job] = SYNONYMS.get(terms.sender, terms.sender)
+        self.senders[terms.job] = terms.sender
         for (job, _), state in list(self._workers.items()):
             if job == terms.job:
                 state.worker.set_schedule(schedule)
-                self._set_sender(state)
+                self._nic.set_sender(job, sender_in_force(terms.sender, state.worker.spec.sender))
 
     def _on_welcome(self, welcome: pb.Welcome) -> None:
         self.welcomed = True
@@ -350,7 +350,7 @@ class Agent:
         schedule = self.schedules.get(spec.name)
         if schedule is not None:
             worker.set_schedule(schedule)
-        self._set_sender(state)
+        self._nic.set_sender(spec.name, sender_in_force(self.senders.get(spec.name, ""), spec.sender))
         if not self.connected:
             self._open_waiting(state)
             return
@@ -359,11 +359,6 @@ class Agent:
             self._announce(state)
         if not state.waiting:
             self._start(state)
-
-    def _set_sender(self, state: _WorkerState) -> None:
-        """Use the congestion control that the plan has for the job, else the one that the job chose."""
-        spec, planned = state.worker.spec, self.senders.get(state.worker.spec.name)
-        self._nic.set_sender(spec.name, planned if planned in SENDERS else spec.sender)
 
     def _announce(self, state: _WorkerState) -> None:
         """Announce a worker's job to the controller, and ask for the source ports of its flows.

@@ -51,3 +51,9 @@ def uses_mltcp(sender: str) -> bool:
 def as_mltcp(sender: str) -> str:
     """A canonical `sender` as MLTCP; one that is MLTCP already stays."""
     return _MLTCP + plain_sender(sender)
+
+
+def sender_in_force(planned: str, own: str) -> str:
+    """The congestion control that a plan has for a job, or the job's own one where the plan names none."""
+    planned = SYNONYMS.get(planned, planned)
+    return planned if planned in SENDERS else own

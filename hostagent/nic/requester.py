@@ -11,6 +11,7 @@ from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from controller.wire.senders import DCQCN
 from hostagent.nic.congestion import Acknowledgement
 from hostagent.nic.congestion_controls import congestion_control
+from hostagent.nic.message import Message
 from hostagent.nic.mltcp import Mltcp, MltcpProgress
 from hostagent.nic.port import NicPort
 from hostagent.nic.retransmission import RetransmissionTimer
@@ -21,35 +22,10 @@ from hostagent.nic.roce import (
     OVERHEAD_BYTES,
     PSN_MASK,
     SEND_FIRST,
-    SEND_LAST,
     SEND_MIDDLE,
-    SEND_ONLY,
     SYNDROME_NAK_SEQUENCE,
     build_head,
 )
-
-
-class _Message:
-    """A posted message: packets `first` to `end` - 1, counted from the queue pair's first PSN without
-    wrapping.
-    """
-
-    __slots__ = ("end", "first", "on_complete", "rate_bps", "size", "tail_opcode", "tail_pad", "tail_payload")
-
-    def __init__(
-        self, first: int, size: int, payload: bytes, on_complete: Callable[[], None], rate_bps: int
-    ) -> None:
-        mtu = len(payload)
-        count = -(-size // mtu)
-        tail = size - (count - 1) * mtu
-        self.first = first
-        self.end = first + count
-        self.size = size
-        self.on_complete = on_complete
-        self.rate_bps = rate_bps
-        self.tail_opcode = SEND_ONLY if count == 1 else SEND_LAST
-        self.tail_pad = -tail % 4
-        self.tail_payload = payload[: tail + self.tail_pad]
 
 
 class Requester:
@@ -116,8 +92,8 @@ class Requester:
         self.dscp = dscp
         self._pin: tuple[int, int] | None = None
         self._heads: dict[int, tuple[bytes, int]] = {}
-        self._messages: deque[_Message] = deque()
-        self._current: _Message | None = None
+        self._messages: deque[Message] = deque()
+        self._current: Message | None = None
         self._una = self._next = self._high = self._posted = psn
         self._rate_cap = 0
         self._cap_bps = float(port.rate_bps)
@@ -147,7 +123,7 @@ class Requester:
         self._port.settle()
         if self._una == self._posted:
             self._restart()
-        message = _Message(self._posted, size, self._port.payload, on_complete, rate_bps)
+        message = Message(self._posted, size, self._port.payload, on_complete, rate_bps)
         self._posted = message.end
         self._messages.append(message)
         self._wake()
@@ -348,7 +324,7 @@ class Requester:
         if not self.active and not self._closed and self.sendable():
             self._port.activate(self)
 
-    def _seek(self, position: int) -> _Message:
+    def _seek(self, position: int) -> Message:
         for message in self._messages:
             if position < message.end:
                 self._current = message

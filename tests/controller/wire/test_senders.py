@@ -15,6 +15,7 @@ from controller.wire.senders import (
     as_mltcp,
     canonical_sender,
     plain_sender,
+    sender_in_force,
     uses_mltcp,
 )
 
@@ -27,6 +28,11 @@ def test_each_plain_sender_has_one_mltcp_form() -> None:
         assert uses_mltcp(name) == (name not in PLAIN)
         assert plain_sender(as_mltcp(name)) == plain_sender(name)
         assert as_mltcp(as_mltcp(name)) == as_mltcp(name)
+
+
+def test_a_plan_overrules_the_job_if_it_names_a_sender() -> None:
+    assert [sender_in_force(planned, "reno") for planned in ("", "job", "tcp")] == ["reno"] * 3
+    assert [sender_in_force(planned, "reno") for planned in ("dctcp", "mltcp")] == ["dctcp", "mltcp-dcqcn"]
 
 
 def test_a_file_may_say_the_names_and_synonyms_only() -> None:
