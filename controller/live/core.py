@@ -15,6 +15,7 @@ from dataclasses import replace
 from controller.live.assignments import Assignments
 from controller.live.counters import FabricCounters
 from controller.live.failover import PreparedFailovers
+from controller.live.floor_watch import FloorWatch
 from controller.live.hash_learning import HashLearner, pairs_of
 from controller.live.iterations import IterationReports
 from controller.live.job_registry import JobRegistry, JoinError
@@ -58,8 +59,9 @@ from controller.live.messages import (
     WorkerJoined,
     WorkerLeft,
 )
+from controller.live.overlays import PlanOverlays
 from controller.live.path_verification import PathVerification
-from controller.live.plan_changes import disturbed, with_paths_of
+from controller.live.plan_changes import with_paths_of
 from controller.live.queue_pairs import QueuePairs
 from controller.live.settings import CoreSettings
 from controller.model.plan import Plan
@@ -109,7 +111,8 @@ class Core:
         self.queue_pairs = QueuePairs()
         self.assignments = Assignments()
         self._announced: Plan | None = None
-        self._with_profiled: tuple[Plan, str | None, Plan] | None = None
+        self.floors = FloorWatch()
+        self._overlays = PlanOverlays(self.measuring, self.floors)
         self._effects: list[Effect] = []
         self._notices: list[Notice] = []
 
@@ -160,6 +163,7 @@ class Core:
             down_links=self.condition.down_links,
             down_switches=self.condition.down_switches,
             previous=self._planned,
+            measured_ns=self.floors.measured_ns,
             seed=self._settings.seed,
             elephant_bytes=self._settings.elephant_bytes,
             learned=self._learner.learned(self.condition) if self._learns else None,
@@ -169,19 +173,9 @@ class Core:
             mltcp_hosts=self.queue_pairs.mltcp_hosts,
         )
 
-    def with_profiled_job(self, plan: Plan) -> Plan:
-        """The plan as it comes into force: the job that is measured now is alone on the highest level.
-
-        Called twice for a plan, before its tables are written and when agents receive it, and returns the
-        same object both times.
-        """
-        job = self.measuring.profiled
-        if self._with_profiled is None or self._with_profiled[0] is not plan or self._with_profiled[1] != job:
-            top = self.measuring.overlay(plan)
-            if top is not plan:
-                top = replace(top, remarks=remarks(self._input(), top.flows))
-            self._with_profiled = plan, job, top
-        return self._with_profiled[2]
+    def in_force(self, plan: Plan) -> Plan:
+        """The plan as it comes into force, with `PlanOverlays`. The same object for the same plan."""
+        return self._overlays.in_force(plan, lambda shown: remarks(self._input(), shown.flows))
 
     @property
     def desired(self) -> DesiredState:
@@ -302,7 +296,7 @@ class Core:
         """
         if self._announced is self.plan:
             self._announced = plan
-        self.measuring.plan_changed(self.now_ns, disturbed(self.plan, plan))
+        self._overlays.plan_changed(self.now_ns, self.plan, plan)
         self.plan = plan
         if self._planned is not None:
             self._planned = with_paths_of(self._planned, plan)
@@ -312,9 +306,9 @@ class Core:
         """Bring a plan into force: tell agents what changes for them, and start to verify its paths."""
         # The next plan starts from this one as it was made, without the raised level of the measured job.
         self._planned = plan
-        before, self.plan = self.plan, self.with_profiled_job(plan)
+        before, self.plan = self.plan, self.in_force(plan)
         plan = self.plan
-        self.measuring.plan_changed(self.now_ns, disturbed(before, plan))
+        self._overlays.plan_changed(self.now_ns, before, plan)
         self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), plan)
         self._effects.extend(self.assignments.adopt(plan, self.registry))
         self._effects.extend(self.measuring.adopted(self.now_ns))
@@ -343,6 +337,7 @@ class Core:
             self.reports.arrived(job)
             self._notices.append(JobArrived(self.now_ns, job))
             self.measuring.arrived(job)
+            self.floors.job_changed(job.name, self.plan)
             self.wants_plan = True
             where = f"model {job.model} on hosts {', '.join(job.hosts)}"
             log.info("job %s has arrived (all workers have joined): %s; a new plan is made", job.name, where)
@@ -360,18 +355,21 @@ class Core:
         if self._lookahead is not None:
             self._lookahead.forget(job.name)
         self.measuring.left(job.name)
+        self.floors.left(job.name, self.plan)
         self._notices.append(JobLeft(self.now_ns, job))
         self.wants_plan = True
         log.info("job %s has left (its last worker has ended); a new plan is made", job.name)
 
     def _iteration(self, item: IterationReport) -> None:
-        if not self.reports.add(item):
+        ended = self.reports.add(item)
+        if ended is None:
             return
+        breached = self.floors.ended(item.job, ended, self.plan, self.measuring.profiled)
         if self._lookahead is not None:
             self._lookahead.iteration_reported(item)
             self._lookahead.update(self.now_ns, self.registry.jobs)
         self._measured(self.measuring.iteration(self.now_ns, item))
-        self.wants_plan = self.reports.new_period(item, self.registry, self.plan) or self.wants_plan
+        self.wants_plan |= self.reports.new_period(item, self.registry, self.plan) or breached
         self._notices.append(IterationDone(self.now_ns, item))
 
     def _measured(self, effects: Iterable[Effect]) -> None:
@@ -380,6 +378,7 @@ class Core:
         for job in self.measuring.take_measured():
             self.registry.take_measured(job)
             self.reports.measured(job.name)
+            self.floors.job_changed(job.name, self.plan)
         self.wants_plan = self.measuring.take_plan_request() or self.wants_plan
 
     # The fabric.

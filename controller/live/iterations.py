@@ -49,18 +49,21 @@ class IterationStats:
     _open: dict[int, dict[int, float]] = field(default_factory=dict)
     _times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_ITERATIONS))
 
-    def add(self, report: IterationReport) -> None:
-        """Add one worker's report. A second report of the same worker and index changes nothing."""
+    def add(self, report: IterationReport) -> tuple[int, ...]:
+        """Add one worker's report. A second report of the same worker and index changes nothing.
+
+        Returns the lengths (ns) of the iterations that have ended with it.
+        """
         self.realigned += report.realigned
         times = self._open.setdefault(report.index, {})
         times.setdefault(report.rank, (report.end_ns - report.start_ns) / 1e6)
         if len(times) < self.ranks:
-            return
+            return ()
         # Reports of a worker come in order, so reports that earlier iterations still miss will never come.
-        for index in [i for i in self._open if i <= report.index]:
-            done = self._open.pop(index)
-            self._times_ms.append(max(done.values()))
-            self.count += 1
+        ended = [max(self._open.pop(index).values()) for index in sorted(self._open) if index <= report.index]
+        self._times_ms.extend(ended)
+        self.count += len(ended)
+        return tuple(round(ms * 1e6) for ms in ended)
 
     @property
     def recent_ms(self) -> tuple[float, ...]:
@@ -158,12 +161,14 @@ class IterationReports:
         """A job was measured: earlier iterations say nothing about its new profile."""
         self._checks.forget(job)
 
-    def add(self, item: IterationReport) -> bool:
-        """A worker reports an iteration. False if its job is not on the fabric."""
+    def add(self, item: IterationReport) -> tuple[int, ...] | None:
+        """A worker reports an iteration.
+
+        Returns the lengths (ns) of the iterations that all workers have ended with it. None if its job is not
+        on the fabric.
+        """
         stats = self.stats.get(item.job)
-        if stats is not None:
-            stats.add(item)
-        return stats is not None
+        return stats.add(item) if stats is not None else None
 
     def new_period(self, item: IterationReport, registry: JobRegistry, plan: Plan | None) -> bool:
         """Correct the period of the job in `registry` if its iterations disagree.

@@ -66,4 +66,6 @@ def _job(core: Core, job: Job) -> JobView:
         measuring=core.measuring.waits(job.name),
         changes=core.measuring.changes(job.name),
         realigned=stats.realigned,
+        breaches=core.floors.breaches(job.name),
+        shares_level_with=core.floors.shares_with(job.name),
     )

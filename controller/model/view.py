@@ -42,7 +42,9 @@ class JobView:
     `profile` is the job's profile alone on the fabric, if it is known, and `declared` the profile that the
     job declared. `measured` has the measured values. `measuring` is True while the measurement is not
     finished. `changes` counts how often the profile has changed, `realigned` how often a worker of the job
-    had drifted past the threshold.
+    had drifted past the threshold. `breaches` counts how often the job has measured below its floor for ten
+    iterations in a row, since it or a neighbour last changed; `shares_level_with` are the jobs that are on
+    its level at their own pace because of that.
     """
 
     name: str
@@ -65,6 +67,8 @@ class JobView:
     measuring: bool = False
     changes: int = 0
     realigned: int = 0
+    breaches: int = 0
+    shares_level_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ def job(value: JobView, plan: Plan | None) -> schema.JobOut:
         sender=value.sender,
         pattern_changes=value.changes,
         realigned=value.realigned,
+        floor_breaches=value.breaches,
+        shares_level_with=value.shares_level_with,
         why=planned.why if planned else None,
     )
 

@@ -109,6 +109,14 @@ class JobOut(Out):
     realigned: int = Field(
         description="How often one of its workers had drifted too far from its slot and waited for the next."
     )
+    floor_breaches: int = Field(
+        description="How often it took longer than its plan's `floor_ms` for ten iterations in a row, since "
+        "it or a job that shares a link with it last changed."
+    )
+    shares_level_with: tuple[str, ...] = Field(
+        description="The jobs with which it shares one level at its own pace, because one of them was below "
+        "its floor twice; empty: none."
+    )
     why: str | None = Field(description="Why the plan decides so for this job.")
 
 

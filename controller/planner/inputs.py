@@ -29,7 +29,8 @@ class PlanInput:
     unknown; None: there are no probes. `seed` decides ECMP's draws and the sampled orders of the priority
     compression. `queue_pairs` holds by flow what a NIC does not let the plan choose. Probes of the flows in
     `mistrusted` took another path than their source port should give them. A switch has room for entries of
-    `pin_capacity` single flows. On `mltcp_hosts` the NICs can send by MLTCP, job by job.
+    `pin_capacity` single flows. On `mltcp_hosts` the NICs can send by MLTCP, job by job. `measured_ns` is the
+    iteration that jobs were measured to take under `previous`, where that was more than its `floor_ns`.
     """
 
     topology: Topology
@@ -46,6 +47,7 @@ class PlanInput:
     mistrusted: frozenset[str] = frozenset()
     pin_capacity: int = PIN_CAPACITY
     mltcp_hosts: frozenset[str] = frozenset()
+    measured_ns: Mapping[str, int] = field(default_factory=dict)
 
 
 def check(inputs: PlanInput) -> None:
@@ -62,6 +64,8 @@ def check(inputs: PlanInput) -> None:
         )
     _number("epoch_ns", inputs.epoch_ns)
     _number("elephant_bytes", inputs.elephant_bytes)
+    for name, length in inputs.measured_ns.items():
+        _number(f"job {name}: the measured iteration in ns", length, least=1)
     if not isinstance(inputs.jobs, Sequence):
         raise ValueError(f"jobs must be a sequence of Job, not {inputs.jobs!r}")
     jobs: set[str] = set()

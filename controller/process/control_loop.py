@@ -286,7 +286,7 @@ class ControlLoop:
                         log.error("no plan could be made, so the last one stays in force: %s", error)
                     else:
                         # Write the tables first, so that no agent receives a path that switches do not have.
-                        wanted = DesiredState.of(core.condition, core.with_profiled_job(made))
+                        wanted = DesiredState.of(core.condition, core.in_force(made))
                         await self._pause()
                         if wanted != core.desired:
                             await self._write(wanted)
