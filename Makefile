@@ -9,7 +9,7 @@ BIN := .venv/bin
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-run: .venv/.run ## measure the default scenarios, then serve the live fabric (ONCE=1 RUN_JSON=file OFFSETS=10 SCENARIO=name SEED=n)
+run: .venv/.run ## measure the default scenarios, then serve the live fabric (ONCE=1 RUN_JSON=file OFFSETS=n SCENARIO=name SEED=n)
 	@$(BIN)/polyrhythm run $(if $(ONCE),--once) $(if $(RUN_JSON),--json $(RUN_JSON)) \
 	  $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(SEED),--seed $(SEED)) $(SCENARIO)
 

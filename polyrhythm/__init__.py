@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         scenario_workload,
         simulate,
     )
-    from polyrhythm.run.experiment import PolicyResult, ScenarioResult
+    from polyrhythm.run.comparison import Comparison, PolicyResult, ScenarioResult
     from polyrhythm.run.figures import JobFigures
     from polyrhythm.run.processes import RunError
     from polyrhythm.scenario import Scenario
@@ -89,8 +89,9 @@ _MODULE_OF = {
     "run_scenario": "polyrhythm.api",
     "scenario_workload": "polyrhythm.api",
     "simulate": "polyrhythm.api",
-    "PolicyResult": "polyrhythm.run.experiment",
-    "ScenarioResult": "polyrhythm.run.experiment",
+    "Comparison": "polyrhythm.run.comparison",
+    "PolicyResult": "polyrhythm.run.comparison",
+    "ScenarioResult": "polyrhythm.run.comparison",
     "JobFigures": "polyrhythm.run.figures",
     "RunError": "polyrhythm.run.processes",
     "Scenario": "polyrhythm.scenario",
@@ -111,6 +112,7 @@ _MODULE_OF = {
 __all__ = [
     "LEFT_TO_HASH",
     "POLICIES",
+    "Comparison",
     "ConfigError",
     "FabricFailure",
     "Flow",

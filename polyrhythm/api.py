@@ -14,7 +14,8 @@ from typing import Any
 from controller.model import Plan, QueuePair
 from controller.planner import PlanInput, Policy, plan
 from controller.wire.senders import uses_mltcp
-from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioResult, ScenarioRunner
+from polyrhythm.run.comparison import ScenarioResult
+from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioRunner
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario, scenario_path
 from polyrhythm.scenario import load_scenario as load_scenario_file
 from polyrhythm.scenario.failures import FailureError, parse_failure

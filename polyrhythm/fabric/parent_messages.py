@@ -17,7 +17,15 @@ from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
 from topo.graph import Topology
 from topo.jsonio import topology_to_json
 
-_ITERATION_FIELDS = ("rank", "start_ns", "end_ns", "communication_ns", "ecn_marks", "retransmits")
+_ITERATION_FIELDS = (
+    "rank",
+    "start_ns",
+    "end_ns",
+    "communication_ns",
+    "ecn_marks",
+    "retransmits",
+    "compute_ns",
+)
 
 
 def description(scenario: Scenario, topology: Topology, addresses: Mapping[str, str]) -> dict[str, Any]:

@@ -5,16 +5,39 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from polyrhythm.run.figures import JobFigures, gpu_utilisation, job_figures, pooled, speedup
+from polyrhythm.run.comparison import PolicyResult, ScenarioResult
+from polyrhythm.run.figures import job_figures, pooled
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
+from polyrhythm.run.windows import (
+    SessionTimes,
+    Window,
+    common_windows,
+    figures_in,
+    session_times,
+    utilisation_in,
+)
 from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario
 
 BASELINE = "ecmp"
+
+
+T = TypeVar("T")
+
+_Tracked = tuple[SessionSpec, Callable[[float], None]]
+"""A session and the callback for its progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Sessions that are compared with one another: one under the policy, and those under the baseline."""
+
+    policy: _Tracked
+    baseline: Sequence[_Tracked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,55 +60,6 @@ class RunOptions:
     fail: tuple[str, ...] = ()
     fabric: str = "embedded"
     profile: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyResult:
-    """The figures of a scenario under one policy.
-
-    `jobs` maps the name of each job to its figures. `plan` is the last plan of the controller as JSON values
-    (docs/api.md), or None if the controller could not be asked. `deterministic` is False if the run depended
-    on host time: then another run with the same seed may give other figures. `notes` are events that a reader
-    of the figures must know. `failovers` has one entry for each failure (docs/run.md).
-    """
-
-    jobs: Mapping[str, JobFigures]
-    plan: Mapping[str, Any] | None
-    deterministic: bool
-    notes: tuple[str, ...]
-    failovers: tuple[Mapping[str, Any], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioResult:
-    """The figures of a scenario under plain ECMP and under the policy.
-
-    `alone` maps the name of each job to its figures alone on the fabric, without the other jobs.
-    `random_offsets` holds a pair (under ECMP, under the policy) for each additional run from random start
-    offsets.
-    """
-
-    scenario: Scenario
-    alone: Mapping[str, JobFigures]
-    under_ecmp: PolicyResult
-    under_policy: PolicyResult
-    random_offsets: tuple[tuple[PolicyResult, PolicyResult], ...] = ()
-
-    @property
-    def speedup_mean(self) -> float:
-        """Mean over all jobs: the mean iteration time under ECMP over that under the policy."""
-        return speedup(self.under_ecmp.jobs, self.under_policy.jobs, "mean_ms")
-
-    @property
-    def speedup_p99(self) -> float:
-        """Mean over all jobs: the 99th percentile under ECMP over that under the policy."""
-        return speedup(self.under_ecmp.jobs, self.under_policy.jobs, "p99_ms")
-
-    def gpu_utilisation(self, result: PolicyResult) -> float:
-        """GPU utilisation of this scenario's jobs in `result`, 0 to 1."""
-        gpus = {w.job.name: w.job.gpus for w in self.scenario.workloads}
-        compute = {w.job.name: w.compute_ns / 1e6 for w in self.scenario.workloads}
-        return gpu_utilisation(gpus, compute, result.jobs)
 
 
 @dataclass(slots=True)
@@ -136,7 +110,7 @@ class ScenarioRunner:
             fabric=options.fabric,
             profile=(options.profile or scenario.profile) if options.fabric == "embedded" else "declared",
         )
-        together = self._together(base, scenario)
+        draws, pairs = self._together(base, scenario)
         alone_step = self._progress.track(f"{scenario.name}/alone")
         alone_spec = replace(base, mode="alone", fail=(), workdir=base.workdir / "alone")
         alone = await self._run(alone_spec, alone_step)
@@ -144,39 +118,55 @@ class ScenarioRunner:
         profiles.write_text(json.dumps(alone.profiles))
         # Where the controller measures the jobs, they announce the scenario's profile as a first guess.
         announced = None if base.profile == "measured" else profiles
-        results = await _all([self._run(replace(spec, profiles=announced), step) for spec, step in together])
-        draws, rest = results[: scenario.draws], results[scenario.draws + 1 :]
-        under_policy = results[scenario.draws]
+        compared = await _all([self._compare(group, announced) for group in (draws, *pairs)])
+        windows, *together = self._measured(scenario, compared[0])
         return ScenarioResult(
             scenario=scenario,
             alone={
                 job: job_figures(records, ALONE_WARMUP, ALONE_ITERATIONS)
                 for job, records in alone.iterations.items()
             },
-            under_ecmp=self._measured(scenario, draws),
-            under_policy=self._measured(scenario, [under_policy]),
-            random_offsets=tuple(
-                (self._measured(scenario, [a]), self._measured(scenario, [b]))
-                for a, b in zip(rest[::2], rest[1::2], strict=True)
-            ),
+            under_ecmp=together[0],
+            under_policy=together[1],
+            windows=windows,
+            random_offsets=tuple(self._measured(scenario, results)[1:] for results in compared[1:]),
         )
 
-    def _together(
-        self, base: SessionSpec, scenario: Scenario
-    ) -> list[tuple[SessionSpec, Callable[[float], None]]]:
-        """The sessions with all jobs: the draws of ECMP, the policy, then a pair for each random offset."""
+    def _together(self, base: SessionSpec, scenario: Scenario) -> tuple[_Group, list[_Group]]:
+        """The sessions with all jobs: the policy with the draws of ECMP, and a pair for each offset."""
         policy, options = self._options.policy, self._options.policy_options
-        specs = [
-            replace(base, seed=base.seed + 1000 * draw, workdir=base.workdir / f"{BASELINE}-{draw}")
+
+        def tracked(spec: SessionSpec, name: str) -> _Tracked:
+            step = self._progress.track(f"{scenario.name}/{name}")
+            return replace(spec, workdir=base.workdir / name), step
+
+        draws = [
+            tracked(replace(base, seed=base.seed + 1000 * draw), f"{BASELINE}-{draw}")
             for draw in range(scenario.draws)
         ]
-        specs.append(replace(base, policy=policy, policy_options=options, workdir=base.workdir / policy))
+        ours = replace(base, policy=policy, policy_options=options)
+        pairs = []
         for k in range(self._options.offsets):
-            shifted = replace(base, random_offsets=True, seed=base.seed + 1000 * (k + 1))
-            specs.append(replace(shifted, workdir=base.workdir / f"{BASELINE}-offset-{k}"))
-            workdir = base.workdir / f"{policy}-offset-{k}"
-            specs.append(replace(shifted, policy=policy, policy_options=options, workdir=workdir))
-        return [(spec, self._progress.track(f"{scenario.name}/{spec.workdir.name}")) for spec in specs]
+            seed = base.seed + 1000 * (k + 1)
+            shifted, plain = (replace(spec, random_offsets=True, seed=seed) for spec in (ours, base))
+            pairs.append(
+                _Group(tracked(shifted, f"{policy}-offset-{k}"), [tracked(plain, f"{BASELINE}-offset-{k}")])
+            )
+        return _Group(tracked(ours, policy), draws), pairs
+
+    async def _compare(self, group: _Group, announced: Path | None) -> list[SessionResult]:
+        """Run the policy, then ECMP, whose iterations count from the same fabric time on."""
+        spec, step = group.policy
+        ours = await self._run(replace(spec, profiles=announced), step)
+        return [
+            ours,
+            *await _all(
+                [
+                    self._run(replace(spec, profiles=announced, count_from_ns=_counts_from_ns(ours)), step)
+                    for spec, step in group.baseline
+                ]
+            ),
+        ]
 
     async def _run(self, spec: SessionSpec, step: Callable[[float], None]) -> SessionResult:
         async with self._lanes:
@@ -184,13 +174,26 @@ class ScenarioRunner:
         step(1.0)
         return result
 
-    def _measured(self, scenario: Scenario, draws: Sequence[SessionResult]) -> PolicyResult:
-        figures = [
-            {job: job_figures(r, scenario.warmup, scenario.iterations) for job, r in draw.iterations.items()}
-            for draw in draws
-        ]
+    def _measured(
+        self, scenario: Scenario, results: Sequence[SessionResult]
+    ) -> tuple[tuple[Window, ...], PolicyResult, PolicyResult]:
+        """The windows, and the figures under ECMP and under the policy, whose session is the first one."""
+        times = [session_times(r.iterations, r.presence, r.ended_ns, scenario.warmup) for r in results]
+        windows = common_windows(times)
+        ours = self._policy_result(scenario, results[:1], times[:1], windows)
+        return windows, self._policy_result(scenario, results[1:], times[1:], windows), ours
+
+    def _policy_result(
+        self,
+        scenario: Scenario,
+        draws: Sequence[SessionResult],
+        times: Sequence[SessionTimes],
+        windows: Sequence[Window],
+    ) -> PolicyResult:
+        gpus = {w.job.name: w.job.gpus for w in scenario.workloads}
         return PolicyResult(
-            jobs={job: pooled([f[job] for f in figures]) for job in figures[0]},
+            jobs={job: pooled([figures_in(t, windows, job) for t in times]) for job in gpus},
+            gpu_utilisation=sum(utilisation_in(t, windows, gpus) for t in times) / len(times),
             plan=draws[-1].plan,
             deterministic=all(draw.deterministic for draw in draws),
             notes=tuple(dict.fromkeys(note for draw in draws for note in draw.notes)),
@@ -198,7 +201,17 @@ class ScenarioRunner:
         )
 
 
-async def _all(work: Sequence[Coroutine[Any, Any, SessionResult]]) -> list[SessionResult]:
+def _counts_from_ns(result: SessionResult) -> int:
+    """The fabric time from which the iterations of the jobs without an end count."""
+    from_ns = 0
+    for name, records in result.iterations.items():
+        presence = result.presence[name]
+        if presence.left_ns is None:
+            from_ns = max([from_ns, *(r.end_ns for r in records if r.index == -1)])
+    return from_ns
+
+
+async def _all(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """All results in order. The first failure cancels the other sessions and waits until they have ended."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -206,67 +219,3 @@ async def _all(work: Sequence[Coroutine[Any, Any, SessionResult]]) -> list[Sessi
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def to_json(result: ScenarioResult) -> Mapping[str, Any]:
-    """The figures of one scenario as in the JSON of `polyrhythm run` (docs/run.md)."""
-    scenario, ecmp, policy = result.scenario, result.under_ecmp, result.under_policy
-    plan = policy.plan or {"jobs": [], "flows": []}
-    planned = {entry["job"]: entry for entry in plan["jobs"]}
-    jobs = []
-    for workload in scenario.workloads:
-        job = workload.job
-        decided = planned.get(job.name, {})
-        jobs.append(
-            {
-                "name": job.name,
-                "model": job.model,
-                "gpus": job.gpus,
-                "hosts": list(job.hosts),
-                "ideal_iteration_ms": result.alone[job.name].mean_ms,
-                "ecmp": _figures_json(ecmp.jobs[job.name]),
-                "polyrhythm": _figures_json(policy.jobs[job.name]),
-                "speedup_mean": ecmp.jobs[job.name].mean_ms / policy.jobs[job.name].mean_ms,
-                "level": decided.get("level"),
-                "dscp": decided.get("dscp"),
-                "shift_ms": decided.get("shift_ms"),
-                "period_ms": decided.get("period_ms"),
-                "why": decided.get("why"),
-                "flows": [f for f in plan["flows"] if f["flow"].split("/", 1)[0] == job.name],
-            }
-        )
-    document: dict[str, Any] = {
-        "about": scenario.about,
-        "deterministic": ecmp.deterministic and policy.deterministic,
-        "notes": {"ecmp": list(ecmp.notes), "polyrhythm": list(policy.notes)},
-        "failovers": {"ecmp": list(ecmp.failovers), "polyrhythm": list(policy.failovers)},
-        "speedup_mean": result.speedup_mean,
-        "speedup_p99": result.speedup_p99,
-        "gpu_utilisation": {
-            "ecmp": result.gpu_utilisation(ecmp),
-            "polyrhythm": result.gpu_utilisation(policy),
-        },
-        "jobs": jobs,
-        "scale": {
-            "nominal_bits_per_emulated_bit": scenario.scale,
-            "host_link_bps": scenario.topology.hosts[0].rate_bps,
-            "packet_payload_bytes": scenario.packet_bytes,
-        },
-    }
-    if result.random_offsets:
-        speedups = [speedup(a.jobs, b.jobs, "mean_ms") for a, b in result.random_offsets]
-        document["random_offsets"] = {
-            "draws": len(speedups),
-            "speedup_mean": sum(speedups) / len(speedups),
-            "speedups": speedups,
-        }
-    return document
-
-
-def _figures_json(figures: JobFigures) -> Mapping[str, float]:
-    return {
-        "mean_iteration_ms": figures.mean_ms,
-        "p99_iteration_ms": figures.p99_ms,
-        "ecn_marks_per_iteration": figures.ecn_marks_per_iteration,
-        "retransmits_per_iteration": figures.retransmits_per_iteration,
-    }

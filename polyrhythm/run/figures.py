@@ -13,7 +13,8 @@ import numpy as np
 class MeasuredIteration:
     """One iteration of one worker, in ns of fabric time.
 
-    It lasts from the start of its first communication phase to that of the next iteration.
+    It lasts from the start of its first communication phase to that of the next iteration. `compute_ns` is
+    the compute time of the worker's GPUs in it.
     """
 
     rank: int
@@ -23,6 +24,7 @@ class MeasuredIteration:
     communication_ns: int
     ecn_marks: int
     retransmits: int
+    compute_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,37 @@ def pooled(draws: Sequence[JobFigures]) -> JobFigures:
 def gpu_utilisation(
     gpus: Mapping[str, int], compute_ms: Mapping[str, float], jobs: Mapping[str, JobFigures]
 ) -> float:
-    """The GPU utilisation over the measured iterations, 0 to 1.
+    """The part of the time in which the GPUs of the jobs compute, 0 to 1, while all jobs are present.
 
-    It is the sum over jobs of GPUs x compute time, divided by the sum of GPUs x elapsed time.
+    It is the sum over jobs of GPUs x compute time of an iteration / mean iteration time, divided by the sum
+    of GPUs. `compute_ms` is per iteration. The planner's evaluator has the same definition
+    (`controller/interleave/joint/evaluator.py`).
     """
-    busy = sum(gpus[name] * compute_ms[name] * len(f.iterations_ms) for name, f in jobs.items())
-    elapsed = sum(gpus[name] * sum(f.iterations_ms) for name, f in jobs.items())
-    return busy / elapsed
+    busy = sum(gpus[name] * compute_ms[name] / f.mean_ms for name, f in jobs.items())
+    return busy / sum(gpus[name] for name in jobs)
+
+
+def jain_index(alone: Mapping[str, JobFigures], jobs: Mapping[str, JobFigures]) -> float:
+    """Jain's index of the throughputs relative to alone: 1 if every job keeps the same part of its speed.
+
+    With x the mean iteration time alone over that in `jobs`, it is (sum x)^2 / (n sum x^2), 1/n to 1 (Jain,
+    Chiu, Hawe, "A quantitative measure of fairness", DEC TR-301, 1984).
+    """
+    parts = [alone[name].mean_ms / figures.mean_ms for name, figures in jobs.items()]
+    return sum(parts) ** 2 / (len(parts) * sum(part**2 for part in parts))
+
+
+def worst_job(baseline: Mapping[str, JobFigures], ours: Mapping[str, JobFigures]) -> tuple[str, float]:
+    """The job that loses most: its name, and its mean iteration time over that in the baseline."""
+    return max(
+        ((name, figures.mean_ms / baseline[name].mean_ms) for name, figures in ours.items()),
+        key=lambda found: found[1],
+    )
+
+
+def geometric_speedup(baseline: Mapping[str, JobFigures], ours: Mapping[str, JobFigures]) -> float:
+    """The geometric mean over jobs of the baseline's mean iteration time over ours."""
+    return float(np.exp(np.mean([np.log(baseline[name].mean_ms / ours[name].mean_ms) for name in ours])))
 
 
 def speedup(baseline: Mapping[str, JobFigures], ours: Mapping[str, JobFigures], figure: str) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report on the terminal: one table with a block of rows for each scenario."""
+"""The report on the terminal: a table of the scenarios, and a table of their jobs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,37 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+Document = Mapping[str, Mapping[str, Any]]
+"""The key `scenarios` of the JSON file: maps the name of each scenario to its figures."""
 
-def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The table of `polyrhythm run`, made from the document of the JSON file."""
+
+def summary(scenarios: Document) -> Table:
+    """The table of what each scenario gains and loses, from a synchronised start and over random offsets."""
+    built = Table(
+        title="Under plain ECMP > under the policy",
+        caption="speed-up: geometric mean over the jobs; worst job: its iteration time over that under ECMP; "
+        "fairness: Jain's index of the throughputs relative to alone",
+        header_style="bold",
+        pad_edge=False,
+    )
+    built.add_column("scenario", no_wrap=True)
+    offsets = next((s["random_offsets"] for s in scenarios.values() if "random_offsets" in s), None)
+    starts = ["all jobs start together"]
+    if offsets is not None:
+        starts.append(f"mean over {offsets['draws']} random start offsets")
+    for start in starts:
+        for heading in ("GPU utilisation", "speed-up", "worst job", "fairness"):
+            built.add_column(f"{start}\n{heading}" if heading == "GPU utilisation" else f"\n{heading}")
+    for name, scenario in scenarios.items():
+        cells = _gains(scenario)
+        if "random_offsets" in scenario:
+            cells += _gains(scenario["random_offsets"])
+        built.add_row(Text(name, style="bold"), *cells)
+    return built
+
+
+def table(scenarios: Document) -> Table:
+    """The table of the jobs, made from the document of the JSON file."""
     built = Table(
         title="Iteration times under plain ECMP and under the policy",
         caption="all figures are over the measured iterations; alone: the job without other jobs on the "
@@ -19,6 +47,7 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
         header_style="bold",
         pad_edge=False,
     )
+    offsets = any("random_offsets" in scenario for scenario in scenarios.values())
     for heading in (
         "scenario, job",
         "alone\nms",
@@ -27,6 +56,7 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
         "policy\nmean ms",
         "policy\np99 ms",
         "speed-up",
+        *(["speed-up,\noffsets"] if offsets else []),
         "ECN marks/iter.\nECMP > policy",
         "DSCP\n(level)",
         "shift\nms",
@@ -35,64 +65,71 @@ def table(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
         left = heading.startswith(("scenario", "path"))
         built.add_column(heading, justify="left" if left else "right", no_wrap=left and "job" in heading)
     for name, scenario in scenarios.items():
-        use = scenario["gpu_utilisation"]
-        built.add_row(
-            Text(name, style="bold"),
-            *[""] * 5,
-            Text(f"{scenario['speedup_mean']:.2f}x", style="bold"),
-            "",
-            "",
-            "",
-            f"GPU utilisation {use['ecmp']:.1%} > {use['polyrhythm']:.1%}, "
-            f"p99 {scenario['speedup_p99']:.2f}x",
-        )
+        built.add_row(Text(name, style="bold"))
         for line in _notes(scenario):
-            built.add_row(*[""] * 10, Text(line, style="red"))
+            built.add_row(*[""] * (len(built.columns) - 1), Text(line, style="red"))
         for job in scenario["jobs"]:
             # Text: a name such as "[a]" or ":x:" is no markup of Rich.
-            built.add_row(*(Text(cell) for cell in _job_row(job)))
-        if "random_offsets" in scenario:
-            offsets = scenario["random_offsets"]
-            built.add_row(
-                f"  {offsets['draws']} random offsets",
-                *[""] * 5,
-                f"{offsets['speedup_mean']:.2f}x",
-                *[""] * 4,
-            )
+            cells = _job_row(job)
+            if offsets:
+                gain = job.get("random_offsets")
+                cells.insert(7, "-" if gain is None else f"{gain['speedup_mean']:.2f}x")
+            built.add_row(*(Text(cell) for cell in cells))
         built.add_section()
     return built
 
 
-def blocks(scenarios: Mapping[str, Mapping[str, Any]]) -> Text:
-    """The figures of the table as a few lines for each job, for a narrow terminal."""
+def blocks(scenarios: Document) -> Text:
+    """The figures of both tables as a few lines for each scenario and job, for a narrow terminal."""
     text = Text()
     for name, scenario in scenarios.items():
-        use = scenario["gpu_utilisation"]
-        text.append(f"{name}", style="bold")
-        text.append(
-            f"  {scenario['speedup_mean']:.2f}x mean, {scenario['speedup_p99']:.2f}x p99, "
-            f"GPU utilisation {use['ecmp']:.1%} > {use['polyrhythm']:.1%}\n"
-        )
+        text.append(f"{name}\n", style="bold")
+        starts = [("all jobs start together", scenario)]
+        if "random_offsets" in scenario:
+            offsets = scenario["random_offsets"]
+            starts.append((f"mean over {offsets['draws']} random start offsets", offsets))
+        for start, figures in starts:
+            use, gain, worst, fairness = _gains(figures)
+            text.append(f"  {start}: GPU utilisation ")
+            text.append_text(use)
+            text.append(f", speed-up {gain}, worst job {worst}, fairness {fairness}\n")
         for line in _notes(scenario):
             text.append(f"  {line}\n", style="red")
         for job in scenario["jobs"]:
-            _, alone, mean, p99, policy_mean, policy_p99, gain, marks, dscp, shift, paths = _job_row(job)
+            _, alone, mean, p99, policy_mean, policy_p99, gained, marks, dscp, shift, paths = _job_row(job)
             text.append(f"  {job['name']}\n", style="bold")
             text.append(
                 f"    alone {alone} ms; ECMP {mean} (p99 {p99}); policy {policy_mean} (p99 "
-                f"{policy_p99}): {gain}\n"
+                f"{policy_p99}): {gained}"
             )
-            text.append(f"    ECN marks per iteration {marks}; DSCP (level) {dscp}; shift {shift} ms\n")
+            if "random_offsets" in job:
+                text.append(f"; over random offsets {job['random_offsets']['speedup_mean']:.2f}x")
+            text.append(f"\n    ECN marks per iteration {marks}; DSCP (level) {dscp}; shift {shift} ms\n")
             text.append("".join(f"    {path}\n" for path in paths.splitlines()))
-        if "random_offsets" in scenario:
-            offsets = scenario["random_offsets"]
-            text.append(f"  {offsets['draws']} random offsets: {offsets['speedup_mean']:.2f}x mean\n")
     return text
+
+
+def _gains(figures: Mapping[str, Any]) -> list[Text]:
+    """The cells of one start: GPU utilisation, speed-up, worst job, fairness."""
+    ecmp, ours = figures["gpu_utilisation"]["ecmp"], figures["gpu_utilisation"]["polyrhythm"]
+    use = Text(f"{ecmp:.1%} > {ours:.1%}")
+    if round(ours, 3) < round(ecmp, 3):
+        use = Text(f"{ecmp:.1%} > {ours:.1%}, it fell", style="bold red")
+    worst, jain = figures["worst_job"], figures["jain_index"]
+    return [
+        use,
+        Text(f"{figures['speedup_geometric_mean']:.2f}x"),
+        Text(f"{worst['name']} {worst['ratio']:.2f}"),
+        Text(f"{jain['ecmp']:.3f} > {jain['polyrhythm']:.3f}"),
+    ]
 
 
 def _notes(scenario: Mapping[str, Any]) -> list[str]:
     """What the reader must know besides the figures: notes, failovers, and lost determinism."""
-    lines = [f"{policy}: {note}" for policy, notes in scenario["notes"].items() for note in notes]
+    lines = []
+    if not all(window["warm"] for window in scenario["windows"]):
+        lines.append("a job was there too briefly: warm-up and profiling count, under both policies")
+    lines += [f"{policy}: {note}" for policy, notes in scenario["notes"].items() for note in notes]
     for policy, failovers in scenario["failovers"].items():
         lines += [f"{policy}: {_failover(outcome)}" for outcome in failovers]
     return lines if scenario["deterministic"] else [*lines, "not deterministic"]

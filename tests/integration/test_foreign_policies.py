@@ -130,7 +130,9 @@ def test_each_file_is_a_package_that_plans_and_simulates(installed: Path) -> Non
 def test_each_file_is_a_package_that_runs(installed: Path, name: str) -> None:
     for policy in (name, f"{module(name)}:POLICY"):
         file = installed.parent / f"{module(policy)}.json"
-        done = command(installed, "run", "two_vgg19", "--once", "--policy", policy, "--json", str(file))
+        done = command(
+            installed, "run", "two_vgg19", "--once", "--offsets", "0", "--policy", policy, "--json", str(file)
+        )
         assert done.returncode == 0, done.stderr
         ran = json.loads(file.read_text())
         assert ran["policy"] == policy
@@ -313,7 +315,7 @@ OBJECT = 5
 DOORS = {
     "plan": ["plan", "two_vgg19"],
     "sim": ["sim", "--trace", "two_vgg19"],
-    "run": ["run", "two_vgg19", "--once"],
+    "run": ["run", "two_vgg19", "--once", "--offsets", "0"],
     "controller": ["controller", "--fabric", "none.json"],
 }  # fmt: skip
 

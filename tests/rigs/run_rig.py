@@ -25,6 +25,8 @@ def shortened(name: str, folder: Path, *, warmup: int, iterations: int) -> Path:
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*POLYRHYTHM, "run", *map(str, arguments)]
+    if "--offsets" not in command:
+        command += ["--offsets", "0"]
     # The fabric must not use the machine's web proxy; here the proxy is one that never answers.
     environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
     for name in ("no_proxy", "NO_PROXY"):

@@ -166,6 +166,8 @@ def test_the_embedded_fabric_keeps_its_hash_to_itself(tmp_path: Path, spines: in
         "run",
         str(scenario),
         "--once",
+        "--offsets",
+        "0",
         "--policy",
         "routing",
         "--json",

@@ -136,7 +136,7 @@ def children(pid: int) -> dict[str, int]:
 def test_a_killed_fabric_is_told_in_one_line(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=5, iterations=500)
     process = subprocess.Popen(
-        [*POLYRHYTHM, "run", str(scenario), "--once"],
+        [*POLYRHYTHM, "run", str(scenario), "--once", "--offsets", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -161,7 +161,20 @@ def test_without_its_controller_the_fabric_goes_on(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=2, iterations=60)
     figures_file, kept = tmp_path / "f.json", tmp_path / "k"
     process = subprocess.Popen(
-        [*POLYRHYTHM, "run", str(scenario), "--once", "--lanes", "1", "--json", figures_file, "--keep", kept],
+        [
+            *POLYRHYTHM,
+            "run",
+            str(scenario),
+            "--once",
+            "--offsets",
+            "0",
+            "--lanes",
+            "1",
+            "--json",
+            figures_file,
+            "--keep",
+            kept,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -191,7 +204,7 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["COLUMNS"] = "160"
-        os.execv(sys.executable, [*POLYRHYTHM, "run", str(scenario), "--port", "0"])
+        os.execv(sys.executable, [*POLYRHYTHM, "run", str(scenario), "--offsets", "0", "--port", "0"])
     shown = b""
     deadline = time.monotonic() + PATIENCE_S
     while b"Press Ctrl-C" not in shown and time.monotonic() < deadline:
@@ -226,7 +239,10 @@ def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) ->
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=2)
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, [*POLYRHYTHM, "run", str(scenario), "--port", "0", "--profile", "declared"])
+        os.execv(
+            sys.executable,
+            [*POLYRHYTHM, "run", str(scenario), "--offsets", "0", "--port", "0", "--profile", "declared"],
+        )
     shown, killed = b"", False
     # Reading a terminal whose last process has gone is an error.
     with suppress(OSError):

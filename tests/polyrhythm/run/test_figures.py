@@ -6,10 +6,13 @@ import pytest
 from polyrhythm.run.figures import (
     JobFigures,
     MeasuredIteration,
+    geometric_speedup,
     gpu_utilisation,
+    jain_index,
     job_figures,
     pooled,
     speedup,
+    worst_job,
 )
 
 MS = 1_000_000
@@ -45,9 +48,28 @@ def test_p99_is_interpolated() -> None:
 
 
 def test_utilisation_weighs_jobs_by_their_gpus() -> None:
-    jobs = {"a": JobFigures((200.0, 200.0), 0, 0), "b": JobFigures((100.0,), 0, 0)}
-    # (8 x 100 x 2 + 2 x 50) / (8 x 400 + 2 x 100)
-    assert gpu_utilisation({"a": 8, "b": 2}, {"a": 100, "b": 50}, jobs) == pytest.approx(1700 / 3400)
+    jobs = {"a": JobFigures((150.0, 250.0), 0, 0), "b": JobFigures((100.0,), 0, 0)}
+    # (8 x 100 / 200 + 2 x 70 / 100) / (8 + 2)
+    assert gpu_utilisation({"a": 8, "b": 2}, {"a": 100, "b": 70}, jobs) == pytest.approx(0.54)
+
+
+def test_a_slow_job_does_not_decide_the_utilisation_of_all() -> None:
+    # As long as job a computes half of the time, job b of the same size, which starves, cannot hide it.
+    jobs = {"a": JobFigures((200.0,) * 50, 0, 0), "b": JobFigures((60_000.0,) * 50, 0, 0)}
+    assert gpu_utilisation({"a": 4, "b": 4}, {"a": 100, "b": 100}, jobs) == pytest.approx(0.2508, abs=1e-4)
+
+
+def test_who_loses_and_how_fair_it_is() -> None:
+    def figures(a: float, b: float) -> dict[str, JobFigures]:
+        return {"a": JobFigures((a,), 0, 0), "b": JobFigures((b,), 0, 0)}
+
+    alone, ecmp, ours = figures(100, 100), figures(200, 200), figures(100, 300)
+    assert worst_job(ecmp, ours) == ("b", 1.5)
+    assert worst_job(ecmp, figures(100, 150)) == ("b", 0.75)
+    assert geometric_speedup(ecmp, ours) == pytest.approx((2 * 2 / 3) ** 0.5)
+    assert jain_index(alone, ecmp) == pytest.approx(1)
+    # Throughputs 1 and 1/3.
+    assert jain_index(alone, ours) == pytest.approx((4 / 3) ** 2 / (2 * 10 / 9))
 
 
 def test_speedup_is_the_mean_of_the_jobs_ratios() -> None:

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a scenario under plain ECMP and under the policy, and their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyrhythm.run.figures import JobFigures, geometric_speedup, jain_index, pooled, speedup, worst_job
+from polyrhythm.run.windows import Window
+from polyrhythm.scenario import Scenario
+
+_SIDES = ("ecmp", "polyrhythm")
+"""The keys of the JSON for plain ECMP and for the policy of the run, whatever its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """The figures of a scenario under one policy.
+
+    `jobs` maps the name of each job to its figures. `gpu_utilisation` is 0 to 1. `plan` is the last plan of
+    the controller as JSON values (docs/api.md), or None if the controller could not be asked. `deterministic`
+    is False if the run depended on host time: then another run with the same seed may give other figures.
+    `notes` are events that a reader of the figures must know. `failovers` has one entry for each failure
+    (docs/run.md).
+    """
+
+    jobs: Mapping[str, JobFigures]
+    plan: Mapping[str, Any] | None
+    deterministic: bool
+    notes: tuple[str, ...]
+    failovers: tuple[Mapping[str, Any], ...] = ()
+    gpu_utilisation: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioResult:
+    """The figures of a scenario under plain ECMP and under the policy.
+
+    `alone` maps the name of each job to its figures alone on the fabric, without the other jobs.
+    `random_offsets` holds a pair (under ECMP, under the policy) for each additional run from random start
+    offsets. `start_together` compares the runs in which all jobs start at their times, `from_offsets` (None:
+    there are none) the runs from random start offsets together. `windows` are the times over which the runs
+    that start together are compared.
+    """
+
+    scenario: Scenario
+    alone: Mapping[str, JobFigures]
+    under_ecmp: PolicyResult
+    under_policy: PolicyResult
+    windows: tuple[Window, ...]
+    random_offsets: tuple[tuple[PolicyResult, PolicyResult], ...] = ()
+
+    @property
+    def speedup_mean(self) -> float:
+        """Mean over all jobs: the mean iteration time under ECMP over that under the policy."""
+        return speedup(self.under_ecmp.jobs, self.under_policy.jobs, "mean_ms")
+
+    @property
+    def speedup_p99(self) -> float:
+        """Mean over all jobs: the 99th percentile under ECMP over that under the policy."""
+        return speedup(self.under_ecmp.jobs, self.under_policy.jobs, "p99_ms")
+
+    @property
+    def start_together(self) -> Comparison:
+        """The policy against ECMP where all jobs start at their times."""
+        return Comparison.of(self.alone, [(self.under_ecmp, self.under_policy)])
+
+    @property
+    def from_offsets(self) -> Comparison | None:
+        """The policy against ECMP over all runs from random start offsets; None: there are none."""
+        return Comparison.of(self.alone, self.random_offsets) if self.random_offsets else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The policy against ECMP, over one or several pairs of runs.
+
+    `utilisation` and `jain` are pairs (under ECMP, under the policy): GPU utilisation, and Jain's index of
+    the throughputs relative to alone. `speedup` is the geometric mean of the jobs' speed-ups. `worst` names
+    the job that loses most, and `worst_ratio` is its mean iteration time over that under ECMP. `jobs` maps
+    each job to its figures under ECMP and under the policy.
+    """
+
+    utilisation: tuple[float, float]
+    speedup: float
+    worst: str
+    worst_ratio: float
+    jain: tuple[float, float]
+    jobs: Mapping[str, tuple[JobFigures, JobFigures]]
+
+    @classmethod
+    def of(
+        cls, alone: Mapping[str, JobFigures], pairs: Sequence[tuple[PolicyResult, PolicyResult]]
+    ) -> Comparison:
+        """Compare pairs of runs (under ECMP, under the policy). The iterations of all runs count alike."""
+        ecmp = {name: pooled([a.jobs[name] for a, _ in pairs]) for name in alone}
+        ours = {name: pooled([b.jobs[name] for _, b in pairs]) for name in alone}
+        worst, ratio = worst_job(ecmp, ours)
+        return cls(
+            utilisation=(
+                sum(a.gpu_utilisation for a, _ in pairs) / len(pairs),
+                sum(b.gpu_utilisation for _, b in pairs) / len(pairs),
+            ),
+            speedup=geometric_speedup(ecmp, ours),
+            worst=worst,
+            worst_ratio=ratio,
+            jain=(jain_index(alone, ecmp), jain_index(alone, ours)),
+            jobs={name: (ecmp[name], ours[name]) for name in alone},
+        )
+
+
+def to_json(result: ScenarioResult) -> Mapping[str, Any]:
+    """The figures of one scenario as in the JSON of `polyrhythm run` (docs/run.md)."""
+    scenario, ecmp, policy = result.scenario, result.under_ecmp, result.under_policy
+    plan = policy.plan or {"jobs": [], "flows": []}
+    planned = {entry["job"]: entry for entry in plan["jobs"]}
+    offsets = result.from_offsets
+    jobs = []
+    for workload in scenario.workloads:
+        job = workload.job
+        decided = planned.get(job.name, {})
+        jobs.append(
+            {
+                "name": job.name,
+                "model": job.model,
+                "gpus": job.gpus,
+                "hosts": list(job.hosts),
+                "ideal_iteration_ms": result.alone[job.name].mean_ms,
+                **_pair_json(result.start_together, job.name),
+                **({} if offsets is None else {"random_offsets": _pair_json(offsets, job.name)}),
+                "level": decided.get("level"),
+                "dscp": decided.get("dscp"),
+                "shift_ms": decided.get("shift_ms"),
+                "period_ms": decided.get("period_ms"),
+                "why": decided.get("why"),
+                "flows": [f for f in plan["flows"] if f["flow"].split("/", 1)[0] == job.name],
+            }
+        )
+    document: dict[str, Any] = {
+        "about": scenario.about,
+        "deterministic": ecmp.deterministic and policy.deterministic,
+        "notes": {"ecmp": list(ecmp.notes), "polyrhythm": list(policy.notes)},
+        "failovers": {"ecmp": list(ecmp.failovers), "polyrhythm": list(policy.failovers)},
+        **_comparison_json(result.start_together),
+        "windows": [
+            {
+                "start_ms": window.start_ns / 1e6,
+                "end_ms": None if window.end_ns is None else window.end_ns / 1e6,
+                "jobs": sorted(window.jobs),
+                "warm": window.warm,
+            }
+            for window in result.windows
+        ],
+        "speedup_mean": result.speedup_mean,
+        "speedup_p99": result.speedup_p99,
+        "jobs": jobs,
+        "scale": {
+            "nominal_bits_per_emulated_bit": scenario.scale,
+            "host_link_bps": scenario.topology.hosts[0].rate_bps,
+            "packet_payload_bytes": scenario.packet_bytes,
+        },
+    }
+    if offsets is not None:
+        speedups = [speedup(a.jobs, b.jobs, "mean_ms") for a, b in result.random_offsets]
+        document["random_offsets"] = {
+            "draws": len(speedups),
+            **_comparison_json(offsets),
+            "speedup_mean": sum(speedups) / len(speedups),
+            "speedups": speedups,
+        }
+    return document
+
+
+def _comparison_json(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "gpu_utilisation": dict(zip(_SIDES, comparison.utilisation, strict=True)),
+        "speedup_geometric_mean": comparison.speedup,
+        "worst_job": {"name": comparison.worst, "ratio": comparison.worst_ratio},
+        "jain_index": dict(zip(_SIDES, comparison.jain, strict=True)),
+    }
+
+
+def _pair_json(comparison: Comparison, job: str) -> dict[str, Any]:
+    ecmp, ours = comparison.jobs[job]
+    return {
+        "ecmp": _figures_json(ecmp),
+        "polyrhythm": _figures_json(ours),
+        "speedup_mean": ecmp.mean_ms / ours.mean_ms,
+    }
+
+
+def _figures_json(figures: JobFigures) -> Mapping[str, float]:
+    return {
+        "mean_iteration_ms": figures.mean_ms,
+        "p99_iteration_ms": figures.p99_ms,
+        "ecn_marks_per_iteration": figures.ecn_marks_per_iteration,
+        "retransmits_per_iteration": figures.retransmits_per_iteration,
+    }
