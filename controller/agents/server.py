@@ -37,6 +37,10 @@ _OPTIONS = (
 _LONGEST_REFUSAL = 1000
 HELLO_S = 10.0
 """How long a new session may take to send its Hello, in seconds of host time. Chosen."""
+ALIVE_S = 5.0
+"""How often the embedded fabric is told, in seconds of host time, that the controller still works on a tick.
+Chosen: well below the time after which the fabric gives a silent controller up
+(polyrhythm/fabric/boundary.py)."""
 
 
 class Inbox(Protocol):
@@ -137,7 +141,8 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
     ) -> AsyncIterator[wire.ControllerMessage]:
         """One agent's session."""
         try:
-            async with asyncio.timeout(HELLO_S):
+            # Hello waits for the embedded fabric's time, which stands still until all agents are connected.
+            async with asyncio.timeout(HELLO_S if self._ticks is None else None):
                 first = await anext(aiter(request_iterator), None)
         except TimeoutError:
             log.warning("agent at %s refused: it sent no Hello within %g s", context.peer(), HELLO_S)
@@ -207,10 +212,16 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         try:
             async for tick in request_iterator:
                 await self._pause()
-                settled = await self._ticks.tick(tick)
+                work = asyncio.ensure_future(self._ticks.tick(tick))
+                try:
+                    while not (await asyncio.wait({work}, timeout=ALIVE_S))[0]:
+                        # No tick has the sequence number 0: this says only that the controller lives.
+                        yield wire.Settled(sequence=0)
+                finally:
+                    work.cancel()
                 last = tick.last
                 await self._pause()
-                yield settled
+                yield work.result()
         finally:
             self._followed = False
             if not last:

@@ -43,10 +43,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Host time, all chosen: how long the loop waits for messages that a tick has announced, and at the start for
-# the switches.
-ARRIVAL_TIMEOUT_S = 4.0
+# Host time that the loop waits for the switches at the start, on the host's clock. Chosen.
 READY_TIMEOUT_S = 10.0
+# Host time after which the loop gives up, in the embedded fabric, what a tick has announced and the switches.
+# Chosen: longer than any pause of a slow machine, which must change no result.
+SILENCE_S = 120.0
 # Host time: the pause between two pieces of work when a plan comes into force. Chosen: long enough for a
 # request of an agent to pass gRPC's threads.
 PAUSE_S = 0.001
@@ -172,13 +173,11 @@ class ControlLoop:
     async def _tick(self, tick: wire.Tick) -> wire.Settled:
         if not self._all_ready.is_set():
             await self._wait_for_switches()
-        late = await self.channels.wait(dict(tick.sent), ARRIVAL_TIMEOUT_S)
+        late = await self.channels.wait(dict(tick.sent), SILENCE_S)
         if late:
-            log.error(
-                "tick %d announced messages that did not arrive within %g s on: %s; going on without them",
-                tick.sequence,
-                ARRIVAL_TIMEOUT_S,
-                ", ".join(late),
+            raise ConnectionError(
+                f"tick {tick.sequence} announced messages that did not arrive within {SILENCE_S:g} s on: "
+                f"{', '.join(late)}"
             )
         if isinstance(self._clock, EmbeddedClock):
             self._clock.advance(tick.time_ns)
@@ -394,16 +393,17 @@ class ControlLoop:
             self._frames_sent[channel] = self._frames_sent.get(channel, 0) + 1
 
     async def _wait_for_switches(self) -> None:
+        embedded = isinstance(self._clock, EmbeddedClock)
+        limit_s = SILENCE_S if embedded else READY_TIMEOUT_S
         try:
-            async with asyncio.timeout(READY_TIMEOUT_S):
+            async with asyncio.timeout(limit_s):
                 await self._all_ready.wait()
         except TimeoutError:
             missing = sorted(set(self._fleet.clients) - self._ready) if self._fleet is not None else []
-            log.error(
-                "not in service after %g s: %s; the controller goes on without these switches",
-                READY_TIMEOUT_S,
-                ", ".join(missing),
-            )
+            late = f"not in service after {limit_s:g} s: {', '.join(missing)}"
+            if embedded:
+                raise ConnectionError(late) from None
+            log.error("%s; the controller goes on without these switches", late)
             self._all_ready.set()
 
     def _next_timer_ns(self) -> int | None:

@@ -99,6 +99,7 @@ class SwitchClient:
         self._artefacts = artefacts
         self._listener = listener
         self._heartbeat = heartbeat
+        self._patience_s = ANSWER_TIMEOUT_S if heartbeat is not None else None
         self._frames: asyncio.Queue[p4r.StreamMessageRequest] = asyncio.Queue(FRAMES_WAITING)
         self._client: P4Client | None = None
         self._election_id = ELECTION_ID
@@ -198,13 +199,15 @@ class SwitchClient:
     async def _session(self) -> None:
         self._client = P4Client(self.address, self._tls, wait_for_ready=False)
         await self._client.open(complete_request=self._complete)
-        await asyncio.wait_for(self._win(), ANSWER_TIMEOUT_S)
+        await asyncio.wait_for(self._win(), self._patience_s)
         fresh = await self._push_pipeline()
         await self._listener.switch_connected(self.name, fresh)
         ports: PortStates | None = None
         if self._client.channel is not None:
             try:
-                ports = await asyncio.wait_for(PortStates.open(self._client.channel), ANSWER_TIMEOUT_S)
+                ports = await asyncio.wait_for(
+                    PortStates.open(self._client.channel, self._patience_s), self._patience_s
+                )
             except (NoPortStatesError, TimeoutError) as error:
                 log.info(
                     "switch %s reports no port states by gNMI (%s), so link probes watch its links",

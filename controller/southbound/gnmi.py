@@ -34,8 +34,10 @@ class PortStates:
     _stream: Any = None
 
     @classmethod
-    async def open(cls, channel: grpc.aio.Channel) -> PortStates:
+    async def open(cls, channel: grpc.aio.Channel, timeout_s: float | None = SYNC_TIMEOUT_S) -> PortStates:
         """Read the list of interfaces and subscribe to their states.
+
+        A target that takes longer than `timeout_s` of host time counts as one without gNMI; None: no limit.
 
         Raises:
             NoPortStatesError: the target serves no gNMI, or lists no interface (as BMv2's dummy does).
@@ -44,7 +46,7 @@ class PortStates:
         states = cls()
         try:
             reply = await stub.Get(
-                gnmi.GetRequest(path=[_IFINDEX.path], encoding=gnmi.Encoding.PROTO), timeout=SYNC_TIMEOUT_S
+                gnmi.GetRequest(path=[_IFINDEX.path], encoding=gnmi.Encoding.PROTO), timeout=timeout_s
             )
         except grpc.aio.AioRpcError as error:
             raise NoPortStatesError(error.code().name) from None

@@ -15,7 +15,7 @@ from bmv2.server import SwitchServer, serve
 from controller.wire import agent_pb2
 from hostagent.host import EmulatedHost, Skew
 from hostagent.session import ControllerSession
-from polyrhythm.fabric.boundary import FabricBoundary
+from polyrhythm.fabric.boundary import SILENCE_S, FabricBoundary
 from polyrhythm.fabric.failover_watch import FailoverWatch
 from polyrhythm.fabric.heap import EventHeap
 from polyrhythm.fabric.parent_messages import description
@@ -36,22 +36,27 @@ COUNTER_POLL_MS = 100
 # interrupt.
 PORT_DOWN_DELAY_NS = 100_000
 
-# How long the agents may take to connect, in host time. Chosen.
-AGENTS_TIMEOUT_S = 20.0
-
 
 class EmbeddedFabric:
     """All nodes of a scenario on one event heap. Cables have no delay: a frame arrives with its last bit.
 
-    `rpc_delay_s` delays every RPC by host time. `failures` happen at their fabric times.
+    `rpc_delay_s` delays every RPC by host time. `failures` happen at their fabric times. `waiting` and
+    `silence_s` are as of `FabricBoundary`.
     """
 
     def __init__(
-        self, scenario: Scenario, seed: int, rpc_delay_s: float = 0.0, failures: Sequence[Failure] = ()
+        self,
+        scenario: Scenario,
+        seed: int,
+        rpc_delay_s: float = 0.0,
+        failures: Sequence[Failure] = (),
+        *,
+        waiting: Callable[[float], None] | None = None,
+        silence_s: float = SILENCE_S,
     ) -> None:
         self.scenario = scenario
         self.heap = EventHeap()
-        self.boundary = FabricBoundary(self.heap, CONTROL_DELAY_NS)
+        self.boundary = FabricBoundary(self.heap, CONTROL_DELAY_NS, waiting=waiting, silence_s=silence_s)
         self._rpc_delay_s = rpc_delay_s
         topology = scenario.topology
         port_table = PortTable("port_state", "set_port_down", PORT_DOWN_DELAY_NS)
@@ -106,6 +111,9 @@ class EmbeddedFabric:
         """Open the session of each agent with the controller at `address`.
 
         Messages of the controller take effect as the rule of time says (`polyrhythm.fabric.boundary`).
+
+        Raises:
+            ControllerLostError: the controller is gone, or has been silent for too long.
         """
         for name in self.hosts:
             self._sessions[name] = ControllerSession(
@@ -117,8 +125,7 @@ class EmbeddedFabric:
             )
         for session in self._sessions.values():
             session.start()
-        if not self.boundary.wait_for(lambda: len(self._connected) == len(self.hosts), AGENTS_TIMEOUT_S):
-            log.warning("only %d of %d agents reached the controller", len(self._connected), len(self.hosts))
+        self.boundary.wait_for(lambda: len(self._connected) == len(self.hosts))
 
     def _fail(self, failure: Failure) -> None:
         """Begin a failure: power a switch off and end its server, or cut cables. The ports at both ends go

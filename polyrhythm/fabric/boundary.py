@@ -4,8 +4,8 @@
 The rule of time: when messages leave the fabric at time t, the event heap stops. The messages are sent in the
 order (node, order of departure). A tick tells the controller how many there were. The controller answers
 `settled` when it has received all of them and answered all. Effects that arrived meanwhile land at t plus the
-control delay, in the order (node, order of arrival). Host time decides only how long the fabric waits for a
-controller that does not settle.
+control delay, in the order (node, order of arrival). The fabric waits for a controller as long as that lives
+and speaks: host time decides only when the fabric says so, and when it gives up.
 """
 
 from __future__ import annotations
@@ -25,16 +25,26 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Host time that the fabric waits for a controller. Chosen.
-SETTLE_TIMEOUT_S = 5.0
+# Host time, both chosen: when the fabric says that it waits for its controller, and when it gives up a
+# controller that has said nothing at all. A busy controller says every few seconds that it lives
+# (controller/agents/server.py: ALIVE_S).
+NOTICE_S = 5.0
+SILENCE_S = 120.0
+
+# How often the heap's thread looks at the time while it waits. Chosen.
+_LOOK_S = 0.05
 
 # How often a waiting server thread checks whether the fabric has ended. Chosen.
 CLOSED_CHECK_S = 0.2
 
 
+class ControllerLostError(RuntimeError):
+    """The controller is gone, or it is silent. The message is for a person."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The controller's answer to a tick.
+    """The controller's answer to a tick; with sequence 0 it says only that it lives.
 
     `sent` is the number of messages that the controller has sent so far, by channel. `next_timer_ns` is the
     fabric time of its next timer; 0: none.
@@ -62,10 +72,19 @@ class FabricBoundary:
     """The boundary of an embedded fabric.
 
     Server threads may call `deliver`, `call`, `arrived`, `settled` and `controller_lost`. All other methods
-    belong to the thread of the event heap.
+    belong to the thread of the event heap. While it waits for the controller it calls `waiting` with the
+    seconds of host time so far, every `notice_s`. It gives up after `silence_s` without a word.
     """
 
-    def __init__(self, heap: EventHeap, control_delay_ns: int) -> None:
+    def __init__(
+        self,
+        heap: EventHeap,
+        control_delay_ns: int,
+        *,
+        waiting: Callable[[float], None] | None = None,
+        notice_s: float = NOTICE_S,
+        silence_s: float = SILENCE_S,
+    ) -> None:
         self._heap = heap
         self._control_delay_ns = control_delay_ns
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -80,13 +99,18 @@ class FabricBoundary:
         self._timer_generation = 0
         self._timer_due = False
         self._closed = False
-        self.deterministic = True
+        self._waiting = waiting or (lambda seconds: None)
+        self._notice_s = notice_s
+        self._silence_s = silence_s
+        self._heard_s = time.monotonic()
+        self._lost = False
         self.notes: list[str] = []
 
     # From server threads.
 
     def deliver(self, node: str, effect: Callable[[], None]) -> None:
         """Hand over `effect`. It takes effect one control delay after the present stop."""
+        self._heard_s = time.monotonic()
         self._inbox.put(lambda: self._effects.append((node, len(self._effects), effect)))
 
     def call(self, node: str, function: Callable[[], T]) -> T:
@@ -95,6 +119,7 @@ class FabricBoundary:
         Raises:
             ConnectionAbortedError: the fabric ended meanwhile.
         """
+        self._heard_s = time.monotonic()
         call = _Call(function, threading.Event())
         self._inbox.put(lambda: _answer(call))
         while not call.done.wait(CLOSED_CHECK_S):
@@ -107,14 +132,16 @@ class FabricBoundary:
 
     def arrived(self, channel: str) -> None:
         """Count a message of the controller on `channel`. Its effect has been delivered already."""
+        self._heard_s = time.monotonic()
         self._inbox.put(lambda: self._count(channel))
 
     def settled(self, settlement: Settlement) -> None:
         """Take the controller's answer to a tick."""
+        self._heard_s = time.monotonic()
         self._inbox.put(lambda: self._settle(settlement))
 
     def controller_lost(self) -> None:
-        """The clock stream has ended. A lost session counts as settled, and no more ticks are sent."""
+        """The clock stream has ended."""
         self._inbox.put(self._lose)
 
     # On the heap's thread.
@@ -134,10 +161,15 @@ class FabricBoundary:
         return self._tick is not None
 
     def stop(self, *, last: bool = False) -> None:
-        """Send the messages that leave at the present time, and wait until the controller has settled."""
+        """Send the messages that leave at the present time, and wait until the controller has settled.
+
+        Raises:
+            ControllerLostError: the controller is gone, or has been silent for too long.
+        """
         for _, _, channel, send in sorted(self._departures, key=lambda d: d[:2]):
-            self._sent[channel] += 1
-            send()
+            # A sender without a session drops the message and says so: nobody will wait for it.
+            if send() is not False:
+                self._sent[channel] += 1
         self._departures.clear()
         self._drain()
         if self._tick is not None:
@@ -146,7 +178,7 @@ class FabricBoundary:
             self._sequence += 1
             self._settlement = None
             self._tick(self._sequence, self._heap.now, changed, self._timer_due, last)
-            self._wait()
+            self.wait_for(self._complete)
         self._timer_due = False
         self._land()
 
@@ -159,18 +191,31 @@ class FabricBoundary:
         self._drain()
         self._land()
 
-    def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Serve requests of other threads until `condition()` holds. Returns False after `timeout_s` of host
-        time.
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Serve requests of other threads until `condition()` holds.
+
+        Raises:
+            ControllerLostError: the controller is gone, or has been silent for too long.
         """
-        deadline = time.monotonic() + timeout_s
+        begun_s = self._heard_s = time.monotonic()
+        notice_s = begun_s + self._notice_s
         while not condition():
             try:
-                self._inbox.get(timeout=max(0.0, min(0.05, deadline - time.monotonic())))()
+                self._inbox.get(timeout=_LOOK_S)()
+                continue
             except queue.Empty:
-                if time.monotonic() >= deadline:
-                    return False
-        return True
+                pass
+            now = time.monotonic()
+            if self._lost or self._closed:
+                raise ControllerLostError(f"the controller was lost at {self._heap.now / 1e9:.1f} s")
+            if now - self._heard_s > self._silence_s:
+                raise ControllerLostError(
+                    f"the controller has been silent for {self._silence_s:g} s "
+                    f"(at {self._heap.now / 1e9:.1f} s of fabric time)"
+                )
+            if now >= notice_s:
+                notice_s = now + self._notice_s
+                self._waiting(now - begun_s)
 
     def _drain(self) -> None:
         while True:
@@ -179,15 +224,7 @@ class FabricBoundary:
             except queue.Empty:
                 return
 
-    def _wait(self) -> None:
-        if not self.wait_for(self._complete, SETTLE_TIMEOUT_S):
-            if self.deterministic:
-                self.note(f"the controller did not settle within {SETTLE_TIMEOUT_S:g} s; the run went on")
-            self.deterministic = False
-
     def _complete(self) -> bool:
-        if self._tick is None:
-            return True
         settlement = self._settlement
         return settlement is not None and all(self._received[c] >= n for c, n in settlement.sent.items())
 
@@ -214,10 +251,7 @@ class FabricBoundary:
             self._settlement = settlement
 
     def _lose(self) -> None:
-        if self._tick is not None:
-            self.note("the controller was lost; the fabric went on without it")
-            self.deterministic = False
-        self._tick = None
+        self._lost = True
 
     def note(self, what: str) -> None:
         """Record an event that the reader of the figures must know, and log it."""

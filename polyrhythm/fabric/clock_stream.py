@@ -11,10 +11,7 @@ from collections.abc import Iterator, Mapping
 import grpc
 
 from controller.wire import agent_pb2, agent_pb2_grpc
-from polyrhythm.fabric.boundary import FabricBoundary, Settlement
-
-# Host time. Chosen: a controller needs about 2 s to start, more on a busy machine.
-CONNECT_TIMEOUT_S = 20.0
+from polyrhythm.fabric.boundary import SILENCE_S, FabricBoundary, Settlement
 
 
 class ClockStream:
@@ -32,12 +29,10 @@ class ClockStream:
         self._ticks: queue.SimpleQueue[agent_pb2.Tick | None] = queue.SimpleQueue()
         self._channel = grpc.insecure_channel(address)
         try:
-            grpc.channel_ready_future(self._channel).result(timeout=CONNECT_TIMEOUT_S)
+            grpc.channel_ready_future(self._channel).result(timeout=SILENCE_S)
         except grpc.FutureTimeoutError:
             self._channel.close()
-            raise ConnectionError(
-                f"no controller answered at {address} within {CONNECT_TIMEOUT_S:g} s"
-            ) from None
+            raise ConnectionError(f"no controller answered at {address} within {SILENCE_S:g} s") from None
         stub = agent_pb2_grpc.FabricTimeStub(self._channel)  # type: ignore[no-untyped-call]
         self._stream = stub.Follow(self._outgoing())
         boundary.attach(self.tick)

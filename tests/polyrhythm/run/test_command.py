@@ -151,54 +151,6 @@ def test_a_killed_fabric_is_told_in_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
-def planned_as_measured(log: str) -> bool:
-    """Whether a controller's log has come to the plan after both jobs were measured."""
-    parts = log.split("measured over")
-    return len(parts) > 2 and "INT probes have confirmed" in parts[2]
-
-
-def test_without_its_controller_the_fabric_goes_on(tmp_path: Path) -> None:
-    scenario = shortened("two_vgg19", tmp_path, warmup=2, iterations=60)
-    figures_file, kept = tmp_path / "f.json", tmp_path / "k"
-    process = subprocess.Popen(
-        [
-            *POLYRHYTHM,
-            "run",
-            str(scenario),
-            "--once",
-            "--offsets",
-            "0",
-            "--lanes",
-            "1",
-            "--json",
-            figures_file,
-            "--keep",
-            kept,
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    # With one lane the sessions follow one another; ours is the last.
-    log = kept / "two_vgg19" / "polyrhythm" / "controller.log"
-    deadline = time.monotonic() + PATIENCE_S
-    # A job that is being measured runs free: what agents are told last counts once all have been.
-    while not (log.exists() and planned_as_measured(log.read_text())) and time.monotonic() < deadline:
-        assert process.poll() is None, "the run has ended before its controller planned as measured"
-        time.sleep(0.02)
-    os.kill(children(process.pid)["controller"], signal.SIGKILL)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    scenario_figures = json.loads(figures_file.read_text())["scenarios"]["two_vgg19"]
-    assert (
-        "the controller was lost; the fabric went on without it" in scenario_figures["notes"]["polyrhythm"][0]
-    )
-    assert scenario_figures["deterministic"] is False
-    for job in scenario_figures["jobs"]:
-        # The agents keep their last assignments: the jobs still share the link in time.
-        assert job["polyrhythm"]["mean_iteration_ms"] <= 1.05 * job["ideal_iteration_ms"]
-
-
 def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Path) -> None:
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=2)
     pid, terminal = pty.fork()
