@@ -8,6 +8,7 @@ shifts at which two jobs do not exceed it? `overlapping`: which jobs exceed it t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -54,12 +55,33 @@ def pair_fits(
     `demands` are the phases and `periods` (ns) the periods of the two jobs, both by job. False where the
     periods cannot be quantised to a common perimeter.
     """
-    fitted = quantise([periods[job] for job in demands])
+    (a, first), (b, second) = demands.items()
+    return _phases_fit(first, periods[a], second, periods[b], slack)
+
+
+@lru_cache(maxsize=4096)
+def _phases_fit(
+    first: tuple[Phase, ...], period: int, second: tuple[Phase, ...], other: int, slack: float
+) -> bool:
+    """`pair_fits` of two jobs with these phases and periods. Many pairs of jobs are alike."""
+    fitted = quantise([period, other])
     if fitted is None:
         return False
-    peak = max(p.rate_bps for phases in demands.values() for p in phases)
+    peak = max(p.rate_bps for p in (*first, *second))
+    demands = {"a": first, "b": second}
+    if mean_demand(demands, dict(zip(demands, fitted.periods, strict=True))) > peak * (
+        2 + slack - PAIR_SCORE
+    ):
+        return False
     link = SharedLink(("", ""), peak, demands)
     return 1 - rotate([link], dict(zip(demands, fitted.periods, strict=True)), slack=slack).loss >= PAIR_SCORE
+
+
+def mean_demand(demands: Mapping[str, tuple[Phase, ...]], periods: Mapping[str, int]) -> float:
+    """What the jobs send on average, in bit/s: no shifts fit where this exceeds the link."""
+    return sum(
+        p.rate_bps * (p.end_ns - p.start_ns) / periods[job] for job, phases in demands.items() for p in phases
+    )
 
 
 def overlapping(

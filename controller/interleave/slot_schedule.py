@@ -10,7 +10,7 @@ from functools import partial
 from controller.interleave.affinity import LinkFit, LinkName, Loop, align, components
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.link_arrays import group_identical_links
-from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
+from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended, mean_demand
 from controller.interleave.period import quantise
 from controller.interleave.previous_slots import TOLERANCE, GroupTiming, keep_previous
 from controller.interleave.rotate import rotate
@@ -103,7 +103,13 @@ def schedule_slots(
         against = misfit.jobs if misfit else idle or jobs
         leaving = max(against, key=place.__getitem__)
         others = ", ".join(j for j in against if j != leaving)
-        if misfit is not None:
+        load = cache.load(part, misfit.link) if misfit is not None else 0.0
+        if misfit is not None and load > 1 + slack:
+            free[leaving] = (
+                f"it cannot share {misfit.link[0]}->{misfit.link[1]} in time with {others}: together they "
+                f"send {load:.0%} of what the link carries"
+            )
+        elif misfit is not None:
             at_random = cache.random_score_on(part, misfit.link)
             free[leaving] = (
                 f"it cannot share {misfit.link[0]}->{misfit.link[1]} in time with {others} "
@@ -197,6 +203,12 @@ class RotationCache:
         misfits = []
         timing = None
         for link in part:
+            load = self._load(link)
+            if load > 1 + self._slack:
+                # No search can find shifts, and the score is at most this.
+                most = 1 - (load - 1 - self._slack)
+                misfits.append(LinkFit(link.name, tuple(link.demands), most, most))
+                continue
             alone = self._timing_alone(link)
             if alone is None:
                 continue
@@ -211,6 +223,14 @@ class RotationCache:
                 at = {link.name: link for link in part}
                 misfits = [f for f in timing.alignment.links if not self._passes(f, at[f.link], timing)]
         return timing, min(misfits, key=lambda f: f.score, default=None)
+
+    def load(self, part: Sequence[SharedLink], name: LinkName) -> float:
+        """What the jobs of a link send on average at their longest periods, as a part of what it carries."""
+        return self._load(next(k for k in part if k.name == name))
+
+    def _load(self, link: SharedLink) -> float:
+        longest = {j: round(self.periods[j] * (1 + TOLERANCE)) for j in link.demands}
+        return mean_demand(link.demands, longest) / link.rate_bps
 
     def random_score_on(self, part: Sequence[SharedLink], name: LinkName) -> float:
         """The score of a link of the part at random phases."""
@@ -259,12 +279,7 @@ class RotationCache:
         return next((r for r in between if r is not None and _fits(r)), longest)
 
     def _passes(self, fit: LinkFit, link: SharedLink, timing: GroupTiming) -> bool:
-        sent = sum(
-            p.rate_bps * (p.end_ns - p.start_ns) / timing.periods[j]
-            for j, phases in link.demands.items()
-            for p in phases
-        )
-        if sent > link.rate_bps * (1 + self._slack):
+        if mean_demand(link.demands, timing.periods) > link.rate_bps * (1 + self._slack):
             return False
         return fit.score >= SLOT_SCORE
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
-from controller.interleave.joint.fluid import Floats
-from controller.interleave.joint.instance import plain
+from controller.interleave.joint.instance import Choice, plain
 from controller.planner.demand import Demands
 from controller.planner.search_instance import instance_of
 from controller.routing.ecmp import draw_port
@@ -23,27 +24,52 @@ _FIRST_SEED = 301
 """Seed of the first draw of offsets. Chosen: the search uses none of these seeds."""
 
 
-def ecmp_lengths(
-    demands: Demands, flows: Sequence[str], iterations: int, most_work: int, *, fast: bool
-) -> Mapping[str, float] | None:
-    """The mean iteration of each job in ns under plain ECMP: all jobs on one level, no slots, no MLTCP.
+@dataclass(frozen=True)
+class EcmpReference:
+    """The iterations of the jobs under plain ECMP: all jobs on one level, no slots, no MLTCP.
 
     It is the evaluator's mean over DRAWS draws of source ports and start offsets, each of `iterations`
-    iterations of the longest job. `flows` names the elephants that have a path. None if that takes more than
-    `most_work` of the evaluator's work. `fast` uses the compiled loops.
+    iterations of the longest job. `flows` names the elephants that have a path. `plain` uses the evaluator's
+    plain loops.
     """
-    drawn = [{name: _drawn(demands, name, k) for name in flows} for k in range(DRAWS)]
-    candidates = {name: tuple(dict.fromkeys(draw[name] for draw in drawn)) for name in flows}
-    instance = instance_of(demands, candidates)
-    evaluator = Evaluator(instance, plain=not fast)
-    efforts = [Effort((_FIRST_SEED + k,), iterations) for k in range(DRAWS)]
-    choices = [plain(instance, tuple(candidates[name].index(draw[name]) for name in flows)) for draw in drawn]
-    if sum(evaluator.cost(c, e) for c, e in zip(choices, efforts, strict=True)) > most_work:
-        return None
-    found: Floats = np.mean(
-        [evaluator.lengths(c, e)[0] for c, e in zip(choices, efforts, strict=True)], axis=0
-    )
-    return {job.name: float(ns) for job, ns in zip(instance.jobs, found, strict=True)}
+
+    demands: Demands
+    flows: tuple[str, ...]
+    iterations: int
+    plain: bool = False
+
+    def lengths(self) -> Mapping[str, float]:
+        """The mean iteration of each job in ns."""
+        mean = np.mean(
+            [self._evaluator.lengths(c, self._effort(k))[0] for k, c in enumerate(self._choices)], axis=0
+        )
+        return {j.name: float(ns) for j, ns in zip(self._evaluator.instance.jobs, mean, strict=True)}
+
+    @property
+    def cost(self) -> int:
+        """About how much work of the evaluator it takes, from the first draw."""
+        return DRAWS * self._evaluator.cost(self._choices[0], self._effort(0))
+
+    def _effort(self, draw: int) -> Effort:
+        return Effort((_FIRST_SEED + draw,), self.iterations)
+
+    @cached_property
+    def _paths(self) -> list[dict[str, Path]]:
+        """The path of each flow, by draw."""
+        return [{name: _drawn(self.demands, name, k) for name in self.flows} for k in range(DRAWS)]
+
+    @cached_property
+    def _candidates(self) -> Mapping[str, tuple[Path, ...]]:
+        return {name: tuple(dict.fromkeys(draw[name] for draw in self._paths)) for name in self.flows}
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(instance_of(self.demands, self._candidates), self.plain)
+
+    @cached_property
+    def _choices(self) -> list[Choice]:
+        instance, of = self._evaluator.instance, self._candidates
+        return [plain(instance, tuple(of[f].index(draw[f]) for f in self.flows)) for draw in self._paths]
 
 
 def _drawn(demands: Demands, flow: str, draw: int) -> Path:

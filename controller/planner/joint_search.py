@@ -18,12 +18,15 @@ from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, plain
 from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
 from controller.interleave.slot_schedule import JobSlot, SlotSchedule
+from controller.kernel import available
 from controller.model import Phase
 from controller.planner.candidate import Candidate, Expected, PathsAndShifts
 from controller.planner.demand import Demands
-from controller.planner.ecmp_reference import ecmp_lengths
-from controller.planner.levels_only import LIMITS as LEVEL_LIMITS
+from controller.planner.ecmp_reference import EcmpReference
+from controller.planner.floor import equal_shares, expected_of, longest_periods, objective_of
 from controller.planner.levels_only import levels_only
+from controller.planner.loop.objective import Objective
+from controller.planner.loop.plan_values import PlanValues
 from controller.planner.loop.search import SearchLimits, SearchResult, solve
 from controller.planner.pinned_flows import kept_ports
 from controller.planner.priority_stage import assign_levels
@@ -59,11 +62,17 @@ _MOST_JOBS, _MOST_FLOWS = 32, 1_500
 second."""
 _MOST_PATHS = 16
 """The most candidate paths of a flow."""
-_FEW_JOBS = 6
-"""Up to this number of jobs the evaluator's plain Python loops are faster than loading the compiled ones.
-Measured."""
-_MOST_COST = 1_000_000
-"""The most work of one thorough evaluation, in the unit of `Evaluator.cost`. Chosen: about a second."""
+_LITTLE_COST = 5_000
+"""Up to this work of one thorough evaluation, in the unit of `Evaluator.cost`, the evaluator's plain Python
+loops are faster than loading the compiled ones. Measured."""
+_MOST_COST = 100_000
+"""The most work of one thorough evaluation. Chosen: a search evaluates about 40 times as much, and the
+compiled loops do some millions a second."""
+_PLAIN = 30
+"""How many times less work is done without the compiled loops, which are about that much faster. Measured."""
+_FEWEST_ITERATIONS = 24
+"""A thorough evaluation has at least this number of iterations, however long each takes to compute.
+Chosen."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +102,31 @@ class JointSearch:
         many iterations where jobs of short and long periods run together."""
         if len({f.job for f in self._demands.elephants}) > _MOST_JOBS or len(self._flows) > _MOST_FLOWS:
             return True
+        return self._cost(_FEWEST_ITERATIONS) > _most_cost()
+
+    def _cost(self, iterations: int) -> int:
+        """The work of a thorough evaluation of so many iterations, on the built paths, all jobs on one
+        level."""
+        instance = self._on_built_paths
+        effort = replace(LIMITS.thorough, iterations=iterations)
+        return Evaluator(instance).cost(plain(instance, (0,) * len(instance.flows)), effort)
+
+    @cached_property
+    def _on_built_paths(self) -> Instance:
         assignments = self.built.routing.assignments
-        paths = {name: (assignments[name].path or (),) for name in self._flows}
-        instance = instance_of(self._demands, paths)
-        return Evaluator(instance).cost(plain(instance, (0,) * len(paths)), LIMITS.thorough) > _MOST_COST
+        return instance_of(self._demands, {name: (assignments[name].path or (),) for name in self._flows})
+
+    @cached_property
+    def _limits(self) -> SearchLimits:
+        """LIMITS, with fewer iterations in a thorough evaluation where it would be too much work."""
+        wanted = LIMITS.thorough.iterations
+        iterations = max(_FEWEST_ITERATIONS, min(wanted, wanted * _most_cost() // max(1, self._cost(wanted))))
+        return replace(LIMITS, thorough=replace(LIMITS.thorough, iterations=iterations))
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether to use the evaluator's plain loops."""
+        return self._cost(self._limits.thorough.iterations) <= _LITTLE_COST
 
     @cached_property
     def start(self) -> Candidate:
@@ -107,29 +137,45 @@ class JointSearch:
         """The best candidate.
 
         It is the built candidate if no search is wanted or the search finds nothing better. If the problem is
-        too large for the search, only levels are searched.
+        too large for the search, only levels are searched. Where nothing is searched or evaluated and jobs
+        contend, a policy with a floor puts all jobs on one level.
         """
-        candidate = self._chosen()
-        return replace(candidate, expected=self._expected(candidate))
-
-    def _chosen(self) -> Candidate:
-        if self.wanted and self.too_large and self.built.shifts.contending:
+        if self.wanted and self.too_large:
             return levels_only(self._demands)
         found = self.found
         if found is None:
-            return self.start
+            return self._unsearched()
+        policy, jobs = self._demands.inputs.policy, self.instance.jobs
+        reason = search_reason(found, policy, self._ecmp_lengths, [p.name for p in jobs])
+        expected = expected_of(policy, jobs, found.value.lengths, self._ecmp_lengths)
         if found.choice == self._start_choice:
-            return replace(self.start, reason=search_reason(found))
-        return self._candidate(found)
+            return replace(self.start, reason=reason, expected=expected)
+        return replace(self._candidate(found), reason=reason, expected=expected)
+
+    def _unsearched(self) -> Candidate:
+        """The built candidate, unless the policy has a floor that it does not keep."""
+        policy, start = self._demands.inputs.policy, self.start
+        if not policy.joint_search:
+            return start
+        expected = self._expected(start) if self._evaluable and not self.too_large else {}
+        start = replace(start, expected=expected)
+        if policy.max_slowdown is None or not self.built.shifts.contending:
+            return start
+        if not expected:
+            unknown = [n for n, j in self._demands.jobs.items() if j.flows and not j.profile.phases]
+            known = "too many jobs and flows to evaluate plans"
+            why = f"{', '.join(unknown)} cannot be evaluated without a profile" if unknown else known
+            return equal_shares(self._demands, why)
+        slow = [n for n, e in expected.items() if e.floor_ns is not None and e.expected_ns > e.floor_ns]
+        if slow:
+            return equal_shares(self._demands, f"{', '.join(slow)} would be below the floor")
+        return start
 
     @cached_property
-    def ecmp(self) -> Mapping[str, float] | None:
-        """The mean iteration of each job in ns under plain ECMP; None if that cannot be evaluated."""
-        if not self._evaluable:
-            return None
-        effort = LEVEL_LIMITS.thorough if self.too_large else LIMITS.thorough
-        few = len(self.built.shifts.periods) <= _FEW_JOBS
-        return ecmp_lengths(self._demands, self._flows, effort.iterations, _MOST_COST, fast=not few)
+    def _ecmp_lengths(self) -> Mapping[str, float]:
+        """The mean iteration of each job in ns under plain ECMP. Only where plans can be evaluated."""
+        iterations = self._limits.thorough.iterations
+        return EcmpReference(self._demands, self._flows, iterations, self._plain).lengths()
 
     @property
     def _evaluable(self) -> bool:
@@ -137,26 +183,12 @@ class JointSearch:
         return all(self._demands.jobs[f.job].profile.phases for f in self._demands.elephants)
 
     def _expected(self, candidate: Candidate) -> Mapping[str, Expected]:
-        """What the evaluator expects of a candidate; empty where the policy has no joint search, or where it
-        cannot be evaluated."""
-        policy = self._demands.inputs.policy
-        if not policy.joint_search or self.ecmp is None:
-            return {}
-        assignments = candidate.routing.assignments
-        instance = instance_of(
-            self._demands, {name: (path,) for name in self._flows if (path := assignments[name].path)}
-        )
-        choice = choice_of(instance, candidate)
-        evaluator = Evaluator(instance, plain=len(instance.jobs) <= _FEW_JOBS)
-        effort = LEVEL_LIMITS.thorough if self.too_large else LIMITS.thorough
-        if evaluator.cost(choice, effort) > _MOST_COST:
-            return {}
-        found = evaluator.lengths(choice, effort).mean(axis=0)
-        most = policy.max_slowdown
-        return {
-            p.name: Expected(float(ns), self.ecmp[p.name], None if most is None else most * self.ecmp[p.name])
-            for p, ns in zip(instance.jobs, found, strict=True)
-        }
+        """What the evaluator expects of the built candidate."""
+        instance, policy = self._on_built_paths, self._demands.inputs.policy
+        objective = objective_of(policy, instance.jobs, self._ecmp_lengths)
+        values = PlanValues(Evaluator(instance, self._plain), objective)
+        value = values.value(choice_of(instance, candidate), self._limits.thorough)
+        return expected_of(policy, instance.jobs, value.lengths, self._ecmp_lengths)
 
     @cached_property
     def _tight(self) -> bool:
@@ -183,11 +215,11 @@ class JointSearch:
         before = self._before
         if before is not None:
             given = {"as before": before} | given
-        found = self._solved(given, LIMITS, mltcp=False)
+        found = self._solved(given, self._limits, mltcp=False)
         capable = any(p.mltcp_capable for p in self.instance.jobs)
-        if not capable or found.utilisation * (1 + MLTCP_MIN_GAIN) >= found.bound:
+        if not capable or (found.value.met and found.utilisation * (1 + MLTCP_MIN_GAIN) >= found.bound):
             return found
-        limits = replace(LIMITS, min_gain=MLTCP_MIN_GAIN)
+        limits = replace(self._limits, min_gain=MLTCP_MIN_GAIN)
         with_mltcp = self._solved({_WITHOUT_MLTCP: found.choice}, limits, mltcp=True)
         evaluations = found.evaluations + with_mltcp.evaluations
         if with_mltcp.choice == found.choice:
@@ -200,11 +232,12 @@ class JointSearch:
         return solve(
             self.instance,
             {"ecmp": self._ecmp, "composed": self._start_choice.path_choice},
+            objective=self._objective,
             given=given,
             others=self._others,
             mltcp=mltcp,
             limits=limits,
-            plain=len(self.instance.jobs) <= _FEW_JOBS,
+            plain=self._plain,
             seed=self._demands.inputs.seed,
         )
 
@@ -238,7 +271,12 @@ class JointSearch:
     @cached_property
     def instance(self) -> Instance:
         """The input of the search: the jobs with elephants, and the candidate paths of their flows."""
-        return instance_of(self._demands, self._candidate_paths)
+        instance = instance_of(self._demands, self._candidate_paths)
+        return replace(instance, longest_ns=longest_periods(self._objective))
+
+    @cached_property
+    def _objective(self) -> Objective:
+        return objective_of(self._demands.inputs.policy, self._on_built_paths.jobs, self._ecmp_lengths)
 
     @cached_property
     def _ecmp(self) -> tuple[int, ...]:
@@ -292,7 +330,7 @@ class JointSearch:
             if was is None or was.path not in self._candidate_paths[name]:
                 return None
             path_choice.append(self._candidate_paths[name].index(was.path))
-        for own in self.instance.jobs:
+        for j, own in enumerate(self.instance.jobs):
             job = old.jobs.get(own.name)
             if job is None:
                 return None
@@ -303,7 +341,7 @@ class JointSearch:
             period = job.period_ns
             if period is None:
                 timings.append(UNSCHEDULED)
-            elif own.alone_ns * 0.9995 <= period <= self.instance.slowest * own.alone_ns:
+            elif own.alone_ns * 0.9995 <= period <= self.instance.longest_period(j):
                 timings.append((period, (job.shift_ns + old.epoch_ns - x.epoch_ns) % period))
             else:
                 return None
@@ -319,7 +357,7 @@ class JointSearch:
         priorities = assign_levels(demands, self.built.order, shifts).changed(searched)
         own = {j.name: j.sender for j in self._demands.inputs.jobs}
         senders = {n: as_mltcp(own[n]) for n, on in zip(names, choice.mltcp, strict=True) if on}
-        return Candidate(routing, shifts, priorities, senders, search_reason(found))
+        return Candidate(routing, shifts, priorities, senders)
 
     def _placed(self, found: SearchResult) -> Mapping[str, Assignment]:
         """Path and source port of each flow. The port is None where no free port is known to lead along the
@@ -375,3 +413,8 @@ def _longer(phases: Sequence[Phase], by: int, period: int) -> tuple[Phase, ...]:
     """The phases, each ending `by` ns later, but not after the start of the next phase."""
     until = [p.start_ns for p in phases[1:]] + [period]
     return tuple(replace(p, end_ns=min(p.end_ns + by, t)) for p, t in zip(phases, until, strict=True))
+
+
+def _most_cost() -> int:
+    """The most work of one thorough evaluation, with the loops that are installed."""
+    return _MOST_COST if available() else _MOST_COST // _PLAIN

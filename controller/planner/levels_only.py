@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from controller.interleave.joint.evaluator import Effort
 from controller.interleave.joint.instance import Choice
-from controller.interleave.slot_schedule import SlotSchedule
 from controller.kernel import available
 from controller.planner.ask import ask_levels
-from controller.planner.candidate import Candidate, PathsAndShifts, build
+from controller.planner.candidate import Candidate
 from controller.planner.demand import Demands
+from controller.planner.ecmp_reference import EcmpReference
+from controller.planner.floor import equal_shares, expected_of, objective_of, undisturbed
 from controller.planner.loop.search import SearchLimits, solve_levels
 from controller.planner.priority_stage import level_problem
 from controller.planner.reasons import search_reason
@@ -38,10 +39,10 @@ def levels_only(demands: Demands) -> Candidate:
     with fewer levels, and changes of the best of these.
 
     Strict priority is worse than equal shares where few large jobs of similar intensity share many links: a
-    job that waits on one link leaves its other links idle. If even this search would take too long, the
-    levels are those of the policy's priority.
+    job that waits on one link leaves its other links idle. If even this search would take too long, all jobs
+    have one level where the policy has a floor, and otherwise the levels of its priority.
     """
-    start = _undisturbed(demands).with_levels()
+    start = undisturbed(demands).with_levels()
     placed = start.routing.assignments
     paths = {f.name: (path,) for f in demands.elephants if f.name in placed and (path := placed[f.name].path)}
     instance = instance_of(demands, paths)
@@ -53,13 +54,24 @@ def levels_only(demands: Demands) -> Candidate:
         if choice not in given.values():
             given[words] = choice
     limits = LIMITS if available() else replace(LIMITS, max_work=LIMITS.max_work // _PLAIN)
-    found = solve_levels(instance, given, limits=limits, seed=demands.inputs.seed)
+    policy, found = demands.inputs.policy, None
+    ecmp: Mapping[str, float] = {}
+    reference = EcmpReference(demands, tuple(paths), limits.thorough.iterations)
+    if reference.cost <= limits.max_work:
+        ecmp = reference.lengths()
+        objective = objective_of(policy, instance.jobs, ecmp)
+        found = solve_levels(instance, given, objective=objective, limits=limits, seed=demands.inputs.seed)
     if found is None:
-        return replace(start, reason="too many jobs and flows to evaluate plans")
+        too_many = "too many jobs and flows to evaluate plans"
+        if policy.max_slowdown is not None:
+            return equal_shares(demands, too_many)
+        return replace(start, reason=too_many)
+    reason = search_reason(found, policy, ecmp, names)
+    expected = expected_of(policy, instance.jobs, found.value.lengths, ecmp)
     if found.choice == base:
-        return replace(start, reason=search_reason(found))
+        return replace(start, reason=reason, expected=expected)
     levels = dict(zip(names, found.choice.level, strict=True))
-    return replace(start, priorities=start.priorities.changed(levels), reason=search_reason(found))
+    return replace(start, priorities=start.priorities.changed(levels), reason=reason, expected=expected)
 
 
 def _levels(start: Candidate, most: int) -> Iterator[tuple[str, Mapping[str, int]]]:
@@ -74,27 +86,3 @@ def _levels(start: Candidate, most: int) -> Iterator[tuple[str, Mapping[str, int
     for count in range(most, 0, -1):
         fewer = ask_levels(demands.inputs.policy, replace(problem, most=count, previous=None))
         yield f"by priority on {count} {'level' if count == 1 else 'levels'}", fewer.level
-
-
-def _undisturbed(demands: Demands) -> PathsAndShifts:
-    """Paths chosen without regard to time, and slots only for groups that overlap with no other job.
-
-    A job outside the group that overlaps with a scheduled job sometimes makes it miss its slot, and it then
-    waits for the next one. Only the whole search can find out whether slots gain more than that costs.
-    Without slots the plan is CRUX's, on paths that are no worse.
-    """
-    built = build(demands, time_sharing=False)
-    schedule, contending = built.shifts.schedule, built.shifts.contending
-    meeting = {job for pair in contending for job in pair}
-    released = {s.group for job, s in schedule.slots.items() if job in meeting}
-    if not released:
-        return built
-    slots = {job: s for job, s in schedule.slots.items() if s.group not in released}
-    reasons = {
-        job: "its slots would be disturbed by jobs outside its group"
-        for job, s in schedule.slots.items()
-        if s.group in released
-    }
-    fits = tuple(f for f in schedule.fits if slots.keys() >= set(f.jobs))
-    kept = SlotSchedule(slots, {**schedule.reasons, **reasons}, fits, ())
-    return replace(built, shifts=replace(built.shifts, schedule=kept))

@@ -43,11 +43,9 @@ class PriorityStage:
 
     def changed(self, level: Mapping[str, int]) -> PriorityStage:
         """The same order with other levels for some jobs. `levels.exceptions` then has these jobs, because
-        their levels do not follow from the order."""
+        their levels do not follow from the order, and the reason of the levels before no longer holds."""
         exceptions = self.levels.exceptions | level.keys()
-        return replace(
-            self, levels=replace(self.levels, level={**self.levels.level, **level}, exceptions=exceptions)
-        )
+        return replace(self, levels=Levels({**self.levels.level, **level}, "", exceptions))
 
 
 def rank_jobs(demands: Demands, routing: RoutingStage) -> JobOrder:

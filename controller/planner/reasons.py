@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from controller.interleave.circle import random_score
@@ -10,7 +11,10 @@ from controller.interleave.link_sharing import SLACK
 from controller.model import Flow, Job
 from controller.planner.ask import ask_explanation
 from controller.planner.candidate import Candidate
+from controller.planner.floor import loss_cap
+from controller.planner.loop.objective import MARGIN, TWINS_APART, PlanValue
 from controller.planner.loop.search import SearchResult
+from controller.planner.policy import Policy
 from controller.planner.routing_stage import RoutingStage
 from controller.planner.time_shifts import TimeShifts, only
 from controller.priority.crux import RankedJob
@@ -30,7 +34,8 @@ def level_reason(candidate: Candidate, ranked: RankedJob) -> str:
     )
     if not overlapping:
         shared = "after time sharing " if ranked.name in candidate.shifts.schedule.slots else ""
-        return f"level {level}: {shared}no other job overlaps with it in time, so it needs no order"
+        searched = f"; {candidate.reason}" if candidate.reason else ""
+        return f"level {level}: {shared}no other job overlaps with it in time, so it needs no order{searched}"
     reason = stage.levels.reason or candidate.reason
     if ranked.name in stage.levels.exceptions:
         above = sorted(j for j in overlapping if stage.level[j] < level)
@@ -57,14 +62,56 @@ def sender_reason(candidate: Candidate, name: str) -> tuple[str, ...]:
     return ("MLTCP senders: in the joint search they gave a higher GPU utilisation",)
 
 
-def search_reason(found: SearchResult) -> str:
-    """How the search found its result. The reason is the same for all jobs of the search."""
+def search_reason(
+    found: SearchResult, policy: Policy, ecmp: Mapping[str, float], names: Sequence[str]
+) -> str:
+    """How the search found its result, and which floor bound it. The reason is the same for all jobs of the
+    search.
+
+    `names` are the jobs of the search, and `ecmp` their iterations under plain ECMP, in ns.
+    """
     others = ", ".join(f"{name} {value:.1%}" for name, value in found.baselines.items())
     steps = f"; then {', '.join(found.steps)}" if found.steps else ""
-    return (
+    words = [
         f"the best of {found.evaluations} evaluated plans, GPUs busy {found.utilisation:.1%} ({others}); "
         f"the search started from plan '{found.start}'{steps}"
-    )
+    ]
+    if names:
+        ratio, name = _worst(found.value, ecmp, names)
+        words.append(f"worst off is {name}, {ratio:.2f} times its iteration under plain ECMP")
+    if not found.value.met:
+        words.append(f"no evaluated plan is without harm: {_harm(found.value, policy, ecmp, names)}")
+    if found.refused is not None:
+        value = found.refused.value
+        words.append(
+            f"refused plan '{found.refused.name}', GPUs busy {value.mean:.1%}: "
+            f"{_harm(value, policy, ecmp, names)}"
+        )
+    return "; ".join(words)
+
+
+def _worst(value: PlanValue, ecmp: Mapping[str, float], names: Sequence[str]) -> tuple[float, str]:
+    """The largest ratio of an expected iteration to the one under plain ECMP, and its job."""
+    return max((ns / ecmp[name], name) for ns, name in zip(value.lengths, names, strict=True))
+
+
+def _harm(value: PlanValue, policy: Policy, ecmp: Mapping[str, float], names: Sequence[str]) -> str:
+    """Which limit a plan exceeds, and by whom."""
+    words = []
+    if value.breach > 0:
+        ratio, name = _worst(value, ecmp, names)
+        limits = []
+        if policy.max_slowdown is not None:
+            limits.append(f"at most {policy.max_slowdown:g} is allowed, less {MARGIN:.0%} for errors")
+        if (cap := loss_cap(policy)) is not None:
+            limits.append(f"no job may lose more than {cap:.0%} of its throughput alone")
+        words.append(
+            f"{name} would take {ratio:.2f} times its iteration under ECMP ({', and '.join(limits)})"
+        )
+    if value.twin_gap > 0:
+        apart, most = value.twin_gap + TWINS_APART, TWINS_APART
+        words.append(f"equal jobs would be {apart:.0%} apart (at most {most:.0%} is allowed)")
+    return ", and ".join(words)
 
 
 def profile_reason(job: Job) -> str:

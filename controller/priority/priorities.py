@@ -118,9 +118,9 @@ class Crux(_MethodPriority):
 
     @property
     def searchable(self) -> bool:
-        """Whether the joint search may change the levels. Its evaluator supports neither a cap on losses nor
-        more levels than the switches have."""
-        return self.compress and self.loss_cap is None
+        """Whether the joint search may change the levels. Its evaluator does not support more levels than the
+        switches have."""
+        return self.compress
 
 
 @dataclass(frozen=True)

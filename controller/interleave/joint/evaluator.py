@@ -60,9 +60,13 @@ class Evaluator:
 
     def groups(self, choice: Choice) -> list[SharingGroup]:
         """The independent groups of a choice."""
-        if self._last is None or self._last[0] != choice.path_choice:
-            self._last = choice.path_choice, sharing_of(self.instance, choice.path_choice)
-        return sharing_groups_of(self.instance, choice, self._last[1])
+        return sharing_groups_of(self.instance, choice, self.sharing(choice.path_choice))
+
+    def sharing(self, path_choice: tuple[int, ...]) -> Sharing:
+        """Which jobs share full links on these paths."""
+        if self._last is None or self._last[0] != path_choice:
+            self._last = path_choice, sharing_of(self.instance, path_choice)
+        return self._last[1]
 
     def lengths(self, choice: Choice, effort: Effort) -> Floats:
         """The mean length of each job's iterations in ns, shape (seeds, jobs)."""

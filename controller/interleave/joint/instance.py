@@ -74,9 +74,9 @@ class Instance:
 
     Each compute time varies by up to `jitter` times itself in either direction, uniformly. Switches have
     `levels` priority levels. The period of a scheduled job is at most `slowest` times the length of its own
-    iteration. A flow whose sender uses MLTCP has the weight F(r) = slope r + intercept, where `mltcp` is
-    (slope, intercept); the weight of the others is 1.
-    """
+    iteration; if `longest_ns` is not empty, it has the longest period of each job instead. A flow whose
+    sender uses MLTCP has the weight F(r) = slope r + intercept, where `mltcp` is (slope, intercept); the
+    weight of the others is 1."""
 
     jobs: tuple[JointJob, ...]
     capacity_bps: tuple[int, ...]
@@ -84,6 +84,11 @@ class Instance:
     levels: int = 6
     slowest: float = 1.05
     mltcp: tuple[float, float] = (SLOPE, INTERCEPT)
+    longest_ns: tuple[float, ...] = ()
+
+    def longest_period(self, job: int) -> float:
+        """The longest period in ns that job number `job` may be scheduled with."""
+        return self.longest_ns[job] if self.longest_ns else self.slowest * self.jobs[job].alone_ns
 
     @property
     def flows(self) -> tuple[tuple[int, JointFlow], ...]:

@@ -38,8 +38,8 @@ def longer_period_timings(
     cache: RotationCache | None = None,
     guard: float = 0.0,
 ) -> Iterator[tuple[JobTiming, ...]]:
-    """Timings at which the jobs of full links share them in time. No period is above `instance.slowest` times
-    the job's own.
+    """Timings at which the jobs of full links share them in time. No period is above
+    `Instance.longest_period`.
 
     For each component of the affinity graph all jobs are tried first, then all but the last one of `ranking`
     (highest first), and so on. The first result has the first timings found in each component, the next
@@ -80,13 +80,14 @@ def _best(
 ) -> dict[str, JobTiming] | None:
     """The timings of the jobs of these links that keep most GPUs busy, None if there are none."""
     by_name = {p.name: p for p in instance.jobs}
+    longest = {p.name: instance.longest_period(j) for j, p in enumerate(instance.jobs)}
     names = list(dict.fromkeys(j for link in links for j in link.demands))
     rounds = {r: _periods(links, dict(zip(names, r, strict=True)), by_name) for r in _repeats(by_name, names)}
     ordered = sorted(rounds, key=lambda r: -_busy(by_name, rounds[r]))
     for repeats in ordered[:_TRIED]:
         for wider in _WIDER:
             periods = _periods(links, dict(zip(names, repeats, strict=True)), by_name, wider)
-            if any(t > instance.slowest * by_name[n].alone_ns for n, t in periods.items()):
+            if any(t > longest[n] for n, t in periods.items()):
                 break
             turned = cache.shifts_that_fit(links, periods)
             if turned is not None:

@@ -63,14 +63,13 @@ def full_links(instance: Instance, wanted: dict[int, dict[int, float]]) -> set[i
 def legal(instance: Instance, choice: Choice) -> bool:
     """Whether a choice is allowed.
 
-    It is, if it uses only existing levels and periods of at most `Instance.slowest`, if it turns MLTCP on for
-    capable jobs only, and if every scheduled job shares a full link with another scheduled job.
-    """
+    It is, if it uses only existing levels and periods of at most `Instance.longest_period`, if it turns MLTCP
+    on for capable jobs only, and if every scheduled job shares a full link with another scheduled job."""
     if any(m and not p.mltcp_capable for m, p in zip(choice.mltcp, instance.jobs, strict=True)):
         return False
     scheduled = {j for j, r in enumerate(choice.timings) if r != UNSCHEDULED}
-    for level, r, p in zip(choice.level, choice.timings, instance.jobs, strict=True):
-        if level >= instance.levels or (r != UNSCHEDULED and r[0] > instance.slowest * p.alone_ns):
+    for j, (level, r) in enumerate(zip(choice.level, choice.timings, strict=True)):
+        if level >= instance.levels or (r != UNSCHEDULED and r[0] > instance.longest_period(j)):
             return False
     if not scheduled:
         return True

@@ -6,40 +6,45 @@ improves.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
-import numpy as np
-
-from controller.interleave.joint.evaluator import Effort, Evaluator, better
-from controller.interleave.joint.fluid import Floats
+from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import Choice, Instance
 from controller.interleave.joint.sharing_groups import SharingGroup, legal
 from controller.interleave.joint.time_sharing import TimeSharing, arrange_paths
 from controller.interleave.joint.timings import rotation_cache_of
 from controller.interleave.slot_schedule import RotationCache
+from controller.planner.loop.improvement import (
+    GAIN,
+    Budget,
+    PlanLine,
+    Shortlist,
+    improve,
+    try_combinations,
+)
 from controller.planner.loop.initial_plans import PathChoice, combined_plans, single_mechanism_plans
 from controller.planner.loop.moves import Move, level_moves, moves
-
-Offer = Callable[[Choice, SharingGroup, random.Random], Iterator[Move]]
-"""The moves to try on a sharing group of a choice."""
+from controller.planner.loop.objective import UTILISATION, Objective, PlanValue, best, replaces
+from controller.planner.loop.plan_values import PlanValues
 
 QUICK = Effort((101, 102), 24)
 THOROUGH = Effort((201, 202, 203, 204), 120)
 """Chosen: moves need a quick evaluation. Decisions need one that is long enough for schedules without gaps to
 fail, under seeds that the moves have not seen."""
-GAIN = 0.002
-"""The part of the utilisation by which a move must improve it. Chosen: about the noise of a quick
-evaluation."""
-_NEGLIGIBLE = 0.0005
-"""Groups that lose less than this part of the bound are not improved. Chosen: a quarter of GAIN."""
-_NEARLY = 0.003
-"""A plan within this part of the bound is good enough. Chosen: a schedule costs each job about as much, since
-its period is at least 0.2 % longer than its own."""
+_FINALISTS = 2
+"""How many plans of each kind the shortlist gives to the thorough evaluation. Chosen: bounds the work."""
 _PROMISING = 3
 """How many of the plans given to `solve_levels` are evaluated thoroughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A plan that the search did not take because of (a) or (b), by name."""
+
+    name: str
+    value: PlanValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,8 @@ class SearchResult:
     """The result of the search.
 
     `start` names the plan it began with, `steps` its changes in words. `utilisation`, `baselines` (every
-    mechanism alone, by name) and `bound` (no job shares a link) are by the evaluator.
+    mechanism alone, by name) and `bound` (no job shares a link) are by the evaluator. `value` is that of the
+    choice. `refused` is the plan of the highest utilisation, if it exceeds a limit that the choice does not.
     """
 
     choice: Choice
@@ -57,6 +63,8 @@ class SearchResult:
     bound: float
     baselines: Mapping[str, float]
     evaluations: int
+    value: PlanValue
+    refused: Refused | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +87,11 @@ class SearchLimits:
     min_gain: float = GAIN
 
 
-@dataclass(slots=True)
-class _PlanLine:
-    """A plan under improvement."""
-
-    start: str
-    choice: Choice
-    value: Floats
-    steps: tuple[str, ...] = ()
-
-
 def solve(
     instance: Instance,
     paths: Mapping[str, PathChoice],
     *,
+    objective: Objective = UTILISATION,
     given: Mapping[str, Choice] | None = None,
     others: Mapping[str, Choice] | None = None,
     mltcp: bool = True,
@@ -100,12 +99,13 @@ def solve(
     plain: bool = False,
     seed: int = 0,
 ) -> SearchResult:
-    """The best plan that the search finds. By its evaluator it is never worse than any mechanism alone.
+    """The best plan under the objective that the search finds. By its evaluator it is never worse than any
+    mechanism alone.
 
     `paths` are sets of paths by name, ECMP's first. `given` and `others` are more plans to start from. The
     first plan of `given` that no other one beats by `limits.min_gain` is kept. Deterministic for a seed.
     """
-    evaluator = Evaluator(instance, plain)
+    values = PlanValues(Evaluator(instance, plain), objective)
     time_sharing = TimeSharing(instance)
     cache = rotation_cache_of(instance, fast=not plain, seed=seed)
     preferred = dict(given or {})
@@ -117,29 +117,32 @@ def solve(
         others or {}
     )
     alone = preferred | {name: c for name, c in alone.items() if legal(instance, c)}
-    thorough = {name: evaluator.utilisation(c, limits.thorough) for name, c in alone.items()}
-    best = _best(thorough)
-    lines = [_PlanLine(best, alone[best], thorough[best])]
-    evaluations = len(alone)
-    if float(thorough[best].mean()) < evaluator.bound * (1 - _NEARLY):
-        lines += _combined_starts(evaluator, paths, time_sharing, cache, mltcp, limits, seed)
+    thorough = {name: values.value(c, limits.thorough) for name, c in alone.items()}
+    first = best(thorough)
+    shortlist, evaluations = Shortlist(), len(alone)
+    if not values.good_enough(thorough[first]):
+        lines = [PlanLine(first, alone[first], values.quick_value(alone[first], limits.quick))]
+        lines += _combined_starts(values, shortlist, paths, time_sharing, cache, mltcp, limits, seed)
         for i, line in enumerate(lines):
-            share = limits.evaluations // len(lines)
-            evaluations += _improve(evaluator, line, offer, limits, share, seed + i)
-            if float(evaluator.utilisation(line.choice, limits.quick).mean()) >= evaluator.bound * (
-                1 - _NEARLY
-            ):
+            moves_of_line = limits.evaluations // len(lines)
+            work = limits.max_work * moves_of_line // max(1, limits.evaluations)
+            budget = Budget(moves_of_line, work, limits.quick)
+            evaluations += improve(values, line, offer, shortlist, budget, seed + i)
+            if values.good_enough(line.value):
                 break
         for line in lines:
-            evaluations += _try_combinations(evaluator, line, cache, mltcp, limits, seed)
-            line.value = evaluator.utilisation(line.choice, limits.thorough)
-    return _decided(evaluator, lines, alone, thorough, tuple(preferred), limits, evaluations)
+            evaluations += try_combinations(
+                values, line, shortlist, cache, limits.quick, mltcp=mltcp, seed=seed
+            )
+            shortlist.add(line)
+    return _decided(values, shortlist, alone, thorough, tuple(preferred), limits, evaluations)
 
 
 def solve_levels(
     instance: Instance,
     given: Mapping[str, Choice],
     *,
+    objective: Objective = UTILISATION,
     limits: SearchLimits,
     plain: bool = False,
     seed: int = 0,
@@ -150,80 +153,90 @@ def solve_levels(
     is not enough to evaluate all of them once. Deterministic for a seed.
     """
     evaluator = Evaluator(instance, plain)
+    values = PlanValues(evaluator, objective)
     cost = max(evaluator.cost(choice, limits.quick) for choice in given.values())
     if cost * len(given) > limits.max_work:
         return None
-    quick = {name: float(evaluator.utilisation(c, limits.quick).mean()) for name, c in given.items()}
-    promising = sorted(given, key=lambda name: -round(quick[name], 9))[:_PROMISING]
+    quick = {name: values.quick_value(c, limits.quick) for name, c in given.items()}
+    promising = sorted(given, key=lambda name: (quick[name].rank, -quick[name].mean))[:_PROMISING]
     plans = {name: c for i, (name, c) in enumerate(given.items()) if i == 0 or name in promising}
-    thorough = {name: evaluator.utilisation(c, limits.thorough) for name, c in plans.items()}
-    best = _best(thorough)
-    line, evaluations = _PlanLine(best, plans[best], thorough[best]), len(given)
-    if float(thorough[best].mean()) < evaluator.bound * (1 - _NEARLY):
-        budget = min(limits.evaluations, limits.max_work // max(1, cost))
-        offer = partial(level_moves, instance)
-        evaluations += _improve(evaluator, line, offer, replace(limits, evaluations=budget), budget, seed)
-        line.value = evaluator.utilisation(line.choice, limits.thorough)
-    return _decided(evaluator, [line], plans, thorough, tuple(plans), limits, evaluations)
-
-
-def _best(thorough: Mapping[str, Floats]) -> str:
-    """The plan with the highest utilisation; of equal ones the first."""
-    return max(thorough, key=lambda name: round(float(thorough[name].mean()), 9))
+    thorough = {name: values.value(c, limits.thorough) for name, c in plans.items()}
+    first = best(thorough)
+    shortlist, evaluations = Shortlist(), len(given)
+    if not values.good_enough(thorough[first]):
+        line = PlanLine(first, plans[first], quick[first])
+        budget = Budget(
+            min(limits.evaluations, limits.max_work // max(1, cost)), limits.max_work, limits.quick
+        )
+        evaluations += improve(values, line, partial(level_moves, instance), shortlist, budget, seed)
+        shortlist.add(line)
+    return _decided(values, shortlist, plans, thorough, tuple(plans), limits, evaluations)
 
 
 def _decided(
-    evaluator: Evaluator,
-    lines: Sequence[_PlanLine],
+    values: PlanValues,
+    shortlist: Shortlist,
     plans: Mapping[str, Choice],
-    thorough: Mapping[str, Floats],
+    thorough: Mapping[str, PlanValue],
     preferred: Sequence[str],
     limits: SearchLimits,
     evaluations: int,
 ) -> SearchResult:
-    """The best of the lines; or the first preferred plan, then the best start, that is not worse by much."""
+    """The best of all plans by a thorough evaluation; or the first preferred plan, then the best start, that
+    is not worse by much."""
     # An improvement by the quick evaluation may be none by the thorough one.
-    best = _best(thorough)
-    lines = [*lines, _PlanLine(best, plans[best], thorough[best])]
-    top = max(lines, key=lambda line: round(float(line.value.mean()), 9))
-    for name in (*preferred, best):
-        if not better(top.value, thorough[name], limits.min_gain):
-            top = _PlanLine(name, plans[name], thorough[name])
+    lines = {name: PlanLine(name, plans[name], value) for name, value in thorough.items()}
+    for i, line in enumerate(shortlist.finalists(_FINALISTS)):
+        line.value = values.value(line.choice, limits.thorough)
+        lines[f"finalist {i}"] = line
+    found = {name: line.value for name, line in lines.items()}
+    top = lines[best(found)]
+    for name in (*preferred, best(thorough)):
+        if not replaces(top.value, thorough[name], limits.min_gain):
+            top = lines[name]
             break
+    high = max(lines.values(), key=lambda line: line.value.mean)
+    refused = None
+    if high.value.rank > top.value.rank and high.value.mean > top.value.mean:
+        refused = Refused(", ".join((high.start, *high.steps)), high.value)
     return SearchResult(
         choice=top.choice,
         start=top.start,
         steps=top.steps,
-        utilisation=float(top.value.mean()),
-        bound=evaluator.bound,
-        baselines={name: float(value.mean()) for name, value in thorough.items()},
+        utilisation=top.value.mean,
+        bound=values.evaluator.bound,
+        baselines={name: value.mean for name, value in thorough.items()},
         evaluations=evaluations,
+        value=top.value,
+        refused=refused,
     )
 
 
 def _combined_starts(
-    evaluator: Evaluator,
+    values: PlanValues,
+    shortlist: Shortlist,
     paths: Mapping[str, PathChoice],
     time_sharing: TimeSharing,
     cache: RotationCache,
     mltcp: bool,
     limits: SearchLimits,
     seed: int,
-) -> list[_PlanLine]:
+) -> list[PlanLine]:
     """The most promising combinations of mechanisms, on the given and on arranged paths."""
-    instance = evaluator.instance
+    instance = values.evaluator.instance
     sets = dict(paths)
     for i, (name, path_choice) in enumerate(list(paths.items())[::-1][: limits.arranged_sets]):
         sets[f"{name} arranged"] = arrange_paths(
             instance, path_choice, time_sharing, seed=seed + i, exchanges=limits.exchanges
         )
-    found: dict[Choice, _PlanLine] = {}
+    found: dict[Choice, PlanLine] = {}
     for name, path_choice in sets.items():
         for words, choice in combined_plans(instance, name, path_choice, mltcp=mltcp, cache=cache, seed=seed):
             if choice not in found and legal(instance, choice):
-                found[choice] = _PlanLine(words, choice, evaluator.utilisation(choice, limits.quick))
-    ordered = sorted(found.values(), key=lambda line: -round(float(line.value.mean()), 9))
-    kept: list[_PlanLine] = []
+                found[choice] = PlanLine(words, choice, values.quick_value(choice, limits.quick))
+                shortlist.add(found[choice])
+    ordered = sorted(found.values(), key=lambda line: (line.value.rank, -line.value.mean))
+    kept: list[PlanLine] = []
     for line in ordered:
         # Searches on the same paths end with similar plans, so begin on different paths.
         if all(line.choice.path_choice != other.choice.path_choice for other in kept):
@@ -231,70 +244,3 @@ def _combined_starts(
         if len(kept) == limits.starts:
             break
     return kept
-
-
-def _improve(
-    evaluator: Evaluator, line: _PlanLine, offer: Offer, limits: SearchLimits, budget: int, seed: int
-) -> int:
-    """Improve a line by moves until `budget` are evaluated; returns the number evaluated.
-
-    Where no move helps, two random moves are made and the search goes on from there. The best plan is kept.
-    """
-    quick, rng = limits.quick, random.Random(seed)
-    at, tried = line, 0
-    value = best = float(np.mean(evaluator.utilisation(line.choice, quick)))
-    until = evaluator.work_done + limits.max_work * budget // max(1, limits.evaluations)
-    while tried < budget and evaluator.work_done < until and best < evaluator.bound * (1 - _NEARLY):
-        found = None
-        groups = [(evaluator.lost(p, quick), i, p) for i, p in enumerate(evaluator.groups(at.choice))]
-        groups = [p for p in groups if p[0] > _NEGLIGIBLE * evaluator.bound]
-        for _, _, group in sorted(groups, key=lambda x: (-round(x[0], 9), x[1])):
-            for move in offer(at.choice, group, rng):
-                tried += 1
-                got = float(np.mean(evaluator.utilisation(move.choice, quick)))
-                if got > value * (1 + GAIN):
-                    found, value = move, got
-                if found is not None or tried >= budget:
-                    break
-            if found is not None or tried >= budget:
-                break
-        if found is not None:
-            at = replace(at, choice=found.choice, steps=(*at.steps, found.words))
-            if value > best:
-                best, line.choice, line.steps = value, at.choice, at.steps
-        elif tried < budget:
-            if not groups:
-                break
-            at = _perturbed(replace(line), [p for _, _, p in groups], offer, rng)
-            value = float(np.mean(evaluator.utilisation(at.choice, quick)))
-            tried += 1
-    return tried
-
-
-def _try_combinations(
-    evaluator: Evaluator, line: _PlanLine, cache: RotationCache, mltcp: bool, limits: SearchLimits, seed: int
-) -> int:
-    """Try combinations of mechanisms on a line's paths as a whole; returns the number of plans evaluated."""
-    value, evaluations = float(evaluator.utilisation(line.choice, limits.quick).mean()), 0
-    for words, choice in combined_plans(
-        evaluator.instance, "these paths", line.choice.path_choice, mltcp=mltcp, cache=cache, seed=seed
-    ):
-        if legal(evaluator.instance, choice):
-            evaluations += 1
-            got = float(evaluator.utilisation(choice, limits.quick).mean())
-            if got > value * (1 + GAIN):
-                value, line.choice, line.steps = got, choice, (*line.steps, words)
-    return evaluations
-
-
-def _perturbed(
-    line: _PlanLine, groups: Sequence[SharingGroup], offer: Offer, rng: random.Random
-) -> _PlanLine:
-    """Apply two random moves to a line, whatever their effect."""
-    for _ in range(2):
-        group = rng.choice(groups)
-        tried = list(islice(offer(line.choice, group, rng), 24))
-        if tried:
-            move = rng.choice(tried)
-            line = replace(line, choice=move.choice, steps=(*line.steps, move.words))
-    return line

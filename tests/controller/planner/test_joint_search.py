@@ -15,6 +15,7 @@ from controller.interleave.joint.sharing_groups import legal
 from controller.model import Job
 from controller.planner import POLICIES, PlanInput, diff, explain, plan
 from controller.planner.joint_search import MLTCP_MIN_GAIN
+from controller.planner.loop.objective import NEAR
 from controller.wire.senders import SENDERS
 from topo.generate import leaf_spine
 
@@ -90,4 +91,5 @@ def test_no_job_weighs_on_a_nic_that_cannot(hosts: set[str], levels: int, seed: 
     found = joint(asked).found
     assert found is not None
     assert legal(joint(asked).instance, found.choice)
-    assert found.utilisation >= max(found.baselines["as composed"], found.baselines["cassini"])
+    theirs = max(found.baselines["as composed"], found.baselines["cassini"])
+    assert found.refused is not None or found.utilisation >= theirs * (1 - NEAR)

@@ -113,11 +113,26 @@ def test_levels_stay_when_somebody_comes_whom_nobody_meets() -> None:
     assert {n: k for n, k in levels(more).items() if n != "lone"} == levels(made)
 
 
-def test_too_many_jobs_to_evaluate_have_cruxs_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_jobs_to_evaluate_share_one_level_and_without_a_floor_have_cruxs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("controller.planner.levels_only.LIMITS", replace(LIMITS, max_work=100))
     made = plan(inputs(1))
-    assert any("too many jobs and flows to evaluate plans" in j.why for j in made.jobs.values())
-    assert levels(made) == levels(plan(replace(inputs(1), policy=POLICIES["crux"])))
+    assert set(levels(made).values()) == {0}
+    words = "one level for all, so that no job starves: too many jobs and flows to evaluate plans"
+    assert all(words in j.why for j in made.jobs.values())
+    assert {j.expected_ns for j in made.jobs.values()} == {None}
+    free = plan(replace(inputs(1), policy=OURS.with_options({"max_slowdown": None})))
+    assert any("too many jobs and flows to evaluate plans" in j.why for j in free.jobs.values())
+    assert levels(free) == levels(plan(replace(inputs(1), policy=POLICIES["crux"])))
+
+
+def test_levels_alone_keep_the_floor_too() -> None:
+    made = plan(inputs(1))
+    for planned in made.jobs.values():
+        assert planned.expected_ns is not None
+        assert planned.floor_ns is not None
+        assert planned.expected_ns <= planned.floor_ns
 
 
 def test_jobs_that_iterate_in_a_millisecond_beside_one_that_takes_hours_are_not_evaluated() -> None:

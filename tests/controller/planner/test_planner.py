@@ -137,7 +137,9 @@ def test_snapshot_2_has_a_harmonic_period() -> None:
 def test_incompatible_jobs_are_ordered_instead() -> None:
     # So many GPUs wait in the large one that sharing the link in a longer period does not pay.
     first, second = contend()
-    made = plan(PlanInput(one_link(), (first, replace(second, gpus=32)), OURS, 0))
+    free = OURS.with_options({"max_slowdown": None})
+    inputs = PlanInput(one_link(), (first, replace(second, gpus=32)), free, 0)
+    made = plan(inputs)
     small, large = made.jobs["small"], made.jobs["large"]
     assert small.period_ns is large.period_ns is None
     assert (large.level, small.level) == (0, 1)
@@ -146,6 +148,12 @@ def test_incompatible_jobs_are_ordered_instead() -> None:
     assert "ranked before small" in large.why
     assert made.flows["small/h1>h5"].dscp == TRAFFIC_CLASSES.levels[1]
     assert large.intensity == pytest.approx(5e12 / 0.2)
+    assert (small.ecmp_ratio or 0) > 1.5
+    # The floor of the default policy does not let the small job pay so much.
+    kept = plan(replace(inputs, policy=OURS)).jobs["small"]
+    assert (kept.ecmp_ratio or 9) <= 1.5
+    assert "refused plan" in kept.why
+    assert "small would take" in kept.why
 
 
 def test_routing_gives_each_job_a_spine_of_its_own() -> None:
@@ -248,7 +256,10 @@ def test_unmeasured_and_silent_jobs() -> None:
     made = plan(PlanInput(one_link(), (known, fresh, silent), OURS, 0))
     assert made.jobs[fresh.name].period_ns is None
     assert made.flows["vgg19-b/h2>h6"].path is not None
-    assert made.jobs[known.name].level != made.jobs[fresh.name].level
+    assert made.jobs[known.name].level == made.jobs[fresh.name].level == 0
+    assert (
+        "one level for all, so that no job starves: vgg19-b cannot be evaluated" in made.jobs[known.name].why
+    )
     assert made.jobs["silent"].intensity is None
     assert made.jobs["silent"].level == len(TRAFFIC_CLASSES.levels) - 1
 

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes one plan better than another: a floor for each job, equal treatment of twins, then GPU
+utilisation.
+
+Plans are compared in this order: (a) how far the worst job is above its limit, (b) how far twins are apart
+beyond what is allowed, (c) GPU utilisation, (d) among plans of nearly the best utilisation, the job that is
+worst off."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from controller.interleave.joint.evaluator import better
+from controller.interleave.joint.fluid import Floats
+from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
+from controller.interleave.joint.sharing_groups import Sharing
+
+MARGIN = 0.05
+"""The evaluator's error, as a part of an iteration. The search keeps each job this much below its floor.
+Chosen: half of the worst error that is allowed over the battery of random scenarios."""
+TWINS_APART = 0.10
+"""By how much the expected iterations of twins may differ, as a part of the shorter one. Chosen."""
+NEAR = 0.01
+"""Plans within this part of the best utilisation count as equal in it; the one whose worst-off job is best
+off is taken. Chosen."""
+WORSE_OFF = 0.05
+"""The part by which the worst-off job must be better off under a new plan of nearly the same utilisation, if
+it is to replace a plan that is to be kept. Chosen: more than the noise of a thorough evaluation."""
+CAUTION = 0.03
+"""The part by which limits are lowered for a quick evaluation, whose result differs from a thorough one by
+about as much. Chosen."""
+_STEP = 0.01
+"""Breaches and gaps are compared in steps of this size. Chosen: about the noise of a quick evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanValue:
+    """What the evaluator and the objective say of a plan.
+
+    `lengths` are the expected iterations by job in ns, `utilisation` the GPU utilisation by seed. `breach` is
+    the part by which the worst job exceeds its limit, `twin_gap` the part by which twins are farther apart
+    than allowed; both are 0 if there is none. `worst` is the largest ratio of a job's iteration to its
+    reference. `unlike` counts the sets of twins that the plan treats in several ways.
+    """
+
+    lengths: tuple[float, ...]
+    utilisation: tuple[float, ...]
+    breach: float = 0.0
+    twin_gap: float = 0.0
+    worst: float = 0.0
+    unlike: int = 0
+
+    @property
+    def mean(self) -> float:
+        """The mean GPU utilisation, rounded so that equal plans have equal values."""
+        return round(fmean(self.utilisation), 9)
+
+    @property
+    def met(self) -> bool:
+        """Whether no job exceeds its limit, and no twins are too far apart."""
+        return self.rank == (0, 0)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Breach and gap of twins in whole steps; the smaller pair is better whatever the utilisation."""
+        return _steps(self.breach), _steps(self.twin_gap)
+
+    @property
+    def among_near(self) -> tuple[int, int]:
+        """Which of several plans of nearly the same utilisation is better: the one whose worst-off job is
+        better off, then the one that treats fewer twins in several ways. The smaller pair is better."""
+        return round(self.worst / _STEP), self.unlike
+
+
+def _steps(excess: float) -> int:
+    return math.ceil(round(excess / _STEP, 6)) if math.isfinite(excess) else 10**9
+
+
+@dataclass(frozen=True)
+class Objective:
+    """By job of an instance: `limits`, the longest expected iteration in ns (empty: any), and `reference`,
+    the iteration in ns that losses are measured against (empty: (d) does not count). Twins may be
+    `twins_apart` apart (None: any).
+
+    Without arguments utilisation alone counts.
+    """
+
+    limits: tuple[float, ...] = ()
+    reference: tuple[float, ...] = ()
+    twins_apart: float | None = None
+
+    def cautious(self) -> Objective:
+        """The same objective with lower limits, for quick evaluations."""
+        return replace(self, limits=tuple(limit * (1 - CAUTION) for limit in self.limits))
+
+    def value(
+        self,
+        lengths: Floats,
+        utilisation: Floats,
+        twins: Sequence[Sequence[int]] = (),
+        choice: Choice | None = None,
+    ) -> PlanValue:
+        """The value of a plan with iterations of `lengths` in ns, shape (seeds, jobs), and this `utilisation`
+        by seed.
+
+        `twins` are sets of jobs that are alike on the paths of `choice`. Twins on one level without slots are
+        interchangeable: the mean over them is expected of each.
+        """
+        expected: Floats = lengths.mean(axis=0)
+        for alike in twins:
+            for pool in _interchangeable(alike, choice):
+                expected[pool] = expected[pool].mean()
+        breach = twin_gap = 0.0
+        if self.limits and len(expected):
+            breach = max(0.0, float((expected / self.limits).max()) - 1)
+        if self.twins_apart is not None:
+            for alike in twins:
+                own = expected[list(alike)]
+                twin_gap = max(twin_gap, float(own.max() / own.min()) - 1 - self.twins_apart)
+        worst = float((expected / self.reference).max()) if self.reference and len(expected) else 0.0
+        unlike = 0
+        if choice is not None and self.twins_apart is not None:
+            unlike = sum(_unlike(alike, choice) for alike in twins)
+        return PlanValue(
+            tuple(expected.tolist()), tuple(utilisation.tolist()), breach, twin_gap, worst, unlike
+        )
+
+    def wronged(self, value: PlanValue, twins: Sequence[Sequence[int]]) -> frozenset[int]:
+        """The jobs above their limits, and twins that are too far apart."""
+        found: set[int] = set()
+        if self.limits:
+            found |= {j for j, ns in enumerate(value.lengths) if ns > self.limits[j]}
+        if self.twins_apart is not None:
+            for alike in twins:
+                own = [value.lengths[j] for j in alike]
+                if max(own) > min(own) * (1 + self.twins_apart):
+                    found |= set(alike)
+        return frozenset(found)
+
+
+UTILISATION = Objective()
+
+
+def _interchangeable(alike: Iterable[int], choice: Choice | None) -> list[list[int]]:
+    """The twins that the plan treats alike: without slots, on one level, with the same congestion control."""
+    if choice is None:
+        return []
+    pools: dict[tuple[int, bool], list[int]] = defaultdict(list)
+    for j in alike:
+        if choice.timings[j] == UNSCHEDULED:
+            pools[choice.level[j], choice.mltcp[j]].append(j)
+    return [pool for pool in pools.values() if len(pool) > 1]
+
+
+def _unlike(alike: Iterable[int], choice: Choice) -> bool:
+    """Whether the plan treats these jobs in several ways: by level, period or congestion control."""
+    return len({(choice.level[j], choice.timings[j][0], choice.mltcp[j]) for j in alike}) > 1
+
+
+def twins_of(instance: Instance, sharing: Sharing) -> tuple[tuple[int, ...], ...]:
+    """Sets of jobs that are alike on these paths: the same steps, GPUs and transport, and the same flows over
+    the same full links."""
+    found = []
+    for group in sharing.groups:
+        alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        for j in group:
+            job = instance.jobs[j]
+            flows = tuple(sorted((s.links, s.relative_size, s.count) for s in sharing.streams.get(j, ())))
+            if flows:
+                uncontended = sharing.uncontended_size.get(j, 0.0)
+                alike[job.steps, job.weight, job.mltcp_capable, flows, uncontended].append(j)
+        found += [tuple(jobs) for jobs in alike.values() if len(jobs) > 1]
+    return tuple(found)
+
+
+def improves(ours: PlanValue, theirs: PlanValue, gain: float) -> bool:
+    """Whether a step of the search from `theirs` to `ours` improves: by (a), then (b), then by more than the
+    part `gain` of the utilisation."""
+    if ours.rank != theirs.rank:
+        return ours.rank < theirs.rank
+    return ours.mean > theirs.mean * (1 + gain)
+
+
+def replaces(ours: PlanValue, theirs: PlanValue, min_gain: float) -> bool:
+    """Whether `ours` is so much better that it replaces a plan that is to be kept where possible."""
+    if ours.rank != theirs.rank:
+        return ours.rank < theirs.rank
+    if better(np.array(ours.utilisation), np.array(theirs.utilisation), min_gain):
+        return True
+    return ours.mean >= theirs.mean * (1 - NEAR) and ours.worst < theirs.worst * (1 - WORSE_OFF)
+
+
+def best(values: Mapping[str, PlanValue]) -> str:
+    """The name of the best plan; of equal ones the first."""
+    rank = min(v.rank for v in values.values())
+    allowed = {name: v for name, v in values.items() if v.rank == rank}
+    most = max(v.mean for v in allowed.values())
+    near = [name for name, v in allowed.items() if v.mean >= most * (1 - NEAR)]
+    return min(near, key=lambda name: (*allowed[name].among_near, -allowed[name].mean))

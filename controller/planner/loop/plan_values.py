@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evaluator together with an objective: the value of every plan that the search looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from controller.interleave.joint.evaluator import Effort, Evaluator
+from controller.interleave.joint.instance import Choice
+from controller.interleave.joint.sharing_groups import SharingGroup
+from controller.planner.loop.objective import Objective, PlanValue, twins_of
+
+NEARLY = 0.003
+"""A plan within this part of the bound is good enough. Chosen: a schedule costs each job about as much, since
+its period is at least 0.2 % longer than its own."""
+_NEGLIGIBLE = 0.0005
+"""Groups that lose less than this part of the bound are not improved. Chosen: a quarter of the gain that a
+move must have."""
+
+
+@dataclass
+class PlanValues:
+    """Values of plans of the evaluator's instance under an objective."""
+
+    evaluator: Evaluator
+    objective: Objective
+    _twins: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+
+    def value(self, choice: Choice, effort: Effort) -> PlanValue:
+        """The value of a plan by a thorough evaluation."""
+        return self._value(self.objective, choice, effort)
+
+    def quick_value(self, choice: Choice, effort: Effort) -> PlanValue:
+        """The value of a plan by a quick evaluation, under the lower limits of `Objective.cautious`."""
+        return self._value(self._cautious, choice, effort)
+
+    @cached_property
+    def _cautious(self) -> Objective:
+        return self.objective.cautious()
+
+    def _value(self, objective: Objective, choice: Choice, effort: Effort) -> PlanValue:
+        lengths = self.evaluator.lengths(choice, effort)
+        return objective.value(lengths, self.evaluator.used(lengths), self.twins(choice), choice)
+
+    def twins(self, choice: Choice) -> tuple[tuple[int, ...], ...]:
+        """The sets of twins on the plan's paths."""
+        if choice.path_choice not in self._twins:
+            self._twins[choice.path_choice] = twins_of(
+                self.evaluator.instance, self.evaluator.sharing(choice.path_choice)
+            )
+        return self._twins[choice.path_choice]
+
+    def good_enough(self, value: PlanValue) -> bool:
+        """Whether no search can gain much: no limit is exceeded, and the utilisation is near the bound."""
+        return value.met and value.mean >= self.evaluator.bound * (1 - NEARLY)
+
+    def losing_groups(self, choice: Choice, effort: Effort) -> list[SharingGroup]:
+        """The sharing groups of a plan that lose utilisation, the largest loss first, after those with a job
+        above its limit."""
+        wronged = self._cautious.wronged(self.quick_value(choice, effort), self.twins(choice))
+        found = []
+        for i, group in enumerate(self.evaluator.groups(choice)):
+            lost = self.evaluator.lost(group, effort)
+            wrong = not wronged.isdisjoint(group.jobs)
+            if wrong or lost > _NEGLIGIBLE * self.evaluator.bound:
+                found.append((not wrong, -round(lost, 9), i, group))
+        return [group for *_, group in sorted(found, key=lambda x: x[:3])]

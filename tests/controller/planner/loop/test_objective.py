@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objective of the search: a floor for each job, twins alike, then utilisation; held against a plain reference."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from instance_rig import MS, G, random_choice, random_instance
+
+from controller.interleave.joint.evaluator import Effort, Evaluator
+from controller.interleave.joint.instance import Choice, Instance, JointFlow, JointJob, Step, plain
+from controller.interleave.joint.sharing_groups import sharing_of
+from controller.planner.loop.objective import (
+    NEAR,
+    TWINS_APART,
+    Objective,
+    PlanValue,
+    best,
+    improves,
+    replaces,
+    twins_of,
+)
+from controller.planner.loop.search import SearchLimits, solve
+
+LIMITS = SearchLimits(
+    evaluations=40, quick=Effort((1,), 10), thorough=Effort((2, 3), 24), arranged_sets=1, exchanges=100
+)
+
+
+def player(
+    name: str, up: float, compute: float, weight: float = 1, links: tuple[int, ...] = (0,)
+) -> JointJob:
+    step = Step(round(up * MS), 50 * G, round(compute * MS))
+    return JointJob(name, weight, (step,), (JointFlow(1.0, (links,)),))
+
+
+def worst_excess(instance: Instance, choice: Choice, objective: Objective) -> tuple[float, float]:
+    """(a) and (b) in the plainest way: the part by which the worst job exceeds its limit, and by how much the
+    twins that are farthest apart are. Jobs that nothing distinguishes share their mean."""
+    lengths = Evaluator(instance, plain=True).lengths(choice, LIMITS.thorough).mean(axis=0)
+    use = [set() for _ in instance.jobs]  # type: list[set[tuple[int, ...]]]
+    full = {
+        k
+        for streams in sharing_of(instance, choice.path_choice).streams.values()
+        for s in streams
+        for k in s.links
+    }
+    paths = iter(choice.path_choice)
+    alike: dict[object, list[int]] = {}
+    for j, job in enumerate(instance.jobs):
+        flows = sorted(
+            (flow.relative_size, tuple(sorted(full & set(flow.candidate_paths[next(paths)]))))
+            for flow in job.flows
+        )
+        use[j] = {links for _, links in flows if links}
+        if use[j]:
+            alike.setdefault((job.steps, job.weight, job.mltcp_capable, tuple(flows)), []).append(j)
+    expected = list(lengths)
+    for jobs in alike.values():
+        free = [j for j in jobs if choice.timings[j] == (0, 0)]
+        for j in free:
+            same = [
+                i for i in free if (choice.level[i], choice.mltcp[i]) == (choice.level[j], choice.mltcp[j])
+            ]
+            expected[j] = sum(lengths[i] for i in same) / len(same)
+    breach = max((e / limit - 1 for e, limit in zip(expected, objective.limits, strict=True)), default=0.0)
+    pairs = [p for jobs in alike.values() for p in combinations(jobs, 2)]
+    apart = max(
+        (max(expected[a], expected[b]) / min(expected[a], expected[b]) - 1 for a, b in pairs), default=0.0
+    )
+    return max(0.0, breach), max(0.0, apart - TWINS_APART)
+
+
+def crowd(rng: random.Random) -> Instance:
+    """Some jobs on a few links; often several of them are alike."""
+    jobs: list[JointJob] = []
+    while len(jobs) < rng.randint(2, 4):
+        up, compute, weight = rng.randint(10, 120), rng.randint(10, 120), rng.choice([1, 1, 8])
+        links = tuple(sorted(rng.sample(range(2), rng.randint(1, 2))))
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            jobs.append(player(f"j{len(jobs)}", up, compute, weight, links))
+    return Instance(tuple(jobs[:5]), (50 * G,) * 2, jitter=0.01)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 1.2, 1.5, 3.0]))
+def test_the_search_keeps_the_floor_and_treats_twins_alike_wherever_a_plan_without_harm_is_known(
+    seed: int, most: float
+) -> None:
+    rng = random.Random(seed)
+    instance = crowd(rng)
+    ecmp = plain(instance, (0,) * len(instance.flows))
+    reference = Evaluator(instance, plain=True).lengths(ecmp, Effort((7, 8, 9), 24)).mean(axis=0)
+    objective = Objective(tuple(most * reference), tuple(reference), TWINS_APART)
+    found = solve(
+        instance,
+        {"ecmp": ecmp.path_choice},
+        objective=objective,
+        mltcp=True,
+        limits=LIMITS,
+        plain=True,
+        seed=seed,
+    )
+    breach, apart = worst_excess(instance, found.choice, objective)
+    assert (breach, apart) == pytest.approx((found.value.breach, found.value.twin_gap), abs=1e-9)
+    known, known_apart = worst_excess(instance, ecmp, objective)
+    assert breach <= known + 0.01
+    if known == 0:
+        assert breach == 0
+        assert apart <= known_apart + 0.01
+    # Whatever has more utilisation by a step, and is no worse in the floor and for twins, was not there.
+    for name, utilisation in found.baselines.items():
+        if utilisation > found.utilisation * (1 + NEAR + LIMITS.min_gain):
+            assert found.value.met or known > 0, name
+    if found.refused is not None:
+        assert found.refused.value.rank > found.value.rank
+        assert found.refused.value.mean > found.value.mean
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_values_of_random_plans_are_the_references(seed: int) -> None:
+    rng = random.Random(seed)
+    instance = random_instance(rng, rng.randint(2, 5))
+    choice = random_choice(rng, instance)
+    evaluator = Evaluator(instance, plain=True)
+    lengths = evaluator.lengths(choice, LIMITS.thorough)
+    objective = Objective(tuple(rng.uniform(0.8, 1.5) * p.alone_ns for p in instance.jobs), (), TWINS_APART)
+    twins = twins_of(instance, sharing_of(instance, choice.path_choice))
+    value = objective.value(lengths, evaluator.used(lengths), twins, choice)
+    assert (value.breach, value.twin_gap) == pytest.approx(worst_excess(instance, choice, objective))
+    wronged = objective.wronged(value, twins)
+    assert bool(wronged) == (value.breach > 0 or value.twin_gap > 0)
+
+
+def value(
+    utilisation: float, breach: float = 0.0, gap: float = 0.0, worst: float = 1.0, unlike: int = 0
+) -> PlanValue:
+    return PlanValue((1.0,), (utilisation, utilisation), breach, gap, worst, unlike)
+
+
+def test_the_order_is_floor_then_twins_then_utilisation_then_the_worst_off() -> None:
+    high, fair, even = value(0.9, breach=0.2), value(0.5, gap=0.3), value(0.4)
+    assert best({"high": high, "fair": fair, "even": even}) == "even"
+    assert best({"high": high, "fair": fair}) == "fair"
+    assert best({"higher": value(0.95, breach=0.3), "high": high}) == "high"
+    # Within 1 % the worst-off job decides, then whether twins are treated alike, then utilisation.
+    near = {"most": value(0.500, worst=1.4), "better": value(0.496, worst=1.2), "far": value(0.49, worst=1.0)}
+    assert best(near) == "better"
+    assert best({"odd": value(0.5, unlike=1), "alike": value(0.499)}) == "alike"
+    assert best({"less": value(0.5), "more": value(0.501)}) == "more"
+    assert improves(fair, high, 0.01)
+    assert not improves(high, even, 0.01)
+    assert improves(value(0.51), value(0.5), 0.01)
+    assert not improves(value(0.504), value(0.5), 0.01)
+
+
+def test_a_plan_in_force_is_replaced_for_harm_for_utilisation_or_for_a_much_better_worst_off_job() -> None:
+    kept = value(0.5, worst=1.4)
+    assert replaces(value(0.1), value(0.5, breach=0.05), 0.01)
+    assert replaces(value(0.1), value(0.5, gap=0.05), 0.01)
+    assert replaces(value(0.51, worst=1.5), kept, 0.01)
+    assert not replaces(value(0.504, worst=1.4), kept, 0.01)
+    assert replaces(value(0.496, worst=1.2), kept, 0.01)
+    assert not replaces(value(0.496, worst=1.38), kept, 0.01)
+    assert not replaces(value(0.48, worst=1.0), kept, 0.01)
+
+
+def test_twins_are_jobs_alike_on_the_same_full_links() -> None:
+    jobs = (player("a", 60, 40), player("b", 60, 40), player("c", 60, 41), player("d", 60, 40, weight=2))
+    instance = Instance((*jobs, player("e", 60, 40, links=(1,))), (50 * G,) * 2)
+    assert twins_of(instance, sharing_of(instance, (0,) * 5)) == ((0, 1),)
+    wide = Instance(jobs, (400 * G,))
+    assert twins_of(wide, sharing_of(wide, (0,) * 4)) == ()
+
+
+def test_interchangeable_twins_share_their_mean_and_others_do_not() -> None:
+    instance = Instance((player("a", 60, 40), player("b", 60, 40)), (50 * G,))
+    lengths, used = np.array([[100.0, 140.0]]), np.array([0.5])
+    fair = plain(instance, (0, 0))
+    objective = Objective((130.0, 130.0), (100.0, 100.0), TWINS_APART)
+    pooled = objective.value(lengths, used, ((0, 1),), fair)
+    assert pooled.lengths == (120.0, 120.0)
+    assert pooled.met
+    ranked = Choice(fair.path_choice, (0, 1), fair.timings, fair.mltcp)
+    apart = objective.value(lengths, used, ((0, 1),), ranked)
+    assert apart.lengths == (100.0, 140.0)
+    assert apart.breach == pytest.approx(140 / 130 - 1)
+    assert apart.twin_gap == pytest.approx(0.3)
+    assert apart.worst == pytest.approx(1.4)
+    assert apart.unlike == 1
+    assert objective.wronged(apart, ((0, 1),)) == {0, 1}
