@@ -220,7 +220,8 @@ def test_too_many_jobs_for_the_loop_get_no_turns_that_others_upset() -> None:
         users = set(link.jobs)
         if users & held and len(users) > 1 and link.score < 1:
             assert users <= held
-    crux = plan(replace(inputs, policy=POLICIES["crux"]))
-    assert held or levels(made) == levels(crux)
+    for planned in made.jobs.values():
+        assert planned.expected_ns is not None
+        assert planned.expected_ns <= (planned.floor_ns or 0)
     reasons = [j.why for j in made.jobs.values() if "disturbed" in j.why]
     assert reasons
