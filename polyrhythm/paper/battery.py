@@ -237,9 +237,25 @@ def to_text(report: Mapping[str, Any]) -> str:
             + "".join(f" {row['gain_pct'][name]:>+13.1f}" for name in POLICIES)
             + f" {row['worst_job']['ratio']:>10.2f}  {'-' if error is None else f'{error:+.1f}':>7}"
         )
+    if len(report["rows"]) == 1:
+        lines += _jobs(report["rows"][0])
     lines += _losers(report["rows"])
     lines += [f"{key}: {_shown(report[key])}" for key in _TOTALS]
     return "\n".join(lines)
+
+
+def _jobs(row: Mapping[str, Any]) -> list[str]:
+    """A line for each job and span of a scenario, with its mean iterations."""
+    lines = ["", f"{'job':>8} {'span':>4} {'alone ms':>9} {'ECMP ms':>9}"]
+    lines[-1] += "".join(f" {name + ' ms':>14}" for name in POLICIES) + f" {'expected ms':>12}"
+    for job, means in row["mean_iteration_ms"].items():
+        for span, ecmp in enumerate(means[ECMP]):
+            if ecmp is not None:
+                each = "".join(f" {means[name][span]:>14.1f}" for name in POLICIES)
+                last = means["expected"] if span + 1 == row["spans"] else None
+                each += f" {'-' if last is None else f'{last:.1f}':>12}"
+                lines.append(f"{job:>8} {span + 1:>4} {means[ALONE]:>9.1f} {ecmp:>9.1f}{each}")
+    return [*lines, ""]
 
 
 def _losers(rows: Sequence[Mapping[str, Any]]) -> list[str]:

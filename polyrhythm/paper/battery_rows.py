@@ -73,7 +73,7 @@ def scenario_row(
             for slow, fast, factor in unequal_twins(jobs, last.mean_ms, contended)
         ],
         "judge": _judge(jobs, spans[-1], plan, last.utilisation),
-        "mean_iteration_ms": _means(jobs, draws, found, alone_ms),
+        "mean_iteration_ms": _means(jobs, draws, found, alone_ms, plan),
         "notes": {name: session["notes"] for name, session in sessions.items() if session["notes"]},
         "deterministic": all(session["deterministic"] for session in sessions.values()),
     }
@@ -118,12 +118,17 @@ def _judge(
 
     None where the plan does not say what iteration it expects of a job.
     """
-    entries = (plan or {"jobs": []})["jobs"]
-    expected_ms = {entry["job"]: entry.get("expected_ms") for entry in entries}
-    if any(expected_ms.get(name) is None for name in span.jobs):
+    expected_ms = _expected_ms(plan)
+    if any(name not in expected_ms for name in span.jobs):
         return {"expected": None, "measured": measured, "error_pct": None}
     expected = _used(jobs, span, expected_ms)
     return {"expected": expected, "measured": measured, "error_pct": 100 * (expected / measured - 1)}
+
+
+def _expected_ms(plan: Mapping[str, Any] | None) -> dict[str, float]:
+    """The iterations that the plan expects, of the jobs of which it says so."""
+    entries = (plan or {"jobs": []})["jobs"]
+    return {entry["job"]: entry["expected_ms"] for entry in entries if entry["expected_ms"] is not None}
 
 
 def _means(
@@ -131,11 +136,14 @@ def _means(
     draws: Sequence[Sequence[SpanFigures]],
     found: Mapping[str, Sequence[SpanFigures]],
     alone_ms: Mapping[str, float],
+    plan: Mapping[str, Any] | None,
 ) -> dict[str, dict[str, Any]]:
-    """For each job its mean iteration in ms: alone, and in each span under ECMP and each policy.
+    """For each job its mean iteration in ms: alone, in each span under ECMP and each policy, and expected by
+    our last plan.
 
-    Null: the job is not there in this span.
+    None: the job is not there in this span, or the plan does not say what it expects.
     """
+    expected_ms = _expected_ms(plan)
     rows: dict[str, dict[str, Any]] = {}
     for job in jobs:
         name = job.name
@@ -144,5 +152,5 @@ def _means(
             for each in zip(*draws, strict=True)
         ]
         by_policy = {policy: [f.mean_ms.get(name) for f in found[policy]] for policy in POLICIES}
-        rows[name] = {ALONE: alone_ms[name], ECMP: ecmp, **by_policy}
+        rows[name] = {ALONE: alone_ms[name], ECMP: ecmp, **by_policy, "expected": expected_ms.get(name)}
     return rows

@@ -129,7 +129,8 @@ class SessionRunner:
                 result = await run_session(spec, lambda fraction: None)
             row = record_alone(result) if name == ALONE else record(result, scenario)
             append_row(self.path, task, row, PROGRAM)
-        except RunError as error:
+        except (RunError, ValueError) as error:
+            # ValueError: a worker alone on the fabric has not finished its iterations.
             self.failed.append(FailedSession(scenario.name, name, str(error)))
             return False
         except OSError as error:

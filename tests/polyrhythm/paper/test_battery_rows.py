@@ -91,6 +91,7 @@ def test_a_gain() -> None:
         "cassini": [125.0],
         "mltcp-dcqcn": [125.0],
         "polyrhythm": [125.0],
+        "expected": 125.0,
     }
 
 

@@ -112,13 +112,13 @@ def test_a_failed_session_is_told_and_the_others_go_on(
         if spec.policy == "crux" and spec.scenario.parent.name == "battery-1-1":
             raise RunError("the fabric was killed by signal 9")
         if spec.mode == "alone" and spec.scenario.parent.name == "battery-1-2":
-            raise RunError("the controller ended with exit code 1")
+            raise ValueError("iteration 3 was not finished by every worker")
 
     hooks["before"] = fail
     assert battery(tmp_path, "--count", "3", "--json") == 1
     said = capsys.readouterr()
     assert "battery-1-1, session crux: the fabric was killed by signal 9" in said.err
-    assert "battery-1-2, session alone: the controller ended with exit code 1" in said.err
+    assert "battery-1-2, session alone: iteration 3 was not finished by every worker" in said.err
     report = json.loads(said.out)
     assert report["scenarios"] == 1
     assert [row["name"] for row in report["rows"]] == ["battery-1-3"]
@@ -161,8 +161,11 @@ def test_a_full_disk_is_told(
     assert said.out == ""
 
 
-def test_one_scenario_alone(started: list[SessionSpec], tmp_path: Path) -> None:
+def test_one_scenario_alone(
+    started: list[SessionSpec], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert battery(tmp_path, "--only", "5") == 0
+    assert "polyrhythm ms  expected ms\n    job1    1" in capsys.readouterr().out
     assert {spec.scenario.parent.name for spec in started} == {"battery-1-5"}
     kept = tmp_path / "only-5" / "battery-1-5" / "scenario.json"
     assert json.loads(kept.read_text()) == draw(1, 5, 3).document
