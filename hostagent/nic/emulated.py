@@ -116,6 +116,7 @@ class EmulatedNic:
         self._responders: dict[int, Responder] = {}
         self._known: dict[bytes, _Known] = {}
         self._senders: dict[str, tuple[str, Mltcp | None]] = {}
+        self._mltcp: dict[str, Mltcp] = {}
         self._increase_timers: dict[str, float] = {}
         self._control: deque[bytes] = deque()
         self._ring: deque[Requester] = deque()
@@ -146,20 +147,29 @@ class EmulatedNic:
             qp.set_increase_timer(self._increase_timers[job])
         return qp
 
-    def set_sender(self, job: str, sender: str, mltcp: Mltcp | None = None) -> None:
+    def set_sender(self, job: str, sender: str) -> None:
         """Choose the congestion control of a job; see NicDriver. Every job begins with DCQCN.
 
-        `mltcp` are the settings of MLTCP; None: the default ones. With an unchanged choice queue pairs keep
-        what they have learnt. Raises ValueError for an unknown sender.
+        With an unchanged choice queue pairs keep what they have learnt. Raises ValueError for an unknown
+        sender.
         """
         sender = canonical_sender(sender)
-        chosen = plain_sender(sender), (mltcp or Mltcp()) if uses_mltcp(sender) else None
-        if chosen == self._senders.get(job, (DCQCN, None)):
+        mltcp = self._mltcp.get(job, Mltcp()) if uses_mltcp(sender) else None
+        self._choose_sender(job, plain_sender(sender), mltcp)
+
+    def set_mltcp(self, job: str, settings: Mltcp) -> None:
+        """Use these settings while the job's sender is MLTCP, from now on."""
+        self._mltcp[job] = settings
+        plain, mltcp = self._senders.get(job, (DCQCN, None))
+        self._choose_sender(job, plain, settings if mltcp is not None else None)
+
+    def _choose_sender(self, job: str, plain: str, mltcp: Mltcp | None) -> None:
+        if (plain, mltcp) == self._senders.get(job, (DCQCN, None)):
             return
-        self._senders[job] = chosen
+        self._senders[job] = plain, mltcp
         for qp in self._requesters.values():
             if qp.flow.partition("/")[0] == job:
-                qp.set_sender(*chosen)
+                qp.set_sender(plain, mltcp)
 
     def set_increase_timer(self, job: str, ratio: float) -> None:
         """Give a job's later queue pairs `ratio` of the profile's increase timer. A smaller one is more

@@ -6,60 +6,84 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import multiprocessing
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from controller.interleave.mltcp_fluid import FluidJob, offsets
 from controller.interleave.mltcp_fluid import run as run_fluid
+from controller.wire.senders import DCQCN, PLAIN, as_mltcp
 from hostagent.nic.mltcp import INTERCEPT, SHAPES, SLOPE, Shape, linear
 from polyrhythm.paper.charts import draw_cdf
 from polyrhythm.paper.mltcp_packets import COMPUTE_MS, KMAX, KMIN, UP_MS, run_pair
 
-STARTS = 12
-ITERATIONS = 60
+STARTS, QUICK_STARTS = 4, 1
+ITERATIONS, QUICK_ITERATIONS = 40, 25
 NEAR = 1.1
 _SETTLED = 5
 _NARROW_RAMP = (10, 40)
 _NOISE_MS = (0.0, 1.0, 5.0, 10.0, 20.0)
 _UP_MS, _OFFSET_MS, _STEPS = 100.0, 20.0, 4
+_LINEAR = next(iter(SHAPES))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `polyrhythm paper mltcp`."""
     parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"{QUICK_STARTS} start, {QUICK_ITERATIONS} iterations, and neither noise nor other ECN ramps",
+    )
+    parser.add_argument(
         "--starts",
         type=int,
-        default=STARTS,
         metavar="N",
         help=f"number of random start offsets (default {STARTS})",
     )
     parser.add_argument(
         "--iterations",
         type=int,
-        default=ITERATIONS,
         metavar="N",
         help=f"iterations of each job (default {ITERATIONS})",
     )
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="seed of start offsets, jitter and marks (default 1)"
     )
-    parser.add_argument("--out", metavar="DIR", help="folder for report.json, offsets.csv and the figure")
+    parser.add_argument(
+        "--lanes", type=int, default=2, metavar="N", help="number of processes that simulate (default 2)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="folder for report.json, offsets.csv and the figures")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write and print. Returns 2 for bad options."""
-    for name, value, least in (("starts", args.starts, 1), ("iterations", args.iterations, 10)):
+    starts, iterations = (QUICK_STARTS, QUICK_ITERATIONS) if args.quick else (STARTS, ITERATIONS)
+    starts = starts if args.starts is None else args.starts
+    iterations = iterations if args.iterations is None else args.iterations
+    for name, value, least in (
+        ("starts", starts, 1),
+        ("iterations", iterations, 10),
+        ("seed", args.seed, 0),
+        ("lanes", args.lanes, 1),
+    ):
         if value < least:
             print(f"--{name}: {value}; legal: a whole number from {least}", file=sys.stderr)
             return 2
-    report, curves = measure(args.starts, args.iterations, args.seed)
     try:
+        if args.out:
+            Path(args.out).mkdir(parents=True, exist_ok=True)
+        report, curves = measure(starts, iterations, args.seed, lanes=args.lanes, quick=args.quick)
         if args.out:
             write(Path(args.out), report, curves)
     except OSError as error:
@@ -71,28 +95,54 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def measure(starts: int, iterations: int, seed: int) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """The report, and the iteration times on packets for each shape: the longer one of both jobs."""
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One setting of the two jobs, which runs from each start offset. `shape` is a name in SHAPES."""
+
+    sender: str
+    shape: str = _LINEAR
+    jitter_ms: float = 1.0
+    ramp: tuple[int, int] = (KMIN, KMAX)
+    together: bool = False
+
+
+_SHAPE_CASES = {name: _Case(as_mltcp(DCQCN), name) for name in SHAPES}
+_NOISE_CASES = {
+    jitter: [_Case(sender, jitter_ms=jitter) for sender in (as_mltcp(DCQCN), DCQCN)] for jitter in _NOISE_MS
+}
+_TOGETHER_CASES = [_Case(sender, together=True) for sender in (as_mltcp(DCQCN), DCQCN)]
+_NARROW_CASES = [_Case(sender, ramp=_NARROW_RAMP) for sender in (as_mltcp(DCQCN), DCQCN)]
+
+
+def _cases(quick: bool) -> Iterator[_Case]:
+    for plain in PLAIN:
+        yield from (_Case(plain), _Case(as_mltcp(plain)))
+    yield from _SHAPE_CASES.values()
+    if not quick:
+        for pair in (*_NOISE_CASES.values(), _TOGETHER_CASES, _NARROW_CASES):
+            yield from pair
+
+
+Times = Sequence[Sequence[float]]
+"""For each start, the longer one of both jobs' iteration times in ms, by iteration."""
+
+
+def measure(
+    starts: int, iterations: int, seed: int, *, lanes: int, quick: bool
+) -> tuple[dict[str, Any], dict[str, dict[str, list[float]]]]:
+    """The report, and for each figure the iteration times on packets: the longer one of both jobs.
+
+    With `quick` there are neither noise, nor a common start, nor another ECN ramp.
+    """
     rng = Random(seed)
-    period = UP_MS + COMPUTE_MS
-    places = [rng.uniform(0, period) for _ in range(starts)]
-    fair = _packets(None, places, iterations, seed)
-    curves = {"fair sharing": _flat(fair)}
-    packets = {}
-    for name, shape in SHAPES.items():
-        times = _packets(shape, places, iterations, seed)
-        curves[name] = _flat(times)
-        packets[name] = _summary(times, fair)
-    noise = [
-        {
-            "jitter_ms": jitter,
-            **_summary(*(_packets(f, places, iterations, seed, jitter) for f in (linear, None))),
-        }
-        for jitter in _NOISE_MS
-    ]
-    together = [_packets(f, [1.0] * starts, iterations, seed) for f in (linear, None)]
-    narrow = [_packets(f, places, iterations, seed, ramp=_NARROW_RAMP) for f in (linear, None)]
-    thesis = packets["1.75r+0.25"]["iterations_to_interleave"]
+    places = [rng.uniform(0, UP_MS + COMPUTE_MS) for _ in range(starts)]
+    times = _simulated(list(dict.fromkeys(_cases(quick))), places, iterations, seed, lanes)
+    senders, packets = {}, {}
+    for plain in PLAIN:
+        fair, ours = times[_Case(plain)], times[_Case(as_mltcp(plain))]
+        senders[plain], senders[as_mltcp(plain)] = _summary(fair, fair), _summary(ours, fair)
+    for name, case in _SHAPE_CASES.items():
+        packets[name] = _summary(times[case], times[_Case(DCQCN)])
     report = {
         "slope": SLOPE,
         "intercept": INTERCEPT,
@@ -101,14 +151,76 @@ def measure(starts: int, iterations: int, seed: int) -> tuple[dict[str, Any], di
         "starts": starts,
         "iterations": iterations,
         "ecn": {"kmin": KMIN, "kmax": KMAX},
-        "iterations_to_interleave": None if None in thesis else max(thesis),
-        "fair": _summary(fair, fair),
+        "iterations_to_interleave": senders[as_mltcp(DCQCN)]["interleaved_after"],
+        "senders": senders,
         "packets": packets,
-        "from_one_start": _summary(*together),
-        "noise": noise,
-        "narrow_ecn": {"kmin": _NARROW_RAMP[0], "kmax": _NARROW_RAMP[1], **_summary(*narrow)},
     }
-    return report, curves
+    if not quick:
+        report["from_one_start"] = _summary(*(times[c] for c in _TOGETHER_CASES))
+        report["noise"] = [
+            {"jitter_ms": jitter, **_summary(*(times[c] for c in pair))}
+            for jitter, pair in _NOISE_CASES.items()
+        ]
+        kmin, kmax = _NARROW_RAMP
+        report["narrow_ecn"] = {"kmin": kmin, "kmax": kmax, **_summary(*(times[c] for c in _NARROW_CASES))}
+    of_senders = {case.sender: _flat(t) for case, t in times.items() if case == _Case(case.sender)}
+    of_shapes = {name: _flat(times[case]) for name, case in _SHAPE_CASES.items()}
+    return report, {
+        "senders": of_senders,
+        "shapes": {"fair sharing": of_senders[DCQCN], **of_shapes},
+    }
+
+
+def _simulated(
+    cases: Sequence[_Case], places: Sequence[float], iterations: int, seed: int, lanes: int
+) -> dict[_Case, Times]:
+    """The times of each case from each start offset, simulated in `lanes` processes."""
+    work = [
+        (case, 1.0 if case.together else place, iterations, seed + i)
+        for case in cases
+        for i, place in enumerate(places)
+    ]
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    bar = Bar(
+        *columns,
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(f"{len(work)} runs on packets", total=len(work))
+
+        def gathered(results: Iterator[list[float]]) -> list[list[float]]:
+            found = []
+            for times in results:
+                found.append(times)
+                bar.advance(task)
+            return found
+
+        if lanes == 1:
+            every = gathered(map(_longer, work))
+        else:
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(min(lanes, len(work)), mp_context=context) as pool:
+                every = gathered(pool.map(_longer, work))
+    return {case: every[k * len(places) : (k + 1) * len(places)] for k, case in enumerate(cases)}
+
+
+def _longer(work: tuple[_Case, float, int, int]) -> list[float]:
+    """The longer one of both jobs' iteration times in ms, by iteration."""
+    case, start, iterations, seed = work
+    pair = run_pair(
+        case.sender,
+        start,
+        iterations,
+        shape=SHAPES[case.shape],
+        jitter_ms=case.jitter_ms,
+        ramp=case.ramp,
+        seed=seed,
+    )
+    return [max(both) for both in zip(*pair, strict=True)]
 
 
 def _fluid(shape: Shape, iterations: int) -> list[float]:
@@ -122,22 +234,6 @@ def _fluid_summary(shape: Shape) -> dict[str, Any]:
     return {"offset_ms": [round(t, 2) for t in found], "takes_turns": found[-1] > 0.99 * _UP_MS}
 
 
-def _packets(
-    shape: Shape | None,
-    places: Sequence[float],
-    iterations: int,
-    seed: int,
-    jitter_ms: float = 1.0,
-    ramp: tuple[int, int] = (KMIN, KMAX),
-) -> list[list[float]]:
-    """For each start, the longer one of both jobs' iteration times in ms, by iteration."""
-    runs = (
-        run_pair(shape, start, iterations, jitter_ms=jitter_ms, ramp=ramp, seed=seed + i)
-        for i, start in enumerate(places)
-    )
-    return [[max(pair) for pair in zip(*times, strict=True)] for times in runs]
-
-
 def _flat(times: Sequence[Sequence[float]]) -> list[float]:
     return [t for run in times for t in run]
 
@@ -146,7 +242,7 @@ def _summary(times: Sequence[Sequence[float]], fair: Sequence[Sequence[float]]) 
     """The figures of a shape.
 
     `iterations_to_interleave` is, for each start, the iteration from which none is over 10 % longer than
-    alone; null: never.
+    alone; null: never. `interleaved_after` is the greatest of them; null: from one start at least never.
     """
     near = NEAR * (UP_MS + COMPUTE_MS)
     until = [max((k + 1 for k, t in enumerate(run) if t > near), default=0) for run in times]
@@ -154,6 +250,7 @@ def _summary(times: Sequence[Sequence[float]], fair: Sequence[Sequence[float]]) 
     ours, theirs = np.array(_flat(times)), np.array(_flat(fair))
     return {
         "iterations_to_interleave": taking,
+        "interleaved_after": None if None in taking else max(k for k in taking if k is not None),
         "took_turns": sum(k is not None for k in taking),
         "mean_ms": round(float(ours.mean()), 2),
         "p99_ms": round(float(np.percentile(ours, 99)), 2),
@@ -163,16 +260,18 @@ def _summary(times: Sequence[Sequence[float]], fair: Sequence[Sequence[float]]) 
     }
 
 
-def write(out: Path, report: dict[str, Any], curves: dict[str, list[float]]) -> None:
-    """Write report.json, offsets.csv of the fluid model, and the CDF of the iteration times on packets."""
-    out.mkdir(parents=True, exist_ok=True)
+def write(out: Path, report: dict[str, Any], curves: dict[str, dict[str, list[float]]]) -> None:
+    """Write report.json, offsets.csv of the fluid model, and a CDF of the iteration times on packets for the
+    senders and one for the shapes.
+    """
     (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     with (out / "offsets.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["shape", *range(12)])
         table.writerows([name, *row["offset_ms"]] for name, row in report["fluid"].items())
-    figure = draw_cdf("MLTCP: two VGG19 on one link", "iteration time [ms]", curves)
-    (out / "iteration-times.svg").write_text(figure, encoding="utf-8")
+    for name, times in curves.items():
+        figure = draw_cdf(f"MLTCP: two VGG19 on one link, by {name}", "iteration time [ms]", times)
+        (out / f"{name}.svg").write_text(figure, encoding="utf-8")
 
 
 def to_text(report: dict[str, Any]) -> str:
@@ -180,13 +279,23 @@ def to_text(report: dict[str, Any]) -> str:
     steps = ", ".join(f"{t:.1f}" for t in report["convergence_ms"])
     lines = [
         f"fluid: offsets {steps} ms after 1, 2, 3, 4 iterations, from {_OFFSET_MS:g} of {_UP_MS:g} ms",
-        f"packets, {report['starts']} random starts, {report['iterations']} iterations; alone "
-        f"{UP_MS + COMPUTE_MS:g} ms",
+        f"packets through P4 switches, {report['starts']} random starts, {report['iterations']} iterations; "
+        f"alone {UP_MS + COMPUTE_MS:g} ms",
         f"ECN from {report['ecn']['kmin']} packets, all from {report['ecn']['kmax']}",
-        f"{'':22}{'took turns':>12}{'at last ms':>12}{'mean ms':>10}{'p99 ms':>10}",
+        "interleaved: after this iteration none is over 10 % longer than alone, from no start",
+        f"{'':20}{'took turns':>12}{'interleaved':>13}{'at last ms':>12}{'mean ms':>10}{'p99 ms':>10}",
     ]
-    for name, row in [("fair sharing", report["fair"]), *report["packets"].items()]:
-        lines.append(
-            f"{name:22}{row['took_turns']:>12}{row['final_ms']:>12}{row['mean_ms']:>10}{row['p99_ms']:>10}"
-        )
+    for name, row in report["senders"].items():
+        lines.append(_line(name, row, report["starts"]))
+    lines.append(f"shapes of F, with {as_mltcp(DCQCN)}")
+    lines += [_line(name, row, report["starts"]) for name, row in report["packets"].items()]
     return "\n".join(lines)
+
+
+def _line(name: str, row: dict[str, Any], starts: int) -> str:
+    after = row["interleaved_after"]
+    turns = f"{row['took_turns']} of {starts}"
+    return (
+        f"{name:20}{turns:>12}{'never' if after is None else after:>13}{row['final_ms']:>12}"
+        f"{row['mean_ms']:>10}{row['p99_ms']:>10}"
+    )

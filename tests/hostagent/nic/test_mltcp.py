@@ -23,7 +23,8 @@ def two_jobs(start_ms: float, settings: Mltcp | None, iterations: int, seed: int
     def job(index: int) -> None:
         nic = bench.nics[index]
         if settings is not None:
-            nic.set_sender(f"job{index}", "mltcp", settings)
+            nic.set_mltcp(f"job{index}", settings)
+            nic.set_sender(f"job{index}", "mltcp-dcqcn")
         qp, _ = bench.flow(index, index + 2, name=f"job{index}/ring")
 
         def done() -> None:
@@ -75,7 +76,8 @@ def test_it_is_off_by_default_and_chosen_per_job() -> None:
     bench = Bench(3)
     nic = bench.nics[0]
     first, _ = bench.flow(0, 1, name="a/x")
-    nic.set_sender("a", "mltcp", Mltcp(bytes_per_iteration=64 * 1024, compute_ns=100 * MS))
+    nic.set_sender("a", "mltcp-dcqcn")
+    nic.set_mltcp("a", Mltcp(bytes_per_iteration=64 * 1024, compute_ns=100 * MS))
     second, _ = bench.flow(0, 2, name="a/y", port=0xC124)
     other, _ = bench.flow(0, 2, name="b/y", port=0xC125)
     for qp in (first, second, other):
