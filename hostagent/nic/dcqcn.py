@@ -4,8 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from hostagent.nic.congestion import Acknowledgement
+
+GROWTH = 1 / 16
+"""Packets per round trip. Chosen: with 8, 16 and 40 flows on a port that holds 256 packets, new data fill
+100, 97 and 82 % of it. With 1 packet they fill 94, 87 and 75 %; without any cut, 62 % for 8 flows."""
+LEAST_WINDOW = 2.0
+"""Packets in flight, however many are lost (RFC 5681, equation 4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +100,24 @@ class ReactionPoint:
     of a flow that has recovered; the next CNP takes a new one with the first alpha. Timers are evaluated when
     the rate is needed, so they cost nothing in idle times. A queue pair that computes for long enough starts
     its next phase at line rate. `weight` scales the steps of the increase, of the target rate and towards it
-    (MLTCP); 1 is plain DCQCN. The receiver's marks come back as CNPs. DCQCN does not react to losses.
+    (MLTCP); 1 is plain DCQCN. The receiver's marks come back as CNPs.
+
+    DCQCN itself does not react to losses. In a fabric without PFC a NIC bounds what it has in flight (mlx5:
+    roce_tx_window). Here a loss halves that bound, once for all losses of a window, and it grows by GROWTH
+    packets in each round trip (NVIDIA publishes no steps). Otherwise the full windows of seven flows on one
+    port overflow a queue of 256 packets all the time.
     """
 
     __slots__ = (
+        "_after_loss",
         "_alpha_base",
+        "_bound",
         "_byte_stage",
         "_bytes",
         "_increase_at",
         "_line",
         "_profile",
+        "_recover",
         "_target",
         "_timer_stage",
         "alpha",
@@ -120,7 +135,9 @@ class ReactionPoint:
         self.rate = self._line
         self.limited = False
         self.weight = 1.0
-        self.window = profile.window_packets
+        self.window = self._bound = profile.window_packets
+        self._after_loss = inf
+        self._recover = -1
         self.alpha = profile.initial_alpha
         self._target = self._line
         self._alpha_base = 0
@@ -140,22 +157,32 @@ class ReactionPoint:
         """
         self.weight = weight
         if height is None:
-            self.window = self._profile.window_packets
+            self._bound = self._profile.window_packets
         else:
             least, most = self._profile.mltcp_packets
-            self.window = least + round(height * (most - least))
+            self._bound = least + round(height * (most - least))
+        self.window = int(min(self._bound, self._after_loss))
 
     def restart(self, idle_ns: int, *, iteration: bool) -> None:
         """Nothing: the timers count idle time too."""
 
     def on_ack(self, ack: Acknowledgement) -> None:
-        """Nothing: bytes count when they are sent."""
+        """Widen the window that a loss has made smaller."""
+        if self._after_loss < inf:
+            self._after_loss += GROWTH * ack.acked / self._after_loss
+            if self._after_loss >= self._bound:
+                self._after_loss = inf
+            self.window = int(min(self._bound, self._after_loss))
 
     def on_loss(self, now: int, una: int, end: int, flight: int) -> None:
-        """Nothing: DCQCN reacts to notifications only."""
+        """Halve the window, once for all losses of a window."""
+        if una >= self._recover:
+            self._recover = end
+            self._after_loss = max(self.window / 2, LEAST_WINDOW)
+            self.window = int(self._after_loss)
 
     def on_timeout(self, now: int, una: int, end: int, flight: int) -> None:
-        """Nothing: DCQCN reacts to notifications only."""
+        """Nothing: more often than not the packets only wait in a starved queue."""
 
     def on_cnp(self, now: int) -> None:
         """A congestion notification has arrived: cut the rate, raise alpha, restart timers and counters."""

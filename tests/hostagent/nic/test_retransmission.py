@@ -111,3 +111,18 @@ def test_a_new_path_is_tried_after_the_first_time_out_again() -> None:
     qp.repin(0xC124, 10)
     bench.heap.run(3_000 * MS + FIRST + 60 * WIRE_NS + 20 * MS)
     assert queue.bytes == 60 * 1024
+
+
+def test_more_flows_than_a_queue_holds_windows_of_fill_the_link_all_the_same() -> None:
+    """Eight windows of 40 packets are more than the 256 that the queue holds."""
+    link = OneLink(8)
+    flows = [link.flow(i, 8 + i, f"job{i}/f", 0) for i in range(8)]
+    for qp, _ in flows:
+        qp.post(10_000_000, lambda: None)
+    link.run(500 * MS)
+    before = [queue.packets for _, queue in flows]
+    link.run(2_500 * MS)
+    arrived = [queue.packets - early for early, (_, queue) in zip(before, flows, strict=True)]
+    assert sum(q.drops for q in link.cable[0].queues) > 0
+    assert sum(arrived) * WIRE_NS > 0.96 * 2_000 * MS
+    assert min(arrived) > 0.9 * max(arrived)
