@@ -176,7 +176,8 @@ def to_agent(effect: AgentEffect, terms: WelcomeTerms) -> wire.ControllerMessage
             message.schedule.shift_ns = effect.shift_ns
             message.schedule.period_ns = effect.period_ns
             message.schedule.sender = effect.sender
-            message.schedule.realign = terms.realign if effect.realign is None else effect.realign
+            usual = max(terms.realign, effect.tolerance)
+            message.schedule.realign = usual if effect.realign is None else effect.realign
             message.schedule.once = effect.once
         case SendMeasure():
             message.measure.job = effect.job

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from controller.live.job_registry import JobRegistry
 from controller.live.messages import Effect, FlowFallback, SendAssignment, SendSchedule
+from controller.live.slot_tolerance import tolerances
 from controller.model.job import Job
 from controller.model.plan import JobPlan, Plan
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -27,7 +28,8 @@ class Assignments:
         self._asked: dict[str, str] = {}
         self._waiting: dict[str, str] = {}
         self._assigned: dict[str, tuple[int, int, int]] = {}
-        self._scheduled: dict[tuple[str, str], tuple[int, int, str, bool, float | None]] = {}
+        self._tolerances: Mapping[str, float] = {}
+        self._scheduled: dict[tuple[str, str], tuple[int, int, str, bool, float | None, float]] = {}
         self._fallback: dict[str, FallbackFlow] = {}
         # Hosts that asked for a flow of no job: logged once a session, for there may be thousands a second.
         self._asked_unknown: set[str] = set()
@@ -40,6 +42,7 @@ class Assignments:
     def adopt(self, plan: Plan, registry: JobRegistry) -> Iterator[Effect]:
         """A plan is in force: tell agents what it changes, and answer the requests that wait for it."""
         self._plan = plan
+        self._tolerances = tolerances(plan, registry.jobs)
         for flow, host in self._asked.items():
             yield from self._assign(host, flow)
         for flow, host in list(self._waiting.items()):
@@ -132,7 +135,9 @@ class Assignments:
         """Send a job's schedule if it has changed. A new epoch with the same slots is no change."""
         epoch = self._plan.epoch_ns if self._plan is not None else 0
         period = plan.period_ns or 0
-        how = (period, plan.sender, plan.once, plan.realign)
+        # Rounded, so that a plan that moves slots by a little is no news.
+        tolerance = round(self._tolerances.get(plan.job, 0.0), 2)
+        how = (period, plan.sender, plan.once, plan.realign, tolerance)
         schedule = ((epoch + plan.shift_ns) % period if period else 0, *how)
         if self._scheduled.get((host, plan.job)) == schedule:
             return

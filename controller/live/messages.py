@@ -245,7 +245,8 @@ class SendSchedule:
 
     A communication phase starts at t with (t - `epoch_ns`) mod `period_ns` = `shift_ns`. `period_ns` 0: the
     job is not held to slots. `once`: the job waits for its slot once, and again only when it has drifted by
-    more than `realign`, a fraction of the period (None: the agents' default threshold).
+    more than `realign`, a fraction of the period (None: the threshold of the fabric's configuration, but at
+    least `tolerance`).
     """
 
     host: str
@@ -256,6 +257,7 @@ class SendSchedule:
     sender: str = "job"
     once: bool = False
     realign: float | None = None
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

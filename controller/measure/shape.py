@@ -8,7 +8,7 @@ several GPUs (4.5.6), hence several flows: the rate of a phase is that of its bu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -31,6 +31,13 @@ _ALIKE = 0.15
 _SLIVER = 1.5
 """Stretches below this many bins are blurred edges. Chosen: an edge blurs at most one bin and its
 neighbour."""
+_BURST = 1.5
+"""A short stretch is a burst from so many times the rate beside it. Chosen: packets in bins vary less."""
+_GAP = 3.0
+"""Two blurs meet in gaps of fewer bins. Chosen: each blur reaches one bin, and the cuts lie at their ends."""
+_SPILL = 0.25
+"""Up to this part of a bin's bytes lies beyond a blurred edge: a sixth where starts are spread evenly over
+the bin, and half again as much for packets. Chosen."""
 _LEAST_NOISE = 0.03
 """The least noise that is assumed, as a part of the peak. Chosen: a clean series must not be cut
 everywhere."""
@@ -105,7 +112,8 @@ def phases(rates: Floats, period_ns: float, bin_ns: int, spread_ns: float = 0.0)
         if rate > quiet:
             group.append(_Stretch((a + rotation) * slot, (b + rotation) * slot, rate))
         else:
-            merged += _sharpen(group, _SLIVER * bin_ns + spread_ns)
+            for part in _split_at_gaps(group, bin_ns):
+                merged += _sharpen(part, _SLIVER * bin_ns + spread_ns)
             group = []
     return _around(merged, period_ns, 2.0 * bin_ns)
 
@@ -123,6 +131,41 @@ class _Stretch:
         return self.rate * (self.end - self.begin)
 
 
+def _split_at_gaps(group: Sequence[_Stretch], bin_ns: int) -> list[list[_Stretch]]:
+    """The stretches between two silences, cut where they are silent for so short that two blurs meet.
+
+    In a gap of one to three bins the blurred edges of both neighbours leave no silence. A slow stretch that
+    carries no more than these two blurs is such a gap. Half of its bytes belong to either neighbour.
+    """
+    for i in range(1, len(group) - 1):
+        slow = group[i]
+        before, after = max(s.rate for s in group[:i]), max(s.rate for s in group[i + 1 :])
+        blurs = (before + after) * bin_ns * _SPILL
+        short = bin_ns <= slow.end - slow.begin < _GAP * bin_ns
+        if short and slow.rate < min(before, after) / 2 and slow.sent <= blurs:
+            middle = (slow.begin + slow.end) / 2
+            left, right = replace(slow, end=middle), replace(slow, begin=middle)
+            return [[*group[:i], left], *_split_at_gaps([right, *group[i + 1 :]], bin_ns)]
+    return [list(group)]
+
+
+def _long(group: Sequence[_Stretch], least: float) -> list[int]:
+    """The numbers of the stretches that are no blur: those of at least `least`, and short bursts.
+
+    Of the short stretches between two long ones, or before or after all, the fastest is a burst if it is
+    much faster than the long ones beside it: a blur never is.
+    """
+    long = [i for i, s in enumerate(group) if s.end - s.begin >= least]
+    found = list(long)
+    for i, k in pairwise([-1, *long, len(group)]):
+        beside = [group[n].rate for n in (i, k) if 0 <= n < len(group)]
+        if k - i > 1 and beside:
+            fastest = max(range(i + 1, k), key=lambda n: group[n].rate)
+            if group[fastest].rate > _BURST * max(beside):
+                found.append(fastest)
+    return sorted(found)
+
+
 def _sharpen(group: Sequence[_Stretch], least: float) -> list[_Stretch]:
     """The stretches between two silences without the blur of their edges.
 
@@ -130,12 +173,12 @@ def _sharpen(group: Sequence[_Stretch], least: float) -> list[_Stretch]:
     """
     if not group:
         return []
-    long = [i for i, s in enumerate(group) if s.end - s.begin >= least]
+    long = _long(group, least)
     if not long:
         # For a burst of one or two bins only an upper limit of its length is known.
         sent = sum(s.sent for s in group)
         rate = max(s.rate for s in group)
-        middle = (group[0].begin + group[-1].end) / 2
+        middle = sum(s.sent * (s.begin + s.end) / 2 for s in group) / sent
         return [_Stretch(middle - sent / rate / 2, middle + sent / rate / 2, rate)]
     first, last = group[long[0]], group[long[-1]]
     begin = first.begin - sum(s.sent for s in group[: long[0]]) / first.rate

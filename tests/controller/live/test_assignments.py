@@ -65,7 +65,7 @@ def test_ours_holds_who_fits() -> None:
     for policy in ("polyrhythm", "circles"):
         _, told = schedules(policy, (120, 140))
         said = [to_agent(e, TERMS).schedule for e in told.values()]
-        assert all(not s.once and s.period_ns > 287 * MS and s.realign == 0.07 for s in said)
+        assert all(not s.once and s.period_ns > 287 * MS and s.realign >= 0.07 for s in said)
 
 
 @pytest.mark.parametrize("policy", ["cassini", "circles", "polyrhythm"])
