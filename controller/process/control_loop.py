@@ -141,6 +141,7 @@ class ControlLoop:
     def switch_ready(self, name: str, ports: Mapping[int, bool] | None) -> None:
         """A switch is in service."""
         self.put(name, f"session:{name}", SwitchReady(name, ports))
+        self.channels.arrived(f"session:{name}")
         self.channels.opened(f"packet_in:{name}")
         self.channels.opened(f"gnmi:{name}")
         self._ready.add(name)
@@ -150,6 +151,7 @@ class ControlLoop:
     def switch_lost(self, name: str, why: str) -> None:
         """The session with a switch is lost."""
         self.put(name, f"session:{name}", SwitchLost(name, why))
+        self.channels.arrived(f"session:{name}")
         self.channels.lost(f"packet_in:{name}")
         self.channels.lost(f"gnmi:{name}")
 

@@ -64,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         scenario = load_scenario(args.scenario)
-        check_supported(scenario)
         named = [parse_failure(text, scenario.topology) for text in args.fail]
+        check_supported(scenario, [*scenario.failures, *named])
     except (ConfigError, FailureError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -114,14 +114,19 @@ def _serve(
         network.stop()
 
 
-def check_supported(scenario: Scenario) -> None:
-    """Refuse what this fabric cannot do.
+def check_supported(scenario: Scenario, failures: Sequence[Failure]) -> None:
+    """Refuse what this fabric cannot do. `failures` are all failures of the run.
 
     Raises:
-        ConfigError: the scenario has such a key.
+        ConfigError: the scenario or a failure asks for it.
     """
     if scenario.mice is not None:
         raise ConfigError(f"{scenario.name}: mice: the Mininet fabric has no background flows")
+    for failure in failures:
+        if failure.switch is not None and failure.until_ns is not None:
+            raise ConfigError(
+                f"{scenario.name}: {failure.what}: on the Mininet fabric a switch without power stays off"
+            )
     for workload in scenario.workloads:
         if workload.stop_ns is not None:
             raise ConfigError(

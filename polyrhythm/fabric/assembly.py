@@ -78,12 +78,7 @@ class EmbeddedFabric:
                     transmit=self.failovers.tap(switch.name, port, transmit) if watched else transmit,
                     queue_packets=scenario.buffer_packets,
                 )
-        self.servers: dict[str, SwitchServer] = {
-            s.name: serve(
-                self.switches[s.name], self.boundary, device_id=s.device_id, rpc_delay_s=rpc_delay_s
-            )
-            for s in topology.switches
-        }
+        self.servers = {s.name: self._serve(s.name) for s in topology.switches}
         self._sessions: dict[str, ControllerSession] = {}
         self._connected: set[str] = set()
 
@@ -127,6 +122,24 @@ class EmbeddedFabric:
             session.start()
         self.boundary.wait_for(lambda: len(self._connected) == len(self.hosts))
 
+    def _serve(self, name: str, address: str = "127.0.0.1:0") -> SwitchServer:
+        """Serve a switch."""
+        server = serve(
+            self.switches[name],
+            self.boundary,
+            device_id=self.scenario.topology.switch[name].device_id,
+            address=address,
+            rpc_delay_s=self._rpc_delay_s,
+        )
+        self._session_changes(name)
+        return server
+
+    def _session_changes(self, name: str) -> None:
+        """Let the controller's next step wait until it knows of the begin or the end of its session with a
+        switch. This is no message: the controller counts both on this channel.
+        """
+        self.boundary.depart(name, f"session:{name}", lambda: None)
+
     def _fail(self, failure: Failure) -> None:
         """Begin a failure: power a switch off and end its server, or cut cables. The ports at both ends go
         down.
@@ -135,6 +148,7 @@ class EmbeddedFabric:
         if failure.switch is not None:
             self.boundary.note(f"{failure.switch} was powered off")
             self.servers[failure.switch].stop()
+            self._session_changes(failure.switch)
         else:
             self.boundary.note(f"{failure.what} was cut")
         for switch, port in failure.ends:
@@ -143,7 +157,17 @@ class EmbeddedFabric:
             self.heap.call_at(failure.until_ns, self._repair, failure)
 
     def _repair(self, failure: Failure) -> None:
-        self.boundary.note(f"{failure.what} was repaired")
+        """End a failure. A switch begins without a pipeline, as after any power cycle."""
+        if failure.switch is None:
+            self.boundary.note(f"{failure.what} was repaired")
+            self._bring_up(failure)
+        else:
+            self.boundary.note(f"{failure.switch} was powered on")
+            self.servers[failure.switch] = self._serve(failure.switch, self.servers[failure.switch].address)
+            # Its ports stay down until the controller has written its tables.
+            self.heap.call_at(self.heap.now + 2 * CONTROL_DELAY_NS, self._bring_up, failure)
+
+    def _bring_up(self, failure: Failure) -> None:
         for switch, port in failure.ends:
             self.switches[switch].set_port_up(port, True)
 

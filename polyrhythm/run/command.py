@@ -123,8 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="WHAT@MS",
         help="cause a failure at a fabric time in ms: power a switch off (spine2@3000), or cut the cables "
-        "between two switches, for good (leaf1:spine2@3000) or until a time (leaf1:spine2@3000-3500); "
-        "repeatable",
+        "between two switches (leaf1:spine2@3000), for good or until a time (spine2@3000-3500); repeatable",
     )
     parser.add_argument(
         "--port",
@@ -174,7 +173,8 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         _check_fail(args.fail, scenarios)
         if args.fabric == "mininet":
             for _, scenario in scenarios:
-                check_supported(scenario)
+                named = [parse_failure(text, scenario.topology) for text in args.fail]
+                check_supported(scenario, [*scenario.failures, *named])
         if args.json:
             _check_writable(Path(args.json))
         _check_plans(policy, [scenario for _, scenario in scenarios], args.seed)

@@ -128,7 +128,9 @@ def _notes(scenario: Mapping[str, Any]) -> list[str]:
     """What the reader must know besides the figures: notes, failovers, and lost determinism."""
     lines = []
     if not all(window["warm"] for window in scenario["windows"]):
-        lines.append("a job was there too briefly: warm-up and profiling count, under both policies")
+        lines.append(
+            "a job finished no iteration while all jobs were warm: warm-up and profiling count, under both"
+        )
     lines += [f"{policy}: {note}" for policy, notes in scenario["notes"].items() for note in notes]
     for policy, failovers in scenario["failovers"].items():
         lines += [f"{policy}: {_failover(outcome)}" for outcome in failovers]

@@ -145,7 +145,8 @@ class FabricSession:
             if "progress" in message:
                 progress(message["progress"])
             elif "waiting" in message:
-                log.warning("%s: %s", self.spec.workdir, message["waiting"])
+                folder = self.spec.workdir
+                log.warning("%s/%s: %s", folder.parent.name, folder.name, message["waiting"])
             elif "error" in message:
                 raise RunError(message["error"])
             elif "result" in message:

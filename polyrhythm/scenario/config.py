@@ -230,7 +230,7 @@ class FailureConfig(Section, frozen=True, kw_only=True):
     at_ms: Annotated[Milliseconds, Meta(description="fabric time of the failure")]
     repair_ms: Annotated[
         Milliseconds | None,
-        Meta(description="fabric time of the repair of cables; without it they stay cut"),
+        Meta(description="fabric time of the repair; without it there is none"),
     ] = None
 
 

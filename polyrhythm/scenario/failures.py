@@ -35,7 +35,7 @@ class Failure:
 
 
 def parse_failure(text: str, topology: Topology) -> Failure:
-    """Read NODE@MS, A:B@MS or A:B@MS-MS.
+    """Read NODE@MS, NODE@MS-MS, A:B@MS or A:B@MS-MS.
 
     Raises:
         FailureError: the text has another form, names no switch or two switches without a cable, or the times
@@ -58,8 +58,7 @@ def failure_of(what: str, at_ms: float, repair_ms: float | None, topology: Topol
     """The failure of a switch NODE, or of the cables A:B, from `at_ms` to `repair_ms` (None: for good).
 
     Raises:
-        FailureError: no such switch, two switches without a cable, a repair of a switch, or times that are
-            not in order.
+        FailureError: no such switch, two switches without a cable, or times that are not in order.
     """
     a, colon, b = what.partition(":")
     for node in (a, b) if colon else (a,):
@@ -67,8 +66,6 @@ def failure_of(what: str, at_ms: float, repair_ms: float | None, topology: Topol
             raise FailureError(
                 f"{node!r} is no switch of {topology.name}; legal: {', '.join(topology.switch)}"
             )
-    if repair_ms is not None and not colon:
-        raise FailureError(f"a switch that is powered off stays off; legal: {what}@{at_ms:g}")
     if repair_ms is not None and repair_ms <= at_ms:
         raise FailureError("the second time must be later than the first")
     ends: list[End] = []

@@ -230,7 +230,7 @@ def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) ->
             ["two_vgg19", "--fail", "leaf1:spine1@5-x"],
             "--fail leaf1:spine1@5-x: not a failure; legal: NODE@MS",
         ),
-        (["two_vgg19", "--fail", "spine1@5-9"], "a switch that is powered off stays off"),
+        (["two_vgg19", "--fail", "spine1@9-5"], "the second time must be later than the first"),
         (["two_vgg19", "two_vgg19"], "names must be unique"),
         (["two_vgg19", "--json", "/no/such/folder/f.json"], "the folder of this file does not exist"),
         (["two_vgg19", "--json", "/"], "/: this is a folder; a file is needed"),
