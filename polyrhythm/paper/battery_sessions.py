@@ -34,8 +34,9 @@ PROGRAM = (
     "topo",
 )
 """The sources on which a session depends."""
-SESSIONS: Mapping[str, str] = {ALONE: ECMP, **{f"{ECMP}-{k}": ECMP for k in range(DRAWS)}, **POLICIES}
-"""The sessions of a scenario, and the policy of each."""
+SESSIONS: Mapping[str, str] = {ALONE: "routing", **{f"{ECMP}-{k}": ECMP for k in range(DRAWS)}, **POLICIES}
+"""The sessions of a scenario, and the policy of each. A job alone has the best paths: under ECMP the flows of
+one ring may meet, and the profile would be that of one draw."""
 
 Task = tuple[int, int, int, str]
 """Seed of the battery, most jobs of a scenario, number of the scenario, session."""

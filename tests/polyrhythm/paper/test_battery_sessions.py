@@ -71,7 +71,7 @@ def test_the_sessions_of_a_scenario(started: list[SessionSpec], tmp_path: Path) 
     assert battery(tmp_path, "--count", "1") == 0
     scenario = draw(1, 1, 3)
     assert [spec.policy for spec in started] == [
-        "ecmp", "ecmp", "ecmp", "ecmp", "crux", "cassini", "mltcp", "polyrhythm"
+        "routing", "ecmp", "ecmp", "ecmp", "crux", "cassini", "mltcp", "polyrhythm"
     ]  # fmt: skip
     assert [spec.mode for spec in started] == ["alone", *["together"] * 7]
     assert [spec.seed for spec in started] == [100_010] * 2 + [100_011, 100_012] + [100_010] * 4
