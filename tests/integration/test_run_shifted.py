@@ -59,3 +59,19 @@ def test_a_number_of_levels_that_no_switch_has_is_refused(value: str) -> None:
     done = run("two_vgg19", f"--levels={value}")
     assert (done.returncode, done.stdout) == (2, "")
     assert "is no whole number from 1 to 6" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_sender_with_a_window_comes_from_the_policy_or_from_the_scenario(tmp_path: Path) -> None:
+    file = scenario(tmp_path, [(260, 120, 2), (260, 120, 2)], 12)
+    found, _ = figures(tmp_path, file, "--policy", "mltcp", "--sender", "mltcp-reno")
+    measured = found["scenarios"]["pairs"]
+    content = json.loads(file.read_text())
+    for job in content["jobs"]:
+        job["sender"] = "mltcp-reno"
+    file.write_text(json.dumps(content))
+    own, _ = figures(tmp_path, file, "--policy", "ecmp")
+    for planned, chosen in zip(measured["jobs"], own["scenarios"]["pairs"]["jobs"], strict=True):
+        assert planned["ecmp"]["mean_iteration_ms"] > 1.3 * 260
+        for row in (planned, chosen):
+            assert row["polyrhythm"]["mean_iteration_ms"] < 1.2 * 260
