@@ -90,17 +90,19 @@ class PeriodCheck:
 
     _lengths_ns: list[int] = field(default_factory=list)
 
-    def add(self, report: IterationReport, profile_ns: int, period_ns: int) -> int | None:
+    def add(self, report: IterationReport, profile_ns: int, period_ns: int, width_ns: int = 0) -> int | None:
         """Add a report of a job that is held to `period_ns` and whose profile has the period `profile_ns`.
 
-        Returns the period that the profile should have, once enough iterations in a row were longer than
-        `period_ns` or clearly shorter than `profile_ns`; None until then. Iterations with ECN marks or
-        retransmits do not count: the network lengthened them.
+        The profile's period is known to +- `width_ns`. Returns the period that the profile should have, once
+        enough iterations in a row were longer than `period_ns` or clearly shorter than `profile_ns`, and by
+        more than `width_ns` off; None until then. Otherwise the noise of a job's iterations would ask for
+        plan after plan. Iterations with ECN marks or retransmits do not count: the network lengthened them.
         """
         if report.rank != 0:
             return None
         own_ns = report.end_ns - report.start_ns - report.held_ns
-        wrong = own_ns > period_ns or own_ns < SHORTER_FACTOR * profile_ns
+        shorter = own_ns < min(SHORTER_FACTOR * profile_ns, profile_ns - width_ns)
+        wrong = own_ns > max(period_ns, profile_ns + width_ns) or shorter
         if not wrong or report.ecn_marks or report.retransmits:
             self._lengths_ns.clear()
             return None
@@ -128,8 +130,10 @@ class PeriodChecks:
         if job is None or planned is None or planned.period_ns is None:
             return None
         profile_ns = job.profile.period_ns
+        known = job.measured.confidence if job.measured is not None else None
+        width_ns = known.period_ns if known is not None else 0
         period_ns = self._checks.setdefault(report.job, PeriodCheck()).add(
-            report, profile_ns, planned.period_ns
+            report, profile_ns, planned.period_ns, width_ns
         )
         if period_ns is not None:
             log.info(

@@ -304,7 +304,8 @@ class JobMeasurement:
         if not result.silent:
             first = [s for s in counting(watch.samples, watch.plan_changes_ns) if s.rank == 0]
             sent, quiet = (median(x) for x in ([s.bytes_sent for s in first], [s.quiet_ns for s in first]))
-            watch.detector = ChangeDetector(sent, quiet)
+            varies = max(abs(s.quiet_ns - quiet) for s in first)
+            watch.detector = ChangeDetector(sent, quiet, varies_ns=varies)
             watch.series = Series(self._settings.bin_ns)
         self._finished.append(result)
         log.info(

@@ -27,6 +27,9 @@ change."""
 REPORTED_BYTES_OFF = 0.02
 REPORTED_QUIET_OFF = 0.05
 """By how much reported bytes and times without communication may vary. Chosen: their usual variation."""
+VARIATION_FACTOR = 1.5
+"""A change is more than so many times what the measured iterations varied by. Chosen: of a few iterations the
+farthest from the median is within the usual variation."""
 COUNTED_BYTES_OFF = 0.03
 COUNTED_QUIET_OFF = 0.1
 """The same for byte counts. Chosen: larger, because bins blur the edges."""
@@ -39,11 +42,18 @@ _LONG = 0.6
 
 
 class ChangeDetector:
-    """Compares iterations with the measured one: `sent` bytes and `quiet_ns` without communication."""
+    """Compares iterations with the measured one: `sent` bytes and `quiet_ns` without communication.
 
-    def __init__(self, sent: float, quiet_ns: float, agreeing: int = AGREEING) -> None:
+    `varies_ns` is how far the time without communication was from its median in the measured iterations.
+    Within that a job has not changed.
+    """
+
+    def __init__(
+        self, sent: float, quiet_ns: float, agreeing: int = AGREEING, *, varies_ns: float = 0.0
+    ) -> None:
         self._sent = sent
         self._quiet_ns = quiet_ns
+        self._varies_ns = varies_ns
         self._last: deque[tuple[float, float]] = deque(maxlen=agreeing)
 
     def add(self, sent: float, quiet_ns: float) -> bool:
@@ -65,7 +75,8 @@ class ChangeDetector:
 
     def _off(self, sent: float, quiet_ns: float, usual: float, usual_ns: float) -> bool:
         off_ns = abs(quiet_ns - usual_ns)
-        return abs(sent - usual) > REPORTED_BYTES_OFF * usual or off_ns > REPORTED_QUIET_OFF * usual_ns
+        quiet_off = off_ns > max(REPORTED_QUIET_OFF * usual_ns, VARIATION_FACTOR * self._varies_ns)
+        return quiet_off or abs(sent - usual) > REPORTED_BYTES_OFF * usual
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from controller.agents.channels import ChannelCounts
 from controller.agents.translate import WelcomeTerms, to_agent
 from controller.live.core import PLAN_LEAD_NS, Core
 from controller.live.counters import FabricCounters
-from controller.live.iterations import IterationStats
+from controller.live.iterations import IterationStats, PeriodCheck
 from controller.live.job_registry import JobRegistry, JoinError
 from controller.live.link_state import (
     GRACE_NS,
@@ -48,6 +48,7 @@ from controller.process.clock import PeriodicTimer
 from controller.southbound.codec import CounterValue
 from topo.generate import leaf_spine
 
+MS = 1_000_000
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
 
 
@@ -493,3 +494,22 @@ def test_what_is_announced_is_waited_for_and_a_lost_session_is_not():
         assert await channels.wait({"packet_in:s": 3}, 10) == ()
 
     on_loop(scenario())
+
+
+@pytest.mark.parametrize(("width_ms", "own_ms", "agreed"), [
+    (0, (265, 266, 264, 265), 265), (6, (265, 266, 264, 265), None), (6, (275, 268, 271, 270), 270),
+    (0, (250, 251, 249, 250), 250), (12, (250, 251, 249, 250), None),
+])  # fmt: skip
+def test_a_period_is_corrected_only_beyond_what_it_is_known_to(width_ms, own_ms, agreed):
+    check = PeriodCheck()
+    found = [
+        check.add(
+            IterationReport("h1", "a", 0, i, 0, own * MS, 120 * MS, 1, 0, 0, 0),
+            260 * MS,
+            263 * MS,
+            width_ms * MS,
+        )
+        for i, own in enumerate(own_ms)
+    ]
+    assert found[:-1] == [None] * 3
+    assert found[-1] == (None if agreed is None else pytest.approx(agreed * MS, abs=MS))

@@ -74,3 +74,9 @@ def test_a_straggler_or_a_mess_is_none() -> None:
     assert not any(detector.add(1_000, q * MS) for q in (200, 300, 400, 200, 300, 400))
     # Compute alone is a pattern too: a smaller batch.
     assert [detector.add(1_000, 100 * MS) for _ in range(3)] == [False, False, True]
+
+
+def test_what_a_job_varies_by_is_no_change() -> None:
+    detector = ChangeDetector(1_000, 140 * MS, varies_ns=7 * MS)
+    assert not any(detector.add(1_000, q * MS) for q in (149, 150, 149, 131, 130, 131))
+    assert [detector.add(1_000, 152 * MS) for _ in range(3)] == [False, False, True]
