@@ -77,7 +77,7 @@ def _job_plan(candidate: Candidate, ranked: RankedJob) -> JobPlan:
                 timing_reason(candidate.shifts, ranked.name),
                 level_reason(candidate, ranked),
                 *sender_reason(candidate, ranked.name),
-                profile_reason(demands.jobs[ranked.name]),
+                profile_reason(demands.jobs[ranked.name], demands.twin_of.get(ranked.name)),
             )
         ),
         sender=candidate.senders.get(ranked.name, demands.inputs.policy.timing.sender),

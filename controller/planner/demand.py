@@ -10,6 +10,7 @@ from functools import cached_property
 
 from controller.model import Flow, Job, Phase, Profile
 from controller.planner.inputs import DirectedLink, PlanInput
+from controller.planner.twins import twin_profiles
 from controller.priority.jobs import LinkJob
 from controller.routing.fabric import capacities
 from controller.routing.forwarding import SwitchForwarding, forwarding
@@ -28,13 +29,23 @@ class Demands:
 
     @cached_property
     def profiles(self) -> Mapping[str, Profile]:
-        """The profile of each job. A job without one is assumed to send all the time, at full rate."""
+        """The profile of each job. A job without one is assumed to send all the time, at full rate. `twin_of`
+        has the profile of another job."""
         result = {}
         for job in self.inputs.jobs:
             rates = [self.inputs.topology.host[f.src].rate_bps for f in job.flows]
             unknown = Profile(1, (Phase(0, 1, max(rates)),)) if rates else Profile(1, ())
-            result[job.name] = job.profile if job.profile.phases else unknown
+            known = self.jobs[self.twin_of.get(job.name, job.name)].profile
+            result[job.name] = known if known.phases else unknown
         return result
+
+    @cached_property
+    def twin_of(self) -> Mapping[str, str]:
+        """For each job that is planned with the profile of a twin, the name of the twin.
+
+        Only policies with the joint search have twins; the others take profiles as they are.
+        """
+        return twin_profiles(self.inputs.jobs) if self.inputs.policy.joint_search else {}
 
     @cached_property
     def rates(self) -> Mapping[DirectedLink, int]:

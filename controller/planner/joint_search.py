@@ -26,7 +26,7 @@ from controller.planner.ecmp_reference import EcmpReference
 from controller.planner.floor import equal_shares, expected_of, longest_periods, objective_of
 from controller.planner.levels_only import levels_only
 from controller.planner.loop.objective import Objective
-from controller.planner.loop.plan_values import PlanValues
+from controller.planner.loop.plan_values import Measured, PlanValues
 from controller.planner.loop.search import SearchLimits, SearchResult, solve
 from controller.planner.pinned_flows import kept_ports
 from controller.planner.priority_stage import assign_levels
@@ -235,6 +235,7 @@ class JointSearch:
             objective=self._objective,
             given=given,
             others=self._others,
+            measured=self._measured,
             mltcp=mltcp,
             limits=limits,
             plain=self._plain,
@@ -315,6 +316,13 @@ class JointSearch:
     @cached_property
     def _start_choice(self) -> Choice:
         return choice_of(self.instance, self.start)
+
+    @cached_property
+    def _measured(self) -> Measured | None:
+        """The plan in force, and the jobs that were measured below their floors; None if none was."""
+        measured = self._demands.inputs.measured_ns
+        found = {j: float(measured[p.name]) for j, p in enumerate(self.instance.jobs) if p.name in measured}
+        return (self._before, found) if self._before is not None and found else None
 
     @cached_property
     def _before(self) -> Choice | None:

@@ -36,7 +36,7 @@ def level_reason(candidate: Candidate, ranked: RankedJob) -> str:
         shared = "after time sharing " if ranked.name in candidate.shifts.schedule.slots else ""
         searched = f"; {candidate.reason}" if candidate.reason else ""
         return f"level {level}: {shared}no other job overlaps with it in time, so it needs no order{searched}"
-    reason = stage.levels.reason or candidate.reason
+    reason = "; ".join(filter(None, (stage.levels.reason, candidate.reason)))
     if ranked.name in stage.levels.exceptions:
         above = sorted(j for j in overlapping if stage.level[j] < level)
         below = sorted(j for j in overlapping if stage.level[j] > level)
@@ -114,8 +114,13 @@ def _harm(value: PlanValue, policy: Policy, ecmp: Mapping[str, float], names: Se
     return ", and ".join(words)
 
 
-def profile_reason(job: Job) -> str:
-    """Where the plan has a job's profile from: declared, measured or assumed."""
+def profile_reason(job: Job, twin: str | None) -> str:
+    """Where the plan has a job's profile from: declared, measured or assumed, or that of its twin."""
+    planned = f"; planned with the profile of its twin {twin}, within the confidence" if twin else ""
+    return f"{_own_profile(job)}{planned}"
+
+
+def _own_profile(job: Job) -> str:
     measured = job.measured
     if measured is None:
         if job.profile.phases:

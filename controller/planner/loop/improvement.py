@@ -45,9 +45,12 @@ class Shortlist:
         """Remember a plan."""
         self.lines.setdefault(line.choice, replace(line))
 
-    def finalists(self, count: int) -> list[PlanLine]:
+    def finalists(self, count: int, more: int) -> list[PlanLine]:
         """The `count` plans of nearly the best utilisation whose worst-off job is best off, then as many of
-        the highest utilisation. No plan that exceeds a limit more than another is among them."""
+        the highest utilisation, then `more` of which each has a better worst-off job than the one before.
+
+        No plan that exceeds a limit more than another is among them.
+        """
         if not self.lines:
             return []
         rank = min(line.value.rank for line in self.lines.values())
@@ -55,7 +58,11 @@ class Shortlist:
         high = sorted(allowed, key=lambda line: -line.value.mean)
         near = [line for line in high if line.value.mean >= high[0].value.mean * (1 - NEAR)]
         near.sort(key=lambda line: line.value.among_near)
-        return list({line.choice: line for line in (*near[:count], *high[:count])}.values())
+        safer = [high[0]]
+        for line in high:
+            if line.value.worst < safer[-1].value.worst * (1 - NEAR):
+                safer.append(line)
+        return list({x.choice: x for x in (*near[:count], *high[:count], *safer[:more])}.values())
 
 
 @dataclass(frozen=True, slots=True)

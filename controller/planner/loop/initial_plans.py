@@ -25,6 +25,9 @@ GUARD_JITTERS = 2.0
 """The gap after each Up phase of scheduled jobs, in multiples of the jitter of the compute after it. Chosen:
 a schedule without gaps fails sooner or later, because a job that is late delays the next one."""
 
+_MOST_FIRST = 4
+"""Up to this number of jobs are tried together above all others. Chosen: bounds the work."""
+
 
 def jobs_by_rank(instance: Instance, path_choice: Sequence[int]) -> list[int]:
     """The jobs by CRUX's priority, highest first."""
@@ -61,6 +64,20 @@ def single_mechanism_plans(
         yield "mltcp", replace(base, mltcp=mltcp_capable_jobs(instance))
 
 
+def _few_levels(instance: Instance, name: str, base: Choice, seed: int) -> Iterator[tuple[str, Choice]]:
+    """Plans with two or three levels: in them low jobs wait for fewer others."""
+    for count in (2, 3):
+        if count < min(instance.levels, len(instance.jobs)):
+            fewer = replace(instance, levels=count)
+            level = levels_for(fewer, base.path_choice, base.timings, seed=seed)
+            yield f"{name}, {count} levels", replace(base, level=level)
+    if instance.levels > 1:
+        order = jobs_by_rank(instance, base.path_choice)
+        for first in range(1, min(_MOST_FIRST, len(order) - 1) + 1):
+            level = tuple(0 if j in order[:first] else 1 for j in range(len(instance.jobs)))
+            yield f"{name}, {first} first", replace(base, level=level)
+
+
 def combined_plans(
     instance: Instance,
     name: str,
@@ -78,6 +95,7 @@ def combined_plans(
     capable = mltcp_capable_jobs(instance)
     yield name, base
     yield f"{name}, levels", replace(base, level=levels_for(instance, path_choice, base.timings, seed=seed))
+    yield from _few_levels(instance, name, base, seed)
     if mltcp:
         yield f"{name}, mltcp", replace(base, mltcp=capable)
     order = jobs_by_rank(instance, path_choice)

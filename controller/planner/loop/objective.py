@@ -94,10 +94,18 @@ class Objective:
     limits: tuple[float, ...] = ()
     reference: tuple[float, ...] = ()
     twins_apart: float | None = None
+    caution: float = 0.0
 
     def cautious(self) -> Objective:
-        """The same objective with lower limits, for quick evaluations."""
-        return replace(self, limits=tuple(limit * (1 - CAUTION) for limit in self.limits))
+        """The same objective for quick evaluations: with lower limits for jobs that are not scheduled."""
+        return replace(self, caution=CAUTION)
+
+    def _limits(self, choice: Choice | None) -> tuple[float, ...]:
+        """The limits by job. Scheduled jobs need no caution: their iterations hardly vary."""
+        if not self.caution or choice is None:
+            return self.limits
+        free = [timing == UNSCHEDULED for timing in choice.timings]
+        return tuple(limit * (1 - self.caution * own) for limit, own in zip(self.limits, free, strict=True))
 
     def value(
         self,
@@ -118,7 +126,7 @@ class Objective:
                 expected[pool] = expected[pool].mean()
         breach = twin_gap = 0.0
         if self.limits and len(expected):
-            breach = max(0.0, float((expected / self.limits).max()) - 1)
+            breach = max(0.0, float((expected / self._limits(choice)).max()) - 1)
         if self.twins_apart is not None:
             for alike in twins:
                 own = expected[list(alike)]
@@ -131,11 +139,14 @@ class Objective:
             tuple(expected.tolist()), tuple(utilisation.tolist()), breach, twin_gap, worst, unlike
         )
 
-    def wronged(self, value: PlanValue, twins: Sequence[Sequence[int]]) -> frozenset[int]:
+    def wronged(
+        self, value: PlanValue, twins: Sequence[Sequence[int]], choice: Choice | None = None
+    ) -> frozenset[int]:
         """The jobs above their limits, and twins that are too far apart."""
         found: set[int] = set()
         if self.limits:
-            found |= {j for j, ns in enumerate(value.lengths) if ns > self.limits[j]}
+            limits = self._limits(choice)
+            found |= {j for j, ns in enumerate(value.lengths) if ns > limits[j]}
         if self.twins_apart is not None:
             for alike in twins:
                 own = [value.lengths[j] for j in alike]
@@ -171,9 +182,11 @@ def twins_of(instance: Instance, sharing: Sharing) -> tuple[tuple[int, ...], ...
         alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for j in group:
             job = instance.jobs[j]
-            flows = tuple(sorted((s.links, s.relative_size, s.count) for s in sharing.streams.get(j, ())))
+            # Measured bytes of flows that are equal differ a little.
+            streams = sharing.streams.get(j, ())
+            flows = tuple(sorted((s.links, round(s.relative_size, 1), s.count) for s in streams))
             if flows:
-                uncontended = sharing.uncontended_size.get(j, 0.0)
+                uncontended = round(sharing.uncontended_size.get(j, 0.0), 1)
                 alike[job.steps, job.weight, job.mltcp_capable, flows, uncontended].append(j)
         found += [tuple(jobs) for jobs in alike.values() if len(jobs) > 1]
     return tuple(found)

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+
+import numpy as np
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import Choice
@@ -18,13 +21,26 @@ _NEGLIGIBLE = 0.0005
 """Groups that lose less than this part of the bound are not improved. Chosen: a quarter of the gain that a
 move must have."""
 
+Measured = tuple[Choice, Mapping[int, float]]
+"""A plan, and measured iterations in ns by number of the job."""
+
+
+def _apart_from_shifts(choice: Choice) -> tuple[object, ...]:
+    return choice.path_choice, choice.level, tuple(period for period, _ in choice.timings), choice.mltcp
+
 
 @dataclass
 class PlanValues:
-    """Values of plans of the evaluator's instance under an objective."""
+    """Values of plans of the evaluator's instance under an objective.
+
+    `measured` is a plan that was in force, and the iterations in ns that some jobs were measured to take
+    under it, by number. They count where the evaluator expects less, also for the same plan with other
+    shifts.
+    """
 
     evaluator: Evaluator
     objective: Objective
+    measured: Measured | None = None
     _twins: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
     def value(self, choice: Choice, effort: Effort) -> PlanValue:
@@ -41,6 +57,9 @@ class PlanValues:
 
     def _value(self, objective: Objective, choice: Choice, effort: Effort) -> PlanValue:
         lengths = self.evaluator.lengths(choice, effort)
+        if self.measured is not None and _apart_from_shifts(choice) == _apart_from_shifts(self.measured[0]):
+            for job, ns in self.measured[1].items():
+                lengths[:, job] = np.maximum(lengths[:, job], ns)
         return objective.value(lengths, self.evaluator.used(lengths), self.twins(choice), choice)
 
     def twins(self, choice: Choice) -> tuple[tuple[int, ...], ...]:
@@ -58,7 +77,7 @@ class PlanValues:
     def losing_groups(self, choice: Choice, effort: Effort) -> list[SharingGroup]:
         """The sharing groups of a plan that lose utilisation, the largest loss first, after those with a job
         above its limit."""
-        wronged = self._cautious.wronged(self.quick_value(choice, effort), self.twins(choice))
+        wronged = self._cautious.wronged(self.quick_value(choice, effort), self.twins(choice), choice)
         found = []
         for i, group in enumerate(self.evaluator.groups(choice)):
             lost = self.evaluator.lost(group, effort)

@@ -27,7 +27,7 @@ from controller.planner.loop.improvement import (
 from controller.planner.loop.initial_plans import PathChoice, combined_plans, single_mechanism_plans
 from controller.planner.loop.moves import Move, level_moves, moves
 from controller.planner.loop.objective import UTILISATION, Objective, PlanValue, best, replaces
-from controller.planner.loop.plan_values import PlanValues
+from controller.planner.loop.plan_values import Measured, PlanValues
 
 QUICK = Effort((101, 102), 24)
 THOROUGH = Effort((201, 202, 203, 204), 120)
@@ -35,6 +35,9 @@ THOROUGH = Effort((201, 202, 203, 204), 120)
 fail, under seeds that the moves have not seen."""
 _FINALISTS = 2
 """How many plans of each kind the shortlist gives to the thorough evaluation. Chosen: bounds the work."""
+_MORE_FINALISTS = 5
+"""How many more plans are evaluated thoroughly if those exceed a limit: plans that are farther from it.
+Chosen: bounds the work."""
 _PROMISING = 3
 """How many of the plans given to `solve_levels` are evaluated thoroughly."""
 
@@ -94,6 +97,7 @@ def solve(
     objective: Objective = UTILISATION,
     given: Mapping[str, Choice] | None = None,
     others: Mapping[str, Choice] | None = None,
+    measured: Measured | None = None,
     mltcp: bool = True,
     limits: SearchLimits = SearchLimits(),
     plain: bool = False,
@@ -103,9 +107,10 @@ def solve(
     mechanism alone.
 
     `paths` are sets of paths by name, ECMP's first. `given` and `others` are more plans to start from. The
-    first plan of `given` that no other one beats by `limits.min_gain` is kept. Deterministic for a seed.
+    first plan of `given` that no other one beats by `limits.min_gain` is kept. `measured`: see `PlanValues`.
+    Deterministic for a seed.
     """
-    values = PlanValues(Evaluator(instance, plain), objective)
+    values = PlanValues(Evaluator(instance, plain), objective, measured)
     time_sharing = TimeSharing(instance)
     cache = rotation_cache_of(instance, fast=not plain, seed=seed)
     preferred = dict(given or {})
@@ -186,8 +191,12 @@ def _decided(
     is not worse by much."""
     # An improvement by the quick evaluation may be none by the thorough one.
     lines = {name: PlanLine(name, plans[name], value) for name, value in thorough.items()}
-    for i, line in enumerate(shortlist.finalists(_FINALISTS)):
+    met = False
+    for i, line in enumerate(shortlist.finalists(_FINALISTS, _MORE_FINALISTS)):
+        if i >= 2 * _FINALISTS and met:
+            break
         line.value = values.value(line.choice, limits.thorough)
+        met |= line.value.met
         lines[f"finalist {i}"] = line
     found = {name: line.value for name, line in lines.items()}
     top = lines[best(found)]
