@@ -32,13 +32,13 @@ from controller.planner.pinned_flows import kept_ports
 from controller.planner.priority_stage import assign_levels
 from controller.planner.reasons import search_reason
 from controller.planner.routing_stage import RoutingStage
-from controller.planner.search_instance import JITTER, choice_of, instance_of
+from controller.planner.search_instance import JITTER, choice_of, instance_of, previous_choice
 from controller.planner.starting_points import StartingPoint, starting_points
 from controller.planner.time_shifts import TimeShifts, only
 from controller.routing.assign import Assignment, free_port
 from controller.routing.ecmp import draw_port
 from controller.routing.paths import Path, path_of, paths
-from controller.wire.senders import as_mltcp, uses_mltcp
+from controller.wire.senders import as_mltcp
 
 LIMITS = SearchLimits(
     evaluations=48,
@@ -326,34 +326,7 @@ class JointSearch:
 
     @cached_property
     def _before(self) -> Choice | None:
-        """The plan in force as a choice. None if another policy made it, or a part of it is no longer
-        possible."""
-        x = self._demands.inputs
-        old = x.previous
-        if old is None or old.policy != x.policy.reference:
-            return None
-        path_choice, level, timings, mltcp = [], [], [], []
-        for name in self._flows:
-            was = old.flows.get(name)
-            if was is None or was.path not in self._candidate_paths[name]:
-                return None
-            path_choice.append(self._candidate_paths[name].index(was.path))
-        for j, own in enumerate(self.instance.jobs):
-            job = old.jobs.get(own.name)
-            if job is None:
-                return None
-            level.append(job.level)
-            mltcp.append(uses_mltcp(job.sender))
-            if mltcp[-1] and not own.mltcp_capable:
-                return None
-            period = job.period_ns
-            if period is None:
-                timings.append(UNSCHEDULED)
-            elif own.alone_ns * 0.9995 <= period <= self.instance.longest_period(j):
-                timings.append((period, (job.shift_ns + old.epoch_ns - x.epoch_ns) % period))
-            else:
-                return None
-        return Choice(tuple(path_choice), tuple(level), tuple(timings), tuple(mltcp))
+        return previous_choice(self._demands, self.instance, self._flows, self._candidate_paths)
 
     def _candidate(self, found: SearchResult) -> Candidate:
         """The candidate with the decisions of a search result."""

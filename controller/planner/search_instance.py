@@ -67,3 +67,36 @@ def choice_of(instance: Instance, candidate: Candidate) -> Choice:
         timings=tuple((slots[n].period_ns, slots[n].shift_ns) if n in slots else UNSCHEDULED for n in names),
         mltcp=tuple(uses_mltcp(candidate.senders.get(n, "")) for n in names),
     )
+
+
+def previous_choice(
+    demands: Demands, instance: Instance, flows: Sequence[str], candidate_paths: Mapping[str, Sequence[Path]]
+) -> Choice | None:
+    """The plan in force as a choice. None if another policy made it, or a part of it is no longer
+    possible."""
+    x = demands.inputs
+    old = x.previous
+    if old is None or old.policy != x.policy.reference:
+        return None
+    path_choice, level, timings, mltcp = [], [], [], []
+    for name in flows:
+        was = old.flows.get(name)
+        if was is None or was.path not in candidate_paths[name]:
+            return None
+        path_choice.append(candidate_paths[name].index(was.path))
+    for j, own in enumerate(instance.jobs):
+        job = old.jobs.get(own.name)
+        if job is None:
+            return None
+        level.append(job.level)
+        mltcp.append(uses_mltcp(job.sender))
+        if mltcp[-1] and not own.mltcp_capable:
+            return None
+        period = job.period_ns
+        if period is None:
+            timings.append(UNSCHEDULED)
+        elif own.alone_ns * 0.9995 <= period <= instance.longest_period(j):
+            timings.append((period, (job.shift_ns + old.epoch_ns - x.epoch_ns) % period))
+        else:
+            return None
+    return Choice(tuple(path_choice), tuple(level), tuple(timings), tuple(mltcp))
