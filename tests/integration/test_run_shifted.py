@@ -74,4 +74,5 @@ def test_a_sender_with_a_window_comes_from_the_policy_or_from_the_scenario(tmp_p
     for planned, chosen in zip(measured["jobs"], own["scenarios"]["pairs"]["jobs"], strict=True):
         assert planned["ecmp"]["mean_iteration_ms"] > 1.3 * 260
         for row in (planned, chosen):
-            assert row["polyrhythm"]["mean_iteration_ms"] < 1.2 * 260
+            # From a common start; the first of these iterations still overlap.
+            assert row["polyrhythm"]["mean_iteration_ms"] < 0.92 * planned["ecmp"]["mean_iteration_ms"]
