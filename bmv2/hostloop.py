@@ -36,6 +36,9 @@ class HostLoop:
         self._wake_out.setblocking(False)
         self.watch(self._wake_out, self._drain_wakes)
         self._stopping = threading.Event()
+        # Held while the loop stops and while work is handed to it: what comes later finds it stopped. A
+        # signal handler may stop the loop while its own thread hands work over.
+        self._handing_over = threading.RLock()
 
     def _host_ns(self) -> int:
         return self._epoch_ns + time.monotonic_ns()
@@ -63,7 +66,9 @@ class HostLoop:
         def answer() -> None:
             result.set_result(function())
 
-        self.deliver(node, answer)
+        with self._handing_over:
+            if not self._stopping.is_set():
+                self.deliver(node, answer)
         while not self._stopping.is_set():
             try:
                 return result.result(timeout=0.5)
@@ -80,8 +85,10 @@ class HostLoop:
 
     def stop(self) -> None:
         """Make `run` return. May be called from any thread or a signal handler."""
-        self._stopping.set()
-        self._wake()
+        with self._handing_over:
+            if not self._stopping.is_set():
+                self._stopping.set()
+                self._wake()
 
     def run(self) -> None:
         """Live until `stop`, or until a callback raises."""
@@ -94,7 +101,8 @@ class HostLoop:
                 self._run_inbox()
         finally:
             # A thread that waits in `call` must not wait for a loop that has ended.
-            self._stopping.set()
+            with self._handing_over:
+                self._stopping.set()
 
     def close(self) -> None:
         """Give back the loop's own sockets, after `run` has returned."""

@@ -64,11 +64,13 @@ from controller.live.path_verification import PathVerification
 from controller.live.plan_changes import with_paths_of
 from controller.live.queue_pairs import QueuePairs
 from controller.live.settings import CoreSettings
+from controller.live.unplannable_jobs import UnplannableJobs
 from controller.model.plan import Plan
 from controller.planner import PlanInput
 from controller.planner.emergency import Emergency
 from controller.planner.pinned_flows import remarks
 from controller.planner.plan_text import summary
+from controller.southbound.desired import REASON_INT, REASON_LINK_PROBE
 from controller.southbound.table_writes import DesiredState, FabricCondition
 
 log = logging.getLogger(__name__)
@@ -76,10 +78,6 @@ log = logging.getLogger(__name__)
 # A plan's epoch, from which its shifts count, lies this long after the plan is asked for: agents then have
 # the plan before its epoch. Chosen: longer than a plan of a few jobs takes to reach all agents.
 PLAN_LEAD_NS = 20_000_000
-
-# Why a switch sends a packet to the controller: the codes of the P4 program's packet-in header.
-REASON_INT = 1
-REASON_LINK_PROBE = 2
 
 
 class Core:
@@ -90,6 +88,7 @@ class Core:
         self.topology = settings.topology
         self.now_ns = 0
         self.registry = JobRegistry(settings.topology)
+        self.unplannable = UnplannableJobs()
         self.links = LinkState(settings.topology, settings.grace_ns)
         self.counters = FabricCounters(settings.topology)
         self.reports = IterationReports()
@@ -139,10 +138,7 @@ class Core:
         return notices
 
     def take_condition(self) -> FabricCondition:
-        """The condition for which the caller now writes tables.
-
-        If there are jobs, a new plan is wanted too.
-        """
+        """The condition for which the caller now writes tables. If there are jobs, it wants a plan too."""
         self.condition = self.links.condition
         self.queue_pairs.mistrusted.clear()
         self.wants_plan = self.wants_plan or bool(self.registry.jobs)
@@ -154,10 +150,18 @@ class Core:
         self.measuring.choose()
         return self._input()
 
+    def plan_failed(self, why: str) -> None:
+        """No plan could be made: leave out the new job that is the reason, and want another plan."""
+        planned = self._planned.jobs if self._planned is not None else ()
+        told = self.unplannable.failed(self.registry.jobs, planned, why)
+        self.wants_plan = told is not None
+        self._effects.extend(told or ())
+
     def _input(self) -> PlanInput:
+        jobs = self.unplannable.plannable(self.registry.jobs)
         return PlanInput(
             topology=self.topology,
-            jobs=self.registry.jobs,
+            jobs=jobs,
             policy=self._settings.policy,
             epoch_ns=self.now_ns + PLAN_LEAD_NS,
             down_links=self.condition.down_links,
@@ -167,7 +171,7 @@ class Core:
             seed=self._settings.seed,
             elephant_bytes=self._settings.elephant_bytes,
             learned=self._learner.learned(self.condition) if self._learns else None,
-            queue_pairs=self.queue_pairs.of(self.registry.jobs),
+            queue_pairs=self.queue_pairs.of(jobs),
             mistrusted=frozenset(self.queue_pairs.mistrusted),
             pin_capacity=self._settings.pin_capacity,
             mltcp_hosts=self.queue_pairs.mltcp_hosts,
@@ -225,11 +229,8 @@ class Core:
             case SwitchLost(switch, why):
                 self.links.switch_lost(self.now_ns, switch)
                 self._notices.append(SwitchDown(self.now_ns, switch, why))
-                log.error(
-                    "switch %s: the session is lost (%s); the switch keeps forwarding by its entries",
-                    switch,
-                    why,
-                )
+                words = "switch %s: the session is lost (%s); the switch keeps forwarding by its entries"
+                log.error(words, switch, why)
             case FrameAsked(switch, payload, egress_port, submit):
                 self._effects.append(SendFrame(switch, payload, egress_port, submit))
 
@@ -306,6 +307,7 @@ class Core:
         """Bring a plan into force: tell agents what changes for them, and start to verify its paths."""
         # The next plan starts from this one as it was made, without the raised level of the measured job.
         self._planned = plan
+        self.wants_plan |= self.unplannable.made()
         before, self.plan = self.plan, self.in_force(plan)
         plan = self.plan
         self._overlays.plan_changed(self.now_ns, before, plan)
@@ -349,6 +351,7 @@ class Core:
         if job is None:
             return
         self.assignments.job_left(job)
+        self.unplannable.forget(job.name)
         self.paths.forget(f.name for f in job.flows)
         self.queue_pairs.left(job)
         self.reports.left(job.name)

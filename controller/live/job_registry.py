@@ -107,6 +107,12 @@ class JobRegistry:
         )
         if unknown:
             raise JoinError(f"job {job.name}: the fabric has no host named {', '.join(unknown)}")
+        for flow in job.flows:
+            if flow.src not in job.hosts or flow.dst not in job.hosts:
+                raise JoinError(
+                    f"job {job.name}: flow {flow.name} goes from {flow.src} to {flow.dst}, and not between "
+                    "hosts of the job"
+                )
         profile = job.profile
         if profile.period_ns < 1 and profile.phases:
             raise JoinError(f"job {job.name}: the period is {profile.period_ns} ns; it must be above 0")

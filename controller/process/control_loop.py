@@ -283,8 +283,9 @@ class ControlLoop:
                     core.now_ns = self._clock.now_ns
                     try:
                         made = await self._worker.run(plan, core.plan_input())
-                    except (ValueError, LookupError, ArithmeticError) as error:
+                    except Exception as error:
                         log.error("no plan could be made, so the last one stays in force: %s", error)
+                        core.plan_failed(str(error) or type(error).__name__)
                     else:
                         # Write the tables first, so that no agent receives a path that switches do not have.
                         wanted = DesiredState.of(core.condition, core.in_force(made))
@@ -353,7 +354,7 @@ class ControlLoop:
         core = self._core
         try:
             made, ready = await self._precomputation.paths(core.lookahead_input(active))
-        except (ValueError, LookupError, ArithmeticError) as error:
+        except Exception as error:  # As for a plan.
             log.error(
                 "lookahead: no paths for the jobs %s, so the plan stays as it is: %s",
                 ", ".join(sorted(active)),

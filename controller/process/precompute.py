@@ -8,6 +8,7 @@ These are the answers to single failures, and the paths for the next predicted c
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -17,6 +18,9 @@ from controller.model.plan import Plan
 from controller.planner import PlanInput, plan
 from controller.process.worker_process import WorkerProcess
 from controller.routing.failover import Event
+from controller.southbound.fleet import RunnerError
+
+log = logging.getLogger(__name__)
 
 # How many failures are computed in one call where no table writes are needed. Chosen: a plan that is wanted
 # meanwhile waits for one call at most.
@@ -55,7 +59,11 @@ class Precomputation:
         if ready is not None or failovers.inputs is None or failovers.plan is None:
             return ready, True
         work = (failovers.inputs, failovers.plan, failovers.condition, (event,), False)
-        (answer,) = await self._worker.run(prepare, *work)
+        try:
+            (answer,) = await self._worker.run(prepare, *work)
+        except RunnerError as error:
+            log.error("no answer to the failure: %s; the next plan moves its flows", error)
+            return None, False
         return answer, False
 
     async def paths(self, inputs: PlanInput) -> tuple[Plan, bool]:
@@ -65,6 +73,12 @@ class Precomputation:
         return await self._worker.run(plan, inputs), False
 
     async def _work(self, failovers: PreparedFailovers, lookahead: PlanInput | None) -> None:
+        try:
+            await self._compute(failovers, lookahead)
+        except RunnerError as error:
+            log.error("not prepared: %s; the rest is computed when it is needed", error)
+
+    async def _compute(self, failovers: PreparedFailovers, lookahead: PlanInput | None) -> None:
         if lookahead is not None and lookahead.jobs:
             self._lookahead_plan = lookahead, await self._worker.run(plan, lookahead)
         if failovers.inputs is None or failovers.plan is None:

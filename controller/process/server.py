@@ -263,7 +263,11 @@ class _Service:
         history = HistoryRecorder(History(start.state)) if start.state is not None else None
         embedded = fabric.clock == "embedded"
         worker = WorkerProcess(
-            fabric.topology, fabric.ecn, start.artefacts, fabric.strays, low_priority=not embedded
+            fabric.topology,
+            fabric.ecn,
+            start.artefacts,
+            fabric.strays,
+            host_clock=not embedded,
         )
         warm = asyncio.create_task(worker.warm_up())
         artefacts = load_artefacts(start.artefacts)

@@ -10,29 +10,51 @@ import asyncio
 import gc
 import logging
 import multiprocessing
+import os
+import resource
+import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from controller.process.latency import lower_priority
 from controller.southbound import table_writes
 from controller.southbound.desired import STRAY_ACTIONS, EcnProfile
+from controller.southbound.fleet import RunnerError
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
+
+# Chosen: how often a call is tried if the worker dies each time. The call itself may be what kills it.
+ATTEMPTS = 3
+# Chosen: the most processor time of one call; the largest plans take some seconds. Host time is no measure of
+# a call, because on a busy machine the worker has the lowest priority. But a call that neither works nor ends
+# has a limit in host time too.
+CALL_CPU_S = 60.0
+CALL_TIMEOUT_S = 900.0
+# Chosen, host time: how often the processor time of a running call is looked at.
+LOOK_S = 0.5
+# Chosen: the most memory of the worker's data. Plans for 100,000 flows need about 1 GiB.
+MEMORY_LIMIT_BYTES = 4 << 30
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class _CallTooLongError(Exception):
+    """A call has exceeded a limit, which the message names."""
+
+
 class WorkerProcess:
     """Runs pure functions in the worker process, one at a time, in the order of the calls.
 
-    `low_priority`: the worker gets only processor time that the controller leaves, so that on a machine with
-    few cores a plan delays no answer to an agent. The embedded fabric stands still during a plan and needs
-    no such priority.
+    On the host's clock the worker gets only processor time that the controller leaves, so that on a machine
+    with few cores a plan delays no answer to an agent, and a call that takes longer than CALL_CPU_S or
+    CALL_TIMEOUT_S is ended with its process. The embedded fabric stands still during a plan, and a slow
+    computer must change no result there: it needs neither (`host_clock` False).
     """
 
     def __init__(
@@ -42,10 +64,13 @@ class WorkerProcess:
         artefacts: Path,
         strays: str = STRAY_ACTIONS[0],
         *,
-        low_priority: bool = True,
+        host_clock: bool = True,
     ) -> None:
-        self._start = (low_priority, topology, ecn, artefacts, strays)
+        self._limited = host_clock
+        self._start = (host_clock, topology, ecn, artefacts, strays)
         self._pool = self._new_pool()
+        # One call at a time: a call that waits for another one is not late.
+        self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="serialise")
 
     async def warm_up(self) -> None:
@@ -58,17 +83,39 @@ class WorkerProcess:
         await self.run(table_writes.writes_to, first, table_writes.DesiredState())
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of `function(*args)`. If the worker dies, it is replaced and the call repeated once."""
-        pool = self._pool
+        """The result of `function(*args)`. If the worker dies, it is replaced and the call is repeated.
+
+        Raises:
+            RunnerError: the worker died ATTEMPTS times, or the call took too long.
+        """
+        for _ in range(ATTEMPTS):
+            async with self._turn:
+                pool = self._pool
+                try:
+                    call = asyncio.wrap_future(pool.submit(function, *args, **kwargs))
+                    if self._limited:
+                        await self._within_limits(pool, call)
+                    return await call
+                except BrokenProcessPool:
+                    log.error("the worker process died; a new one takes its place and repeats the call")
+                    self._replace(pool)
+                except _CallTooLongError as error:
+                    self._replace(pool)
+                    raise RunnerError(f"{function.__name__} took longer than {error}") from None
+        raise RunnerError(f"the worker process died {ATTEMPTS} times during {function.__name__}")
+
+    async def _within_limits(self, pool: ProcessPoolExecutor, call: asyncio.Future[Any]) -> None:
+        """Wait until a call has ended; raises _CallTooLongError if it exceeds a limit."""
+        began, before = time.monotonic(), _cpu_s(pool)
         try:
-            return await asyncio.wrap_future(pool.submit(function, *args, **kwargs))
-        except BrokenProcessPool:
-            # Another caller that waited for the same process may have replaced it already.
-            if self._pool is pool:
-                log.error("the worker process died; a new one takes its place and repeats the call")
-                pool.shutdown(wait=False)
-                self._pool = self._new_pool()
-            return await asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+            while not (await asyncio.wait([call], timeout=LOOK_S))[0]:
+                if _cpu_s(pool) - before > CALL_CPU_S:
+                    raise _CallTooLongError(f"{CALL_CPU_S:g} s of processor time")
+                if time.monotonic() - began > CALL_TIMEOUT_S:
+                    raise _CallTooLongError(f"{CALL_TIMEOUT_S:g} s")
+        finally:
+            # Nobody waits for it any more. If it has ended, this does nothing.
+            call.cancel()
 
     async def run_in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `function(*args)`, computed in a thread of this process."""
@@ -76,11 +123,14 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process; calls that it has not begun are dropped."""
-        processes = list((getattr(self._pool, "_processes", None) or {}).values())
-        self._pool.shutdown(wait=False, cancel_futures=True)
         self._thread.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
+        for process in _shut_down(self._pool):
             process.terminate()
+
+    def _replace(self, pool: ProcessPoolExecutor) -> None:
+        for process in _shut_down(pool):
+            process.kill()
+        self._pool = self._new_pool()
 
     def _new_pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
@@ -88,9 +138,37 @@ class WorkerProcess:
         )
 
 
-def _start_worker(low_priority: bool, *arguments: Any) -> None:
-    if low_priority:
+def _processes(pool: ProcessPoolExecutor) -> list[BaseProcess]:
+    """The process of a pool; none before the first call and after `shutdown`."""
+    return list((getattr(pool, "_processes", None) or {}).values())
+
+
+def _cpu_s(pool: ProcessPoolExecutor) -> float:
+    """The processor time that a pool's process has used, in s; 0 where the system does not tell."""
+    used = 0
+    for process in _processes(pool):
+        try:
+            words = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            used += int(words[11]) + int(words[12])
+        except OSError:
+            continue
+    return used / os.sysconf("SC_CLK_TCK")
+
+
+def _shut_down(pool: ProcessPoolExecutor) -> list[BaseProcess]:
+    """Drop the calls of a pool; returns its processes, which may still work on one."""
+    processes = _processes(pool)
+    pool.shutdown(wait=False, cancel_futures=True)
+    return processes
+
+
+def _start_worker(host_clock: bool, *arguments: Any) -> None:
+    if host_clock:
         lower_priority()
+    # A call that needs more raises MemoryError, and the machine keeps its other processes.
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard == resource.RLIM_INFINITY or hard > MEMORY_LIMIT_BYTES:
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT_BYTES, hard))
     table_writes.start_worker(*arguments)
     # The imported modules stay for good, so the garbage collector need not visit them.
     gc.freeze()

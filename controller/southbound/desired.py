@@ -30,6 +30,10 @@ STAGES: tuple[frozenset[str], ...] = (
 # drop them.
 STRAY_ACTIONS = ("remark", "stop")
 
+# Why a switch sends a packet to the controller: the codes of the P4 program's packet-in header.
+REASON_INT = 1
+REASON_LINK_PROBE = 2
+
 # Bytes of a RoCEv2 frame with 1,024 bytes of payload.
 FRAME_BYTES = 1082
 

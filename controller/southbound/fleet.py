@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,11 +35,19 @@ T = TypeVar("T")
 RETRIES = 2
 
 
+class RunnerError(RuntimeError):
+    """A function could not be run to its end; the message says why."""
+
+
 class FunctionRunner(Protocol):
     """Runs a pure function in another process."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of `function(*args, **kwargs)`."""
+        """The result of `function(*args, **kwargs)`.
+
+        Raises:
+            RunnerError: the process died or took too long; the caller may try again later.
+        """
 
 
 class FleetListener(Protocol):
@@ -159,7 +168,9 @@ class SwitchFleet:
                 writes[name] = ready.writes.get(name) or SwitchWrites((), 0, self._held[name].tables)
         unprepared = {name: held for name, held in sure.items() if name not in writes}
         if unprepared:
-            writes |= await self._runner.run(writes_to, unprepared, wanted)
+            # Without writes a switch is read back first, which is safe but slower.
+            with contextlib.suppress(RunnerError):
+                writes |= await self._runner.run(writes_to, unprepared, wanted)
         results = await asyncio.gather(
             *(self._bring(name, wanted, writes.get(name), since=sure.get(name)) for name in there)
         )
@@ -209,7 +220,8 @@ class SwitchFleet:
         while held.wanted != self._wanted:
             wanted, writes = self._wanted, None
             if held.sure:
-                writes = (await self._runner.run(writes_to, {name: held.wanted}, wanted))[name]
+                with contextlib.suppress(RunnerError):
+                    writes = (await self._runner.run(writes_to, {name: held.wanted}, wanted))[name]
             for error in await self._bring(name, wanted, writes, since=held.wanted):
                 log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
             if not held.sure:
@@ -283,11 +295,11 @@ class SwitchFleet:
                             writes.updates,
                         )
                     errors = await self.clients[name].write(writes.stages)
-                except SessionError as error:
+                except (SessionError, RunnerError) as error:
                     held.sure = False
                     log.warning(
-                        "switch %s: its tables were not written: %s; they are written after its next session "
-                        "begins",
+                        "switch %s: its tables were not written: %s; they are read back and written with the "
+                        "next plan, and when its next session begins",
                         name,
                         error,
                     )

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from control_rig import RATE_BPS, job
 
-from controller.live.core import REASON_INT, Core
+from controller.live.core import Core
 from controller.live.messages import FlowAsked, PacketSeen, PortsSeen, SendFrame, SwitchReady, WorkerJoined
 from controller.live.settings import CoreSettings
 from controller.model.job import Flow
 from controller.planner import POLICIES, plan
+from controller.southbound.desired import REASON_INT
 from polyrhythm.cli import main
 from topo.generate import leaf_spine
 from topo.graph import UNKNOWN_HASH, HashSpec, Topology
@@ -136,7 +137,7 @@ def test_without_probes_switches_pin_what_has_a_choice() -> None:
         core = Core(CoreSettings(topology, POLICIES[policy], 1, False, 1))
         member = job("a", "h1", "h3")
         near = Flow("a/h1>h2", "a", "h1", "h2", 1_500_000)
-        member = replace(member, hosts=("h1", "h3"), flows=(*member.flows, near))
+        member = replace(member, hosts=("h1", "h3", "h2"), flows=(*member.flows, near))
         for rank, host in enumerate(member.hosts):
             core.handle(WorkerJoined(host, rank, member))
         core.adopt(plan(core.plan_input()))

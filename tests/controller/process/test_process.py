@@ -207,6 +207,84 @@ def test_a_worker_process_that_dies_is_replaced(fabric, start_controller, connec
     eventually(lambda: controller.says("confirmed 2 paths"), "a plan of the new worker", 4 * PATIENCE_S)
 
 
+def worker_of(controller):
+    """The worker's process id, once there is one."""
+
+    def found():
+        return [c for c in children_of(controller.process.pid) if b"spawn_main" in command_of(c)]
+
+    return eventually(found, "a worker process")[0]
+
+
+BREAKS = """
+import os
+from dataclasses import dataclass
+
+from controller.routing.routings import LeastCongested
+from polyrhythm import Policy
+
+
+@dataclass(frozen=True)
+class Breaks(LeastCongested):
+    def route(self, problem):
+        owners = {flow.owner for flow in problem.flows}
+        if "kills" in owners:
+            os._exit(1)
+        if "raises" in owners:
+            raise RuntimeError("cannot be planned")
+        return super().route(problem)
+
+
+POLICY = Policy("breaks:POLICY", routing=Breaks())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("raises", "cannot be planned"), ("kills", "the worker process died 3 times")]
+)
+def test_a_job_that_breaks_the_planner_costs_the_others_nothing(
+    fabric, start_controller, connect, tmp_path, monkeypatch, name, why
+):
+    (tmp_path / "breaks.py").write_text(BREAKS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    controller = start_controller(fabric.description(), "--policy=breaks:POLICY")
+    eventually(lambda: controller.says("spine2 is in service"))
+    first = start_job(controller, connect, job(name, "h2", "h4"))
+    start_job(controller, connect, job("a", "h1", "h3"))
+    eventually(lambda: controller.says("confirmed 2 paths"), "a is planned")
+    for agent in first:
+        said = agent.next("refusal").what
+        assert said.startswith(f"job {name} is left out of all plans, and its flows go by ECMP: ")
+        assert why in said
+
+
+def test_a_flow_between_hosts_of_others_is_refused(fabric, start_controller, connect):
+    controller = start_controller(fabric.description())
+    agent = connect(controller.agents, "h2")
+    agent.next("welcome")
+    message = join_message(job("a", "h2", "h4"), 0)
+    message.job_join.flows.append(wire.FlowSpec(name="a/h1>h3", src="h1", dst="h3"))
+    agent.send(message)
+    assert "flow a/h1>h3 goes from h1 to h3, and not between hosts of the job" in agent.next("refusal").what
+
+
+def test_the_worker_may_die_any_number_of_times(fabric, start_controller, connect):
+    controller = start_controller(fabric.description())
+    eventually(lambda: controller.says("spine2 is in service"))
+    member = job("a", "h1", "h3")
+    agents = start_job(controller, connect, member)
+    for deaths in range(1, 4):
+        confirmed = f"plan {2 * deaths - 1}: INT probes have confirmed 2 paths"
+        eventually(lambda words=confirmed: controller.says(words), confirmed, 4 * PATIENCE_S)
+        os.kill(worker_of(controller), signal.SIGKILL)
+        for rank, agent in enumerate(agents):
+            agent.send(wire.AgentMessage(job_leave=wire.JobLeave(job="a", rank=rank)))
+        empty = f"plan {2 * deaths} of policy"
+        eventually(lambda words=empty: controller.says(words), empty, 4 * PATIENCE_S)
+        for rank, agent in enumerate(agents):
+            agent.send(join_message(member, rank))
+
+
 def command_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
