@@ -14,8 +14,12 @@ class ConfigError(ValueError):
     """A file, setting or option that cannot be used.
 
     The text is one line for a person. For a value in a file it is
-    `file:line: path: what is wrong; legal: what would be right`.
+    `file:line: path: what is wrong; legal: what would be right`. Characters that would break the line or move
+    the cursor are shown as escapes, for the text may quote what the file contains.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
 
 
 class InvalidValueError(ValueError):
