@@ -16,6 +16,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -200,11 +201,10 @@ class FabricBoundary:
         begun_s = self._heard_s = time.monotonic()
         notice_s = begun_s + self._notice_s
         while not condition():
-            try:
+            with suppress(queue.Empty):
                 self._inbox.get(timeout=_LOOK_S)()
-                continue
-            except queue.Empty:
-                pass
+                if condition():
+                    return
             now = time.monotonic()
             if self._lost or self._closed:
                 raise ControllerLostError(f"the controller was lost at {self._heap.now / 1e9:.1f} s")
