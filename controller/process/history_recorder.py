@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 # Chosen, in seconds of host time: the pause before a failed write is tried again, and how long the end of the
 # controller waits for the last records.
-RETRY_S = 5.0
+RETRY_S = 2.0
 CLOSE_TIMEOUT_S = 2.0
 # Chosen: records that wait for the disk; when there are more, the oldest are dropped.
 MOST_WAITING = 10_000

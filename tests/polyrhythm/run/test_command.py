@@ -70,6 +70,7 @@ def test_routing_parts_what_ecmp_lets_collide(tmp_path: Path) -> None:
     assert spines == {"spine1", "spine2", "spine3", "spine4"}
 
 
+@pytest.mark.slow
 def test_slow_rpcs_change_no_figure(tmp_path: Path) -> None:
     scenario = shortened("snapshot2", tmp_path, warmup=1, iterations=3)
     prompt, _ = figures(tmp_path, scenario)
