@@ -108,10 +108,10 @@ class JobRegistry:
         if unknown:
             raise JoinError(f"job {job.name}: the fabric has no host named {', '.join(unknown)}")
         for flow in job.flows:
-            if flow.src not in job.hosts or flow.dst not in job.hosts:
+            if flow.src not in job.hosts and flow.dst not in job.hosts:
                 raise JoinError(
-                    f"job {job.name}: flow {flow.name} goes from {flow.src} to {flow.dst}, and not between "
-                    "hosts of the job"
+                    f"job {job.name}: flow {flow.name} goes from {flow.src} to {flow.dst}, and neither is a "
+                    "host of the job"
                 )
         profile = job.profile
         if profile.period_ns < 1 and profile.phases:
