@@ -124,5 +124,5 @@ def test_more_flows_than_a_queue_holds_windows_of_fill_the_link_all_the_same() -
     link.run(2_500 * MS)
     arrived = [queue.packets - early for early, (_, queue) in zip(before, flows, strict=True)]
     assert sum(q.drops for q in link.cable[0].queues) > 0
-    assert sum(arrived) * WIRE_NS > 0.9 * 2_000 * MS
+    assert sum(arrived) * WIRE_NS > 0.96 * 2_000 * MS
     assert min(arrived) > 0.9 * max(arrived)
