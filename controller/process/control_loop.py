@@ -35,7 +35,7 @@ from controller.process.precompute import Precomputation
 from controller.process.view_publisher import ViewPublisher
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.codec import PacketIn
-from controller.southbound.fleet import PreparedWrites, SwitchFleet
+from controller.southbound.fleet import PreparedWrites, SwitchFleet, log_refused
 from controller.southbound.table_writes import DesiredState
 from controller.wire import agent_pb2 as wire
 
@@ -315,8 +315,8 @@ class ControlLoop:
             await asyncio.sleep(PAUSE_S)
 
     async def _write(self, wanted: DesiredState, ready: PreparedWrites | None = None) -> None:
-        for error in await self._fleet.apply(wanted, ready) if self._fleet is not None else ():
-            log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
+        if self._fleet is not None:
+            log_refused(await self._fleet.apply(wanted, ready))
 
     async def _new_condition(self) -> None:
         """Write the tables for the links and switches that are down now.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -182,8 +182,7 @@ class SwitchFleet:
         """
         there = [name for name, client in self.clients.items() if client.state == "ready"]
         for errors in await asyncio.gather(*(self._bring(name, None, None) for name in there)):
-            for error in errors:
-                log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
+            log_refused(errors)
 
     async def packet_out(self, name: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> bool:
         """Send a frame. False, with a line in the log, if the switch has no session."""
@@ -222,8 +221,7 @@ class SwitchFleet:
             if held.sure:
                 with contextlib.suppress(RunnerError):
                     writes = (await self._runner.run(writes_to, {name: held.wanted}, wanted))[name]
-            for error in await self._bring(name, wanted, writes, since=held.wanted):
-                log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
+            log_refused(await self._bring(name, wanted, writes, since=held.wanted))
             if not held.sure:
                 break
 
@@ -258,8 +256,7 @@ class SwitchFleet:
             self.switch_lost(task.get_name(), f"internal error: {error}")
 
     async def _catch_up(self, name: str) -> None:
-        for error in await self._bring(name, None, None):
-            log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)
+        log_refused(await self._bring(name, None, None))
 
     async def _bring(
         self,
@@ -326,3 +323,9 @@ class SwitchFleet:
             self._unread.discard(name)
             log.info("switch %s: its counters are read again", name)
         return values
+
+
+def log_refused(errors: Iterable[RefusedUpdate]) -> None:
+    """Log each update that a switch has refused."""
+    for error in errors:
+        log.error("switch %s refused: %s; its error: %s", error.switch, error.what, error.why)

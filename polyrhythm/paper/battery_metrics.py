@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from polyrhythm.paper.battery_generator import Span
+from polyrhythm.run.figures import utilisation_of_means
 
 LOSSY = 0.05
 """A scenario is lossy if it loses this part of its GPU utilisation under ECMP."""
@@ -59,11 +60,12 @@ def mean_iteration_ms(ends_ms: Sequence[float], begin_ms: float, end_ms: float) 
 
 
 def utilisation(jobs: Sequence[BatteryJob], mean_ms: Mapping[str, float]) -> float:
-    """GPU utilisation, 0 to 1.
-
-    It is the sum over jobs of GPUs x compute time / mean iteration, divided by the sum of GPUs.
-    """
-    return sum(j.gpus * j.compute_ms / mean_ms[j.name] for j in jobs) / sum(j.gpus for j in jobs)
+    """The GPU utilisation of `jobs`, 0 to 1, as `polyrhythm run` defines it. `mean_ms` may have more jobs."""
+    return utilisation_of_means(
+        {j.name: j.gpus for j in jobs},
+        {j.name: j.compute_ms for j in jobs},
+        {j.name: mean_ms[j.name] for j in jobs},
+    )
 
 
 def span_figures(

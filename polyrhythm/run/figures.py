@@ -94,8 +94,15 @@ def gpu_utilisation(
     of GPUs. `compute_ms` is per iteration. The planner's evaluator has the same definition
     (`controller/interleave/joint/evaluator.py`).
     """
-    busy = sum(gpus[name] * compute_ms[name] / f.mean_ms for name, f in jobs.items())
-    return busy / sum(gpus[name] for name in jobs)
+    return utilisation_of_means(gpus, compute_ms, {name: f.mean_ms for name, f in jobs.items()})
+
+
+def utilisation_of_means(
+    gpus: Mapping[str, int], compute_ms: Mapping[str, float], mean_ms: Mapping[str, float]
+) -> float:
+    """`gpu_utilisation` from the mean iteration time of each job in ms."""
+    busy = sum(gpus[name] * compute_ms[name] / mean for name, mean in mean_ms.items())
+    return busy / sum(gpus[name] for name in mean_ms)
 
 
 def jain_index(alone: Mapping[str, JobFigures], jobs: Mapping[str, JobFigures]) -> float:

@@ -38,24 +38,21 @@ jobs:
 """
 
 
+def command(path: Path, target: Path) -> list[str]:
+    run = [sys.executable, "-m", "polyrhythm", "run", str(path)]
+    return [*run, "--once", "--offsets", "0", "--json", str(target)]
+
+
 def test_what_nobody_says_is_measured_and_a_change_is_planned_for(tmp_path: Path) -> None:
     path = tmp_path / "unknown.yaml"
     path.write_text(SCENARIO % 30)
     target, kept = tmp_path / "figures.json", tmp_path / "kept"
-    command = [
-        sys.executable,
-        "-m",
-        "polyrhythm",
-        "run",
-        str(path),
-        "--once",
-        "--offsets",
-        "0",
-        "--json",
-        str(target),
-    ]
     done = subprocess.run(
-        [*command, "--keep", str(kept)], capture_output=True, text=True, timeout=600, check=False
+        [*command(path, target), "--keep", str(kept)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     scenario = json.loads(target.read_text())["scenarios"]["unknown"]
@@ -79,20 +76,12 @@ def test_declared_profiles_are_believed_if_one_says_so(tmp_path: Path) -> None:
     text = SCENARIO.split("    changes:", maxsplit=1)[0] % 4 + SCENARIO[SCENARIO.index("  - name: b") :]
     path.write_text(text.replace("    announces: nothing\n", ""))
     target = tmp_path / "figures.json"
-    command = [
-        sys.executable,
-        "-m",
-        "polyrhythm",
-        "run",
-        str(path),
-        "--once",
-        "--offsets",
-        "0",
-        "--json",
-        str(target),
-    ]
     done = subprocess.run(
-        [*command, "--profile", "declared"], capture_output=True, text=True, timeout=600, check=False
+        [*command(path, target), "--profile", "declared"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     for job in json.loads(target.read_text())["scenarios"]["unknown"]["jobs"]:
