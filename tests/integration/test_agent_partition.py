@@ -108,6 +108,18 @@ def asked(job: polyrhythm_job, number: int) -> str:
     return job.flow(f"a/new{number}", ELEPHANT).by
 
 
+def stop(process: subprocess.Popen[str]) -> None:
+    """Stop a process and wait until each of its threads has stopped: until then one may still answer."""
+    process.send_signal(signal.SIGSTOP)
+    tasks = Path(f"/proc/{process.pid}/task")
+    eventually(lambda: all(state_of(task) == "T" for task in tasks.iterdir()), "every thread stops")
+
+
+def state_of(task: Path) -> str:
+    """The state of a thread, one letter: "T" is stopped. Its name, in parentheses, may hold anything."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
+
+
 @pytest.mark.slow
 def test_a_controller_that_hangs_is_killed_and_returns(
     rig: Rig, start_agent: Callable[..., AgentProcess], tmp_path: Path
@@ -120,7 +132,7 @@ def test_a_controller_that_hangs_is_killed_and_returns(
     with polyrhythm_job("a", ["h1"], rank=0, period_ms=50, agent=str(path)) as job:
         # It knows of no such flow, and says so: by ECMP, at its word.
         eventually(lambda: asked(job, time.monotonic_ns()) == "controller", "an answer")
-        first.send_signal(signal.SIGSTOP)
+        stop(first)
         assert {asked(job, n) for n in range(10)} <= {"deadline", "late", "alone"}
         for _ in range(20):
             job.step()
