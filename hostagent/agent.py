@@ -285,7 +285,7 @@ class Agent:
     def _on_welcome(self, welcome: pb.Welcome) -> None:
         self.welcomed = True
         self.settings = SessionSettings.from_welcome(welcome)
-        self._nic.set_control_dscp(welcome.cnp_dscp, welcome.ack_dscp)
+        self._nic.set_traffic_classes(welcome.cnp_dscp, welcome.ack_dscp, self.settings.levels)
         self.clock_poll_ns = welcome.clock_poll_ns or DEFAULT_CLOCK_POLL_NS
         self._clock_round += 1
         if not self.time.shared:

@@ -41,14 +41,18 @@ def instance_of(demands: Demands, candidate_paths: Mapping[str, Sequence[Path]])
         job = flows[name].job
         members[job].append(JointFlow(flows[name].bytes_per_iteration / sizes[job], links))
     policy = demands.inputs.policy
+    senders: dict[str, set[str]] = defaultdict(set)
+    for name in candidate_paths:
+        senders[flows[name].src].add(flows[name].job)
+    # Jobs on one NIC get turns from it, and no marks: MLTCP's weights have no effect on them.
+    mltcp_hosts = {h for h, own in senders.items() if len(own) == 1 and h in demands.inputs.mltcp_hosts}
     jobs = tuple(
         JointJob(
             j.name,
             float(max(1, j.gpus)),
             steps_of(demands.profiles[j.name]),
             tuple(members[j.name]),
-            mltcp_capable=policy.timing.sender == FREE_CHOICE
-            and all(f.src in demands.inputs.mltcp_hosts for f in j.flows),
+            mltcp_capable=policy.timing.sender == FREE_CHOICE and all(f.src in mltcp_hosts for f in j.flows),
         )
         for j in demands.inputs.jobs
         if j.name in members

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,8 +98,10 @@ class NicDriver(Protocol):
         Replaces an earlier receiving end of the same flow.
         """
 
-    def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
-        """Use these DSCPs for congestion notifications and acknowledgements from now on."""
+    def set_traffic_classes(self, cnp_dscp: int, ack_dscp: int, level_dscp: Sequence[int]) -> None:
+        """Use these DSCPs for congestion notifications and acknowledgements, and send data in the strict
+        order of these levels, the highest first, from now on. Other DSCPs come last.
+        """
 
     def set_sender(self, job: str, sender: str) -> None:
         """Use this congestion control (controller.wire.senders.SENDERS) for a job's present and later queue

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated RoCEv2 NIC: one port that sends control packets first, then each queue pair at its own
-pace."""
+"""The emulated RoCEv2 NIC: one port that sends control packets first, then queue pairs in the order of their
+levels, each at its own pace."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from random import Random
 from zlib import crc32
 
@@ -65,6 +66,10 @@ class _Known:
 class EmulatedNic:
     """A NIC with one port. `transmit(frame)` is called as the last bit of a frame leaves.
 
+    Queue pairs are served in the strict order of their levels, and by round robin within a level, as in a
+    NIC that trusts DSCP and whose traffic classes are set to strict priority (IEEE 802.1Q, 8.6.8.1;
+    `mlnx_qos --trust dscp --tsa strict,...`). Control packets go before all data.
+
     `rate_bps` counts whole frames without FCS, preamble and gap. Both ends derive queue-pair numbers and
     first packet numbers from the flow's name, which replaces the exchange of a connection manager.
     `bad_frames`: frames with a wrong IPv4 checksum, ICRC or length; `stray_frames`: frames for no connection
@@ -119,7 +124,8 @@ class EmulatedNic:
         self._mltcp: dict[str, Mltcp] = {}
         self._increase_timers: dict[str, float] = {}
         self._control: deque[bytes] = deque()
-        self._ring: deque[Requester] = deque()
+        self._levels: dict[int, int] = {}
+        self._rings: list[deque[Requester]] = [deque()]
         self._busy = False
         self._slot: Requester | None = None
         self._slot_start = 0
@@ -206,7 +212,7 @@ class EmulatedNic:
         if isinstance(qp, Requester):
             if qp.active:
                 qp.active = False
-                self._ring.remove(qp)
+                self._leave(qp)
             if self._requesters.get(number) is qp:
                 del self._requesters[number]
         elif self._responders.get(number) is qp:
@@ -214,12 +220,20 @@ class EmulatedNic:
         self._known.clear()
         self.kick()
 
-    def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
-        """The DSCPs (0-63) of CNPs and acknowledgements from now on. Raises ValueError for others."""
-        for dscp in (cnp_dscp, ack_dscp):
+    def set_traffic_classes(self, cnp_dscp: int, ack_dscp: int, level_dscp: Sequence[int]) -> None:
+        """The DSCPs (0-63) of CNPs, acknowledgements and levels from now on; see NicDriver. Raises ValueError
+        for others.
+        """
+        for dscp in (cnp_dscp, ack_dscp, *level_dscp):
             if not 0 <= dscp <= 63:
                 raise ValueError(f"NIC {self.name}: DSCP {dscp} is outside 0-63")
+        self.settle()
         self.cnp_dscp, self.ack_dscp = cnp_dscp, ack_dscp
+        self._levels = {dscp: level for level, dscp in enumerate(level_dscp)}
+        active = list(chain.from_iterable(self._rings))
+        self._rings = [deque() for _ in range(len(level_dscp) + 1)]
+        for qp in active:
+            self._rings[self._level(qp)].append(qp)
         for responder in self._responders.values():
             responder.mark_control()
 
@@ -315,10 +329,23 @@ class EmulatedNic:
         self.kick()
 
     def activate(self, qp: Requester) -> None:
-        """`qp` has packets to send: add it to the round robin."""
+        """`qp` has packets to send: add it to the round robin of its level."""
         qp.active = True
-        self._ring.append(qp)
+        self._rings[self._level(qp)].append(qp)
         self.kick()
+
+    def new_level(self, qp: Requester) -> None:
+        """The DSCP of `qp` has changed: move it to the round robin of its level."""
+        if qp.active:
+            self._leave(qp)
+            self._rings[self._level(qp)].append(qp)
+
+    def _leave(self, qp: Requester) -> None:
+        next(ring for ring in self._rings if qp in ring).remove(qp)
+
+    def _level(self, qp: Requester) -> int:
+        """The level of a queue pair by its DSCP; the last one for an unknown DSCP."""
+        return self._levels.get(qp.dscp, len(self._levels))
 
     def settle(self) -> None:
         """Build the packet whose transmission has begun by now, before its queue pair changes."""
@@ -337,7 +364,8 @@ class EmulatedNic:
             self._choose()
 
     def _choose(self) -> None:
-        """The port is idle: send a control packet, or the first packet that is due, or reserve the port.
+        """The port is idle: send a control packet, or the first packet of the highest level that is due, or
+        reserve the port.
 
         A reservation is one event for the wait and the transmission of a paced packet. If something else is
         sent first, `_token` changes, and the event has no effect.
@@ -346,19 +374,19 @@ class EmulatedNic:
         if self._control:
             self._serve(self._control.popleft(), now)
             return
-        ring = self._ring
         first: Requester | None = None
-        for _ in range(len(ring)):
-            qp = ring[0]
-            ring.rotate(-1)
-            if not qp.sendable():
-                qp.active = False
-                ring.pop()
-            elif qp.next_ns <= now:
-                self._serve(qp.next_frame(now), now)
-                return
-            elif first is None or qp.next_ns < first.next_ns:
-                first = qp
+        for ring in self._rings:
+            for _ in range(len(ring)):
+                qp = ring[0]
+                ring.rotate(-1)
+                if not qp.sendable():
+                    qp.active = False
+                    ring.pop()
+                elif qp.next_ns <= now:
+                    self._serve(qp.next_frame(now), now)
+                    return
+                elif first is None or qp.next_ns < first.next_ns:
+                    first = qp
         if first is not None:
             self._slot = first
             self._slot_start = start = first.next_ns

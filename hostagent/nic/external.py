@@ -8,7 +8,7 @@ own queue pairs. With none it does nothing, and all flows go by ECMP.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hostagent.clock import EventClock
@@ -104,7 +104,7 @@ class ExternalNic:
         """A flow to this host begins. The agent does not see what arrives."""
         return ExternalReceiveQueue(flow)
 
-    def set_control_dscp(self, cnp_dscp: int, ack_dscp: int) -> None:
+    def set_traffic_classes(self, cnp_dscp: int, ack_dscp: int, level_dscp: Sequence[int]) -> None:
         """No effect: the NIC has its own settings (mlnx_qos, cma_roce_tos)."""
 
     def set_sender(self, job: str, sender: str) -> None:

@@ -35,6 +35,9 @@ class NicPort(Protocol):
     def activate(self, qp: Requester) -> None:
         """`qp` has packets to send."""
 
+    def new_level(self, qp: Requester) -> None:
+        """The DSCP of `qp` has changed, and its level perhaps too."""
+
     def kick(self) -> None:
         """Choose again what is sent next, unless a frame is being sent."""
 

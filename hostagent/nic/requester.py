@@ -220,6 +220,7 @@ class Requester:
             self.source_port, self.dscp = self._pin
             self._pin = None
             self._heads.clear()
+            self._port.new_level(self)
         message = self._current
         if message is None or not message.first <= position < message.end:
             message = self._seek(position)

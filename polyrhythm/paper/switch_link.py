@@ -74,7 +74,7 @@ class SwitchLink:
                 dcqcn=DcqcnProfile.scaled(RATE_BPS, FRAME_BYTES),
                 mtu=MTU,
             )
-            nic.set_control_dscp(TRAFFIC_CLASSES.cnp, TRAFFIC_CLASSES.ack)
+            nic.set_traffic_classes(TRAFFIC_CLASSES.cnp, TRAFFIC_CLASSES.ack, TRAFFIC_CLASSES.levels)
             self.nics.append(nic)
         for name, switch in self.switches.items():
             for port, peer in topology.ports[name].items():

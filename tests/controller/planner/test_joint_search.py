@@ -51,6 +51,14 @@ def test_where_no_shift_and_no_level_helps_the_search_takes_mltcp() -> None:
     assert plan(inputs()) == made
 
 
+def test_jobs_that_share_a_nic_are_not_switched_to_mltcp() -> None:
+    """A NIC serves its queue pairs in turn and marks nothing, so weights would have no effect."""
+    long, _ = pair()
+    jobs = (long, job("short", ["h1", "h5"], 255, 131, gpus=8), job("other", ["h3", "h6"], 255, 131))
+    instance = joint(replace(inputs(), jobs=jobs)).instance
+    assert {p.name for p in instance.jobs if p.mltcp_capable} == {"other"}
+
+
 def test_it_comes_to_rest_and_is_taken_back_where_a_nic_cannot() -> None:
     made = plan(inputs())
     for _ in range(3):

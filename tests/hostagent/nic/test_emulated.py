@@ -64,6 +64,28 @@ def test_two_flows_of_one_nic_take_turns_and_acks_overtake_data() -> None:
     assert ends["1>0"] == pytest.approx(100 * WIRE_NS, rel=0.06)
 
 
+def test_a_nic_sends_the_flows_of_the_highest_level_first_and_others_in_turn() -> None:
+    bench = Bench(4)
+    bench.nics[0].set_traffic_classes(48, 50, (30, 10))
+    ends: dict[int, int] = {}
+    flows = {dst: bench.flow(0, dst)[0] for dst in (1, 2, 3)}
+    for dst, qp in flows.items():
+        qp.post(100 * 1024, lambda dst=dst: ends.setdefault(dst, bench.heap.now))
+    # While it sends, flow 2 is moved to the highest level; flow 3 gets a DSCP that belongs to no level.
+    flows[3].repin(flows[3].source_port, 7)
+    flows[2].repin(flows[2].source_port, 30)
+    bench.heap.run(600 * MS)
+    first, second, third = sorted(ends, key=ends.__getitem__)
+    assert (first, second, third) == (2, 1, 3)
+    assert ends[3] == pytest.approx(300 * WIRE_NS, rel=0.05)
+    flows[1].post(100 * 1024, lambda: ends.update({4: bench.heap.now}))
+    flows[2].post(100 * 1024, lambda: ends.update({5: bench.heap.now}))
+    start = bench.heap.now
+    bench.heap.run(start + 600 * MS)
+    assert ends[5] - start == pytest.approx(100 * WIRE_NS, rel=0.06)
+    assert ends[4] - start == pytest.approx(200 * WIRE_NS, rel=0.06)
+
+
 def test_one_lost_packet_brings_one_nak_and_goes_back() -> None:
     bench = Bench(2)
     naks: list[bytes] = []

@@ -128,7 +128,7 @@ def test_a_marked_packet_brings_a_cnp_at_most_once_an_interval() -> None:
         return set_tos(frame, frame[15] | 3) if frame[15] & 3 else frame
 
     bench.tap = tap
-    bench.nics[1].set_control_dscp(48, 46)
+    bench.nics[1].set_traffic_classes(48, 46, ())
     qp, queue = bench.flow(0, 1)
     qp.post(100 * 1024, lambda: None)
     bench.heap.run(400 * MS)
