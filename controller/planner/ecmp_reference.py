@@ -29,14 +29,12 @@ class EcmpReference:
     """The iterations of the jobs under plain ECMP: all jobs on one level, no slots, no MLTCP.
 
     It is the evaluator's mean over DRAWS draws of source ports and start offsets, each of `iterations`
-    iterations of the longest job. `flows` names the elephants that have a path. `plain` uses the evaluator's
-    plain loops.
+    iterations of the longest job. `flows` names the elephants that have a path.
     """
 
     demands: Demands
     flows: tuple[str, ...]
     iterations: int
-    plain: bool = False
 
     def lengths(self) -> Mapping[str, float]:
         """The mean iteration of each job in ns."""
@@ -64,7 +62,7 @@ class EcmpReference:
 
     @cached_property
     def _evaluator(self) -> Evaluator:
-        return Evaluator(instance_of(self.demands, self._candidates), self.plain)
+        return Evaluator(instance_of(self.demands, self._candidates))
 
     @cached_property
     def _choices(self) -> list[Choice]:

@@ -62,9 +62,8 @@ _MOST_JOBS, _MOST_FLOWS = 32, 1_500
 second."""
 _MOST_PATHS = 16
 """The most candidate paths of a flow."""
-_LITTLE_COST = 5_000
-"""Up to this work of one thorough evaluation, in the unit of `Evaluator.cost`, the evaluator's plain Python
-loops are faster than loading the compiled ones. Measured."""
+_FEW_JOBS = 3
+"""For so few jobs the plain search of rotations takes less time than loading the compiled one. Measured."""
 _MOST_COST = 100_000
 """The most work of one thorough evaluation. Chosen: a search evaluates about 40 times as much, and the
 compiled loops do some millions a second."""
@@ -124,11 +123,6 @@ class JointSearch:
         return replace(LIMITS, thorough=replace(LIMITS.thorough, iterations=iterations))
 
     @cached_property
-    def _plain(self) -> bool:
-        """Whether to use the evaluator's plain loops."""
-        return self._cost(self._limits.thorough.iterations) <= _LITTLE_COST
-
-    @cached_property
     def start(self) -> Candidate:
         """The built candidate with its levels."""
         return self.built.with_levels()
@@ -175,7 +169,7 @@ class JointSearch:
     def _ecmp_lengths(self) -> Mapping[str, float]:
         """The mean iteration of each job in ns under plain ECMP. Only where plans can be evaluated."""
         iterations = self._limits.thorough.iterations
-        return EcmpReference(self._demands, self._flows, iterations, self._plain).lengths()
+        return EcmpReference(self._demands, self._flows, iterations).lengths()
 
     @property
     def _evaluable(self) -> bool:
@@ -186,7 +180,7 @@ class JointSearch:
         """What the evaluator expects of the built candidate."""
         instance, policy = self._on_built_paths, self._demands.inputs.policy
         objective = objective_of(policy, instance.jobs, self._ecmp_lengths)
-        values = PlanValues(Evaluator(instance, self._plain), objective)
+        values = PlanValues(Evaluator(instance), objective)
         value = values.value(choice_of(instance, candidate), self._limits.thorough)
         return expected_of(policy, instance.jobs, value.lengths, self._ecmp_lengths)
 
@@ -238,7 +232,7 @@ class JointSearch:
             measured=self._measured,
             mltcp=mltcp,
             limits=limits,
-            plain=self._plain,
+            fast=len(self.instance.jobs) > _FEW_JOBS,
             seed=self._demands.inputs.seed,
         )
 

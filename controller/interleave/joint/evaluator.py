@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 
@@ -13,6 +15,10 @@ from controller.interleave.joint.instance import Choice, Instance
 from controller.interleave.joint.sharing_groups import Sharing, SharingGroup, sharing_groups_of, sharing_of
 from controller.kernel import KernelsUnavailableError, available
 
+_KERNEL = "controller.interleave.joint.kernel"
+_LITTLE_WORK = 2_500
+"""Up to this work, in the unit of `Evaluator.work_done`, the plain loops take less time than loading the
+compiled ones does. Measured: about 0.1 ms a unit, and half a second."""
 _MOST_BEGUN = 20_000
 """The most iterations of a group, all jobs together, that are computed for one seed. Chosen: a few tenths of
 a second."""
@@ -38,7 +44,8 @@ class Evaluator:
 
     `work_done` measures the work of the search: the number of iterations computed, over all seeds. Iterations
     of groups with many streams, or with MLTCP's changing weights, count several times, because they take
-    longer. `plain` uses the plain reference; otherwise the compiled kernel is used where Numba is installed.
+    longer. Where Numba is installed, the compiled kernel computes all but the first little work; it gives the
+    same results to the last bit. `plain` uses the plain reference for everything.
     """
 
     instance: Instance
@@ -113,12 +120,17 @@ class Evaluator:
         each = (1 + len(group.streams) / 16) * (4 if any(group.mltcp) else 1)
         return horizon, round(len(effort.seeds) * horizon / max(own) * begun * each)
 
+    @property
+    def _little(self) -> bool:
+        """Whether so little was computed that loading the kernel, if no one has, would take longer."""
+        return self.work_done <= _LITTLE_WORK and _KERNEL not in sys.modules
+
     def _compute(self, group: SharingGroup, effort: Effort) -> Floats:
         horizon, work = self._span(group, effort)
         self.work_done += work
         arrays = fluid_arrays(self.instance, group)
         alone = [float(self._alone[j]) for j in group.jobs]
-        compiled = None if self.plain else _compiled()
+        compiled = None if self.plain or self._little else _compiled()
         if compiled is None:
             return plain_lengths(arrays, group.jobs, effort.seeds, alone, horizon)
         salts = np.array([[salt_of(seed, j) for j in group.jobs] for seed in effort.seeds])
@@ -135,10 +147,9 @@ def _compiled():  # type: ignore[no-untyped-def]
     if not available():
         return None
     try:
-        from controller.interleave.joint.kernel import fast_lengths
+        return import_module(_KERNEL).fast_lengths
     except KernelsUnavailableError:
         return None
-    return fast_lengths
 
 
 def better(ours: Floats, theirs: Floats, margin: float) -> bool:

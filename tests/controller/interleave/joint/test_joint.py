@@ -82,7 +82,7 @@ def test_who_does_not_fit_takes_longer_turns() -> None:
     uneven = Instance((player("a", 20, 80, (0,)), player("b", 70, 120, (0,))), (50 * G,), slowest=1.5)
     (timings,) = longer_period_timings(uneven, (0, 0), (0, 1))
     assert [r[0] / MS for r in timings] == pytest.approx([100.2, 200.4])
-    solved = solve(instance, {"ecmp": (0, 0)}, mltcp=False, limits=QUICK, plain=True)
+    solved = solve(instance, {"ecmp": (0, 0)}, mltcp=False, limits=QUICK, plain=True, fast=False)
     assert any("longer periods" in step for step in (solved.start, *solved.steps))
     assert solved.utilisation > 1.1 * max(solved.baselines.values())
 
@@ -177,7 +177,7 @@ def test_board_counts_what_it_moves() -> None:
 
 def found(instance: Instance, seed: int = 0) -> SearchResult:
     ways = tuple(seed % 2 for _ in instance.flows)
-    return solve(instance, {"ecmp": ways}, limits=QUICK, plain=True, seed=seed)
+    return solve(instance, {"ecmp": ways}, limits=QUICK, plain=True, fast=False, seed=seed)
 
 
 def test_it_is_never_worse_than_any_mechanism_alone_and_says_what_it_did() -> None:
@@ -214,7 +214,7 @@ def test_it_joins_paths_and_turns_where_neither_is_enough() -> None:
     )
     instance = Instance(jobs, (50 * G,) * 2, jitter=0.002)
     start = (0, 0, 1, 1)
-    ours = solve(instance, {"ecmp": start}, limits=QUICK, plain=True)
+    ours = solve(instance, {"ecmp": start}, limits=QUICK, plain=True, fast=False)
     assert max(ours.baselines.values()) < 0.9 * ours.bound
     assert ours.utilisation > 0.98 * ours.bound
     ways = ours.choice.path_choice

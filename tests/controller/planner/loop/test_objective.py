@@ -104,6 +104,7 @@ def test_the_search_keeps_the_floor_and_treats_twins_alike_wherever_a_plan_witho
         mltcp=True,
         limits=LIMITS,
         plain=True,
+        fast=False,
         seed=seed,
     )
     breach, apart = worst_excess(instance, found.choice, objective)
