@@ -15,6 +15,8 @@ from hostagent.emulated_worker import EmulatedWorker
 from hostagent.host import JOIN_LEAD_NS
 from hostagent.job import IterationRecord, JobSpec
 from hostagent.loop import AgentLoop
+from hostagent.nic.driver import NicDriver
+from hostagent.nic.emulated import EmulatedNic
 from hostagent.pcie_transfer import PcieTransfer, SharedPcieTransfer
 from hostagent.training_config import TrainingJob, TrainingSettings
 from polyrhythm_files import InvalidValueError
@@ -32,8 +34,9 @@ class EmulatedTraining:
     meanwhile. Raises InvalidValueError for a file that cannot be written, or a job that cannot run here.
     """
 
-    def __init__(self, settings: TrainingSettings, agent: Agent, loop: AgentLoop) -> None:
+    def __init__(self, settings: TrainingSettings, agent: Agent, nic: NicDriver, loop: AgentLoop) -> None:
         self._agent = agent
+        self._nic = nic
         self._loop = loop
         self._seed = settings.seed
         self.workers: list[EmulatedWorker] = []
@@ -77,6 +80,10 @@ class EmulatedTraining:
                 self._agent.add_worker(worker, start - JOIN_LEAD_NS)
             except ValueError as error:
                 raise InvalidValueError(("training", "jobs"), str(error)) from None
+            if isinstance(self._nic, EmulatedNic) and spec.increase_timer != 1.0:
+                self._nic.set_increase_timer(spec.name, spec.increase_timer)
+            if job.stop_ns:
+                self._loop.call_at(job.stop_ns, worker.stop)
             self.workers.append(worker)
 
     def _copier(self, spec: JobSpec) -> PcieTransfer | None:

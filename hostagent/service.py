@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 
 from controller.wire import agent_pb2 as pb
-from hostagent.agent import Agent
+from hostagent.agent import LINGER_NS, Agent
 from hostagent.config import Config
 from hostagent.counts import ByteSource
 from hostagent.emulated_training import EmulatedTraining
@@ -40,6 +40,7 @@ class AgentService:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.loop = AgentLoop()
+        self._done_since: int | None = None
         self.nic = open_nic(config, self.loop)
         self.agent = Agent(
             config.agent.host,
@@ -74,7 +75,7 @@ class AgentService:
         self.local = self._open_socket()
         self._heard_ns = self.loop.now
         self.loop.every(_SILENCE_CHECK_NS, self._end_silent_session)
-        self.training = EmulatedTraining(config.training, self.agent, self.loop)
+        self.training = EmulatedTraining(config.training, self.agent, self.nic, self.loop)
         self.observed_jobs = ObservedJobs(
             config.sources.jobs,
             self.agent,
@@ -110,7 +111,14 @@ class AgentService:
             self.loop.close()
 
     def _stop_when_done(self) -> None:
-        if self.training.finished:
+        """End when all workers have ended, but not before their receiving ends are closed: a peer whose
+        acknowledgement was lost would never finish its iteration.
+        """
+        if not self.training.finished:
+            self._done_since = None
+        elif self._done_since is None:
+            self._done_since = self.loop.now
+        elif self.loop.now > self._done_since + LINGER_NS:
             self.loop.stop()
 
     def _byte_source(self, job: str) -> ByteSource:

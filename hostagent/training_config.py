@@ -68,6 +68,10 @@ class TrainingJob(Section, frozen=True, kw_only=True):
         Sender,
         Meta(description="congestion control of its senders, unless the plan names one; mltcp: mltcp-dcqcn"),
     ] = "dcqcn"
+    increase_timer: Annotated[
+        float,
+        finite(0.01, 100.0, what="DCQCN's rate increase timer, as a multiple of the NIC profile's"),
+    ] = 1.0
     silent: Annotated[
         bool, Meta(description="its iterations are not reported, so the controller counts bytes")
     ] = False
@@ -86,6 +90,15 @@ class TrainingJob(Section, frozen=True, kw_only=True):
         float, finite(0.0, 100.0, what="each Down phase is longer or shorter by a random part up to this")
     ] = 0.0
     iterations: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="how many; 0: until the agent ends")] = 0
+    stop_ns: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_WHOLE,
+            description="when it leaves, on the host's monotonic clock, in mid-iteration if need be; "
+            "0: at no fixed time",
+        ),
+    ] = 0
     profile: Annotated[TrainingProfile | None, Meta(description="a measured profile")] = None
     pcie: Annotated[
         TrainingPcie | None, Meta(description="the PCIe link its GPUs share with other jobs of the host")
@@ -106,6 +119,7 @@ class TrainingJob(Section, frozen=True, kw_only=True):
             flops_per_iteration=self.flops_per_iteration,
             compute_jitter=self.compute_jitter_pct / 100,
             sender=canonical_sender(self.sender),
+            increase_timer=self.increase_timer,
             silent=self.silent,
             profile=self.profile.measured() if self.profile is not None else None,
             pcie=PcieUse(self.pcie.link, int(self.pcie.rate_mbps * 1e6)) if self.pcie is not None else None,

@@ -16,7 +16,8 @@ class AgentJob:
     """A job for the agents of its hosts.
 
     `start_ns` is the start of its workers on the monotonic clock, `start_jitter_ns` the most that is added to
-    it. `iterations` 0 means without end. `profile` is what an earlier run measured, or None.
+    it. `iterations` 0 means without end, `stop_ns` 0 at no fixed time. `profile` is what an earlier run
+    measured, or None.
     """
 
     workload: Workload
@@ -24,6 +25,7 @@ class AgentJob:
     start_jitter_ns: int
     iterations: int
     profile: Mapping[str, Any] | None
+    stop_ns: int = 0
 
 
 def agent_config(
@@ -75,8 +77,11 @@ def _job(agent_job: AgentJob) -> dict[str, Any]:
         "start_ns": agent_job.start_ns,
         "start_jitter_ns": agent_job.start_jitter_ns,
         "iterations": agent_job.iterations,
+        "stop_ns": agent_job.stop_ns,
         "compute_jitter_pct": agent_job.workload.jitter * 100,
         "sender": job.sender,
+        "increase_timer": agent_job.workload.increase_timer,
+        "silent": agent_job.workload.silent,
     }
     use = agent_job.workload.pcie
     if use is not None:

@@ -62,11 +62,14 @@ class Agents:
             if workload.job.name in jobs:
                 profile = profiles.get(workload.job.name)
                 start_ns = self._start_ns + offset
-                iterations = 0
+                iterations = stop_ns = 0
                 if arrivals:
                     start_ns += workload.arrival_ns + workload.lead_ns
                     iterations = workload.iterations or 0
-                agent_jobs.append(AgentJob(workload, start_ns, start_jitter_ns, iterations, profile))
+                    if workload.stop_ns is not None:
+                        stop_ns = self._start_ns + workload.stop_ns + offset
+                agent_jobs.append(AgentJob(workload, start_ns, start_jitter_ns, iterations, profile, stop_ns))
+        self._jobs = {entry.workload.job.name: entry for entry in agent_jobs}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._readers: dict[str, _Records] = {}
         self._moves: list[_Lines] = []
@@ -111,11 +114,33 @@ class Agents:
             MininetError: an agent has ended.
         """
         for host, process in self._processes.items():
-            if process.poll() is not None:
+            # An agent ends by itself when all jobs of its host have left.
+            if process.poll() is not None and (process.returncode or not self._may_end(host)):
                 raise MininetError(
                     f"the agent of {host} ended with {process.returncode}: {last_line(self._log(host))}"
                 )
         return sum(reader.read() for reader in self._readers.values())
+
+    def _may_end(self, host: str) -> bool:
+        own = [entry for entry in self._jobs.values() if host in entry.workload.job.hosts]
+        return bool(own) and all(entry.iterations or entry.stop_ns for entry in own)
+
+    def begins_ns(self, job: str) -> int:
+        """When a job begins to communicate at the earliest, on the monotonic clock."""
+        return self._jobs[job].start_ns
+
+    def stops_ns(self, job: str) -> int | None:
+        """The time at which a job leaves, on the monotonic clock; None: at no fixed time."""
+        return self._jobs[job].stop_ns or None
+
+    def progress(self, job: str, target: int, now_ns: int) -> float:
+        """The finished fraction of a job, 0 to 1. `target` is its number of iterations, unless it leaves at a
+        fixed time.
+        """
+        stops_ns, begins_ns = self.stops_ns(job), self.begins_ns(job)
+        if stops_ns is not None:
+            return min(1.0, max(0, now_ns - begins_ns) / (stops_ns - begins_ns))
+        return min(1.0, self.finished(job) / target)
 
     def finished(self, job: str) -> int:
         """The number of iterations that every worker of a job has done."""

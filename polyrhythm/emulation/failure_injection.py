@@ -16,6 +16,8 @@ from topo.mininet import MininetFabric, port_interface
 _AFTER_NS = 5_000_000_000
 """How long after a failure packets are captured. Chosen: above the time to detect a failure and plan again.
 """
+_TABLES_NS = 500_000_000
+"""How long after its pipeline a switch has its tables. Chosen: the controller writes them at once."""
 
 
 class FailureInjector:
@@ -43,6 +45,8 @@ class FailureInjector:
         self._sniffers: dict[str, Sniffer] = {}
         self._changes: list[PortChange] = []
         self._broken: list[tuple[int, Failure]] = []
+        # Switches that are on again, with the time at which the controller had given them a pipeline.
+        self._booting: dict[Failure, int | None] = {}
 
     def start(self, begun_ns: int) -> None:
         """Begin to count time at `begun_ns` of the monotonic clock."""
@@ -58,14 +62,15 @@ class FailureInjector:
             self._changes += sniffer.changes()
         while self._due and now >= self._due[0][0]:
             _, up, failure = self._due.pop(0)
-            if not up:
+            if up:
+                self._repair(failure)
+            else:
                 self._broken.append((time.monotonic_ns(), failure))
-            if failure.switch is not None:
-                self._switches.power_off(failure.switch)
-            for switch, port in failure.ends:
-                argv = ["ip", "link", "set", "dev", port_interface(port), "up" if up else "down"]
-                self._network.run(switch, argv)
-            self.notes.append(f"{failure.what} {'came up again' if up else 'went down'}")
+                if failure.switch is not None:
+                    self._switches.power_off(failure.switch)
+                self._set_links(failure, "down")
+                self.notes.append(f"{failure.what} went down")
+        self._bring_up_programmed(time.monotonic_ns())
 
     def failovers(self, moves_ns: Sequence[int]) -> list[Mapping[str, Any]]:
         """One report for each failure so far. `moves_ns` are the times at which agents received new paths."""
@@ -76,6 +81,30 @@ class FailureInjector:
         for sniffer in self._sniffers.values():
             sniffer.close()
         self._sniffers.clear()
+
+    def _repair(self, failure: Failure) -> None:
+        """End a failure. The ports of a switch stay down until the controller has written its tables."""
+        if failure.switch is None:
+            self._set_links(failure, "up")
+            self.notes.append(f"{failure.what} came up again")
+        else:
+            self._switches.power_on(failure.switch)
+            self._booting[failure] = None
+
+    def _bring_up_programmed(self, now_ns: int) -> None:
+        for failure, since_ns in list(self._booting.items()):
+            assert failure.switch is not None
+            if since_ns is None:
+                if self._switches.programmed(failure.switch):
+                    self._booting[failure] = now_ns
+            elif now_ns >= since_ns + _TABLES_NS:
+                del self._booting[failure]
+                self._set_links(failure, "up")
+                self.notes.append(f"{failure.what} came up again")
+
+    def _set_links(self, failure: Failure, state: str) -> None:
+        for switch, port in failure.ends:
+            self._network.run(switch, ["ip", "link", "set", "dev", port_interface(port), state])
 
     def _listen(self, now: int) -> None:
         near = {

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,14 @@ from polyrhythm.emulation.agents import Agents
 from polyrhythm.emulation.failure_injection import FailureInjector
 from polyrhythm.emulation.folder import own_folder
 from polyrhythm.emulation.switches import Switches
-from polyrhythm.fabric.jobs import STALL_FLOOR_NS, STALL_PERIODS, job_spec
+from polyrhythm.fabric.jobs import LONGEST_SLOWDOWN, STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.fabric.parent_messages import description, session_result
 from polyrhythm.fabric.presence import Presence
 from polyrhythm.fabric.session_options import add_session_options
-from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, Workload, load_scenario
+from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Scenario, load_scenario
 from polyrhythm.scenario.failures import Failure, FailureError, parse_failure
 from polyrhythm_files import ConfigError
+from topo.graph import UNKNOWN_HASH, HashSpec
 from topo.mininet import MininetError, MininetFabric
 
 # Chosen: how often the processes are checked, how often the controller reads counters, and the least time
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         scenario = load_scenario(args.scenario)
         named = [parse_failure(text, scenario.topology) for text in args.fail]
-        check_supported(scenario, [*scenario.failures, *named])
+        check_supported(scenario)
     except (ConfigError, FailureError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -114,36 +116,39 @@ def _serve(
         network.stop()
 
 
-def check_supported(scenario: Scenario, failures: Sequence[Failure]) -> None:
-    """Refuse what this fabric cannot do. `failures` are all failures of the run.
+def check_supported(scenario: Scenario) -> None:
+    """Refuse what this fabric cannot do.
 
     Raises:
-        ConfigError: the scenario or a failure asks for it.
+        ConfigError: the scenario asks for it.
     """
     if scenario.mice is not None:
         raise ConfigError(f"{scenario.name}: mice: the Mininet fabric has no background flows")
-    for failure in failures:
-        if failure.switch is not None and failure.until_ns is not None:
-            raise ConfigError(
-                f"{scenario.name}: {failure.what}: on the Mininet fabric a switch without power stays off"
-            )
+    if scenario.port_choosers or scenario.dscp_keepers:
+        raise ConfigError(f"{scenario.name}: nics: the NICs of the Mininet fabric let the controller choose")
+    if scenario.clock_offset_ns or scenario.clock_drift_ppm:
+        raise ConfigError(f"{scenario.name}: all hosts of the Mininet fabric have the clock of the machine")
     for workload in scenario.workloads:
-        if workload.stop_ns is not None:
-            raise ConfigError(
-                f"{scenario.name}: job {workload.job.name}: stop_ms: on the Mininet fabric a job leaves "
-                f"only after its iterations"
-            )
+        name = f"{scenario.name}: job {workload.job.name}"
+        if workload.changes:
+            raise ConfigError(f"{name}: changes: on the Mininet fabric a job keeps its pattern")
+        if workload.announces == "nothing":
+            raise ConfigError(f"{name}: announces: on the Mininet fabric each job announces its profile")
 
 
 def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:
     """The description that the controller reads: the graph, the servers of the switches, the ECN ramp."""
+    topology = scenario.topology
+    if not scenario.hash_known:
+        topology = replace(topology, hash=HashSpec(UNKNOWN_HASH))
     return {
-        **description(scenario, scenario.topology, switches.address),
+        **description(scenario, topology, switches.address),
         "clock": "host",
         "control_delay_ns": 0,
         "poll_ms": _COUNTER_POLL_MS,
         # The jobs announce the profiles that the session "alone" measured, so iterations count at once.
         "profile": "declared",
+        "realign_pct": scenario.realign_pct,
     }
 
 
@@ -185,12 +190,13 @@ class Emulation:
                 [workload.job.name], list(workload.job.hosts), f"alone-{k}", 0, arrivals=False
             )
             try:
-                self._follow(agents, {workload.job.name: ALONE_WARMUP + ALONE_ITERATIONS + 1}, k, len(names))
+                targets = {workload.job.name: ALONE_WARMUP + ALONE_ITERATIONS + 1}
+                notes += self._follow(agents, targets, k, len(names))
             finally:
                 agents.stop()
             records[workload.job.name] = agents.records(workload.job.name)
             notes += agents.notes
-        return self._result(records, notes, [])
+        return self._result(records, {}, notes, [], profiled=twin_records(self._scenario, records))
 
     def together(self, *, random_offsets: bool, forever: bool) -> dict[str, Any]:
         """Run all jobs at once, until each has done its iterations, or for ever."""
@@ -201,13 +207,14 @@ class Emulation:
             names, hosts, "together", scenario.start_jitter_ns, random_offsets=random_offsets
         )
         self._failure_injector.start(agents.start_ns)
-        ends = {
-            w.job.name: w.iterations or scenario.warmup + scenario.iterations + 1 for w in scenario.workloads
-        }
-        self._follow(agents, dict.fromkeys(names, sys.maxsize) if forever else ends, 0, 1)
+        usual = scenario.warmup + scenario.iterations + 1
+        targets = {w.job.name: w.iterations or usual for w in scenario.workloads}
+        notes = self._follow(agents, targets, 0, 1, forever=forever)
         self._failure_injector.close()
         failovers = self._failure_injector.failovers(agents.moves_ns())
-        return self._result({name: agents.records(name) for name in names}, agents.notes, failovers)
+        records = {name: agents.records(name) for name in names}
+        presences = _presences(scenario, agents, records)
+        return self._result(records, presences, [*agents.notes, *notes], failovers)
 
     def _agents(
         self,
@@ -225,14 +232,31 @@ class Emulation:
             random_offsets=random_offsets, arrivals=arrivals,
         )  # fmt: skip
 
-    def _follow(self, agents: Agents, targets: Mapping[str, int], part: int, parts: int) -> None:
-        """Wait until every worker of every job has done the job's number of iterations."""
+    def _follow(
+        self, agents: Agents, targets: Mapping[str, int], part: int, parts: int, *, forever: bool = False
+    ) -> list[str]:
+        """Wait until every worker of every job has done the job's number of iterations, or the job has left.
+
+        A job that is `LONGEST_SLOWDOWN` times slower than alone is not waited for. Returns a note on each.
+        """
         agents.wait_ready()
-        longest = max(w.longest_period_ns for w in self._scenario.workloads)
-        last = max(w.arrival_ns for w in self._scenario.workloads)
+        workloads = {w.job.name: w for w in self._scenario.workloads}
+        longest = max(w.longest_period_ns for w in workloads.values())
+        last = max(w.arrival_ns for w in workloads.values())
         stall_s = (last + max(STALL_FLOOR_NS, STALL_PERIODS * longest)) / 1e9
+        given_up: dict[str, str] = {}
         seen, moved = 0, time.monotonic()
-        while (done := min(agents.finished(job) / n for job, n in targets.items())) < 1:
+        while True:
+            now_ns = time.monotonic_ns()
+            parts_done = {job: agents.progress(job, n, now_ns) for job, n in targets.items()}
+            for job, n in targets.items():
+                limit_ns = LONGEST_SLOWDOWN * n * workloads[job].longest_period_ns
+                waited_ns = now_ns - agents.begins_ns(job)
+                if parts_done[job] < 1 and agents.stops_ns(job) is None and waited_ns > limit_ns:
+                    given_up.setdefault(job, _starved(job, n, agents.finished(job)))
+            done = min((v for job, v in parts_done.items() if job not in given_up), default=1.0)
+            if done >= 1 and not forever:
+                return list(given_up.values())
             if select.select([sys.stdin], [], [], POLL_S)[0]:
                 raise _ParentLeftError
             self._switches.check()
@@ -241,31 +265,77 @@ class Emulation:
             if count != seen:
                 seen, moved = count, time.monotonic()
                 _send({"progress": (part + done) / parts})
-            elif time.monotonic() - moved > stall_s:
-                raise MininetError(f"no iteration has ended for {stall_s:g} s; jobs: {', '.join(targets)}")
+            elif time.monotonic() - moved > stall_s and not forever:
+                behind = [job for job, v in parts_done.items() if v < 1]
+                raise MininetError(f"no iteration has ended for {stall_s:g} s; not done: {', '.join(behind)}")
 
     def _result(
         self,
         records: Mapping[str, list[IterationRecord]],
+        presence: Mapping[str, Presence],
         notes: list[str],
         failovers: Sequence[Mapping[str, Any]],
+        profiled: Mapping[str, Sequence[IterationRecord]] | None = None,
     ) -> dict[str, Any]:
         specs = {w.job.name: job_spec(w, self._profiles.get(w.job.name)) for w in self._scenario.workloads}
+        always = Presence(0, None, None, 0)
         return session_result(
             records,
             specs,
-            presence={w.job.name: _presence(w, records[w.job.name]) for w in self._scenario.workloads},
-            ended_ns=max(r.end_ns for own in records.values() for r in own),
+            presence={name: presence.get(name, always) for name in records},
+            ended_ns=time.monotonic_ns(),
             deterministic=False,
             notes=[*self._switches.notes, *notes, *self._failure_injector.notes],
             failovers=failovers,
+            profiled=profiled,
         )
 
 
-def _presence(workload: Workload, records: Sequence[IterationRecord]) -> Presence:
-    """When a job was on the fabric, by its records. All its iterations count."""
-    left_ns = max(r.end_ns for r in records) if workload.leaves else None
-    return Presence(min(r.start_ns for r in records), left_ns, None, 0)
+def twin_records(
+    scenario: Scenario, records: Mapping[str, Sequence[IterationRecord]]
+) -> dict[str, list[IterationRecord]]:
+    """For each job the iterations of all jobs that do the same: same pattern, GPUs, sender and host rates.
+
+    On a machine in real time the same job takes 287 ms in one measurement and 305 ms in the next. Twins whose
+    profiles differ by so much would be given priority levels where a time-shift fits, so they share one
+    profile.
+    """
+    topology = scenario.topology
+    found: dict[str, list[IterationRecord]] = {}
+    groups: dict[tuple[object, ...], list[IterationRecord]] = {}
+    for workload in scenario.workloads:
+        job = workload.job
+        rates = tuple(topology.host[host].rate_bps for host in job.hosts)
+        key = (
+            job.model, job.gpus, job.profile, job.sender, workload.steps, workload.increase_timer,
+            workload.jitter, workload.pcie, rates,
+        )  # fmt: skip
+        groups.setdefault(key, []).extend(replace(r, job="") for r in records[job.name])
+        found[job.name] = groups[key]
+    return found
+
+
+def _presences(
+    scenario: Scenario, agents: Agents, records: Mapping[str, Sequence[IterationRecord]]
+) -> dict[str, Presence]:
+    """When each job was on the fabric. All its iterations count."""
+    found = {}
+    for workload in scenario.workloads:
+        job = workload.job.name
+        own = records[job]
+        left_ns = agents.stops_ns(job)
+        if workload.iterations is not None and agents.finished(job) >= workload.iterations:
+            left_ns = max(r.end_ns for r in own)
+        start_ns = min((r.start_ns for r in own), default=agents.begins_ns(job))
+        found[job] = Presence(start_ns, left_ns, None, 0)
+    return found
+
+
+def _starved(job: str, target: int, finished: int) -> str:
+    return (
+        f"job {job} starved: in {LONGEST_SLOWDOWN} times the time that {target} iterations take alone it "
+        f"finished {finished}"
+    )
 
 
 def _before_ns(scenario: Scenario) -> int:

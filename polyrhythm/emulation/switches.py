@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from finsy.proto import p4r, p4r_grpc
 
 from bmv2.launcher import BMV2, Launch, SwitchOptions, launch, speaks_thrift
 from bmv2.thrift import QueueControl, ThriftError
@@ -24,6 +25,7 @@ from topo.mininet import MininetError, MininetFabric, port_interfaces
 # Chosen.
 READY_TIMEOUT_S = 30.0
 _PORT_TABLE = "port_state=set_port_down"
+_ASK_S = 0.2
 _THRIFT_PORT = 9090
 """Each switch has a network namespace of its own, so all use BMv2's default port."""
 
@@ -41,6 +43,10 @@ class Switches:
     def __init__(self, fabric: MininetFabric, scenario: Scenario, folder: Path, *, seed: int) -> None:
         self.address: dict[str, str] = {}
         self.embedded = True
+        self._fabric = fabric
+        self._scenario = scenario
+        self._commands: dict[str, Launch] = {}
+        self._starting: set[str] = set()
         self._logs: dict[str, Path] = {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         topology = scenario.topology
@@ -63,7 +69,8 @@ class Switches:
             self.embedded = command.embedded
             if not command.embedded:
                 _shape(fabric, scenario, name, interfaces)
-            self._start(fabric, name, command, folder / f"{name}.log")
+            self._commands[name], self._logs[name] = command, folder / f"{name}.log"
+            self._start(name)
         for name in self.address:
             self._wait(name)
             if self.queue_rates:
@@ -98,17 +105,45 @@ class Switches:
                 )
 
     def power_off(self, name: str) -> None:
-        """End a switch for good."""
+        """End a switch."""
         process = self._processes.pop(name, None)
         if process is not None:
             process.kill()
             process.wait()
 
-    def _start(self, fabric: MininetFabric, name: str, command: Launch, log: Path) -> None:
-        self._logs[name] = log
-        with log.open("wb") as sink:
-            self._processes[name] = fabric.spawn(
-                name, command.argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT
+    def power_on(self, name: str) -> None:
+        """Start a switch again if it is off. It begins without a pipeline and without tables."""
+        if name in self._processes:
+            return
+        # The dead process has left its socket.
+        Path(self.address[name].removeprefix("unix:")).unlink(missing_ok=True)
+        self._starting.add(name)
+        self._start(name)
+
+    def programmed(self, name: str) -> bool:
+        """Whether the controller has given the switch a pipeline."""
+        with grpc.insecure_channel(self.address[name]) as channel:
+            request = p4r.GetForwardingPipelineConfigRequest(
+                device_id=self._scenario.topology.switch[name].device_id,
+                response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE,
+            )
+            try:
+                found = p4r_grpc.P4RuntimeStub(channel).GetForwardingPipelineConfig(request, timeout=_ASK_S)
+            except grpc.RpcError:
+                return False
+        if self.queue_rates and name in self._starting:
+            _limit_queues(self._fabric, self._scenario, name)
+        self._starting.discard(name)
+        return bool(found.config.HasField("p4info"))
+
+    def _start(self, name: str) -> None:
+        with self._logs[name].open("ab") as sink:
+            self._processes[name] = self._fabric.spawn(
+                name,
+                self._commands[name].argv,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
             )
 
     def _wait(self, name: str) -> None:

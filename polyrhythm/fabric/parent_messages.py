@@ -62,15 +62,17 @@ def session_result(
     deterministic: bool,
     notes: Sequence[str],
     failovers: Sequence[Mapping[str, Any]],
+    profiled: Mapping[str, Sequence[IterationRecord]] | None = None,
 ) -> dict[str, Any]:
     """The body of the message "result".
 
     It holds the iterations of every worker by job, the presence of each job, the end of the session, and the
-    profile of each job as its first worker measured it, if it finished two iterations. The index of an
-    iteration is 0 for the first one that counts; earlier ones have negative indexes.
+    profile of each job as its first worker measured it, if it finished two iterations. `profiled` has the
+    iterations that a profile is measured over, None: the job's own. The index of an iteration is 0 for the
+    first one that counts; earlier ones have negative indexes.
     """
     profiles = {}
-    for name, own in records.items():
+    for name, own in (records if profiled is None else profiled).items():
         measured = [r for r in own if r.rank == 0]
         if not any(r.index for r in measured):
             continue

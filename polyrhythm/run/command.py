@@ -173,8 +173,7 @@ def _run_in(args: argparse.Namespace, temporary: Path) -> int:
         _check_fail(args.fail, scenarios)
         if args.fabric == "mininet":
             for _, scenario in scenarios:
-                named = [parse_failure(text, scenario.topology) for text in args.fail]
-                check_supported(scenario, [*scenario.failures, *named])
+                check_supported(scenario)
         if args.json:
             _check_writable(Path(args.json))
         _check_plans(policy, [scenario for _, scenario in scenarios], args.seed)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import pytest
 from tutorial_rig import POD
 
 from bmv2.launcher import speaks_thrift
+from polyrhythm.run.session import SessionSpec, run_session
 from topo.mininet import MininetError, check_host
 
 pytestmark = pytest.mark.slow
@@ -102,6 +104,48 @@ def test_a_cable_that_is_cut_is_noticed_and_reported_and_jobs_go_on(tmp_path: Pa
     log = (tmp_path / "kept" / "cut" / "polyrhythm" / "controller.log").read_text()
     assert "(to spine1) is down" in log
     assert "(to spine1) is up" in log
+
+
+def test_jobs_leave_and_a_switch_returns_while_another_job_goes_on(tmp_path: Path) -> None:
+    jobs = [
+        {
+            "name": name, "model": "VGG19", "gpus": 2, "hosts": hosts, "period_ms": 200,
+            "phases": [{"start_ms": 150, "end_ms": 190, "gbps": 50}], **more,
+        }
+        for name, hosts, more in (
+            ("stays", ["h1", "h4"], {"increase_timer": 0.5}),
+            ("counts", ["h2", "h5"], {"iterations": 2, "silent": True}),
+            ("stops", ["h3", "h6"], {"start_ms": 300, "stop_ms": 1000, "jitter_pct": 20, "sender": "mltcp-cubic"}),
+        )
+    ]  # fmt: skip
+    path = tmp_path / "events.json"
+    document = {
+        **SCENARIO, "fabric": {**TWO_SPINES, "hosts_per_leaf": 3}, "scale": 8000, "warmup": 2, "iterations": 60,
+        "jobs": jobs, "failures": [{"what": "spine2", "at_ms": 600, "repair_ms": 1500}],
+    }  # fmt: skip
+    path.write_text(json.dumps(document))
+    spec = SessionSpec(
+        scenario=path,
+        policy="polyrhythm",
+        mode="together",
+        seed=1,
+        workdir=tmp_path / "run",
+        fabric="mininet",
+    )
+    result = asyncio.run(run_session(spec, lambda _: None))
+    begun = {name: own.start_ns - result.presence["stays"].start_ns for name, own in result.presence.items()}
+    left = {name: own.left_ns for name, own in result.presence.items()}
+    # The first of the jobs arrives at 0 ms and computes for 150 ms; the third arrives at 300 ms.
+    assert begun["stops"] >= 290_000_000
+    assert left["stays"] is None
+    assert left["counts"] == max(r.end_ns for r in result.iterations["counts"])
+    assert sorted(r.index for r in result.iterations["counts"]) == [0, 0, 1, 1]
+    assert left["stops"] is not None
+    assert abs(left["stops"] - result.presence["stays"].start_ns + 150_000_000 - 1_000_000_000) < 10_000_000
+    assert max(r.index for r in result.iterations["stays"]) >= 61
+    assert "spine2 came up again" in result.notes
+    log = (tmp_path / "run" / "controller.log").read_text()
+    assert log.count("switch spine2 is in service") == 2
 
 
 def test_pingall_on_a_tutorials_topology(scenario: Path, tmp_path: Path) -> None:

@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tutorial_rig import POD
 
 from controller.model import TRAFFIC_CLASSES
 from hostagent.config import load_config
+from hostagent.host import measured_profile
+from hostagent.job import IterationRecord
 from hostagent.messages import job_join
 from polyrhythm.emulation.agent_config import AgentJob, agent_config
+from polyrhythm.emulation.process import check_supported, twin_records
 from polyrhythm.emulation.shaping import htb_commands
+from polyrhythm.fabric.jobs import job_spec
 from polyrhythm.run.command import add_arguments
 from polyrhythm.scenario import load_scenario, scenario_path, write_on
 from polyrhythm_files import ConfigError
@@ -113,6 +118,70 @@ def test_an_agents_configuration_is_one_that_agents_read(
     assert spec.ring == tuple((f.src, f.dst) for f in mine[0].job.flows)
     assert spec.announced().period_ns == 300_000_000
     assert config.nic.rate_mbps == 25
+
+
+def test_an_agent_learns_how_a_job_behaves_and_when_it_leaves(tmp_path: Path) -> None:
+    text = scenario_path("two_vgg19").read_text()
+    file = tmp_path / "s.yaml"
+    more = (
+        "model: VGG19\n    silent: true\n    increase_timer: 0.5\n    jitter_pct: 3\n    sender: mltcp-reno"
+    )
+    file.write_text(text.replace("model: VGG19", more))
+    scenario = load_scenario(file)
+    path = tmp_path / "agent.toml"
+    jobs = [AgentJob(w, 5, 0, 0, None, 900) for w in scenario.workloads]
+    path.write_text(agent_config(scenario, "h1", "unix:/run/x.sock", "", "", 7, jobs))
+    (job,) = load_config(path).training.jobs
+    spec = job.spec()
+    assert (spec.silent, spec.increase_timer, spec.compute_jitter) == (True, 0.5, pytest.approx(0.03))
+    assert spec.sender == "mltcp-reno"
+    assert (job.start_ns, job.iterations, job.stop_ns) == (5, 0, 900)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"mice": {"load_pct": 5, "bytes": 1000}}, "mice"),
+        ({"nics": {"chooses_ports": True}}, "nics"),
+        ({"clock_offset_ms": 3}, "clock of the machine"),
+        ({"clock_drift_ppm": 3}, "clock of the machine"),
+        ({"jobs": {"announces": "nothing"}}, "job vgg19-a: announces"),
+        (
+            {"jobs": {"changes": [{"iteration": 2, "period_ms": 9, "phases": [{"start_ms": 0, "end_ms": 4, "gbps": 5}]}]}},
+            "job vgg19-a: changes",
+        ),
+    ],
+)  # fmt: skip
+def test_what_this_fabric_cannot_do_is_refused_by_name(change: Any, said: str, tmp_path: Path) -> None:
+    plain = yaml.safe_load(scenario_path("two_vgg19").read_text())
+    check_supported(load_scenario(scenario_path("two_vgg19")))
+    plain["jobs"][0].update(change.pop("jobs", {}))
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(plain | change))
+    with pytest.raises(ConfigError, match=f"^two_vgg19: .*{said}"):
+        check_supported(load_scenario(path))
+
+
+def record(job: str, index: int, length_ms: int) -> IterationRecord:
+    return IterationRecord(
+        job=job, rank=0, index=index, start_ns=0, end_ns=length_ms * 10**6, communication_ns=9, bytes_sent=9,
+        ecn_marks=0, retransmits=0, held_ns=0, phases=((0, 120),), wire_bytes=(9,), compute_ns=9, flops=1.0,
+        drift_ns=0, realigned=False,
+    )  # fmt: skip
+
+
+def test_twins_announce_one_profile_and_strangers_their_own(tmp_path: Path) -> None:
+    plain = yaml.safe_load(scenario_path("two_vgg19").read_text())
+    plain["jobs"].append({**plain["jobs"][0], "name": "stranger", "gpus": 4})
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(plain))
+    scenario = load_scenario(path)
+    names = ("vgg19-a", "vgg19-b", "stranger")
+    records = {n: [record(n, i, ms) for i in range(3)] for n, ms in zip(names, (287, 305, 290), strict=True)}
+    pooled = twin_records(scenario, records)
+    specs = {w.job.name: job_spec(w, None) for w in scenario.workloads}
+    periods = {name: measured_profile(own, specs[name]).period_ns for name, own in pooled.items()}
+    assert periods == {"vgg19-a": 296_000_000, "vgg19-b": 296_000_000, "stranger": 290_000_000}
 
 
 def test_workers_of_a_job_say_the_same_of_its_pcie_link(tmp_path: Path) -> None:
