@@ -173,9 +173,17 @@ class Agent:
 
     def add_worker(self, worker: Worker, join_ns: int) -> None:
         """Announce a worker's job to the controller at `join_ns`, and start the worker when its flows are
-        open.
+        open. Raises ValueError as `check_worker` does.
+        """
+        self.check_worker(worker)
+        spec, at = worker.spec, max(join_ns, self._clock.now)
+        ends = {spec.flow_name(src, dst): dst for src, dst in spec.ring if src == self.host}
+        state = self._workers[spec.name, worker.rank] = _WorkerState(worker, ends)
+        worker.keep_time(self.fabric_time)
+        self._clock.call_at(at, self._join, state)
 
-        Raises ValueError for a worker of another host or one that runs already, or for a flow to or from a
+    def check_worker(self, worker: Worker) -> None:
+        """Raise ValueError for a worker of another host or one that runs already, or for a flow to or from a
         host without an address.
         """
         spec, key = worker.spec, (worker.spec.name, worker.rank)
@@ -185,11 +193,6 @@ class Agent:
             raise ValueError(f"job {spec.name}: rank {worker.rank} runs already on {self.host}")
         for host in {host for pair in spec.ring for host in pair} - self._addresses.keys():
             raise ValueError(f"job {spec.name}: host {host} has no address")
-        at = max(join_ns, self._clock.now)
-        ends = {spec.flow_name(src, dst): dst for src, dst in spec.ring if src == self.host}
-        state = self._workers[key] = _WorkerState(worker, ends)
-        worker.keep_time(self.fabric_time)
-        self._clock.call_at(at, self._join, state)
 
     def job_left(self, worker: Worker) -> None:
         """A worker has ended: close its flows and tell the controller."""

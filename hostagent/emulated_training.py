@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 START_DELAY_NS = 1_000_000_000
 """When a job without a start time starts, after the agent. Chosen: agents of all hosts are then connected."""
+_START_POLL_NS = 20_000_000
+"""How often the file with the start time is looked for. Chosen."""
 
 
 class EmulatedTraining:
@@ -42,8 +44,13 @@ class EmulatedTraining:
         self.workers: list[EmulatedWorker] = []
         self._records = _open("records", settings.records)
         self._moves = _open("moves", settings.moves)
+        self._waiting: list[tuple[EmulatedWorker, int, int]] = []
         for job in settings.jobs:
-            self._add(job)
+            self._add(job, 0 if job.start_ns or settings.start else self._loop.now + START_DELAY_NS)
+        if settings.start:
+            self._wait_for(Path(settings.start))
+        else:
+            self._begin(0)
 
     @property
     def finished(self) -> bool:
@@ -52,8 +59,10 @@ class EmulatedTraining:
 
     def stop(self) -> None:
         """End every worker, report that to the controller, and close the files."""
+        not_begun = [worker for worker, _, _ in self._waiting]
         for worker in self.workers:
-            worker.stop()
+            if worker not in not_begun:
+                worker.stop()
         for file in (self._records, self._moves):
             if file is not None:
                 file.close()
@@ -64,27 +73,51 @@ class EmulatedTraining:
             move = {"flow": flow, "source_port": source_port, "dscp": dscp, "heard_ns": self._loop.now}
             self._moves.write(json.dumps(move) + "\n")
 
-    def _add(self, job: TrainingJob) -> None:
+    def _wait_for(self, file: Path) -> None:
+        """Begin when the file says the time. A line without its end is still being written."""
+        try:
+            text = file.read_text(encoding="utf-8")
+        except OSError:
+            text = ""
+        if text.endswith("\n") and text.strip().isdecimal():
+            self._begin(int(text))
+        else:
+            self._loop.timer(_START_POLL_NS, self._wait_for, file)
+
+    def _begin(self, origin_ns: int) -> None:
+        """Announce and start the workers, at times that count from `origin_ns`. End those that leave."""
+        waiting, self._waiting = self._waiting, []
+        for worker, join_ns, stop_ns in waiting:
+            worker.start_ns += origin_ns
+            self._agent.add_worker(worker, origin_ns + join_ns)
+            if stop_ns:
+                self._loop.call_at(origin_ns + stop_ns, worker.stop)
+
+    def _add(self, job: TrainingJob, origin_ns: int) -> None:
+        """Make the workers of a job. Its start counts from `origin_ns`."""
         spec = job.spec()
-        start = job.start_ns or self._loop.now + START_DELAY_NS
+        start = origin_ns + job.start_ns
         for rank, host in enumerate(spec.hosts):
             if host != self._agent.host:
                 continue
             jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, job.start_jitter_ns)
+            if any(made.spec.name == spec.name and made.rank == rank for made in self.workers):
+                raise InvalidValueError(
+                    ("training", "jobs"), f"job {spec.name}: rank {rank} runs already on {host}"
+                )
             try:
                 worker = EmulatedWorker(
                     spec, rank, self._loop, start + jitter, job.iterations,
                     on_iteration=self._iteration, on_done=self._agent.job_left, seed=self._seed,
                     copier=self._copier(spec),
                 )  # fmt: skip
-                self._agent.add_worker(worker, start - JOIN_LEAD_NS)
+                self._agent.check_worker(worker)
             except ValueError as error:
                 raise InvalidValueError(("training", "jobs"), str(error)) from None
             if isinstance(self._nic, EmulatedNic) and spec.increase_timer != 1.0:
                 self._nic.set_increase_timer(spec.name, spec.increase_timer)
-            if job.stop_ns:
-                self._loop.call_at(job.stop_ns, worker.stop)
             self.workers.append(worker)
+            self._waiting.append((worker, start - JOIN_LEAD_NS, job.stop_ns))
 
     def _copier(self, spec: JobSpec) -> PcieTransfer | None:
         if spec.pcie is None:

@@ -138,6 +138,13 @@ class TrainingSettings(Section, frozen=True, kw_only=True):
             description="file for the flows' new source ports and DSCPs, one JSON object a line; empty: none"
         ),
     ] = ""
+    start: Annotated[
+        str,
+        Meta(
+            description="file with the time from which start_ns and stop_ns of the jobs count, in ns of the "
+            "host's monotonic clock; no job begins before the file is there; empty: they count from 0"
+        ),
+    ] = ""
     seed: Annotated[
         int,
         Meta(

@@ -15,9 +15,8 @@ from polyrhythm.scenario import Scenario, Workload
 class AgentJob:
     """A job for the agents of its hosts.
 
-    `start_ns` is the start of its workers on the monotonic clock, `start_jitter_ns` the most that is added to
-    it. `iterations` 0 means without end, `stop_ns` 0 at no fixed time. `profile` is what an earlier run
-    measured, or None.
+    `start_ns` is the start of its workers, `start_jitter_ns` the most that is added to it. `iterations` 0
+    means without end, `stop_ns` 0 at no fixed time. `profile` is what an earlier run measured, or None.
     """
 
     workload: Workload
@@ -36,8 +35,12 @@ def agent_config(
     moves: str,
     seed: int,
     jobs: Sequence[AgentJob],
+    start: str = "",
 ) -> str:
-    """The text of agent.toml for one host, with those of the jobs that have a worker there."""
+    """The text of agent.toml for one host, with those of the jobs that have a worker there.
+
+    Times of the jobs count from the time in the file `start`, or from 0 of the monotonic clock.
+    """
     node = scenario.topology.host[host]
     document: dict[str, Any] = {
         "agent": {"host": host, "ip": node.ip, "controller": controller, "socket": ""},
@@ -46,6 +49,7 @@ def agent_config(
         "training": {
             "records": records,
             "moves": moves,
+            "start": start,
             "seed": seed,
             "jobs": [_job(job) for job in jobs if host in job.workload.job.hosts],
         },

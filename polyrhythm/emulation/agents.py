@@ -19,17 +19,15 @@ from polyrhythm.emulation.folder import last_line
 from polyrhythm.scenario import Scenario
 from topo.mininet import MininetError, MininetFabric
 
-BOOT_S = 3.0
-BOOT_PER_AGENT_S = 0.5
-"""The agents start this long before the jobs. Measured: Python's imports on two cores, plus a margin."""
-_MARGIN_NS = 100_000_000
+_LEAD_NS = 1_000_000_000
+"""The jobs begin this long after the agents are told. Chosen: the agents look for it every 20 ms."""
 
 
 class Agents:
     """The agents of some hosts, with the workers of some jobs. They run until `stop`.
 
-    With `random_offsets` each job starts at a random time in its first period. Without `arrivals` the jobs
-    begin at once and do not leave.
+    The times of the jobs count from `begin`. With `random_offsets` each job starts at a random time in its
+    first period. Without `arrivals` the jobs begin at once and do not leave.
 
     Raises:
         MininetError: an agent ended.
@@ -51,23 +49,25 @@ class Agents:
         arrivals: bool = True,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.notes: list[str] = []
         self._scenario = scenario
         self._folder = folder
-        self._start_ns = time.monotonic_ns() + int((BOOT_S + BOOT_PER_AGENT_S * len(hosts)) * 1e9)
+        self._start_ns = 0
+        self._start_file = folder / "start"
+        # A folder that is kept may have the file of an earlier run.
+        self._start_file.unlink(missing_ok=True)
         draw = Random(f"{seed}/offsets")
         agent_jobs = []
         for workload in scenario.workloads:
             offset = draw.randrange(workload.job.profile.period_ns) if random_offsets else 0
             if workload.job.name in jobs:
                 profile = profiles.get(workload.job.name)
-                start_ns = self._start_ns + offset
+                start_ns = offset
                 iterations = stop_ns = 0
                 if arrivals:
                     start_ns += workload.arrival_ns + workload.lead_ns
                     iterations = workload.iterations or 0
                     if workload.stop_ns is not None:
-                        stop_ns = self._start_ns + workload.stop_ns + offset
+                        stop_ns = workload.stop_ns + offset
                 agent_jobs.append(AgentJob(workload, start_ns, start_jitter_ns, iterations, profile, stop_ns))
         self._jobs = {entry.workload.job.name: entry for entry in agent_jobs}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
@@ -81,7 +81,16 @@ class Agents:
             self._moves.append(_Lines(moves))
             config = folder / f"{host}.toml"
             config.write_text(
-                agent_config(scenario, host, controller, str(records), str(moves), seed, agent_jobs),
+                agent_config(
+                    scenario,
+                    host,
+                    controller,
+                    str(records),
+                    str(moves),
+                    seed,
+                    agent_jobs,
+                    str(self._start_file),
+                ),
                 encoding="utf-8",
             )
             argv = [sys.executable, "-m", "polyrhythm", "agent", "--config", str(config)]
@@ -96,16 +105,17 @@ class Agents:
                 )
 
     def wait_ready(self) -> None:
-        """Wait until every agent serves. A note is added if some were too late for the start of the jobs."""
+        """Wait until every agent serves."""
         for host, process in self._processes.items():
             assert process.stdout is not None
             if not process.stdout.readline():
                 process.wait()
                 raise MininetError(f"the agent of {host} did not start: {last_line(self._log(host))}")
-        if time.monotonic_ns() + _MARGIN_NS > self._start_ns:
-            self.notes.append(
-                "the machine was too slow to start all agents before the jobs, so some jobs started late"
-            )
+
+    def begin(self) -> None:
+        """Start the jobs: tell the agents the time from which those of the jobs count."""
+        self._start_ns = time.monotonic_ns() + _LEAD_NS
+        self._start_file.write_text(f"{self._start_ns}\n", encoding="utf-8")
 
     def poll(self) -> int:
         """Read the new records; returns the number of recorded iterations.
@@ -127,11 +137,11 @@ class Agents:
 
     def begins_ns(self, job: str) -> int:
         """When a job begins to communicate at the earliest, on the monotonic clock."""
-        return self._jobs[job].start_ns
+        return self._start_ns + self._jobs[job].start_ns
 
     def stops_ns(self, job: str) -> int | None:
         """The time at which a job leaves, on the monotonic clock; None: at no fixed time."""
-        return self._jobs[job].stop_ns or None
+        return self._start_ns + self._jobs[job].stop_ns if self._jobs[job].stop_ns else None
 
     def progress(self, job: str, target: int, now_ns: int) -> float:
         """The finished fraction of a job, 0 to 1. `target` is its number of iterations, unless it leaves at a
@@ -158,7 +168,7 @@ class Agents:
 
     @property
     def start_ns(self) -> int:
-        """The start of the jobs on the monotonic clock."""
+        """The time from which those of the jobs count, on the monotonic clock."""
         return self._start_ns
 
     def stop(self) -> None:

@@ -6,20 +6,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from polyrhythm.emulation.agents import Agents
 from polyrhythm.emulation.folder import last_line, own_folder
 from polyrhythm.emulation.process import describe
+from polyrhythm.emulation.programmed import wait_programmed
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.scenario import Scenario
 from topo.mininet import MininetError, MininetFabric
-
-# Chosen: a controller programs a fabric within a few seconds.
-PROGRAMMED_TIMEOUT_S = 30.0
 
 
 def serve_command_line(scenario: Scenario, policy: str, seed: int, port: int, logs: Path) -> None:
@@ -46,7 +41,8 @@ def _serve(scenario: Scenario, policy: str, seed: int, port: int, logs: Path, fo
             start_jitter_ns=scenario.start_jitter_ns,
         )  # fmt: skip
         agents.wait_ready()
-        _wait_programmed(web)
+        wait_programmed(web)
+        agents.begin()
         print(f"Page of the live fabric: {web}", flush=True)
         print(
             "Mininet's command line, for example: pingall, links, h1 ip addr. Type exit to end.", flush=True
@@ -77,25 +73,6 @@ def _controller(
         raise MininetError(f"the controller did not start: {last_line(log)}")
     ready = json.loads(line)
     return process, ready["agents"], ready["web"]
-
-
-def _wait_programmed(web: str) -> None:
-    """Wait until every switch holds its tables: without them no ping arrives."""
-    deadline = time.monotonic() + PROGRAMMED_TIMEOUT_S
-    while _unprogrammed(web):
-        if time.monotonic() > deadline:
-            raise MininetError(f"the switches are not programmed after {PROGRAMMED_TIMEOUT_S:g} s")
-        time.sleep(0.1)
-
-
-def _unprogrammed(web: str) -> bool:
-    """Whether a switch has no tables yet, or the controller has no fabric to show."""
-    try:
-        with urllib.request.urlopen(f"{web}/api/v1/fabric", timeout=10) as answer:
-            switches = json.load(answer)["switches"]
-    except urllib.error.HTTPError:
-        return True
-    return not switches or any(s["state"] != "ready" or not s["entries"] for s in switches)
 
 
 def _command_line(network: MininetFabric) -> None:

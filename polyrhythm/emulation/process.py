@@ -23,6 +23,7 @@ from hostagent.job import IterationRecord
 from polyrhythm.emulation.agents import Agents
 from polyrhythm.emulation.failure_injection import FailureInjector
 from polyrhythm.emulation.folder import own_folder
+from polyrhythm.emulation.programmed import wait_programmed
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.fabric.jobs import LONGEST_SLOWDOWN, STALL_FLOOR_NS, STALL_PERIODS, job_spec
 from polyrhythm.fabric.parent_messages import description, session_result
@@ -100,11 +101,12 @@ def _serve(
         first_line = sys.stdin.readline()
         if not first_line:
             return
+        controller = json.loads(first_line)
         emulation = Emulation(
             network, scenario, switches,
             FailureInjector(network, switches, failures, before_ns=_before_ns(scenario)),
             folder=args.keep or folder,
-            controller=json.loads(first_line)["controller"], profiles=profiles, seed=args.seed,
+            controller=controller["controller"], web=controller["web"], profiles=profiles, seed=args.seed,
         )  # fmt: skip
         if args.mode == "alone":
             result = emulation.alone()
@@ -153,7 +155,7 @@ def describe(scenario: Scenario, switches: Switches) -> dict[str, Any]:
 
 
 class Emulation:
-    """Runs the jobs on a network that is up. The controller serves agents at `controller`.
+    """Runs the jobs on a network that is up. The controller serves agents at `controller`, its page at `web`.
 
     Raises:
         MininetError: a process ended, or the jobs stalled.
@@ -168,6 +170,7 @@ class Emulation:
         *,
         folder: Path,
         controller: str,
+        web: str,
         profiles: Mapping[str, Any],
         seed: int,
     ) -> None:
@@ -177,6 +180,7 @@ class Emulation:
         self._failure_injector = failure_injector
         self._folder = folder
         self._controller = controller
+        self._web = web
         self._profiles = profiles
         self._seed = seed
 
@@ -190,12 +194,12 @@ class Emulation:
                 [workload.job.name], list(workload.job.hosts), f"alone-{k}", 0, arrivals=False
             )
             try:
+                self._begin(agents)
                 targets = {workload.job.name: ALONE_WARMUP + ALONE_ITERATIONS + 1}
                 notes += self._follow(agents, targets, k, len(names))
             finally:
                 agents.stop()
             records[workload.job.name] = agents.records(workload.job.name)
-            notes += agents.notes
         return self._result(records, {}, notes, [], profiled=twin_records(self._scenario, records))
 
     def together(self, *, random_offsets: bool, forever: bool) -> dict[str, Any]:
@@ -206,6 +210,7 @@ class Emulation:
         agents = self._agents(
             names, hosts, "together", scenario.start_jitter_ns, random_offsets=random_offsets
         )
+        self._begin(agents)
         self._failure_injector.start(agents.start_ns)
         usual = scenario.warmup + scenario.iterations + 1
         targets = {w.job.name: w.iterations or usual for w in scenario.workloads}
@@ -214,7 +219,7 @@ class Emulation:
         failovers = self._failure_injector.failovers(agents.moves_ns())
         records = {name: agents.records(name) for name in names}
         presences = _presences(scenario, agents, records)
-        return self._result(records, presences, [*agents.notes, *notes], failovers)
+        return self._result(records, presences, notes, failovers)
 
     def _agents(
         self,
@@ -232,6 +237,12 @@ class Emulation:
             random_offsets=random_offsets, arrivals=arrivals,
         )  # fmt: skip
 
+    def _begin(self, agents: Agents) -> None:
+        """Start the jobs as soon as all agents serve and all switches have their tables."""
+        agents.wait_ready()
+        wait_programmed(self._web)
+        agents.begin()
+
     def _follow(
         self, agents: Agents, targets: Mapping[str, int], part: int, parts: int, *, forever: bool = False
     ) -> list[str]:
@@ -239,7 +250,6 @@ class Emulation:
 
         A job that is `LONGEST_SLOWDOWN` times slower than alone is not waited for. Returns a note on each.
         """
-        agents.wait_ready()
         workloads = {w.job.name: w for w in self._scenario.workloads}
         longest = max(w.longest_period_ns for w in workloads.values())
         last = max(w.arrival_ns for w in workloads.values())

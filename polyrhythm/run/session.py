@@ -116,7 +116,7 @@ class FabricSession:
         )
         answer = await self._controller.expect("ready")
         self.web = answer["web"]
-        await self._fabric.send({"controller": answer["agents"]})
+        await self._fabric.send({"controller": answer["agents"], "web": answer["web"]})
 
     async def result(self, progress: Callable[[float], None]) -> SessionResult:
         """Wait for the end of the session. `progress` is called with the finished fraction.

@@ -106,6 +106,28 @@ def test_a_move_of_the_plan_reaches_the_packets(
     assert len(made.bodies("job_leave")) == 2
 
 
+def test_jobs_begin_at_the_time_of_the_start_file_and_leave_at_theirs(
+    start_agent: Start, tmp_path: Path, addresses: Addresses
+) -> None:
+    told = tmp_path / "start"
+    agents = []
+    for host in ("h1", "h2"):
+        records = tmp_path / host
+        more = job_text(("h1", "h2"), records, start_ns=100 * MS) + f"stop_ns = {2000 * MS}\n"
+        more = more.replace("[training]\n", f'[training]\nstart = "{told}"\n')
+        text = config_text(host, addresses[host], addresses=addresses, agent='socket = ""', more=more)
+        agents.append(start_agent(text, records=records))
+    # A line without its end is still being written.
+    told.write_text("5")
+    begin = time.monotonic_ns() + 500 * MS
+    assert [a.records() for a in agents] == [[], []]
+    told.write_text(f"{begin}\n")
+    assert [a.process.wait(PATIENCE_S) for a in agents] == [0, 0]
+    for agent in agents:
+        assert agent.records()
+        assert all(r["start_ns"] >= begin + 100 * MS for r in agent.records())
+
+
 def test_a_rate_cap_and_a_shift_hold_what_is_sent_over_udp(
     start_agent: Start, tmp_path: Path, addresses: Addresses, hub: tuple[Hub, str]
 ) -> None:
