@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from controller.live.job_registry import JobRegistry
 from controller.live.messages import Effect, FlowFallback, SendAssignment, SendSchedule
-from controller.live.slot_tolerance import tolerances
+from controller.live.slot_tolerance import SlotTolerance, tolerances
 from controller.model.job import Job
 from controller.model.plan import JobPlan, Plan
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -28,7 +28,7 @@ class Assignments:
         self._asked: dict[str, str] = {}
         self._waiting: dict[str, str] = {}
         self._assigned: dict[str, tuple[int, int, int]] = {}
-        self._tolerances: Mapping[str, float] = {}
+        self.tolerances: Mapping[str, SlotTolerance] = {}
         self._scheduled: dict[tuple[str, str], tuple[int, int, str, bool, float | None, float]] = {}
         self._fallback: dict[str, FallbackFlow] = {}
         # Hosts that asked for a flow of no job: logged once a session, for there may be thousands a second.
@@ -42,7 +42,7 @@ class Assignments:
     def adopt(self, plan: Plan, registry: JobRegistry) -> Iterator[Effect]:
         """A plan is in force: tell agents what it changes, and answer the requests that wait for it."""
         self._plan = plan
-        self._tolerances = tolerances(plan, registry.jobs)
+        self.tolerances = tolerances(plan, registry.jobs)
         for flow, host in self._asked.items():
             yield from self._assign(host, flow)
         for flow, host in list(self._waiting.items()):
@@ -50,10 +50,12 @@ class Assignments:
                 del self._waiting[flow]
                 self._asked[flow] = host
                 yield from self._assign(host, flow, again=True)
-        for name, job_plan in sorted(plan.jobs.items()):
-            job = registry.get(name)
-            for host in dict.fromkeys(job.hosts if job is not None else ()):
-                yield from self._schedule(host, job_plan)
+        yield from self._schedules(plan.jobs, registry)
+
+    def slots_moved(self, plan: Plan, jobs: Iterable[str], registry: JobRegistry) -> Iterator[Effect]:
+        """The slots of `jobs` in the plan in force have moved together: tell their agents."""
+        self._plan = plan
+        yield from self._schedules(jobs, registry)
 
     def flow_fallback(self, now_ns: int, item: FlowFallback, registry: JobRegistry) -> Iterator[Effect]:
         """An agent has moved a pinned flow to ECMP, or back to its pin.
@@ -131,15 +133,25 @@ class Assignments:
             self._assigned[flow] = answer
             yield SendAssignment(host, flow, *answer)
 
+    def _schedules(self, jobs: Iterable[str], registry: JobRegistry) -> Iterator[Effect]:
+        for name in sorted(jobs):
+            job = registry.get(name)
+            for host in dict.fromkeys(job.hosts if job is not None else ()):
+                if self._plan is not None:
+                    yield from self._schedule(host, self._plan.jobs[name])
+
     def _schedule(self, host: str, plan: JobPlan) -> Iterator[Effect]:
         """Send a job's schedule if it has changed. A new epoch with the same slots is no change."""
         epoch = self._plan.epoch_ns if self._plan is not None else 0
         period = plan.period_ns or 0
         # Rounded, so that a plan that moves slots by a little is no news.
-        tolerance = round(self._tolerances.get(plan.job, 0.0), 2)
+        known = self.tolerances.get(plan.job)
+        tolerance = round(known.latest, 2) if known is not None else 0.0
         how = (period, plan.sender, plan.once, plan.realign, tolerance)
         schedule = ((epoch + plan.shift_ns) % period if period else 0, *how)
         if self._scheduled.get((host, plan.job)) == schedule:
             return
         self._scheduled[host, plan.job] = schedule
-        yield SendSchedule(host, plan.job, epoch, plan.shift_ns if period else 0, *how)
+        # The slot before the plan's first one counts too: a job that is a little late for it need not wait.
+        before = period if not plan.once and epoch >= period else 0
+        yield SendSchedule(host, plan.job, epoch - before, plan.shift_ns if period else 0, *how)

@@ -16,7 +16,7 @@ from controller.live.assignments import Assignments
 from controller.live.counters import FabricCounters
 from controller.live.failover import PreparedFailovers
 from controller.live.floor_watch import FloorWatch
-from controller.live.hash_learning import HashLearner, pairs_of
+from controller.live.int_probes import IntProbes
 from controller.live.iterations import IterationReports
 from controller.live.job_registry import JobRegistry, JoinError
 from controller.live.link_state import LinkState, PortTransition
@@ -44,7 +44,6 @@ from controller.live.messages import (
     Notice,
     PacketArrived,
     PacketSeen,
-    PlanApplied,
     PortChanged,
     PortsSeen,
     ProbeAsked,
@@ -60,10 +59,10 @@ from controller.live.messages import (
     WorkerLeft,
 )
 from controller.live.overlays import PlanOverlays
-from controller.live.path_verification import PathVerification
-from controller.live.plan_changes import with_paths_of
+from controller.live.plan_changes import with_paths_of, with_slots_later
 from controller.live.queue_pairs import QueuePairs
 from controller.live.settings import CoreSettings
+from controller.live.slot_drift import SlotDrift
 from controller.live.unplannable_jobs import UnplannableJobs
 from controller.model.plan import Plan
 from controller.planner import PlanInput
@@ -100,16 +99,14 @@ class Core:
         self.condition = FabricCondition()
         self.wants_plan = False
         self.failovers = PreparedFailovers()
-        self.paths = PathVerification(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
-        self._learner = HashLearner(settings.topology, settings.probe_timeout_ns, settings.seed)
-        paths = settings.policy.routing.chooses_paths
-        # Where the switches' hash is unknown and the policy chooses paths, probes find the source ports.
-        self._learns = paths and settings.verify and not settings.topology.hash.known
-        self._lookahead = Lookahead() if paths and settings.policy.routing.lookahead else None
+        self._probes = IntProbes(settings)
+        self.paths = self._probes.paths
+        routing = settings.policy.routing
+        self._lookahead = Lookahead() if routing.chooses_paths and routing.lookahead else None
         self.lookahead_jobs: frozenset[str] | None = None
         self.queue_pairs = QueuePairs()
         self.assignments = Assignments()
-        self._announced: Plan | None = None
+        self._drift = SlotDrift()
         self.floors = FloorWatch()
         self._overlays = PlanOverlays(self.measuring, self.floors)
         self._effects: list[Effect] = []
@@ -123,7 +120,7 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` must be called next; None while no timer is set."""
-        timed = (self.links, self.paths, self._learner, self.measuring, self._lookahead)
+        timed = (self.links, self._probes, self.measuring, self._lookahead)
         times = (t.next_timer_ns for t in timed if t is not None)
         return min((t for t in times if t is not None), default=None)
 
@@ -170,7 +167,7 @@ class Core:
             measured_ns=self.floors.measured_ns,
             seed=self._settings.seed,
             elephant_bytes=self._settings.elephant_bytes,
-            learned=self._learner.learned(self.condition) if self._learns else None,
+            learned=self._probes.learned(self.condition),
             queue_pairs=self.queue_pairs.of(jobs),
             mistrusted=frozenset(self.queue_pairs.mistrusted),
             pin_capacity=self._settings.pin_capacity,
@@ -239,10 +236,8 @@ class Core:
         frames, moves = self.links.due(self.now_ns)
         self._effects.extend(frames)
         self._ports_changed(moves)
-        self._effects.extend(self.paths.expire(self.now_ns))
-        if self._learner.busy:
-            self._effects.extend(self._learner.expire(self.now_ns))
-            self.wants_plan = self.wants_plan or not self._learner.busy
+        self._effects.extend(self._probes.due(self.now_ns))
+        self.wants_plan |= self._probes.take_plan_request()
         if self._lookahead is not None and self.plan is not None:
             self.lookahead_jobs = self._lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
         self._measured(self.measuring.due(self.now_ns))
@@ -295,8 +290,7 @@ class Core:
 
         Ryu applications do not hear of it if they have heard of the plan already.
         """
-        if self._announced is self.plan:
-            self._announced = plan
+        self._probes.plan_patched(self.plan, plan)
         self._overlays.plan_changed(self.now_ns, self.plan, plan)
         self.plan = plan
         if self._planned is not None:
@@ -311,17 +305,14 @@ class Core:
         before, self.plan = self.plan, self.in_force(plan)
         plan = self.plan
         self._overlays.plan_changed(self.now_ns, before, plan)
+        self._drift.plan_adopted(self.now_ns, plan)
         self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), plan)
         self._effects.extend(self.assignments.adopt(plan, self.registry))
         self._effects.extend(self.measuring.adopted(self.now_ns))
-        self._announced = None
-        self._effects.extend(self.paths.adopt(self.now_ns, plan))
+        self._effects.extend(self._probes.plan_adopted(self.now_ns, plan, self.registry.jobs, self.condition))
         self.lookahead_jobs = None
         if self._lookahead is not None:
             self._lookahead.plan_adopted(self.now_ns, self.registry.jobs)
-        if self._learns:
-            pairs = pairs_of(self.registry.jobs, self._settings.elephant_bytes)
-            self._effects.extend(self._learner.want(self.now_ns, pairs, self.condition))
         self._announce_if_verified()
         log.info("plan %d of policy %s is in force: %s", plan.version, plan.policy.name, summary(plan))
 
@@ -374,6 +365,18 @@ class Core:
         self._measured(self.measuring.iteration(self.now_ns, item))
         self.wants_plan |= self.reports.new_period(item, self.registry, self.plan) or breached
         self._notices.append(IterationDone(self.now_ns, item))
+        self._keep_slots_apart(item)
+
+    def _keep_slots_apart(self, item: IterationReport) -> None:
+        """Move the slots of a job that is late, and of those whose slots depend on its, a step later."""
+        known = self.assignments.tolerances
+        later_ns = self._drift.later_ns(self.now_ns, item, self.plan, known)
+        if later_ns and self.plan is not None and self._planned is not None:
+            group = known[item.job].group
+            before, self.plan = self.plan, with_slots_later(self.plan, group, later_ns)
+            self._probes.plan_patched(before, self.plan)
+            self._planned = with_slots_later(self._planned, group, later_ns)
+            self._effects.extend(self.assignments.slots_moved(self.plan, group, self.registry))
 
     def _measured(self, effects: Iterable[Effect]) -> None:
         """Replace the profiles of jobs whose measurement has ended, and ask for a plan with them."""
@@ -390,30 +393,23 @@ class Core:
         if item.reason == REASON_LINK_PROBE:
             self._ports_changed(self.links.probe_seen(item.switch, item.payload))
             return
-        if item.reason == REASON_INT and self._learner.busy:
-            self._effects.extend(self._learner.received(self.now_ns, item.payload))
-            self.wants_plan = self.wants_plan or not self._learner.busy
-        answers = self.paths.received(item.payload) if item.reason == REASON_INT else None
-        if answers is None:
+        of_path = False
+        if item.reason == REASON_INT:
+            answers, of_path = self._probes.received(self.now_ns, item.payload)
+            self._effects.extend(answers)
+            self.wants_plan |= self._probes.take_plan_request()
+        if not of_path:
             self._notices.append(
                 PacketArrived(self.now_ns, item.switch, item.ingress_port, item.reason, item.payload)
             )
             return
-        self._effects.extend(answers)
         if not self.wants_tables and self.queue_pairs.mistrust(self.paths.misrouted):
             self.wants_plan = True
         self._announce_if_verified()
 
     def _announce_if_verified(self) -> None:
         """Announce the plan to Ryu applications once every path is verified or given up."""
-        plan, paths = self.plan, self.paths
-        if plan is None or self._announced is plan or not paths.settled:
-            return
-        self._announced = plan
-        verified, unverified = tuple(sorted(paths.verified)), tuple(sorted(paths.unverified))
-        self._notices.append(PlanApplied(self.now_ns, plan, verified, unverified))
-        counts = plan.version, len(verified), len(unverified)
-        log.info("plan %d: INT probes have confirmed %d paths; %d are not confirmed", *counts)
+        self._notices.extend(self._probes.announcement(self.now_ns, self.plan))
 
     def _ports_changed(self, moves: Iterable[PortTransition]) -> None:
         for move in moves:

@@ -17,6 +17,7 @@ from statistics import median
 
 from controller.live.job_registry import JobRegistry
 from controller.live.messages import IterationReport
+from controller.measure.confidence import half_width
 from controller.model.job import Job
 from controller.model.plan import Plan
 
@@ -34,6 +35,12 @@ AGREEING_REPORTS = 4
 # Iterations shorter than this fraction of the profile's period correct it too: the job would be held for
 # nothing. Chosen: below what iterations vary by.
 SHORTER_FACTOR = 0.98
+
+# The lengths that a corrected period is the median of, at most. Chosen: twice a measurement's iterations.
+_KEPT_LENGTHS = 12
+
+# Lengths are unlike earlier ones beyond so many of their median deviations. Chosen: two standard deviations.
+_SPREADS = 3.0
 
 
 @dataclass(slots=True)
@@ -86,32 +93,65 @@ class IterationStats:
 
 @dataclass(slots=True)
 class PeriodCheck:
-    """The lengths of a job's last iterations that disagree with its profile, measured by its rank 0."""
+    """The lengths of a job's last iterations, and how many in a row disagree with its profile.
 
-    _lengths_ns: list[int] = field(default_factory=list)
+    An iteration is as long as that of its slowest worker: the ring makes all workers wait for it. It is
+    looked at when the first worker reports the next one, so a worker that no longer reports changes nothing.
+    """
+
+    _lengths_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT_LENGTHS))
+    _wrong: int = 0
+    _open: dict[int, tuple[int, bool]] = field(default_factory=dict)
 
     def add(self, report: IterationReport, profile_ns: int, period_ns: int, width_ns: int = 0) -> int | None:
         """Add a report of a job that is held to `period_ns` and whose profile has the period `profile_ns`.
 
         The profile's period is known to +- `width_ns`. Returns the period that the profile should have, once
-        enough iterations in a row were longer than `period_ns` or clearly shorter than `profile_ns`, and by
-        more than `width_ns` off; None until then. Otherwise the noise of a job's iterations would ask for
-        plan after plan. Iterations with ECN marks or retransmits do not count: the network lengthened them.
+        enough iterations in a row were longer than `period_ns` or clearly shorter than `profile_ns`, and
+        their median is further off than both periods are uncertain; None until then. Otherwise the noise of a
+        job's iterations would ask for plan after plan. Iterations with ECN marks or retransmits do not count:
+        the network lengthened them.
         """
+        own_ns = report.end_ns - report.start_ns - report.held_ns
+        longest, disturbed = self._open.get(report.index, (0, False))
+        disturbed |= bool(report.ecn_marks or report.retransmits)
+        self._open[report.index] = max(longest, own_ns), disturbed
         if report.rank != 0:
             return None
-        own_ns = report.end_ns - report.start_ns - report.held_ns
-        shorter = own_ns < min(SHORTER_FACTOR * profile_ns, profile_ns - width_ns)
-        wrong = own_ns > max(period_ns, profile_ns + width_ns) or shorter
-        if not wrong or report.ecn_marks or report.retransmits:
-            self._lengths_ns.clear()
+        before = self._open.get(report.index - 1)
+        self._open = {i: seen for i, seen in self._open.items() if i >= report.index}
+        return self._judge(*before, profile_ns, period_ns, width_ns) if before is not None else None
+
+    def _judge(
+        self, own_ns: int, disturbed: bool, profile_ns: int, period_ns: int, width_ns: int
+    ) -> int | None:
+        shorter = min(SHORTER_FACTOR * profile_ns, profile_ns - width_ns)
+        longer = max(period_ns, profile_ns + width_ns)
+        if not disturbed:
+            self._lengths_ns.append(own_ns)
+        self._wrong = 0 if disturbed or shorter <= own_ns <= longer else self._wrong + 1
+        if self._wrong < AGREEING_REPORTS:
             return None
-        self._lengths_ns.append(own_ns)
-        if len(self._lengths_ns) < AGREEING_REPORTS:
+        lengths = self._of_one_pace()
+        agreed = int(median(lengths))
+        known = abs(agreed - profile_ns) > math.hypot(width_ns, half_width(lengths))
+        if shorter <= agreed <= longer or not known:
             return None
-        agreed = int(median(self._lengths_ns))
         self._lengths_ns.clear()
+        self._wrong = 0
         return agreed
+
+    def _of_one_pace(self) -> list[int]:
+        """The last lengths: all that are kept, or only those that disagree if those before are unlike them.
+
+        The few that disagree are an extreme choice from lengths that vary.
+        """
+        last, before = list(self._lengths_ns)[-self._wrong :], list(self._lengths_ns)[: -self._wrong]
+        if not before:
+            return last
+        usual = median(before)
+        reach = _SPREADS * median(abs(n - usual) for n in before)
+        return [*before, *last] if abs(median(last) - usual) <= reach else last
 
 
 class PeriodChecks:

@@ -45,6 +45,16 @@ def with_paths_of(plan: Plan, shown: Plan) -> Plan:
     return replace(plan, flows={**plan.flows, **flows})
 
 
+def with_slots_later(plan: Plan, jobs: frozenset[str], later_ns: int) -> Plan:
+    """`plan` with the slots of `jobs` later by `later_ns`; jobs without slots stay."""
+    moved = {
+        name: replace(planned, shift_ns=(planned.shift_ns + later_ns) % planned.period_ns)
+        for name, planned in plan.jobs.items()
+        if name in jobs and planned.period_ns
+    }
+    return replace(plan, jobs={**plan.jobs, **moved})
+
+
 def _carried(flow: FlowPlan) -> tuple[object, ...]:
     return flow.path, flow.source_port, flow.dscp, flow.rate_cap_bps
 

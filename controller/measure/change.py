@@ -30,6 +30,14 @@ REPORTED_QUIET_OFF = 0.05
 VARIATION_FACTOR = 1.5
 """A change is more than so many times what the measured iterations varied by. Chosen: of a few iterations the
 farthest from the median is within the usual variation."""
+_BEYOND = 1.1
+"""A change is also more than so many times what the iterations before it varied by. Chosen: 12 iterations
+reach about 0.9 of evenly spread times."""
+_NO_VARIATION = 0.15
+"""An iteration that is further off than this part of the usual time is a straggler. Chosen, as the doubt
+about a first measurement."""
+_KEPT = 12
+"""How many iterations before the last ones tell what is usual. Chosen: twice those of a measurement."""
 COUNTED_BYTES_OFF = 0.03
 COUNTED_QUIET_OFF = 0.1
 """The same for byte counts. Chosen: larger, because bins blur the edges."""
@@ -45,7 +53,7 @@ class ChangeDetector:
     """Compares iterations with the measured one: `sent` bytes and `quiet_ns` without communication.
 
     `varies_ns` is how far the time without communication was from its median in the measured iterations.
-    Within that a job has not changed.
+    Within that a job has not changed, nor within what the iterations before vary by.
     """
 
     def __init__(
@@ -55,12 +63,15 @@ class ChangeDetector:
         self._quiet_ns = quiet_ns
         self._varies_ns = varies_ns
         self._last: deque[tuple[float, float]] = deque(maxlen=agreeing)
+        self._before: deque[float] = deque(maxlen=_KEPT)
 
     def add(self, sent: float, quiet_ns: float) -> bool:
         """Add an iteration. True once the last ones all differ from the measured one in the same way.
 
         The detector then starts to count again.
         """
+        if len(self._last) == self._last.maxlen:
+            self._before.append(self._last[0][1])
         self._last.append((sent, quiet_ns))
         if len(self._last) < (self._last.maxlen or 1) or not all(self._differs(*seen) for seen in self._last):
             return False
@@ -75,8 +86,15 @@ class ChangeDetector:
 
     def _off(self, sent: float, quiet_ns: float, usual: float, usual_ns: float) -> bool:
         off_ns = abs(quiet_ns - usual_ns)
-        quiet_off = off_ns > max(REPORTED_QUIET_OFF * usual_ns, VARIATION_FACTOR * self._varies_ns)
+        varies_ns = max(VARIATION_FACTOR * self._varies_ns, _BEYOND * self._variation_ns())
+        quiet_off = off_ns > max(REPORTED_QUIET_OFF * usual_ns, varies_ns)
         return quiet_off or abs(sent - usual) > REPORTED_BYTES_OFF * usual
+
+    def _variation_ns(self) -> float:
+        """The farthest that the iterations before the last ones were from the usual time; without those that
+        were too far to be its variation."""
+        off = [o for q in self._before if (o := abs(q - self._quiet_ns)) <= _NO_VARIATION * self._quiet_ns]
+        return max(off) if len(off) >= LEAST_ITERATIONS else 0.0
 
 
 @dataclass(frozen=True, slots=True)

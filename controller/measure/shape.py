@@ -43,6 +43,9 @@ _LEAST_NOISE = 0.03
 everywhere."""
 _MOST_NOISE = 0.15
 """The most noise that is assumed. Chosen: with more, the penalty of a cut would hide a burst of one bin."""
+_SCRAP = 0.02
+"""A short burst with less than this part of an iteration's bytes is no phase. Chosen: above what is left of
+the edges of phases that begin earlier in some iterations than in others."""
 _ROUNDS = 3
 """Rounds of refinement. Chosen: further rounds change little."""
 _ASTRAY = 0.1
@@ -97,7 +100,8 @@ def phases(rates: Floats, period_ns: float, bin_ns: int, spread_ns: float = 0.0)
 
     A piece shorter than a bin and a half, plus the `spread_ns` by which edges vary between iterations, is the
     blur of an edge. Its bytes go to the longer neighbour, which becomes longer by the time of these bytes at
-    its rate. A phase that begins within two bins of 0 begins at 0, because iterations begin there.
+    its rate. A phase that begins within two bins of 0 begins at 0, because iterations begin there. Bursts of
+    hardly any bytes are left out.
     """
     if not len(rates) or rates.max() <= 0:
         return ()
@@ -115,7 +119,9 @@ def phases(rates: Floats, period_ns: float, bin_ns: int, spread_ns: float = 0.0)
             for part in _split_at_gaps(group, bin_ns):
                 merged += _sharpen(part, _SLIVER * bin_ns + spread_ns)
             group = []
-    return _around(merged, period_ns, 2.0 * bin_ns)
+    least = _SCRAP * sum(s.sent for s in merged)
+    scraps = {s for s in merged if s.sent < least and s.end - s.begin < _SLIVER * bin_ns + spread_ns}
+    return _around([s for s in merged if s not in scraps], period_ns, 2.0 * bin_ns)
 
 
 @dataclass(frozen=True, slots=True)
