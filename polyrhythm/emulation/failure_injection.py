@@ -11,7 +11,7 @@ from polyrhythm.emulation.sniffing import PortChange, Sniffer
 from polyrhythm.emulation.switches import Switches
 from polyrhythm.fabric.failover_watch import FailoverReport
 from polyrhythm.scenario.failures import Failure
-from topo.mininet import MininetFabric, port_interface
+from topo.mininet import MininetFabric
 
 _AFTER_NS = 5_000_000_000
 """How long after a failure packets are captured. Chosen: above the time to detect a failure and plan again.
@@ -68,7 +68,8 @@ class FailureInjector:
                 self._broken.append((time.monotonic_ns(), failure))
                 if failure.switch is not None:
                     self._switches.power_off(failure.switch)
-                self._set_links(failure, "down")
+                for end in failure.ends:
+                    self._switches.cut(end)
                 self.notes.append(f"{failure.what} went down")
         self._bring_up_programmed(time.monotonic_ns())
 
@@ -85,8 +86,7 @@ class FailureInjector:
     def _repair(self, failure: Failure) -> None:
         """End a failure. The ports of a switch stay down until the controller has written its tables."""
         if failure.switch is None:
-            self._set_links(failure, "up")
-            self.notes.append(f"{failure.what} came up again")
+            self._mend(failure)
         else:
             self._switches.power_on(failure.switch)
             self._booting[failure] = None
@@ -99,12 +99,12 @@ class FailureInjector:
                     self._booting[failure] = now_ns
             elif now_ns >= since_ns + _TABLES_NS:
                 del self._booting[failure]
-                self._set_links(failure, "up")
-                self.notes.append(f"{failure.what} came up again")
+                self._mend(failure)
 
-    def _set_links(self, failure: Failure, state: str) -> None:
-        for switch, port in failure.ends:
-            self._network.run(switch, ["ip", "link", "set", "dev", port_interface(port), state])
+    def _mend(self, failure: Failure) -> None:
+        for end in failure.ends:
+            self._switches.mend(end)
+        self.notes.append(f"{failure.what} came up again")
 
     def _listen(self, now: int) -> None:
         near = {

@@ -20,7 +20,8 @@ from controller.model import TRAFFIC_CLASSES
 from polyrhythm.emulation.folder import last_line
 from polyrhythm.emulation.shaping import htb_commands
 from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
-from topo.mininet import MininetError, MininetFabric, port_interfaces
+from polyrhythm.scenario.failures import End
+from topo.mininet import MininetError, MininetFabric, port_interface, port_interfaces
 
 # Chosen.
 READY_TIMEOUT_S = 30.0
@@ -47,6 +48,7 @@ class Switches:
         self._scenario = scenario
         self._commands: dict[str, Launch] = {}
         self._starting: set[str] = set()
+        self._cut: set[End] = set()
         self._logs: dict[str, Path] = {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         topology = scenario.topology
@@ -115,6 +117,10 @@ class Switches:
         """Start a switch again if it is off. It begins without a pipeline and without tables."""
         if name in self._processes:
             return
+        if not self.embedded:
+            # BMv2 does not open an interface that is down. The living ends of its cables are still cut.
+            for port in self._scenario.topology.ports[name]:
+                self._set_link(name, port, "up")
         # The dead process has left its socket.
         Path(self.address[name].removeprefix("unix:")).unlink(missing_ok=True)
         self._starting.add(name)
@@ -135,6 +141,31 @@ class Switches:
             _limit_queues(self._fabric, self._scenario, name)
         self._starting.discard(name)
         return bool(found.config.HasField("p4info"))
+
+    def cut(self, end: End) -> None:
+        """Let nothing through at one end of a cable.
+
+        If an interface goes down, BMv2 receives nothing from any port any more (libpcap waits for packets of
+        that interface). So its packets are dropped in the interface's queue instead.
+        """
+        name, port = end
+        if self.embedded or name not in self._processes:
+            self._set_link(name, port, "down")
+        elif end not in self._cut:
+            self._cut.add(end)
+            queue = ["tc", "qdisc", "replace", "dev", port_interface(port), "root", "pfifo", "limit", "0"]
+            self._fabric.run(name, queue)
+
+    def mend(self, end: End) -> None:
+        """Undo `cut`."""
+        name, port = end
+        self._set_link(name, port, "up")
+        if end in self._cut:
+            self._cut.discard(end)
+            _shape(self._fabric, self._scenario, name, {port: port_interface(port)})
+
+    def _set_link(self, name: str, port: int, state: str) -> None:
+        self._fabric.run(name, ["ip", "link", "set", "dev", port_interface(port), state])
 
     def _start(self, name: str) -> None:
         with self._logs[name].open("ab") as sink:
