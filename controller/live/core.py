@@ -64,6 +64,7 @@ from controller.live.queue_pairs import QueuePairs
 from controller.live.settings import CoreSettings
 from controller.live.slot_drift import SlotDrift
 from controller.live.unplannable_jobs import UnplannableJobs
+from controller.measure.common_periods import with_common_periods
 from controller.model.plan import Plan
 from controller.planner import PlanInput
 from controller.planner.emergency import Emergency
@@ -156,6 +157,9 @@ class Core:
 
     def _input(self) -> PlanInput:
         jobs = self.unplannable.plannable(self.registry.jobs)
+        # Policies named after a paper take profiles as they are.
+        if self._settings.policy.joint_search:
+            jobs = with_common_periods(jobs)
         return PlanInput(
             topology=self.topology,
             jobs=jobs,

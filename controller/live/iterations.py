@@ -17,7 +17,7 @@ from statistics import median
 
 from controller.live.job_registry import JobRegistry
 from controller.live.messages import IterationReport
-from controller.measure.confidence import half_width
+from controller.measure.confidence import LEAST_PERIOD, half_width
 from controller.model.job import Job
 from controller.model.plan import Plan
 
@@ -91,6 +91,14 @@ class IterationStats:
         return ordered[math.ceil(0.99 * len(ordered)) - 1]
 
 
+@dataclass(frozen=True, slots=True)
+class CorrectedPeriod:
+    """A period from the last iterations, and half of its 95 % interval, in ns."""
+
+    period_ns: int
+    half_width_ns: int
+
+
 @dataclass(slots=True)
 class PeriodCheck:
     """The lengths of a job's last iterations, and how many in a row disagree with its profile.
@@ -103,7 +111,9 @@ class PeriodCheck:
     _wrong: int = 0
     _open: dict[int, tuple[int, bool]] = field(default_factory=dict)
 
-    def add(self, report: IterationReport, profile_ns: int, period_ns: int, width_ns: int = 0) -> int | None:
+    def add(
+        self, report: IterationReport, profile_ns: int, period_ns: int, width_ns: int = 0
+    ) -> CorrectedPeriod | None:
         """Add a report of a job that is held to `period_ns` and whose profile has the period `profile_ns`.
 
         The profile's period is known to +- `width_ns`. Returns the period that the profile should have, once
@@ -124,7 +134,7 @@ class PeriodCheck:
 
     def _judge(
         self, own_ns: int, disturbed: bool, profile_ns: int, period_ns: int, width_ns: int
-    ) -> int | None:
+    ) -> CorrectedPeriod | None:
         shorter = min(SHORTER_FACTOR * profile_ns, profile_ns - width_ns)
         longer = max(period_ns, profile_ns + width_ns)
         if not disturbed:
@@ -134,12 +144,12 @@ class PeriodCheck:
             return None
         lengths = self._of_one_pace()
         agreed = int(median(lengths))
-        known = abs(agreed - profile_ns) > math.hypot(width_ns, half_width(lengths))
-        if shorter <= agreed <= longer or not known:
+        wide = half_width(lengths)
+        if shorter <= agreed <= longer or abs(agreed - profile_ns) <= math.hypot(width_ns, wide):
             return None
         self._lengths_ns.clear()
         self._wrong = 0
-        return agreed
+        return CorrectedPeriod(agreed, round(max(wide, LEAST_PERIOD * agreed)))
 
     def _of_one_pace(self) -> list[int]:
         """The last lengths: all that are kept, or only those that disagree if those before are unlike them.
@@ -164,25 +174,25 @@ class PeriodChecks:
         """A job has left, or was measured again."""
         self._checks.pop(job, None)
 
-    def check(self, report: IterationReport, job: Job | None, plan: Plan | None) -> int | None:
-        """The period in ns that the job's profile should have; None if its present period may stay."""
+    def check(self, report: IterationReport, job: Job | None, plan: Plan | None) -> CorrectedPeriod | None:
+        """The period that the job's profile should have; None if its present one may stay."""
         planned = plan.jobs.get(report.job) if plan is not None else None
         if job is None or planned is None or planned.period_ns is None:
             return None
         profile_ns = job.profile.period_ns
         known = job.measured.confidence if job.measured is not None else None
         width_ns = known.period_ns if known is not None else 0
-        period_ns = self._checks.setdefault(report.job, PeriodCheck()).add(
+        found = self._checks.setdefault(report.job, PeriodCheck()).add(
             report, profile_ns, planned.period_ns, width_ns
         )
-        if period_ns is not None:
+        if found is not None:
             log.info(
                 "job %s: its iterations take %.1f ms, its profile says %.1f ms; the period is corrected",
                 report.job,
-                period_ns / 1e6,
+                found.period_ns / 1e6,
                 profile_ns / 1e6,
             )
-        return period_ns
+        return found
 
 
 class IterationReports:
@@ -219,7 +229,7 @@ class IterationReports:
 
         Whether it was corrected.
         """
-        period_ns = self._checks.check(item, registry.get(item.job), plan)
-        if period_ns is not None:
-            registry.correct_period(item.job, period_ns)
-        return period_ns is not None
+        found = self._checks.check(item, registry.get(item.job), plan)
+        if found is not None:
+            registry.correct_period(item.job, found.period_ns, found.half_width_ns)
+        return found is not None

@@ -82,13 +82,20 @@ class JobRegistry:
         known = self._jobs.get(name)
         return known.announced if known is not None else None
 
-    def correct_period(self, name: str, period_ns: int) -> None:
-        """Set a job's period to `period_ns`, but not below the end of its last phase. The phases stay."""
+    def correct_period(self, name: str, period_ns: int, half_width_ns: int) -> None:
+        """Set a job's period to `period_ns`, but not below the end of its last phase. The phases stay.
+
+        The new period is known to +- `half_width_ns`.
+        """
         known = self._jobs[name]
         profile = known.job.profile
         least = max((p.end_ns for p in profile.phases), default=0)
         measured = replace(profile, period_ns=max(period_ns, least))
         known.job = replace(known.job, profile=measured)
+        was = known.job.measured
+        if was is not None and was.confidence is not None:
+            confidence = replace(was.confidence, period_ns=half_width_ns)
+            known.job = replace(known.job, measured=replace(was, confidence=confidence))
 
     def leave(self, name: str, rank: int) -> Job | None:
         """A worker leaves. Returns the job if it had arrived and this was its last worker."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.measure.median import Curves, Spans, curves, moments
-from controller.model.job import Confidence, Job, Profile
+from controller.model.job import Confidence, Profile
 
 Floats = NDArray[np.float64]
 
@@ -70,26 +70,6 @@ def slope_half_width(moments: Sequence[float], period_ns: float) -> float:
     off = np.array(moments) - period_ns * index
     spread = math.sqrt(float(np.sum((index - index.mean()) ** 2)))
     return _student(len(moments) - 2) * float(np.std(off, ddof=2)) / max(spread, 1.0)
-
-
-def agree(one: Job, other: Job) -> bool:
-    """Whether the profiles of two jobs differ by less than both are known to.
-
-    Compared are the period and the start and end of each Up phase. Two values agree if their intervals meet.
-    Jobs without a measured confidence agree if their profiles are equal.
-    """
-    a, b = one.profile, other.profile
-    known = [j.measured.confidence if j.measured is not None else None for j in (one, other)]
-    if known[0] is None or known[1] is None:
-        return a == b
-    if not len(a.phases) == len(b.phases) == len(known[0].edges_ns) == len(known[1].edges_ns):
-        return False
-    pairs = [(a.period_ns, b.period_ns, known[0].period_ns, known[1].period_ns)]
-    for p, q, (start_p, end_p), (start_q, end_q) in zip(
-        a.phases, b.phases, known[0].edges_ns, known[1].edges_ns, strict=True
-    ):
-        pairs += [(p.start_ns, q.start_ns, start_p, start_q), (p.end_ns, q.end_ns, end_p, end_q)]
-    return all(abs(x - y) <= wx + wy for x, y, wx, wy in pairs)
 
 
 def _student(degrees: int) -> float:

@@ -1,26 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A contended iteration among six, or noise on all, changes no profile by 5 %."""
+"""A contended iteration among six, or noise on all, changes no profile by 5 % and no kind of plan."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 from control_rig import RATE_BPS, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.live.core import Core
+from controller.live.messages import WorkerJoined
+from controller.live.settings import CoreSettings
 from controller.measure.iteration import from_iterations
 from controller.measure.selection import Sample
 from controller.measure.series import Series
 from controller.model.job import Job, Profile
-from controller.planner import POLICIES, PlanInput, plan
+from controller.planner import POLICIES, plan
 from topo.generate import leaf_spine
 
 MS = 1_000_000
 BIN_NS = 5 * MS
 ITERATIONS = 6
-TOPOLOGY = leaf_spine(2, 1, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
 Span = tuple[float, float]
 
 
@@ -106,12 +110,6 @@ def far(one: Profile, other: Profile) -> float:
     return max(abs(one.period_ns - other.period_ns), abs(one.up_ns - other.up_ns), *edges) / one.period_ns
 
 
-def kinds(one: Job, other: Job) -> tuple[tuple[bool, int], ...]:
-    """Of each job whether its plan has slots, and its level."""
-    made = plan(PlanInput(TOPOLOGY, (one, other), POLICIES["polyrhythm"], epoch_ns=0))
-    return tuple((made.jobs[j.name].period_ns is not None, made.jobs[j.name].level) for j in (one, other))
-
-
 def twins() -> tuple[Job, Job]:
     return job("a", "h1", "h3"), job("b", "h2", "h4")
 
@@ -142,13 +140,75 @@ def test_noise_of_five_per_cent_on_all_changes_no_profile(
     assert far(clean.profile, noisy.profile) < 0.05
 
 
-@settings(max_examples=6, deadline=None)
-@given(patterns(), st.integers(0, ITERATIONS - 1), st.floats(1.0, 3.0))
-def test_two_such_jobs_keep_the_kind_of_their_plan(
-    pattern: tuple[float, list[Span]], index: int, pause: float
+# Each job's period (ms) and Up phases: what they are to each other, and the kind of their plan.
+SCENARIOS: dict[str, tuple[str, list[tuple[float, list[Span]]]]] = {
+    "twins": ("shift", [(260, [(0, 120)])] * 2),
+    "three twins": ("shift", [(260, [(0, 80)])] * 3),
+    "twins of two phases": ("shift", [(400, [(0, 70), (180, 250)])] * 2),
+    "strangers": ("shift", [(300, [(0, 138)]), (300, [(0, 148)])]),
+    "one twice as long": ("shift", [(400, [(0, 100)]), (200, [(0, 80)])]),
+    "strangers that never fit": ("levels", [(200, [(0, 90)]), (260, [(0, 120)])]),
+    "one that always sends": ("levels", [(260, [(0, 255)]), (260, [(0, 120)])]),
+}
+WIDE = leaf_spine(2, 1, 3, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+
+
+def members(patterns: Sequence[tuple[float, list[Span]]]) -> list[Job]:
+    """Jobs on one link; those of one pattern have one model."""
+    return [
+        replace(job(f"j{n}", f"h{n + 1}", f"h{n + 4}"), model=f"M{patterns.index(pattern)}")
+        for n, pattern in enumerate(patterns)
+    ]
+
+
+def kind(jobs: Sequence[Job]) -> str:
+    """What the plan of measured jobs does: shift, levels, or one level for all."""
+    core = Core(CoreSettings(WIDE, POLICIES["polyrhythm"], 1, False, 1))
+    for one in jobs:
+        for rank, host in enumerate(one.hosts):
+            core.handle(WorkerJoined(host, rank, one))
+    made = plan(core.plan_input()).jobs.values()
+    if any(planned.period_ns is not None for planned in made):
+        return "shift"
+    return "levels" if len({planned.level for planned in made}) > 1 else "one level"
+
+
+def check_kind(name: str, noise: float, seed: int, contention: Contention, hit: int) -> None:
+    """The kind of plan is that of clean measurements, and each profile is near its own."""
+    wanted, patterns = SCENARIOS[name]
+    jobs = members(patterns)
+    clean = [measured(j, *p, Contention()) for j, p in zip(jobs, patterns, strict=True)]
+    found = [
+        measured(j, *p, contention if n == hit % len(jobs) else Contention(), noise, seed + n)
+        for n, (j, p) in enumerate(zip(jobs, patterns, strict=True))
+    ]
+    assert kind(clean) == wanted
+    assert kind(found) == wanted
+    assert all(far(a.profile, b.profile) < 0.05 for a, b in zip(clean, found, strict=True))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@settings(max_examples=3, deadline=None)
+@given(st.integers(0, 2**31))
+def test_noise_of_five_per_cent_changes_no_kind_of_plan(name: str, seed: int) -> None:
+    check_kind(name, 0.05, seed, Contention(), 0)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@settings(max_examples=3, deadline=None)
+@given(st.integers(0, ITERATIONS - 1), st.floats(1.0, 3.0), st.integers(0, 2))
+def test_one_contended_iteration_changes_no_kind_of_plan(
+    name: str, index: int, pause: float, hit: int
 ) -> None:
-    period, spans = pattern
-    a, b = twins()
-    clean = [measured(j, period, spans, Contention()) for j in (a, b)]
-    hit = [clean[0], measured(b, period, spans, Contention(index, 1.0, pause * period))]
-    assert kinds(*hit) == kinds(*clean)
+    check_kind(name, 0.0, 0, Contention(index, 1.0, pause * SCENARIOS[name][1][0][0]), hit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(0, ITERATIONS - 1), st.floats(0.0, 3.0), st.integers(0, 2))
+def test_noise_and_contention_together_change_no_kind_of_plan(
+    name: str, seed: int, index: int, pause: float, hit: int
+) -> None:
+    check_kind(name, 0.05, seed, Contention(), 0)
+    check_kind(name, 0.0, 0, Contention(index, 1.0, pause * SCENARIOS[name][1][0][0]), hit)

@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The half-widths of a measured profile, and when two profiles agree."""
+"""The half-widths of a measured profile."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from control_rig import job
 
 from controller.measure.confidence import (
     LEAST_EDGE_BINS,
     LEAST_PERIOD,
-    agree,
     confidence,
     half_width,
     slope_half_width,
 )
-from controller.model.job import Confidence, Job, Measurement, Phase, Profile
+from controller.model.job import Confidence, Phase, Profile
 
 MS = 1_000_000
 BIN = 5 * MS
@@ -28,16 +24,6 @@ def table(starts_ms: list[float], ups_ms: list[float]) -> np.ndarray:
     edges = np.arange(0, 3_000 * MS, BIN, dtype=float)
     total = sum(np.clip(edges - a * MS, 0, u * MS) for a, u in zip(starts_ms, ups_ms, strict=True))
     return np.diff(total)[None, :] / 1e3
-
-
-def known(period_ms: float, up_ms: float, period_width_ms: float, edge_width_ms: float) -> Job:
-    width = round(edge_width_ms * MS)
-    sure = Confidence(round(period_width_ms * MS), ((width, width),))
-    return replace(
-        job("a", "h1", "h3"),
-        profile=Profile(round(period_ms * MS), (Phase(0, round(up_ms * MS), 25),)),
-        measured=Measurement(6, round(up_ms * MS), None, None, "iterations", sure),
-    )
 
 
 def test_the_interval_of_a_median_holds_the_true_value_in_95_of_100_draws() -> None:
@@ -73,14 +59,3 @@ def test_too_few_iterations_give_no_confidence() -> None:
     assert confidence(profile, table([100], [100]), BIN, spans, half_width([250.0 * MS])) is None
     assert slope_half_width([0.0, 250.0 * MS], 250.0 * MS) == float("inf")
     assert slope_half_width([k * 250.0 * MS for k in range(6)], 250.0 * MS) == pytest.approx(0.0, abs=1e-3)
-
-
-def test_profiles_agree_where_their_intervals_meet() -> None:
-    assert agree(known(260, 120, 2, 2.5), known(263, 124, 2, 2.5))
-    assert not agree(known(260, 120, 2, 2.5), known(265, 120, 2, 2.5))
-    assert not agree(known(260, 120, 2, 2.5), known(260, 126, 2, 2.5))
-    declared = replace(known(260, 120, 2, 2.5), measured=None)
-    assert agree(declared, declared)
-    assert not agree(declared, known(261, 120, 9, 9))
-    two = replace(known(260, 120, 2, 2.5), profile=Profile(260 * MS, (Phase(0, 9, 1), Phase(9, 120 * MS, 2))))
-    assert not agree(two, known(260, 120, 2, 2.5))
