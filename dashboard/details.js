@@ -47,6 +47,8 @@ function job(view, id, actions) {
       ["level", one.level ?? "–"], ["DSCP", one.dscp ?? "–"], ["intensity", format.flops(one.intensity)],
       ["shift", one.shift_ms === null ? "–" : `${format.shortMs(one.shift_ms)} ms`],
       ["iterations", format.count(one.iterations)],
+      ...(one.floor_breaches === 0 ? [] : [["below its floor", format.times(one.floor_breaches)]]),
+      ...(one.shares_level_with.length === 0 ? [] : [["shares its level with", one.shares_level_with.join(", ")]]),
     ]),
     h("h4", {}, flows.length === 1 ? "1 flow" : `${flows.length} flows`),
     h("ul", { class: "flows" }, flows.map((f) => flowItem(f, actions))),

@@ -50,6 +50,11 @@ export function time(ns) {
   return minutes < 60 ? `${minutes} min ${rest}` : `${Math.floor(minutes / 60)} h ${minutes % 60} min ${rest}`;
 }
 
+/** 1 -> "once", 2 -> "twice", 3 -> "3 times". */
+export function times(number) {
+  return ["never", "once", "twice"][number] ?? `${count(number)} times`;
+}
+
 /** At most three names, then how many more. */
 export function names(list) {
   return list.length <= 3 ? list.join(", ") : `${list.slice(0, 2).join(", ")} +${list.length - 2}`;

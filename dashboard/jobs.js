@@ -28,7 +28,7 @@ function row(job, index, chosen, actions) {
     h("th", { scope: "row" },
       badge(index, job.name), " ",
       h("button", { type: "button", class: "link", "aria-pressed": String(picked) }, job.name),
-      h("small", {}, job.model)),
+      h("small", {}, job.model), warning(job)),
     h("td", { class: "number" }, job.gpus),
     h("td", { title: job.hosts.join(", ") }, format.names(job.hosts)),
     h("td", { class: "number strong" }, format.ms(job.mean_ms)),
@@ -38,6 +38,14 @@ function row(job, index, chosen, actions) {
     h("td", { class: "number" }, format.shortMs(job.shift_ms)),
     h("td", { class: "number" }, job.period_ms === null ? "no slots" : format.shortMs(job.period_ms)),
     h("td", {}, smallCircle(job, index)));
+}
+
+/** What the operator should know of a job, or null: it is in no plan, or it measured below its floor. */
+function warning(job) {
+  const said = job.left_out !== null ? "left out of plans"
+    : job.shares_level_with.length > 0 ? `shares its level with ${format.names(job.shares_level_with)}`
+      : job.floor_breaches > 0 ? `below its floor ${format.times(job.floor_breaches)}` : null;
+  return said && h("small", { class: "warn", title: job.why }, said);
 }
 
 /** Recent iteration times as a line. Its scale spans at least 5 %, so that small differences look small. */

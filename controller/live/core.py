@@ -60,11 +60,11 @@ from controller.live.messages import (
 )
 from controller.live.overlays import PlanOverlays
 from controller.live.plan_changes import with_paths_of, with_slots_later
+from controller.live.plan_inputs import PlanInputs
 from controller.live.queue_pairs import QueuePairs
 from controller.live.settings import CoreSettings
 from controller.live.slot_drift import SlotDrift
 from controller.live.unplannable_jobs import UnplannableJobs
-from controller.measure.common_periods import with_common_periods
 from controller.model.plan import Plan
 from controller.planner import PlanInput
 from controller.planner.emergency import Emergency
@@ -74,10 +74,6 @@ from controller.southbound.desired import REASON_INT, REASON_LINK_PROBE
 from controller.southbound.table_writes import DesiredState, FabricCondition
 
 log = logging.getLogger(__name__)
-
-# A plan's epoch, from which its shifts count, lies this long after the plan is asked for: agents then have
-# the plan before its epoch. Chosen: longer than a plan of a few jobs takes to reach all agents.
-PLAN_LEAD_NS = 20_000_000
 
 
 class Core:
@@ -110,6 +106,9 @@ class Core:
         self._drift = SlotDrift()
         self.floors = FloorWatch()
         self._overlays = PlanOverlays(self.measuring, self.floors)
+        self._inputs = PlanInputs(
+            settings, self.registry, self.unplannable, self.queue_pairs, self.floors, self._probes
+        )
         self._effects: list[Effect] = []
         self._notices: list[Notice] = []
 
@@ -154,29 +153,11 @@ class Core:
         told = self.unplannable.failed(self.registry.jobs, planned, why)
         self.wants_plan = told is not None
         self._effects.extend(told or ())
+        for job in self.unplannable.reasons:
+            self._effects.extend(self.measuring.given_up(job))
 
     def _input(self) -> PlanInput:
-        jobs = self.unplannable.plannable(self.registry.jobs)
-        # Policies named after a paper take profiles as they are.
-        if self._settings.policy.joint_search:
-            jobs = with_common_periods(jobs)
-        return PlanInput(
-            topology=self.topology,
-            jobs=jobs,
-            policy=self._settings.policy,
-            epoch_ns=self.now_ns + PLAN_LEAD_NS,
-            down_links=self.condition.down_links,
-            down_switches=self.condition.down_switches,
-            previous=self._planned,
-            measured_ns=self.floors.measured_ns,
-            seed=self._settings.seed,
-            elephant_bytes=self._settings.elephant_bytes,
-            learned=self._probes.learned(self.condition),
-            queue_pairs=self.queue_pairs.of(jobs),
-            mistrusted=frozenset(self.queue_pairs.mistrusted),
-            pin_capacity=self._settings.pin_capacity,
-            mltcp_hosts=self.queue_pairs.mltcp_hosts,
-        )
+        return self._inputs.at(self.now_ns, self.condition, self._planned)
 
     def in_force(self, plan: Plan) -> Plan:
         """The plan as it comes into force, with `PlanOverlays`. The same object for the same plan."""

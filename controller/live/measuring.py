@@ -119,6 +119,16 @@ class JobMeasurement:
         if self._watches.pop(job, None) is not None:
             self._queue.forget(job)
 
+    def given_up(self, job: str) -> Iterator[Effect]:
+        """No plan contains this job: it is not measured, and its agents need not count its bytes."""
+        watch = self._watches.get(job)
+        if watch is None:
+            return
+        if watch.job.silent or job == self.profiled:
+            for host in dict.fromkeys(watch.job.hosts):
+                yield self._ask(host, job, stop=True)
+        self.left(job)
+
     def agent_up(self, host: str) -> Iterator[Effect]:
         """An agent may have restarted, so ask it again to count the bytes of jobs that need it."""
         for name, watch in self._watches.items():

@@ -68,4 +68,5 @@ def _job(core: Core, job: Job) -> JobView:
         realigned=stats.realigned,
         breaches=core.floors.breaches(job.name),
         shares_level_with=core.floors.shares_with(job.name),
+        left_out=core.unplannable.reasons.get(job.name, ""),
     )

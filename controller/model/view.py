@@ -44,7 +44,8 @@ class JobView:
     finished. `changes` counts how often the profile has changed, `realigned` how often a worker of the job
     had drifted past the threshold. `breaches` counts how often the job has measured below its floor for ten
     iterations in a row, since it or a neighbour last changed; `shares_level_with` are the jobs that are on
-    its level at their own pace because of that.
+    its level at their own pace because of that. `left_out` says why no plan contains the job, whose flows go
+    by ECMP; empty: plans contain it.
     """
 
     name: str
@@ -69,6 +70,7 @@ class JobView:
     realigned: int = 0
     breaches: int = 0
     shares_level_with: tuple[str, ...] = ()
+    left_out: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, cast
 
 from controller.model.job import Confidence, Measurement, Profile
-from controller.model.plan import FlowPlan, Plan
+from controller.model.plan import FlowPlan, JobPlan, Plan
 from controller.model.view import FallbackFlow, JobView, View
 from controller.northbound import schema
 
@@ -49,8 +49,16 @@ def job(value: JobView, plan: Plan | None) -> schema.JobOut:
         realigned=value.realigned,
         floor_breaches=value.breaches,
         shares_level_with=value.shares_level_with,
-        why=planned.why if planned else None,
+        left_out=value.left_out or None,
+        why=_why(value, planned),
     )
+
+
+def _why(value: JobView, planned: JobPlan | None) -> str | None:
+    """The plan's reason for a job, or why no plan contains it."""
+    if value.left_out:
+        return f"left out of all plans, and its flows go by ECMP: {value.left_out}"
+    return planned.why if planned else None
 
 
 def job_detail(

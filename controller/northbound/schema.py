@@ -117,7 +117,10 @@ class JobOut(Out):
         description="The jobs with which it shares one level at its own pace, because one of them was below "
         "its floor twice; empty: none."
     )
-    why: str | None = Field(description="Why the plan decides so for this job.")
+    left_out: str | None = Field(
+        description="Why no plan contains the job, whose flows go by ECMP; null: plans contain it."
+    )
+    why: str | None = Field(description="Why the plan decides so for this job, or does not contain it.")
 
 
 class FlowOut(Out):

@@ -154,6 +154,31 @@ def test_choosing_tells_why(watched: Watched) -> None:
     assert watched.errors == []
 
 
+def test_jobs_below_their_floor_and_left_out_ones_are_marked(watched: Watched, server: Running) -> None:
+    page = watched.page
+    expect(page.locator(".jobs small.warn")).to_have_count(0)
+    first, second, third = view(1).jobs
+    changed = (
+        replace(first, breaches=1),
+        replace(second, breaches=2, shares_level_with=("resnet50",)),
+        replace(third, left_out="OverflowError: too large", level=None, dscp=None, shift_ms=None),
+    )
+    server.publish(replace(view(1), jobs=changed))
+    marked = page.locator(".jobs small.warn")
+    expect(marked).to_have_text(
+        ["below its floor once", "shares its level with resnet50", "left out of plans"]
+    )
+    details = page.locator("#details")
+    page.get_by_role("button", name="vgg16", exact=True).first.click()
+    expect(details).to_contain_text("below its floor")
+    expect(details).to_contain_text("twice")
+    expect(details).to_contain_text("shares its level with")
+    page.get_by_role("button", name="resnet50", exact=True).first.click()
+    words = "left out of all plans, and its flows go by ECMP: OverflowError: too large"
+    expect(details.locator("p.why").first).to_have_text(words)
+    assert watched.errors == []
+
+
 def test_the_circle_turns_each_job_by_its_shift(watched: Watched) -> None:
     page = watched.page
     rings = page.locator(".rings")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.agents.channels import ChannelCounts
 from controller.agents.translate import WelcomeTerms, to_agent
-from controller.live.core import PLAN_LEAD_NS, Core
+from controller.live.core import Core
 from controller.live.counters import FabricCounters
 from controller.live.iterations import IterationStats, PeriodCheck
 from controller.live.job_registry import JobRegistry, JoinError
@@ -40,6 +40,7 @@ from controller.live.messages import (
     WorkerJoined,
     WorkerLeft,
 )
+from controller.live.plan_inputs import PLAN_LEAD_NS
 from controller.live.settings import CoreSettings
 from controller.model.job import Phase, Profile
 from controller.model.traffic import TRAFFIC_CLASSES

@@ -272,6 +272,33 @@ def test_a_job_that_leaves_in_its_window_makes_room() -> None:
     assert fabric.core.next_timer_ns is None
 
 
+def test_a_job_that_no_plan_contains_is_not_measured_and_makes_room() -> None:
+    fabric = Fabric()
+    fabric.join(job("a", "h1", "h3"), 260, 120, 1e15)
+    fabric.effects.clear()
+    member = job("b", "h2", "h4")
+    for rank, host in enumerate(member.hosts):
+        fabric.core.handle(WorkerJoined(host, rank, member))
+    fabric.core.plan_failed("it broke")
+    fabric.collect()
+    assert fabric.core.unplannable.reasons == {"b": "it broke"}
+    assert not fabric.core.measuring.waits("b")
+    fabric.iterate("a", 9)
+    assert fabric.core.measuring.profiled is None
+    # A job that is measured when it turns out to be the reason is no longer asked for its bytes.
+    silent = replace(job("a", "h1", "h3"), silent=True)
+    other = Fabric()
+    for rank, host in enumerate(silent.hosts):
+        other.core.handle(WorkerJoined(host, rank, silent))
+    other.core.plan_input()
+    assert other.core.measuring.profiled == "a"
+    other.core.plan_failed("it broke")
+    stops = [e for e in other.core.take_effects() if isinstance(e, SendMeasure)]
+    assert [(e.host, e.bin_ns) for e in stops] == [("h1", 0), ("h3", 0)]
+    assert other.core.measuring.profiled is None
+    assert other.core.next_timer_ns is None
+
+
 def test_a_rescheduled_job_is_a_new_one() -> None:
     fabric = Fabric()
     fabric.join(job("a", "h1", "h3"), 260, 120, 1e15)

@@ -305,3 +305,12 @@ def test_any_load_becomes_valid_json(load: float, rate: int, marks: int, up: boo
     assert measured["load"] == (load if math.isfinite(load) else None)
     assert measured["capacity_bps"] == CAPACITY
     assert links["spine1", "leaf1"]["load"] is None
+
+
+def test_a_job_that_no_plan_contains_says_why() -> None:
+    shown = view(5)
+    jobs = (replace(shown.jobs[0], left_out="it broke"), *shown.jobs[1:])
+    first, second, *_ = render.jobs(replace(shown, jobs=jobs)).jobs
+    assert (first.left_out, second.left_out) == ("it broke", None)
+    assert first.why == "left out of all plans, and its flows go by ECMP: it broke"
+    assert second.why == JOBS[1].why
