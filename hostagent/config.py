@@ -122,18 +122,17 @@ class SafetySettings(Section, frozen=True, kw_only=True):
     ] = 2.0
     latency_ms: Annotated[
         float,
-        finite(
-            0.0, 60000.0, what="round trip time above which a window is bad; 0: only latency_factor counts"
-        ),
+        finite(0.0, 60000.0, what="round trip time above which a window is bad; 0: off"),
     ] = 0.0
     latency_factor: Annotated[
         float,
         finite(
             0.0,
             1000000.0,
-            what="a window is bad above this multiple of the flow's least round trip time; 0: off",
+            what="a window is bad above this multiple of the flow's least round trip time; 0: off, because "
+            "the queues of a busy link lengthen it as much as a bad path",
         ),
-    ] = 20.0
+    ] = 0.0
     hold_s: Annotated[
         float,
         finite(

@@ -22,6 +22,7 @@ from agent_rig import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from one_link import OneLink, TrainingJob
 
 from hostagent.config import SafetySettings
 from hostagent.safety import FlowCounters, FlowHealth, port_counters
@@ -81,6 +82,26 @@ def test_latency_by_factor_and_by_limit() -> None:
     limit = Flow(latency_factor=0.0, latency_ms=3.0, windows=1)
     assert limit.windows(3, latency_ms=2.9) == []
     assert limit.windows(1, latency_ms=3.1) == [0]
+
+
+def test_flows_that_share_a_full_link_stay_on_their_paths() -> None:
+    """Their queue lengthens the round trip to more than 20 times the shortest: no other path would help."""
+    link = OneLink(4)
+    jobs = [TrainingJob(link, f"j{i}", i, ((120, 1, 140),), start_ms=7 * i) for i in range(4)]
+    flows = [qp for job in jobs for qp in job.senders]
+    guards = [FlowHealth(SafetySettings()) for _ in flows]
+    strict = [FlowHealth(SafetySettings(latency_factor=20.0)) for _ in flows]
+
+    def look() -> None:
+        for qp, *pair in zip(flows, guards, strict, strict=True):
+            for guard in pair:
+                guard.judge(link.heap.now, FlowCounters(qp.packets, qp.retransmits, qp.latency_ns))
+        link.heap.call_at(link.heap.now + WINDOW, look)
+
+    link.heap.call_at(WINDOW, look)
+    link.run(4_000 * MS)
+    assert any(guard.fallen for guard in strict)
+    assert not any(guard.fallen for guard in guards)
 
 
 def test_a_window_without_traffic_says_nothing() -> None:
