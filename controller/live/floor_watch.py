@@ -71,11 +71,13 @@ class FloorWatch:
     def ended(self, job: str, lengths_ns: Iterable[int], plan: Plan | None, profiled: str | None) -> bool:
         """Iterations of a job have ended. True if a new plan is wanted.
 
-        While a job is `profiled`, it and its neighbours do not run as their plan says, so nothing counts.
+        While a job is `profiled`, it and its neighbours do not run as their plan says, so nothing counts. Nor
+        does it for a job that shares no link: no plan makes it faster.
         """
         planned = plan.jobs.get(job) if plan is not None else None
         state = self._states.setdefault(job, _FloorState())
-        if plan is None or planned is None or planned.floor_ns is None or self._raised(job, plan, profiled):
+        floor_ns = planned.floor_ns if planned is not None else None
+        if plan is None or floor_ns is None or not self._contends(job, plan, profiled):
             state.slow_ns.clear()
             return False
         wanted = False
@@ -83,13 +85,15 @@ class FloorWatch:
             if state.skips:
                 state.skips = False
                 continue
-            state.slow_ns = [*state.slow_ns, length] if length > planned.floor_ns else []
+            state.slow_ns = [*state.slow_ns, length] if length > floor_ns else []
             if len(state.slow_ns) == BREACH_ITERATIONS:
-                wanted = self._breached(job, state, planned.floor_ns, plan) or wanted
+                wanted = self._breached(job, state, floor_ns, plan) or wanted
         return wanted
 
-    def _raised(self, job: str, plan: Plan, profiled: str | None) -> bool:
-        return profiled is not None and (job == profiled or job in neighbours(plan, [profiled]))
+    def _contends(self, job: str, plan: Plan, profiled: str | None) -> bool:
+        """Whether a job shares links, and neither it nor one of its neighbours is profiled."""
+        others = neighbours(plan, [job])
+        return bool(others) and profiled != job and profiled not in others
 
     def _breached(self, job: str, state: _FloorState, floor_ns: int, plan: Plan) -> bool:
         breach = Breach(round(median(state.slow_ns)), floor_ns)
@@ -109,7 +113,7 @@ class FloorWatch:
             "changes",
             job,
             breach,
-            ", ".join(sorted(group - {job})) or "no other job",
+            ", ".join(sorted(group - {job})),
         )
         return True
 

@@ -76,10 +76,16 @@ def test_what_a_plan_promises_nothing_for_is_not_watched() -> None:
 
 def test_while_a_job_is_measured_its_neighbours_are_not_judged() -> None:
     watch, shown = FloorWatch(), a_plan()
-    watch.plan_changed(["a", "d"])
+    watch.plan_changed(["a"])
     assert not any(watch.ended("a", [10**12], shown, "b") for _ in range(30))
     assert not any(watch.ended("b", [10**12], shown, "b") for _ in range(30))
-    assert any(watch.ended("d", [10**12], shown, "b") for _ in range(30))
+    assert any(watch.ended("a", [10**12], shown, "c") for _ in range(30))
+
+
+def test_a_job_that_shares_no_link_is_not_judged() -> None:
+    watch, shown = FloorWatch(), a_plan()
+    assert not any(watch.ended("d", [10**12], shown, None) for _ in range(30))
+    assert watch.breaches("d") == 0
 
 
 def test_a_plan_that_disturbs_a_job_starts_the_count_again() -> None:
