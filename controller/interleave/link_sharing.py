@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 
@@ -74,6 +74,8 @@ def _phases_fit(
     ):
         return False
     link = SharedLink(("", ""), peak, demands)
+    if 1 - unavoidable_loss(link, dict(zip(demands, fitted.periods, strict=True)), slack) < PAIR_SCORE:
+        return False
     return 1 - rotate([link], dict(zip(demands, fitted.periods, strict=True)), slack=slack).loss >= PAIR_SCORE
 
 
@@ -82,6 +84,25 @@ def mean_demand(demands: Mapping[str, tuple[Phase, ...]], periods: Mapping[str, 
     return sum(
         p.rate_bps * (p.end_ns - p.start_ns) / periods[job] for job, phases in demands.items() for p in phases
     )
+
+
+def unavoidable_loss(link: SharedLink, periods: Mapping[str, int], slack: float) -> float:
+    """What a link loses (1 - score) at least, whatever the shifts are, because of its worst pair of jobs.
+
+    An Up phase as long as one or more periods (ns) of another job meets everything that this job sends in
+    them. This takes no search, which would be long for just these jobs.
+    """
+    worst = 0.0
+    for (a, first), (b, second) in permutations(link.demands.items(), 2):
+        lost = 0
+        for p in first:
+            laps = (p.end_ns - p.start_ns) // periods[b]
+            for q in second if laps else ():
+                both = p.rate_bps + q.rate_bps
+                if both > link.rate_bps * (1 + slack):
+                    lost += laps * (q.end_ns - q.start_ns) * (both - link.rate_bps)
+        worst = max(worst, lost / periods[a] / link.rate_bps)
+    return worst
 
 
 def overlapping(

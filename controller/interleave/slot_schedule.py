@@ -10,7 +10,13 @@ from functools import partial
 from controller.interleave.affinity import LinkFit, LinkName, Loop, align, components
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.link_arrays import group_identical_links
-from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended, mean_demand
+from controller.interleave.link_sharing import (
+    SLACK,
+    SLOT_SCORE,
+    contended,
+    mean_demand,
+    unavoidable_loss,
+)
 from controller.interleave.period import quantise
 from controller.interleave.previous_slots import TOLERANCE, GroupTiming, keep_previous
 from controller.interleave.rotate import rotate
@@ -27,6 +33,9 @@ _FULL = 1 - 1e-6
 """A score that counts as 1, within rounding."""
 _HOPEFUL = 0.9
 """From this score on, longer periods are tried to reach full compatibility. Chosen: below, they never do."""
+MOST_LAPS = 1_000
+"""How many times longer the longest period of jobs that keep step may be than the shortest. Chosen: an
+evaluation of their slots cannot be shortened."""
 _NODES = 60
 """The sweeps of each exact search. Chosen: a planner must answer in a moment."""
 _MOST_PLACES = 1_000_000
@@ -118,7 +127,7 @@ def schedule_slots(
         elif idle:
             free[leaving] = "it would gain nothing from sharing links in time"
         else:
-            free[leaving] = f"no period within {TOLERANCE:.0%} of its own fits the periods of {others}"
+            free[leaving] = f"no period within {TOLERANCE:.0%} of its own keeps step with {others}"
         rest = [
             SharedLink(k.name, k.rate_bps, {j: p for j, p in k.demands.items() if j != leaving}) for k in part
         ]
@@ -209,6 +218,10 @@ class RotationCache:
                 most = 1 - (load - 1 - self._slack)
                 misfits.append(LinkFit(link.name, tuple(link.demands), most, most))
                 continue
+            most = 1 - self._unavoidable(link)
+            if most < SLOT_SCORE:
+                misfits.append(LinkFit(link.name, tuple(link.demands), most, most))
+                continue
             alone = self._timing_alone(link)
             if alone is None:
                 continue
@@ -231,6 +244,11 @@ class RotationCache:
     def _load(self, link: SharedLink) -> float:
         longest = {j: round(self.periods[j] * (1 + TOLERANCE)) for j in link.demands}
         return mean_demand(link.demands, longest) / link.rate_bps
+
+    def _unavoidable(self, link: SharedLink) -> float:
+        """What the link loses at least, whatever the shifts are, at the longest periods of the jobs."""
+        longest = {j: round(self.periods[j] * (1 + TOLERANCE)) for j in link.demands}
+        return unavoidable_loss(link, longest, self._slack)
 
     def random_score_on(self, part: Sequence[SharedLink], name: LinkName) -> float:
         """The score of a link of the part at random phases."""
@@ -258,6 +276,8 @@ class RotationCache:
 
     def _compute_timing(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> GroupTiming | None:
         """Quantised periods and shifts. Periods grow up to the tolerance only if all jobs then fit."""
+        if max(periods.values()) > MOST_LAPS * min(periods.values()):
+            return None
 
         def attempt(stretch: float) -> GroupTiming | None:
             fitted = quantise(

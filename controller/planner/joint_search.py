@@ -65,12 +65,12 @@ _MOST_PATHS = 16
 """The most candidate paths of a flow."""
 _FEW_JOBS = 3
 """For so few jobs the plain search of rotations takes less time than loading the compiled one. Measured."""
-_MOST_COST = 100_000
-"""The most work of one thorough evaluation. Chosen: a search evaluates about 40 times as much, and the
-compiled loops do some millions a second."""
+_MOST_COST = 20_000
+"""The most work of one thorough evaluation, in the unit of `Evaluator.work_done`. Chosen: a search evaluates
+about 40 times as much, and the compiled loops do about a million a second."""
 _PLAIN = 30
 """How many times less work is done without the compiled loops, which are about that much faster. Measured."""
-_FEWEST_ITERATIONS = 24
+_FEWEST_ITERATIONS = 16
 """A thorough evaluation has at least this number of iterations, however long each takes to compute.
 Chosen."""
 

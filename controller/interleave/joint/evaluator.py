@@ -11,8 +11,9 @@ from importlib import import_module
 import numpy as np
 
 from controller.interleave.joint.fluid import Floats, fluid_arrays, plain_lengths, salt_of, start_of
-from controller.interleave.joint.instance import Choice, Instance
+from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.interleave.joint.sharing_groups import Sharing, SharingGroup, sharing_groups_of, sharing_of
+from controller.interleave.joint.time_scales import shortening
 from controller.kernel import KernelsUnavailableError, available
 
 _KERNEL = "controller.interleave.joint.kernel"
@@ -36,6 +37,16 @@ class Effort:
 
     seeds: tuple[int, ...]
     iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """What is simulated of a group: `horizon` ns, with the phases of each job shortened by its factor. `work`
+    is what that adds to `Evaluator.work_done`."""
+
+    horizon: float
+    shortening: tuple[float, ...]
+    work: int
 
 
 @dataclass
@@ -109,16 +120,19 @@ class Evaluator:
 
     def cost(self, choice: Choice, effort: Effort) -> int:
         """What evaluating a choice would add to `work_done` if no group of it were known."""
-        return sum(self._span(p, effort)[1] for p in self.groups(choice) if not p.undisturbed)
+        return sum(self._span(p, effort).work for p in self.groups(choice) if not p.undisturbed)
 
-    def _span(self, group: SharingGroup, effort: Effort) -> tuple[float, int]:
-        """For how long a group is simulated, in ns, and what that adds to `work_done`."""
-        own = [max(float(self._alone[j]), r[0]) for j, r in zip(group.jobs, group.timings, strict=True)]
+    def _span(self, group: SharingGroup, effort: Effort) -> _Span:
+        """For how long a group is simulated. Jobs that are far slower than others are shortened."""
+        full = [max(float(self._alone[j]), r[0]) for j, r in zip(group.jobs, group.timings, strict=True)]
+        factors = shortening(full, [r != UNSCHEDULED for r in group.timings])
+        own = [factor * length for factor, length in zip(factors, full, strict=True)]
         begun = sum(max(own) / t for t in own)
         most = min(_MOST_BEGUN, _MOST_STREAMED / max(1, len(group.streams)))
         horizon = max(own) * min(effort.iterations, max(8.0, most / begun))
         each = (1 + len(group.streams) / 16) * (4 if any(group.mltcp) else 1)
-        return horizon, round(len(effort.seeds) * horizon / max(own) * begun * each)
+        work = round(len(effort.seeds) * horizon / max(own) * begun * each)
+        return _Span(horizon, tuple(factors), work)
 
     @property
     def _little(self) -> bool:
@@ -126,18 +140,20 @@ class Evaluator:
         return self.work_done <= _LITTLE_WORK and _KERNEL not in sys.modules
 
     def _compute(self, group: SharingGroup, effort: Effort) -> Floats:
-        horizon, work = self._span(group, effort)
-        self.work_done += work
-        arrays = fluid_arrays(self.instance, group)
-        alone = [float(self._alone[j]) for j in group.jobs]
+        span = self._span(group, effort)
+        self.work_done += span.work
+        arrays = fluid_arrays(self.instance, group, span.shortening)
+        alone = [float(self._alone[j]) * f for j, f in zip(group.jobs, span.shortening, strict=True)]
         compiled = None if self.plain or self._little else _compiled()
         if compiled is None:
-            return plain_lengths(arrays, group.jobs, effort.seeds, alone, horizon)
+            shorter = plain_lengths(arrays, group.jobs, effort.seeds, alone, span.horizon)
+            result: Floats = shorter / np.array(span.shortening)
+            return result
         salts = np.array([[salt_of(seed, j) for j in group.jobs] for seed in effort.seeds])
         starts = np.array(
             [[start_of(s, j, t) for j, t in zip(group.jobs, alone, strict=True)] for s in effort.seeds]
         )
-        found: Floats = compiled(arrays, salts, starts, horizon)
+        found: Floats = compiled(arrays, salts, starts, span.horizon) / np.array(span.shortening)
         return found
 
 

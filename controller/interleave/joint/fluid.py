@@ -54,18 +54,22 @@ class FluidArrays(NamedTuple):
     intercept: float
 
 
-def fluid_arrays(instance: Instance, group: SharingGroup) -> FluidArrays:
-    """The arrays of a sharing group."""
+def fluid_arrays(
+    instance: Instance, group: SharingGroup, shortening: Sequence[float] | None = None
+) -> FluidArrays:
+    """The arrays of a sharing group. `shortening` is a factor for all phases of each job; None: 1."""
+    factors = [1.0] * len(group.jobs) if shortening is None else shortening
     place = {j: i for i, j in enumerate(group.jobs)}
     steps = [instance.jobs[j].steps for j in group.jobs]
     links = sorted({k for s in group.streams for k in s.links})
     number = {k: i for i, k in enumerate(links)}
     flat = [s for own in steps for s in own]
+    times = np.array([f for f, own in zip(factors, steps, strict=True) for _ in own], dtype=np.float64)
     return FluidArrays(
         first=np.cumsum([0, *map(len, steps)]).astype(np.int64),
-        up=np.array([s.up_ns for s in flat], dtype=np.float64),
+        up=np.array([s.up_ns for s in flat], dtype=np.float64) * times,
         rate=np.array([s.rate_bps / 1e9 for s in flat], dtype=np.float64),
-        compute=np.array([s.compute_ns for s in flat], dtype=np.float64),
+        compute=np.array([s.compute_ns for s in flat], dtype=np.float64) * times,
         level=np.array(group.level, dtype=np.int64),
         period=np.array([r[0] for r in group.timings], dtype=np.float64),
         shift=np.array([r[1] for r in group.timings], dtype=np.float64),

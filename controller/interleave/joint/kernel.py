@@ -21,6 +21,10 @@ from controller.interleave.joint.fluid import (
 )
 from controller.kernel import compiler
 
+_KNOWN = 4096
+"""How many sets of rates are remembered at once. Chosen: few groups have more states, and clearing the marks
+of so many takes less than a microsecond."""
+
 kernel = compiler(__file__, fluid.__file__, jitter.__file__)
 _draw = kernel(jitter.draw)
 _begin_at = kernel(fluid.begin_at)
@@ -96,8 +100,38 @@ def _rates(
 
 
 @kernel
-def _run(x: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
-    """Fill `result` with the mean iteration of each job; see `fluid._PlainFluid`."""
+def _known_place(
+    x: FluidArrays, active: Ints, size: int, limit: Ints, sent: Floats, whole: Floats, state: Ints
+) -> int:
+    """Fill `state` with what the rates follow from: 0 for a stream that does not send, else a number for its
+    stair and for the rate of its job's step, `limit`. Returns where the rates for this state are remembered.
+    """
+    state[:] = 0
+    place = 0
+    for i in range(size):
+        s = active[i]
+        j = x.job[s]
+        stair = min(STAIRS - 1, int(STAIRS * sent[s] / whole[s] + 1e-9)) if x.mltcp[j] else 0
+        state[s] = 1 + limit[j] * STAIRS + stair
+        place = (place * 31 + s * 1_009 + state[s]) % 2_147_483_647
+    return place % _KNOWN
+
+
+@kernel
+def _run(
+    x: FluidArrays,
+    salts: Ints,
+    starts: Floats,
+    horizon: float,
+    result: Floats,
+    known: NDArray[np.bool_],
+    states: NDArray[np.int32],
+    table: Floats,
+) -> None:
+    """Fill `result` with the mean iteration of each job; see `fluid._PlainFluid`.
+
+    Where `known`, the rates for a state of the streams (a row of `states`) are in the same row of `table`.
+    """
     jobs, streams, links = len(x.level), len(x.job), len(x.capacity)
     timer, done_at, begun = np.zeros(jobs), np.zeros(jobs), np.full(jobs, -1.0)
     waiting = np.ones(jobs, dtype=np.bool_)
@@ -139,32 +173,43 @@ def _run(x: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Fl
                 size += 1
     any_mltcp = x.mltcp.any()
     active = np.zeros(streams, dtype=np.int64)
-    kept = streams <= 12 and not any_mltcp and (x.first[jobs] == jobs)
-    table = np.full((1 << streams if kept else 1, streams), -1.0)
+    state = np.zeros(streams, dtype=np.int64)
+    # Steps of one rate share a number.
+    alike = np.zeros(x.first[jobs], dtype=np.int64)
+    limit = np.zeros(jobs, dtype=np.int64)
+    for j in range(jobs):
+        for at in range(x.first[j], x.first[j + 1]):
+            while x.rate[x.first[j] + alike[at]] != x.rate[at]:
+                alike[at] += 1
     size, now, dirty = 0, 0.0, True
     while True:
         if dirty:
             size = 0
-            mask = 0
             for i in range(streams):
                 s = by_level[i]
                 if left[s] > _DONE_BITS:
                     active[size] = s
                     size += 1
-                    mask |= 1 << s
                 else:
                     rates[s] = 0.0
-            if kept and size and table[mask, active[0]] >= 0:
-                for i in range(size):
-                    rates[active[i]] = table[mask, active[i]]
-            elif size:
-                if any_mltcp:
+            if size:
+                place = _known_place(x, active, size, limit, sent, whole, state)
+                same = known[place]
+                if same:
+                    for s in range(streams):
+                        same &= states[place, s] == state[s]
+                if same:
                     for i in range(size):
-                        weight[active[i]], _ = _weight(x, active[i], sent, whole)
-                _rates(x, active, size, step, weight, rates, room, asked)
-                if kept:
-                    for i in range(size):
-                        table[mask, active[i]] = rates[active[i]]
+                        rates[active[i]] = table[place, active[i]]
+                else:
+                    if any_mltcp:
+                        for i in range(size):
+                            weight[active[i]], _ = _weight(x, active[i], sent, whole)
+                    _rates(x, active, size, step, weight, rates, room, asked)
+                    known[place] = True
+                    for s in range(streams):
+                        states[place, s] = state[s]
+                        table[place, s] = rates[s]
             dirty = False
         then = horizon
         for j in range(jobs):
@@ -222,6 +267,7 @@ def _run(x: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Fl
                     timer[j] = _begin_at(now, x.period[j], x.shift[j])
                 if begins:
                     at = x.first[j] + step[j]
+                    limit[j] = alike[at]
                     done_at[j] = now + x.uncontended_size[j] * x.up[at]
                     timer[j] = done_at[j]
                     for i in range(own_at[j], own_at[j + 1]):
@@ -242,8 +288,12 @@ def lengths(arrays: FluidArrays, salts: Ints, starts: Floats, horizon: float, re
     """Fill `result`, shape (seeds, jobs), with mean iterations in ns. `salts` and `starts` have the same
     shape.
     """
+    streams = len(arrays.job)
+    known = np.zeros(_KNOWN, dtype=np.bool_)
+    states = np.empty((_KNOWN, streams), dtype=np.int32)
+    table = np.empty((_KNOWN, streams))
     for i in range(len(salts)):
-        _run(arrays, salts[i], starts[i], horizon, result[i])
+        _run(arrays, salts[i], starts[i], horizon, result[i], known, states, table)
 
 
 def fast_lengths(arrays: FluidArrays, salts: NDArray[Any], starts: NDArray[Any], horizon: float) -> Floats:

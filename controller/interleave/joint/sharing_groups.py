@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JobTiming, Links
+from controller.interleave.slot_schedule import MOST_LAPS
 
 _EPS = 1e-9
 
@@ -63,8 +64,9 @@ def full_links(instance: Instance, wanted: dict[int, dict[int, float]]) -> set[i
 def legal(instance: Instance, choice: Choice) -> bool:
     """Whether a choice is allowed.
 
-    It is, if it uses only existing levels and periods of at most `Instance.longest_period`, if it turns MLTCP
-    on for capable jobs only, and if every scheduled job shares a full link with another scheduled job."""
+    It is, if it uses only existing levels and periods of at most `Instance.longest_period`, none of them more
+    than MOST_LAPS times another one, if it turns MLTCP on for capable jobs only, and if every scheduled job
+    shares a full link with another scheduled job."""
     if any(m and not p.mltcp_capable for m, p in zip(choice.mltcp, instance.jobs, strict=True)):
         return False
     scheduled = {j for j, r in enumerate(choice.timings) if r != UNSCHEDULED}
@@ -73,6 +75,9 @@ def legal(instance: Instance, choice: Choice) -> bool:
             return False
     if not scheduled:
         return True
+    periods = [choice.timings[j][0] for j in scheduled]
+    if max(periods) > MOST_LAPS * min(periods):
+        return False
     wanted = demand_on(instance, choice.path_choice)
     beside: set[int] = set()
     for link in full_links(instance, wanted):

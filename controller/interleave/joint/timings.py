@@ -13,6 +13,10 @@ from controller.interleave.link_sharing import SLACK
 from controller.interleave.slot_schedule import RotationCache, schedule_slots
 from controller.model import Phase
 
+_MOST_LAPS = 100
+"""How many times longer the longest iteration of jobs with CASSINI's timings may be than the shortest.
+Chosen: with more, the search of its shifts takes seconds, and no shifts separate such jobs."""
+
 
 def rotation_cache_of(instance: Instance, *, fast: bool = False, seed: int = 0) -> RotationCache:
     """An empty cache of rotations for the jobs of an instance. `fast` uses the compiled kernels."""
@@ -65,10 +69,13 @@ def cassini_timings(
     """CASSINI's timings (thesis, 4.3 and 4.4): every job of a full link gets its quantised period and unique
     shift.
 
-    Scores do not matter. None if the affinity graph has a loop, because CASSINI then discards the placement.
+    Scores do not matter. None if the affinity graph has a loop, because CASSINI then discards the placement,
+    or if the longest iteration is more than _MOST_LAPS times the shortest.
     """
     links = shared_links(instance, path_choice)
-    if not links:
+    meeting = {job for link in links for job in link.demands}
+    lengths = [p.alone_ns for p in instance.jobs if p.name in meeting]
+    if not links or max(lengths) > _MOST_LAPS * min(lengths):
         return None
     try:
         found = unique_shifts(links, {p.name: p.alone_ns for p in instance.jobs}, seed=seed)

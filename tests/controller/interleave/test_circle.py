@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.interleave.circle import SharedLink, perimeter, random_score, score, sweep
-from controller.interleave.link_sharing import overlapping
+from controller.interleave.link_sharing import overlapping, unavoidable_loss
 from controller.interleave.rotate import rotate
 from controller.model import Phase
 
@@ -171,3 +171,18 @@ def test_silent_jobs_do_no_harm() -> None:
     periods = {"a": 10 * MS, "b": 20 * MS}
     assert rotate([link], periods).loss == 0.0
     assert rotate([], {}).shifts == {}
+
+
+def test_no_shifts_lose_less_than_the_unavoidable_loss() -> None:
+    rng = random.Random(9)
+    positive = 0
+    for _ in range(60):
+        slow, fast = 24, rng.choice([2, 3, 4])
+        cuts = sorted(rng.sample(range(slow + 1), 2))
+        demands = {"a": (up(*cuts, rng.choice([C, C // 2])),), "b": (up(0, 1, rng.choice([C, C // 2])),)}
+        link, periods = SharedLink(("x", "y"), C, demands), {"a": slow * MS, "b": fast * MS}
+        bound = unavoidable_loss(link, periods, 0.02)
+        least = min(1 - score(link, periods, {"a": 0, "b": t * MS // 4}, slack=0.02) for t in range(4 * fast))
+        assert bound <= least + 1e-9
+        positive += bound > 0
+    assert positive > 20
