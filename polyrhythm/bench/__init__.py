@@ -14,6 +14,7 @@ BENCHES = {
     ),
     "compress": ("polyrhythm.bench.compress", "time of priority compression"),
     "interleave": ("polyrhythm.bench.interleave", "time of the rotation search, against plain enumeration"),
+    "plan": ("polyrhythm.bench.plan", "CPU time of the default policy's plan, by number of jobs"),
     "routing": ("polyrhythm.bench.routing", "time of path assignment, rates, source ports and failover"),
     "switch": ("polyrhythm.bench.switch", "packets per second of the embedded switch, and of BMv2"),
     "sim": ("polyrhythm.bench.sim", "events per second of the simulator, and two weeks of a cluster"),

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm bench plan`: its jobs meet, and its figures are those of the planner."""
+
+import argparse
+import json
+
+import pytest
+
+from controller.planner import plan
+from polyrhythm.bench import plan as bench
+
+
+def test_the_jobs_meet_and_one_may_be_far_slower() -> None:
+    x = bench.inputs(1, 3)
+    assert x == bench.inputs(1, 3)
+    made = plan(x)
+    assert all("evaluated plans" in j.why for j in made.jobs.values())
+    slow = bench.inputs(1, 2, slow=1_000)
+    fast, last = (j.profile.period_ns for j in slow.jobs)
+    assert last > 400 * fast
+
+
+def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(bench, "JOBS", (2,))
+    monkeypatch.setattr(bench, "_RUNS", 1)
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    assert bench.run(parser.parse_args(["--json"])) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["plan_2_jobs_cpu_ms"] > 0
+    assert report["plan_1000_times_slower_cpu_ms"] > 0
+    assert report["evaluation_same"] is True
