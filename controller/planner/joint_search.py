@@ -16,8 +16,9 @@ from controller.interleave.affinity import LinkFit
 from controller.interleave.circle import score
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, plain
+from controller.interleave.joint.timings import rotation_cache_of
 from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
-from controller.interleave.slot_schedule import JobSlot, SlotSchedule
+from controller.interleave.slot_schedule import JobSlot, RotationCache, SlotSchedule
 from controller.kernel import available
 from controller.model import Phase
 from controller.planner.candidate import Candidate, Expected, PathsAndShifts
@@ -233,9 +234,19 @@ class JointSearch:
             measured=self._measured,
             mltcp=mltcp,
             limits=limits,
-            fast=len(self.instance.jobs) > _FEW_JOBS,
+            evaluator=self._evaluator,
+            cache=self._rotations,
             seed=self._demands.inputs.seed,
         )
+
+    @cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.instance)
+
+    @cached_property
+    def _rotations(self) -> RotationCache:
+        fast = len(self.instance.jobs) > _FEW_JOBS
+        return rotation_cache_of(self.instance, fast=fast, seed=self._demands.inputs.seed)
 
     @cached_property
     def _flows(self) -> tuple[str, ...]:

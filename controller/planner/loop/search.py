@@ -102,6 +102,8 @@ def solve(
     limits: SearchLimits = SearchLimits(),
     plain: bool = False,
     fast: bool = True,
+    evaluator: Evaluator | None = None,
+    cache: RotationCache | None = None,
     seed: int = 0,
 ) -> SearchResult:
     """The best plan under the objective that the search finds. By its evaluator it is never worse than any
@@ -109,12 +111,13 @@ def solve(
 
     `paths` are sets of paths by name, ECMP's first. `given` and `others` are more plans to start from. The
     first plan of `given` that no other one beats by `limits.min_gain` is kept. `measured`: see `PlanValues`.
-    `plain` uses the evaluator's plain reference, `fast` the compiled search of rotations. Deterministic for a
-    seed.
+    `plain` uses the evaluator's plain reference, `fast` the compiled search of rotations. `evaluator` and
+    `cache` replace them by those of an earlier search of the instance, with what they have computed.
+    Deterministic for a seed.
     """
-    values = PlanValues(Evaluator(instance, plain), objective, measured)
+    values = PlanValues(evaluator or Evaluator(instance, plain), objective, measured)
     time_sharing = TimeSharing(instance)
-    cache = rotation_cache_of(instance, fast=fast, seed=seed)
+    cache = cache or rotation_cache_of(instance, fast=fast, seed=seed)
     preferred = dict(given or {})
 
     def offer(choice: Choice, group: SharingGroup, rng: random.Random) -> Iterator[Move]:
