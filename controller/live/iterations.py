@@ -28,6 +28,10 @@ RECENT_ITERATIONS = 120
 # Iteration times kept for the 99th percentile. Chosen: bounds the memory of a job that runs for weeks.
 KEPT_ITERATIONS = 10_000
 
+# Iterations of which some workers have not reported yet. Chosen: a worker that no longer reports leaves
+# no more than these.
+_MOST_OPEN = 64
+
 # How many iterations in a row must disagree with the profile before its period is corrected. Chosen: one slow
 # iteration (a straggler) is no change of the period.
 AGREEING_REPORTS = 4
@@ -65,6 +69,8 @@ class IterationStats:
         times = self._open.setdefault(report.index, {})
         times.setdefault(report.rank, (report.end_ns - report.start_ns) / 1e6)
         if len(times) < self.ranks:
+            if len(self._open) > _MOST_OPEN:
+                del self._open[min(self._open)]
             return ()
         # Reports of a worker come in order, so reports that earlier iterations still miss will never come.
         ended = [max(self._open.pop(index).values()) for index in sorted(self._open) if index <= report.index]
@@ -127,6 +133,8 @@ class PeriodCheck:
         disturbed |= bool(report.ecn_marks or report.retransmits)
         self._open[report.index] = max(longest, own_ns), disturbed
         if report.rank != 0:
+            if len(self._open) > _MOST_OPEN:
+                del self._open[min(self._open)]
             return None
         before = self._open.get(report.index - 1)
         self._open = {i: seen for i, seen in self._open.items() if i >= report.index}
