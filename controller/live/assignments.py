@@ -6,9 +6,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
+from controller.interleave.slot_tolerance import SlotTolerance
 from controller.live.job_registry import JobRegistry
 from controller.live.messages import Effect, FlowFallback, SendAssignment, SendSchedule
-from controller.live.slot_tolerance import SlotTolerance, tolerances
+from controller.live.slot_tolerance import tolerances
 from controller.model.job import Job
 from controller.model.plan import JobPlan, Plan
 from controller.model.traffic import TRAFFIC_CLASSES

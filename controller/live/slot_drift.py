@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.interleave.slot_tolerance import SETTLE_NS, TOUCH, SlotTolerance
 from controller.live.messages import IterationReport
-from controller.live.slot_tolerance import TOUCH, SlotTolerance
-from controller.measure.selection import SETTLE_NS
 from controller.model.plan import Plan
 
 _SILENT_REPORTS = 8

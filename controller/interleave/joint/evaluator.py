@@ -32,11 +32,12 @@ class Effort:
     """How closely to evaluate.
 
     `seeds` are those of jitter and start times. Each group is simulated for `iterations` iterations of its
-    longest job.
+    longest job. Each Up phase is `longer` by this part of itself, and the compute after it shorter.
     """
 
     seeds: tuple[int, ...]
     iterations: int
+    longer: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Evaluator:
     def _compute(self, group: SharingGroup, effort: Effort) -> Floats:
         span = self._span(group, effort)
         self.work_done += span.work
-        arrays = fluid_arrays(self.instance, group, span.shortening)
+        arrays = fluid_arrays(self.instance, group, span.shortening, effort.longer)
         alone = [float(self._alone[j]) * f for j, f in zip(group.jobs, span.shortening, strict=True)]
         compiled = None if self.plain or self._little else _compiled()
         if compiled is None:

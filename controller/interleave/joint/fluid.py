@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from controller.interleave.jitter import PRIME, draw
 from controller.interleave.joint.instance import Instance
 from controller.interleave.joint.sharing_groups import SharingGroup
+from controller.interleave.slot_tolerance import SETTLE_NS, TOUCH, HeldJob, slot_tolerances
 from controller.model import REALIGN
 
 Ints = NDArray[np.int64]
@@ -30,8 +32,10 @@ class FluidArrays(NamedTuple):
     """A sharing group as arrays. Times in ns, rates in bit/ns.
 
     By job: its steps are `first[j]` to `first[j + 1]`; `level`, `period`, `shift`, `mltcp`,
-    `uncontended_size`. By step: `up`, `rate`, `compute`. By stream: `job`, `flows`, `relative_size`, and its
-    links, `at[s]` to `at[s + 1]` of `link`. By link: `capacity`.
+    `uncontended_size`. An iteration that is ready more than `late` after its slot waits for the next one. If
+    it begins more than `gap` after it, all slots of its `slot_set` move later, by at most `step`. The first
+    iteration of a run waits for its slot. By step: `up`, `rate`, `compute`. By stream: `job`, `flows`,
+    `relative_size`, and its links, `at[s]` to `at[s + 1]` of `link`. By link: `capacity`.
     """
 
     first: Ints
@@ -52,12 +56,21 @@ class FluidArrays(NamedTuple):
     jitter: float
     slope: float
     intercept: float
+    late: Floats
+    gap: Floats
+    step: Floats
+    slot_set: Ints
 
 
 def fluid_arrays(
-    instance: Instance, group: SharingGroup, shortening: Sequence[float] | None = None
+    instance: Instance,
+    group: SharingGroup,
+    shortening: Sequence[float] | None = None,
+    longer: float = 0.0,
 ) -> FluidArrays:
-    """The arrays of a sharing group. `shortening` is a factor for all phases of each job; None: 1."""
+    """The arrays of a sharing group. `shortening` is a factor for all phases of each job; None: 1. Each Up
+    phase is `longer` by this part of itself, and the compute after it shorter by the same time.
+    """
     factors = [1.0] * len(group.jobs) if shortening is None else shortening
     place = {j: i for i, j in enumerate(group.jobs)}
     steps = [instance.jobs[j].steps for j in group.jobs]
@@ -65,11 +78,13 @@ def fluid_arrays(
     number = {k: i for i, k in enumerate(links)}
     flat = [s for own in steps for s in own]
     times = np.array([f for f, own in zip(factors, steps, strict=True) for _ in own], dtype=np.float64)
+    more = np.array([min(longer * s.up_ns, s.compute_ns) for s in flat], dtype=np.float64)
+    late, gap, step, slot_set = _slot_tolerances(instance, group)
     return FluidArrays(
         first=np.cumsum([0, *map(len, steps)]).astype(np.int64),
-        up=np.array([s.up_ns for s in flat], dtype=np.float64) * times,
+        up=(np.array([s.up_ns for s in flat], dtype=np.float64) + more) * times,
         rate=np.array([s.rate_bps / 1e9 for s in flat], dtype=np.float64),
-        compute=np.array([s.compute_ns for s in flat], dtype=np.float64) * times,
+        compute=(np.array([s.compute_ns for s in flat], dtype=np.float64) - more) * times,
         level=np.array(group.level, dtype=np.int64),
         period=np.array([r[0] for r in group.timings], dtype=np.float64),
         shift=np.array([r[1] for r in group.timings], dtype=np.float64),
@@ -84,7 +99,44 @@ def fluid_arrays(
         jitter=instance.jitter,
         slope=instance.mltcp[0],
         intercept=instance.mltcp[1],
+        late=late,
+        gap=gap,
+        step=step,
+        slot_set=slot_set,
     )
+
+
+def _slot_tolerances(instance: Instance, group: SharingGroup) -> tuple[Floats, Floats, Floats, Ints]:
+    """`late`, `gap`, `step` and `slot_set` of `FluidArrays`, as the controller decides them."""
+    count = len(group.jobs)
+    late = np.array([REALIGN * period for period, _ in group.timings], dtype=np.float64)
+    gap, step, slot_set = np.full(count, np.inf), np.zeros(count), np.arange(count, dtype=np.int64)
+    held = {
+        str(i): HeldJob(round(period), round(shift), *_iteration(instance, j))
+        for i, (j, (period, shift)) in enumerate(zip(group.jobs, group.timings, strict=True))
+        if period
+    }
+    if len(held) > 1:
+        place = {j: i for i, j in enumerate(group.jobs)}
+        using: dict[int, dict[str, None]] = defaultdict(dict)
+        for s in group.streams:
+            for k in s.links:
+                using[k][str(place[s.job])] = None
+        for name, found in slot_tolerances(held, [tuple(names) for names in using.values()]).items():
+            i = int(name)
+            late[i] = found.latest * group.timings[i][0]
+            gap[i] = found.gap_ns + TOUCH * group.timings[i][0]
+            step[i], slot_set[i] = found.step_ns, min(map(int, found.group))
+    return late, gap, step, slot_set
+
+
+def _iteration(instance: Instance, j: int) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """The length of a job's iteration alone, and its bursts from its first one on, in ns."""
+    bursts, at = [], 0
+    for s in instance.jobs[j].steps:
+        bursts.append((at, at + s.up_ns))
+        at += s.up_ns + s.compute_ns
+    return at, tuple(bursts)
 
 
 def salt_of(seed: int, job: int) -> int:
@@ -150,7 +202,14 @@ class _PlainFluid:
             self._relative_size[s] * sum(up * rate for up, rate, _ in self._steps[j])
             for s, j in enumerate(self._job)
         ]
-        self._runners = [_Runner(begin_at(t, self._period[j], self._shift[j])) for j, t in enumerate(starts)]
+        self._late: list[float] = arrays.late.tolist()
+        self._gap: list[float] = arrays.gap.tolist()
+        self._most_step: list[float] = arrays.step.tolist()
+        self._slot_set: list[int] = arrays.slot_set.tolist()
+        self._moved_at = [-math.inf] * len(self._period)
+        self._runners = [
+            _Runner(begin_at(t, self._period[j], self._shift[j], 0.0)) for j, t in enumerate(starts)
+        ]
         self._left = [0.0] * len(self._job)
         self._sent = [0.0] * len(self._job)
         self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
@@ -191,7 +250,23 @@ class _PlainFluid:
         else:
             r.iteration += 1
             r.waiting = True
-            r.timer = begin_at(now, self._period[j], self._shift[j])
+            r.timer = begin_at(now, self._period[j], self._shift[j], self._late[j])
+            if r.timer <= now:
+                self._move_slots(j, now)
+
+    def _move_slots(self, j: int, now: float) -> None:
+        """A job begins at `now`: if it is late, its slots and those that depend on them move later."""
+        own = self._slot_set[j]
+        offset = (now - self._shift[j]) % self._period[j] if self._period[j] > 0 else 0.0
+        if offset <= self._gap[j] or now < self._moved_at[own] + SETTLE_NS:
+            return
+        later = later_by(offset, self._gap[j], TOUCH * self._period[j], self._most_step[j])
+        self._moved_at[own] = now
+        for i, r in enumerate(self._runners):
+            if self._slot_set[i] == own:
+                self._shift[i] += later
+                if r.waiting and r.timer > now:
+                    r.timer += later
 
     def _send(self, j: int, now: float) -> None:
         r = self._runners[j]
@@ -281,15 +356,22 @@ class _PlainFluid:
                 r.timer = max(then, r.done_at)
 
 
-def begin_at(now: float, period: float, shift: float) -> float:
-    """When an iteration that is ready at `now` begins."""
+def later_by(offset: float, gap: float, touch: float, most: float) -> float:
+    """By how much slots move later for a job that begins `offset` ns after its slot: it is then late by half
+    of its gap (`controller.live.slot_drift`). `gap` includes `touch`.
+    """
+    return min(offset - (gap - touch) / 2, most)
+
+
+def begin_at(now: float, period: float, shift: float, late: float) -> float:
+    """When an iteration that is ready at `now` begins: at once if it is at most `late` after its slot."""
     if period <= 0:
         return now
     offset = now - shift
     if offset < 0:
         return shift
     offset %= period
-    return now if offset <= REALIGN * period else now + period - offset
+    return now if offset <= late else now + period - offset
 
 
 def plain_lengths(

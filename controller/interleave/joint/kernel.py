@@ -19,6 +19,7 @@ from controller.interleave.joint.fluid import (
     FluidArrays,
     Ints,
 )
+from controller.interleave.slot_tolerance import SETTLE_NS, TOUCH
 from controller.kernel import compiler
 
 _KNOWN = 4096
@@ -28,6 +29,7 @@ of so many takes less than a microsecond."""
 kernel = compiler(__file__, fluid.__file__, jitter.__file__)
 _draw = kernel(jitter.draw)
 _begin_at = kernel(fluid.begin_at)
+_later_by = kernel(fluid.later_by)
 _mean_length = kernel(fluid.mean_length)
 
 
@@ -141,6 +143,7 @@ def _run(
         np.zeros(jobs, dtype=np.int64),
     )
     total = np.zeros(jobs)
+    shift, moved_at = x.shift.copy(), np.full(jobs, -np.inf)
     left, sent, whole, rates, weight = (
         np.zeros(streams),
         np.zeros(streams),
@@ -160,7 +163,7 @@ def _run(
         whole[s] *= x.relative_size[s]
     for j in range(jobs):
         own_at[j + 1] += own_at[j]
-        timer[j] = _begin_at(starts[j], x.period[j], x.shift[j])
+        timer[j] = _begin_at(starts[j], x.period[j], shift[j], 0.0)
     fill = own_at[:-1].copy()
     for s in range(streams):
         own[fill[x.job[s]]] = s
@@ -264,7 +267,18 @@ def _run(
                 else:
                     iteration[j] += 1
                     waiting[j] = True
-                    timer[j] = _begin_at(now, x.period[j], x.shift[j])
+                    timer[j] = _begin_at(now, x.period[j], shift[j], x.late[j])
+                    if timer[j] <= now and x.period[j] > 0:
+                        own_set = x.slot_set[j]
+                        offset = (now - shift[j]) % x.period[j]
+                        if offset > x.gap[j] and now >= moved_at[own_set] + SETTLE_NS:
+                            later = _later_by(offset, x.gap[j], TOUCH * x.period[j], x.step[j])
+                            moved_at[own_set] = now
+                            for i in range(jobs):
+                                if x.slot_set[i] == own_set:
+                                    shift[i] += later
+                                    if waiting[i] and timer[i] > now:
+                                        timer[i] += later
                 if begins:
                     at = x.first[j] + step[j]
                     limit[j] = alike[at]

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from controller.interleave.joint.evaluator import Effort, Evaluator
+from controller.interleave.joint.fluid import Floats
 from controller.interleave.joint.instance import Choice
 from controller.interleave.joint.sharing_groups import SharingGroup
 from controller.planner.loop.objective import Objective, PlanValue, twins_of
@@ -44,23 +45,31 @@ class PlanValues:
     _twins: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
     def value(self, choice: Choice, effort: Effort) -> PlanValue:
-        """The value of a plan by a thorough evaluation."""
-        return self._value(self.objective, choice, effort)
+        """The value of a plan by a thorough evaluation: the mean of two, as it is and with Up phases that are
+        longer by `effort.longer`. The expected iterations are those as it is.
+        """
+        twins = self.twins(choice)
+        own = self._lengths(choice, replace(effort, longer=0.0))
+        longer = self._lengths(choice, effort)
+        used = (self.evaluator.used(own) + self.evaluator.used(longer)) / 2
+        found = self.objective.value(np.concatenate([own, longer]), used, twins, choice)
+        return replace(found, lengths=self.objective.value(own, used, twins, choice).lengths)
 
     def quick_value(self, choice: Choice, effort: Effort) -> PlanValue:
         """The value of a plan by a quick evaluation, under the lower limits of `Objective.cautious`."""
-        return self._value(self._cautious, choice, effort)
+        lengths = self._lengths(choice, effort)
+        return self._cautious.value(lengths, self.evaluator.used(lengths), self.twins(choice), choice)
 
     @cached_property
     def _cautious(self) -> Objective:
         return self.objective.cautious()
 
-    def _value(self, objective: Objective, choice: Choice, effort: Effort) -> PlanValue:
+    def _lengths(self, choice: Choice, effort: Effort) -> Floats:
         lengths = self.evaluator.lengths(choice, effort)
         if self.measured is not None and _apart_from_shifts(choice) == _apart_from_shifts(self.measured[0]):
             for job, ns in self.measured[1].items():
                 lengths[:, job] = np.maximum(lengths[:, job], ns)
-        return objective.value(lengths, self.evaluator.used(lengths), self.twins(choice), choice)
+        return lengths
 
     def twins(self, choice: Choice) -> tuple[tuple[int, ...], ...]:
         """The sets of twins on the plan's paths."""

@@ -10,10 +10,11 @@ from statistics import mean
 import pytest
 from control_rig import job
 
+from controller.interleave.slot_tolerance import STEP
 from controller.live.messages import IterationReport
 from controller.live.plan_changes import with_slots_later
 from controller.live.slot_drift import SlotDrift
-from controller.live.slot_tolerance import STEP, tolerances
+from controller.live.slot_tolerance import tolerances
 from controller.model.job import Job, Phase, Profile
 from controller.model.plan import JobPlan, LinkPlan, Plan, PolicyReference
 from polyrhythm_job.schedule import Schedule, next_slot

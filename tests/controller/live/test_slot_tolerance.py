@@ -10,7 +10,8 @@ from control_rig import job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.live.slot_tolerance import LATEST, STEP, tolerances
+from controller.interleave.slot_tolerance import LATEST, STEP
+from controller.live.slot_tolerance import tolerances
 from controller.model.job import Job, Phase, Profile
 from controller.model.plan import JobPlan, LinkPlan, Plan, PolicyReference
 

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How late an iteration may begin after its slot before it waits for the next one.
+
+Waiting costs the job the rest of the period. Beginning at once costs it nothing more, but its bursts may then
+overlap those of other jobs, until the slots of all have moved later (`controller/live/slot_drift.py`). The
+evaluator of plans counts with the same rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.model.plan import REALIGN
+
+LATEST = 0.5
+"""The most tolerance, as a part of the period. A phase later than that is nearer to its next slot."""
+STEP = REALIGN
+"""The part of the shortest period of the jobs that share links by which all their slots move at once, at
+most. Chosen: one threshold of drift (CASSINI thesis, 4.4.2, step 3), in an iteration or in a slot."""
+TOUCH = 0.01
+"""Bursts that overlap by up to this part of the period only touch. Chosen: half of the slack of the plans."""
+SETTLE_NS = 5_000_000
+"""Slots that have moved do not move again for so long. Chosen: agents have them after the control delay
+(1 ms in the embedded fabric), and packets in the queues are gone after a few more."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    """A job that is held to slots. Times in ns.
+
+    Its iteration alone takes `alone_ns`. `bursts` are start and end of its Up phases, from the slot on.
+    """
+
+    period_ns: int
+    shift_ns: int
+    alone_ns: int
+    bursts: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTolerance:
+    """How late an iteration of a job may begin.
+
+    Up to `gap_ns` its bursts reach no burst of another job. Beyond the part `latest` of its period it waits
+    for its next slot. `group` are the jobs whose slots depend on one another, with the job itself, and
+    `step_ns` is how far their slots move at once.
+    """
+
+    gap_ns: int
+    latest: float
+    group: frozenset[str]
+    step_ns: int
+
+
+def slot_tolerances(
+    held: Mapping[str, HeldJob], sharing: Iterable[Sequence[str]]
+) -> Mapping[str, SlotTolerance]:
+    """How late each job may begin; without those that no lateness makes worse. `sharing` names the jobs on
+    each link.
+
+    A job may always be late by the smallest gap between one of its bursts and the next burst of another job
+    on a link that both use. If it is later than the gap by x, it overlaps each of n other jobs by x in this
+    iteration, and by less in each further one. The slots of all move later by up to a step s, and its own
+    slots are m ns longer than its iterations, so it makes good m + s each time. The others lose
+    n (x^2 / 2 (m + s) + x / 2) in all. The job waits for its next slot if that is more than the rest of the
+    period.
+    """
+    links = [tuple(name for name in names if name in held) for names in sharing]
+    groups = _groups(held, links)
+    found = {}
+    for name, own in held.items():
+        others = {j for names in links if name in names for j in names} - {name}
+        gaps = [gap for other in others if (gap := _gap(own, held[other])) is not None]
+        if gaps:
+            step = round(STEP * min(held[j].period_ns for j in groups[name]))
+            made_good = step + max(0, own.period_ns - own.alone_ns)
+            latest = _latest(own.period_ns, min(gaps), made_good, len(gaps)) / own.period_ns
+            found[name] = SlotTolerance(min(gaps), latest, groups[name], step)
+    return found
+
+
+def _groups(held: Iterable[str], links: Iterable[Sequence[str]]) -> Mapping[str, frozenset[str]]:
+    """For each job those that share a link with it, with one of these, and so on, and itself."""
+    groups = {name: frozenset([name]) for name in held}
+    for names in links:
+        joined = frozenset().union(*(groups[name] for name in names))
+        groups.update(dict.fromkeys(joined, joined))
+    return groups
+
+
+def _gap(own: HeldJob, other: HeldJob) -> int | None:
+    """The time (ns) by which a job may be late without a burst of it reaching one of another job's.
+
+    None if bursts of the two overlap already, or if one of them sends nothing: being late changes little.
+    """
+    # The bursts of two periods meet at all distances that differ by multiples of their common divisor.
+    apart = math.gcd(own.period_ns, other.period_ns)
+    gaps = []
+    for start, end in own.bursts:
+        for other_start, other_end in other.bursts:
+            after = (other_start + other.shift_ns - start - own.shift_ns) % apart
+            gap = after - (end - start)
+            overlap = max(-gap, after + other_end - other_start - apart)
+            if overlap > TOUCH * apart:
+                return None
+            gaps.append(max(0, gap))
+    return min(gaps, default=None)
+
+
+def _latest(period_ns: int, gap_ns: int, made_good_ns: int, others: int) -> float:
+    """The lateness (ns) at which beginning at once costs the others as much as waiting costs the job.
+
+    The job makes good `made_good_ns` of it in each iteration.
+    """
+    most = LATEST * period_ns
+    if made_good_ns <= 0 or gap_ns >= most:
+        return min(float(gap_ns), most)
+    half = others / 2 + 1
+    root = math.sqrt(half * half + 2 * others * (period_ns - gap_ns) / made_good_ns)
+    return min(most, gap_ns + (root - half) * made_good_ns / others)
