@@ -12,13 +12,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.model.plan import REALIGN
-
 LATEST = 0.5
 """The most tolerance, as a part of the period. A phase later than that is nearer to its next slot."""
-STEP = REALIGN
-"""The part of the shortest period of the jobs that share links by which all their slots move at once, at
-most. Chosen: one threshold of drift (CASSINI thesis, 4.4.2, step 3), in an iteration or in a slot."""
 TOUCH = 0.01
 """Bursts that overlap by up to this part of the period only touch. Chosen: half of the slack of the plans."""
 SETTLE_NS = 5_000_000
@@ -30,12 +25,11 @@ SETTLE_NS = 5_000_000
 class HeldJob:
     """A job that is held to slots. Times in ns.
 
-    Its iteration alone takes `alone_ns`. `bursts` are start and end of its Up phases, from the slot on.
+    `bursts` are start and end of its Up phases, from the slot on.
     """
 
     period_ns: int
     shift_ns: int
-    alone_ns: int
     bursts: tuple[tuple[int, int], ...]
 
 
@@ -44,14 +38,12 @@ class SlotTolerance:
     """How late an iteration of a job may begin.
 
     Up to `gap_ns` its bursts reach no burst of another job. Beyond the part `latest` of its period it waits
-    for its next slot. `group` are the jobs whose slots depend on one another, with the job itself, and
-    `step_ns` is how far their slots move at once.
+    for its next slot. `group` are the jobs whose slots depend on one another, with the job itself.
     """
 
     gap_ns: int
     latest: float
     group: frozenset[str]
-    step_ns: int
 
 
 def slot_tolerances(
@@ -61,11 +53,8 @@ def slot_tolerances(
     each link.
 
     A job may always be late by the smallest gap between one of its bursts and the next burst of another job
-    on a link that both use. If it is later than the gap by x, it overlaps each of n other jobs by x in this
-    iteration, and by less in each further one. The slots of all move later by up to a step s, and its own
-    slots are m ns longer than its iterations, so it makes good m + s each time. The others lose
-    n (x^2 / 2 (m + s) + x / 2) in all. The job waits for its next slot if that is more than the rest of the
-    period.
+    on a link that both use. If it is later than the gap by x, the slots of all move later, so that each of n
+    other jobs waits for x once. The job waits for its next slot if n x is more than the rest of the period.
     """
     links = [tuple(name for name in names if name in held) for names in sharing]
     groups = _groups(held, links)
@@ -74,10 +63,9 @@ def slot_tolerances(
         others = {j for names in links if name in names for j in names} - {name}
         gaps = [gap for other in others if (gap := _gap(own, held[other])) is not None]
         if gaps:
-            step = round(STEP * min(held[j].period_ns for j in groups[name]))
-            made_good = step + max(0, own.period_ns - own.alone_ns)
-            latest = _latest(own.period_ns, min(gaps), made_good, len(gaps)) / own.period_ns
-            found[name] = SlotTolerance(min(gaps), latest, groups[name], step)
+            gap = min(gaps)
+            latest = gap + (own.period_ns - gap) / (len(gaps) + 1)
+            found[name] = SlotTolerance(gap, min(LATEST, latest / own.period_ns), groups[name])
     return found
 
 
@@ -107,16 +95,3 @@ def _gap(own: HeldJob, other: HeldJob) -> int | None:
                 return None
             gaps.append(max(0, gap))
     return min(gaps, default=None)
-
-
-def _latest(period_ns: int, gap_ns: int, made_good_ns: int, others: int) -> float:
-    """The lateness (ns) at which beginning at once costs the others as much as waiting costs the job.
-
-    The job makes good `made_good_ns` of it in each iteration.
-    """
-    most = LATEST * period_ns
-    if made_good_ns <= 0 or gap_ns >= most:
-        return min(float(gap_ns), most)
-    half = others / 2 + 1
-    root = math.sqrt(half * half + 2 * others * (period_ns - gap_ns) / made_good_ns)
-    return min(most, gap_ns + (root - half) * made_good_ns / others)

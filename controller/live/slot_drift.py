@@ -50,7 +50,7 @@ class SlotDrift:
         if not tolerance.gap_ns + TOUCH * period < late <= tolerance.latest * period:
             return 0
         self._told_ns.update(dict.fromkeys(tolerance.group, now_ns))
-        return min(late - tolerance.gap_ns // 2, tolerance.step_ns)
+        return late - tolerance.gap_ns // 2
 
     def _keeps_slots(self, item: IterationReport) -> bool:
         """Whether the worker of a report keeps slots, by this report and those before it."""

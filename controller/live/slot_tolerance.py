@@ -22,7 +22,6 @@ def tolerances(plan: Plan, jobs: Iterable[Job]) -> Mapping[str, SlotTolerance]:
         name: HeldJob(
             planned.period_ns,
             planned.shift_ns,
-            known[name].period_ns,
             tuple((p.start_ns, p.end_ns) for p in known[name].phases),
         )
         for name, planned in plan.jobs.items()

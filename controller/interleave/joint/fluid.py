@@ -33,7 +33,7 @@ class FluidArrays(NamedTuple):
 
     By job: its steps are `first[j]` to `first[j + 1]`; `level`, `period`, `shift`, `mltcp`,
     `uncontended_size`. An iteration that is ready more than `late` after its slot waits for the next one. If
-    it begins more than `gap` after it, all slots of its `slot_set` move later, by at most `step`. The first
+    it begins more than `gap` after it, all slots of its `slot_set` move later (`later_by`). The first
     iteration of a run waits for its slot. By step: `up`, `rate`, `compute`. By stream: `job`, `flows`,
     `relative_size`, and its links, `at[s]` to `at[s + 1]` of `link`. By link: `capacity`.
     """
@@ -58,7 +58,6 @@ class FluidArrays(NamedTuple):
     intercept: float
     late: Floats
     gap: Floats
-    step: Floats
     slot_set: Ints
 
 
@@ -79,7 +78,7 @@ def fluid_arrays(
     flat = [s for own in steps for s in own]
     times = np.array([f for f, own in zip(factors, steps, strict=True) for _ in own], dtype=np.float64)
     more = np.array([min(longer * s.up_ns, s.compute_ns) for s in flat], dtype=np.float64)
-    late, gap, step, slot_set = _slot_tolerances(instance, group)
+    late, gap, slot_set = _slot_tolerances(instance, group)
     return FluidArrays(
         first=np.cumsum([0, *map(len, steps)]).astype(np.int64),
         up=(np.array([s.up_ns for s in flat], dtype=np.float64) + more) * times,
@@ -101,18 +100,17 @@ def fluid_arrays(
         intercept=instance.mltcp[1],
         late=late,
         gap=gap,
-        step=step,
         slot_set=slot_set,
     )
 
 
-def _slot_tolerances(instance: Instance, group: SharingGroup) -> tuple[Floats, Floats, Floats, Ints]:
-    """`late`, `gap`, `step` and `slot_set` of `FluidArrays`, as the controller decides them."""
+def _slot_tolerances(instance: Instance, group: SharingGroup) -> tuple[Floats, Floats, Ints]:
+    """`late`, `gap` and `slot_set` of `FluidArrays`, as the controller decides them."""
     count = len(group.jobs)
     late = np.array([REALIGN * period for period, _ in group.timings], dtype=np.float64)
-    gap, step, slot_set = np.full(count, np.inf), np.zeros(count), np.arange(count, dtype=np.int64)
+    gap, slot_set = np.full(count, np.inf), np.arange(count, dtype=np.int64)
     held = {
-        str(i): HeldJob(round(period), round(shift), *_iteration(instance, j))
+        str(i): HeldJob(round(period), round(shift), _bursts(instance, j))
         for i, (j, (period, shift)) in enumerate(zip(group.jobs, group.timings, strict=True))
         if period
     }
@@ -126,17 +124,17 @@ def _slot_tolerances(instance: Instance, group: SharingGroup) -> tuple[Floats, F
             i = int(name)
             late[i] = found.latest * group.timings[i][0]
             gap[i] = found.gap_ns + TOUCH * group.timings[i][0]
-            step[i], slot_set[i] = found.step_ns, min(map(int, found.group))
-    return late, gap, step, slot_set
+            slot_set[i] = min(map(int, found.group))
+    return late, gap, slot_set
 
 
-def _iteration(instance: Instance, j: int) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """The length of a job's iteration alone, and its bursts from its first one on, in ns."""
+def _bursts(instance: Instance, j: int) -> tuple[tuple[int, int], ...]:
+    """Start and end of each Up phase of a job, from its first one on, in ns."""
     bursts, at = [], 0
     for s in instance.jobs[j].steps:
         bursts.append((at, at + s.up_ns))
         at += s.up_ns + s.compute_ns
-    return at, tuple(bursts)
+    return tuple(bursts)
 
 
 def salt_of(seed: int, job: int) -> int:
@@ -204,7 +202,6 @@ class _PlainFluid:
         ]
         self._late: list[float] = arrays.late.tolist()
         self._gap: list[float] = arrays.gap.tolist()
-        self._most_step: list[float] = arrays.step.tolist()
         self._slot_set: list[int] = arrays.slot_set.tolist()
         self._moved_at = [-math.inf] * len(self._period)
         self._runners = [
@@ -260,7 +257,7 @@ class _PlainFluid:
         offset = (now - self._shift[j]) % self._period[j] if self._period[j] > 0 else 0.0
         if offset <= self._gap[j] or now < self._moved_at[own] + SETTLE_NS:
             return
-        later = later_by(offset, self._gap[j], TOUCH * self._period[j], self._most_step[j])
+        later = later_by(offset, self._gap[j], TOUCH * self._period[j])
         self._moved_at[own] = now
         for i, r in enumerate(self._runners):
             if self._slot_set[i] == own:
@@ -356,11 +353,11 @@ class _PlainFluid:
                 r.timer = max(then, r.done_at)
 
 
-def later_by(offset: float, gap: float, touch: float, most: float) -> float:
+def later_by(offset: float, gap: float, touch: float) -> float:
     """By how much slots move later for a job that begins `offset` ns after its slot: it is then late by half
     of its gap (`controller.live.slot_drift`). `gap` includes `touch`.
     """
-    return min(offset - (gap - touch) / 2, most)
+    return offset - (gap - touch) / 2
 
 
 def begin_at(now: float, period: float, shift: float, late: float) -> float:

@@ -272,7 +272,7 @@ def _run(
                         own_set = x.slot_set[j]
                         offset = (now - shift[j]) % x.period[j]
                         if offset > x.gap[j] and now >= moved_at[own_set] + SETTLE_NS:
-                            later = _later_by(offset, x.gap[j], TOUCH * x.period[j], x.step[j])
+                            later = _later_by(offset, x.gap[j], TOUCH * x.period[j])
                             moved_at[own_set] = now
                             for i in range(jobs):
                                 if x.slot_set[i] == own_set:

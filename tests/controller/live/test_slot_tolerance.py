@@ -10,7 +10,7 @@ from control_rig import job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.interleave.slot_tolerance import LATEST, STEP
+from controller.interleave.slot_tolerance import LATEST
 from controller.live.slot_tolerance import tolerances
 from controller.model.job import Job, Phase, Profile
 from controller.model.plan import JobPlan, LinkPlan, Plan, PolicyReference
@@ -37,15 +37,6 @@ def latest(plan: Plan, jobs: list[Job]) -> dict[str, float]:
     return {name: t.latest for name, t in tolerances(plan, jobs).items()}
 
 
-def lost_by_others(late_ns: float, gap_ns: float, made_good_ns: float, others: int) -> float:
-    """What all other jobs lose in total, iteration by iteration, until the lateness is made good."""
-    over, lost = late_ns - gap_ns, 0.0
-    while over > 0:
-        lost += others * over
-        over -= made_good_ns
-    return lost
-
-
 def test_a_job_may_be_late_by_the_gap_before_the_next_burst() -> None:
     jobs = [a_job("a", 260, (0, 110)), a_job("b", 260, (0, 120))]
     found = tolerances(a_plan({"a": (0, 260), "b": (130, 260)}, ("a", "b")), jobs)
@@ -63,31 +54,29 @@ def test_the_job_waits_where_the_others_would_lose_more(
     slots = {n: (k * (up + gap), period) for k, n in enumerate(names)}
     late = latest(a_plan(slots, tuple(names)), jobs)["j0"] * period
     assert gap - 1e-3 <= late <= LATEST * period + 1e-3
-    waits = period - late
-    made_good = margin + STEP * period
-    # Sums over whole iterations are near the formula's, which is smooth: within one iteration's overlap.
-    slack = others * (late - gap + made_good)
+    # All slots move later by the lateness beyond the gap, so each other job waits once for so long.
+    lost_by_others = others * (late - gap)
     if late < LATEST * period - 1e-3:
-        assert lost_by_others(late, gap, made_good, others) == pytest.approx(waits, abs=slack)
+        assert lost_by_others == pytest.approx(period - late, rel=1e-6)
     else:
-        assert lost_by_others(late, gap, made_good, others) <= waits + slack
+        assert lost_by_others <= period - late + 1e-3
 
 
-def test_more_neighbours_and_shorter_margins_leave_less_time() -> None:
-    def late(margin: float, others: int) -> float:
+def test_more_neighbours_leave_less_time() -> None:
+    def late(others: int) -> float:
         names = [f"j{n}" for n in range(others + 1)]
-        jobs = [a_job(n, 500 - margin, (0, 80)) for n in names]
+        jobs = [a_job(n, 495, (0, 80)) for n in names]
         slots = {n: (k * 90, 500) for k, n in enumerate(names)}
         return latest(a_plan(slots, tuple(names)), jobs)["j0"]
 
-    assert late(5, 1) > late(5, 3) > late(1, 3) > 10 / 500
+    assert 0.5 >= late(1) > late(2) > late(4) > 10 / 500
 
 
 def test_periods_that_are_multiples_meet_in_every_position() -> None:
     jobs = [a_job("a", 398, (0, 60)), a_job("b", 199, (0, 60))]
     found = latest(a_plan({"a": (0, 400), "b": (80, 200)}, ("a", "b")), jobs)
     # b sends from 80 and from 280 on: a may be late by 20 at least, and b by the 60 until a begins again.
-    assert 20 / 400 < found["a"] < 0.25
+    assert 20 / 400 < found["a"] <= 0.5
     assert found["b"] > 60 / 200
 
 
