@@ -35,6 +35,9 @@ it is to replace a plan that is to be kept. Chosen: more than the noise of a tho
 CAUTION = 0.03
 """The part by which limits are lowered for a quick evaluation, whose result differs from a thorough one by
 about as much. Chosen."""
+_MISSED = 0.02
+"""A job that takes longer than its slots' period by this part does not keep them: all slots move later again
+and again. Chosen: more than jitter costs."""
 _STEP = 0.01
 """Breaches and gaps are compared in steps of this size. Chosen: about the noise of a quick evaluation."""
 
@@ -46,7 +49,8 @@ class PlanValue:
     `lengths` are the expected iterations by job in ns, `utilisation` the GPU utilisation by seed. `breach` is
     the part by which the worst job exceeds its limit, `twin_gap` the part by which twins are farther apart
     than allowed; both are 0 if there is none. `worst` is the largest ratio of a job's iteration to its
-    reference. `unlike` counts the sets of twins that the plan treats in several ways.
+    reference. `unlike` counts the sets of twins that the plan treats in several ways, `missing` the jobs that
+    do not keep their slots.
     """
 
     lengths: tuple[float, ...]
@@ -55,6 +59,7 @@ class PlanValue:
     twin_gap: float = 0.0
     worst: float = 0.0
     unlike: int = 0
+    missing: int = 0
 
     @property
     def mean(self) -> float:
@@ -72,10 +77,11 @@ class PlanValue:
         return _steps(self.breach), _steps(self.twin_gap)
 
     @property
-    def among_near(self) -> tuple[int, int]:
-        """Which of several plans of nearly the same utilisation is better: the one whose worst-off job is
-        better off, then the one that treats fewer twins in several ways. The smaller pair is better."""
-        return round(self.worst / _STEP), self.unlike
+    def among_near(self) -> tuple[int, int, int]:
+        """Which of several plans of nearly the same utilisation is better: the one in which more jobs keep
+        their slots, then whose worst-off job is better off, then that treats fewer twins in several ways. The
+        smaller is better."""
+        return self.missing, round(self.worst / _STEP), self.unlike
 
 
 def _steps(excess: float) -> int:
@@ -132,11 +138,16 @@ class Objective:
                 own = expected[list(alike)]
                 twin_gap = max(twin_gap, float(own.max() / own.min()) - 1 - self.twins_apart)
         worst = float((expected / self.reference).max()) if self.reference and len(expected) else 0.0
-        unlike = 0
+        unlike = missing = 0
+        if choice is not None:
+            missing = sum(
+                timing != UNSCHEDULED and ns > timing[0] * (1 + _MISSED)
+                for timing, ns in zip(choice.timings, expected.tolist(), strict=True)
+            )
         if choice is not None and self.twins_apart is not None:
             unlike = sum(_unlike(alike, choice) for alike in twins)
         return PlanValue(
-            tuple(expected.tolist()), tuple(utilisation.tolist()), breach, twin_gap, worst, unlike
+            tuple(expected.tolist()), tuple(utilisation.tolist()), breach, twin_gap, worst, unlike, missing
         )
 
     def wronged(
@@ -206,7 +217,9 @@ def replaces(ours: PlanValue, theirs: PlanValue, min_gain: float) -> bool:
         return ours.rank < theirs.rank
     if better(np.array(ours.utilisation), np.array(theirs.utilisation), min_gain):
         return True
-    return ours.mean >= theirs.mean * (1 - NEAR) and ours.worst < theirs.worst * (1 - WORSE_OFF)
+    if ours.mean < theirs.mean * (1 - NEAR):
+        return False
+    return ours.missing < theirs.missing or ours.worst < theirs.worst * (1 - WORSE_OFF)
 
 
 def best(values: Mapping[str, PlanValue]) -> str:

@@ -33,7 +33,7 @@ def test_it_beats_every_mechanism_alone_and_says_so() -> None:
     assert found is not None
     assert found.utilisation >= max(found.baselines.values())
     assert found.utilisation > found.baselines["as composed"] * 1.01
-    assert found.evaluations <= LIMITS.evaluations + 40
+    assert found.evaluations <= LIMITS.evaluations + 50
     made = plan(inputs)
     assert any(f"{found.utilisation:.1%}" in j.why and "evaluated plans" in j.why for j in made.jobs.values())
     assert {"ecmp", "composed"} <= {name.split(":")[-1] for name in found.baselines}

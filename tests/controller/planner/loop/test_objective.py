@@ -139,9 +139,14 @@ def test_values_of_random_plans_are_the_references(seed: int) -> None:
 
 
 def value(
-    utilisation: float, breach: float = 0.0, gap: float = 0.0, worst: float = 1.0, unlike: int = 0
+    utilisation: float,
+    breach: float = 0.0,
+    gap: float = 0.0,
+    worst: float = 1.0,
+    unlike: int = 0,
+    missing: int = 0,
 ) -> PlanValue:
-    return PlanValue((1.0,), (utilisation, utilisation), breach, gap, worst, unlike)
+    return PlanValue((1.0,), (utilisation, utilisation), breach, gap, worst, unlike, missing)
 
 
 def test_the_order_is_floor_then_twins_then_utilisation_then_the_worst_off() -> None:
@@ -154,6 +159,9 @@ def test_the_order_is_floor_then_twins_then_utilisation_then_the_worst_off() -> 
     assert best(near) == "better"
     assert best({"odd": value(0.5, unlike=1), "alike": value(0.499)}) == "alike"
     assert best({"less": value(0.5), "more": value(0.501)}) == "more"
+    # Slots that jobs keep come before who is worst off.
+    assert best({"missed": value(0.5, missing=1), "kept": value(0.499, worst=1.2)}) == "kept"
+    assert best({"missed": value(0.51, missing=1), "kept": value(0.499)}) == "missed"
     assert improves(fair, high, 0.01)
     assert not improves(high, even, 0.01)
     assert improves(value(0.51), value(0.5), 0.01)
