@@ -16,8 +16,11 @@ LATEST = 0.5
 """The most tolerance, as a part of the period. A phase later than that is nearer to its next slot."""
 TOUCH = 0.01
 """Bursts that overlap by up to this part of the period only touch. Chosen: half of the slack of the plans."""
+REST = 2
+"""Slots that have moved by x do not move again for this many times x: a job that waits for its slot comes
+nearer to it, however late the others are. Chosen: the least whole number that does it."""
 SETTLE_NS = 5_000_000
-"""Slots that have moved do not move again for so long. Chosen: agents have them after the control delay
+"""Nor do they move for so long. Chosen: agents have them after the control delay
 (1 ms in the embedded fabric), and packets in the queues are gone after a few more."""
 
 

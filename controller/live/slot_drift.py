@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.interleave.slot_tolerance import SETTLE_NS, TOUCH, SlotTolerance
+from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, SlotTolerance
 from controller.live.messages import IterationReport
 from controller.model.plan import Plan
 
@@ -49,8 +49,9 @@ class SlotDrift:
         late = (item.end_ns - plan.epoch_ns - planned.shift_ns) % period
         if not tolerance.gap_ns + TOUCH * period < late <= tolerance.latest * period:
             return 0
-        self._told_ns.update(dict.fromkeys(tolerance.group, now_ns))
-        return late - tolerance.gap_ns // 2
+        later = late - tolerance.gap_ns // 2
+        self._told_ns.update(dict.fromkeys(tolerance.group, now_ns + REST * later))
+        return later
 
     def _keeps_slots(self, item: IterationReport) -> bool:
         """Whether the worker of a report keeps slots, by this report and those before it."""

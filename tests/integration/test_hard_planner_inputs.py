@@ -16,7 +16,7 @@ from controller.planner import POLICIES, PlanInput, plan
 from topo.generate import leaf_spine
 
 OURS = POLICIES["polyrhythm"]
-MOST_WORK = 1_500_000
+MOST_WORK = 2_000_000
 """The most work of the evaluator for one plan. The compiled loops do about a million a second."""
 Shape = tuple[float, float]
 """Period and Up phase in ms."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from controller.interleave.jitter import PRIME, draw
 from controller.interleave.joint.instance import Instance
 from controller.interleave.joint.sharing_groups import SharingGroup
-from controller.interleave.slot_tolerance import SETTLE_NS, TOUCH, HeldJob, slot_tolerances
+from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, HeldJob, slot_tolerances
 from controller.model import REALIGN
 
 Ints = NDArray[np.int64]
@@ -203,7 +203,7 @@ class _PlainFluid:
         self._late: list[float] = arrays.late.tolist()
         self._gap: list[float] = arrays.gap.tolist()
         self._slot_set: list[int] = arrays.slot_set.tolist()
-        self._moved_at = [-math.inf] * len(self._period)
+        self._rest_until = [-math.inf] * len(self._period)
         self._runners = [
             _Runner(begin_at(t, self._period[j], self._shift[j], 0.0)) for j, t in enumerate(starts)
         ]
@@ -255,10 +255,10 @@ class _PlainFluid:
         """A job begins at `now`: if it is late, its slots and those that depend on them move later."""
         own = self._slot_set[j]
         offset = (now - self._shift[j]) % self._period[j] if self._period[j] > 0 else 0.0
-        if offset <= self._gap[j] or now < self._moved_at[own] + SETTLE_NS:
+        if offset <= self._gap[j] or now < self._rest_until[own]:
             return
         later = later_by(offset, self._gap[j], TOUCH * self._period[j])
-        self._moved_at[own] = now
+        self._rest_until[own] = now + REST * later + SETTLE_NS
         for i, r in enumerate(self._runners):
             if self._slot_set[i] == own:
                 self._shift[i] += later

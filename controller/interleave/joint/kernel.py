@@ -19,7 +19,7 @@ from controller.interleave.joint.fluid import (
     FluidArrays,
     Ints,
 )
-from controller.interleave.slot_tolerance import SETTLE_NS, TOUCH
+from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH
 from controller.kernel import compiler
 
 _KNOWN = 4096
@@ -143,7 +143,7 @@ def _run(
         np.zeros(jobs, dtype=np.int64),
     )
     total = np.zeros(jobs)
-    shift, moved_at = x.shift.copy(), np.full(jobs, -np.inf)
+    shift, rest_until = x.shift.copy(), np.full(jobs, -np.inf)
     left, sent, whole, rates, weight = (
         np.zeros(streams),
         np.zeros(streams),
@@ -271,9 +271,9 @@ def _run(
                     if timer[j] <= now and x.period[j] > 0:
                         own_set = x.slot_set[j]
                         offset = (now - shift[j]) % x.period[j]
-                        if offset > x.gap[j] and now >= moved_at[own_set] + SETTLE_NS:
+                        if offset > x.gap[j] and now >= rest_until[own_set]:
                             later = _later_by(offset, x.gap[j], TOUCH * x.period[j])
-                            moved_at[own_set] = now
+                            rest_until[own_set] = now + REST * later + SETTLE_NS
                             for i in range(jobs):
                                 if x.slot_set[i] == own_set:
                                     shift[i] += later
