@@ -12,13 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from controller.interleave.affinity import LinkFit
-from controller.interleave.circle import score
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, plain
 from controller.interleave.joint.timings import rotation_cache_of
 from controller.interleave.link_sharing import SLACK, SLOT_SCORE, contended
-from controller.interleave.slot_schedule import JobSlot, RotationCache, SlotSchedule
+from controller.interleave.slot_schedule import RotationCache
 from controller.kernel import available
 from controller.model import Phase
 from controller.planner.candidate import Candidate, Expected, PathsAndShifts
@@ -34,8 +32,9 @@ from controller.planner.priority_stage import assign_levels
 from controller.planner.reasons import search_reason
 from controller.planner.routing_stage import RoutingStage
 from controller.planner.search_instance import JITTER, choice_of, instance_of, previous_choice
+from controller.planner.searched_slots import searched_schedule, slots_score
 from controller.planner.starting_points import StartingPoint, starting_points
-from controller.planner.time_shifts import TimeShifts, only
+from controller.planner.time_shifts import TimeShifts
 from controller.routing.assign import Assignment, free_port
 from controller.routing.ecmp import draw_port
 from controller.routing.paths import Path, path_of, paths
@@ -201,7 +200,7 @@ class JointSearch:
             more = {j: round(2 * JITTER * t) for j, t in periods.items()}
             demands = {j: _longer(link.demands[j], more[j], t) for j, t in periods.items()}
             shifts = {j: slots[j].shift_ns - more[j] // 2 for j in periods}
-            if score(replace(link, demands=demands), periods, shifts, slack=SLACK) < SLOT_SCORE:
+            if slots_score(replace(link, demands=demands), slots, shifts) < SLOT_SCORE:
                 return True
         return False
 
@@ -341,8 +340,10 @@ class JointSearch:
         """The candidate with the decisions of a search result."""
         demands, choice = self._demands, found.choice
         routing = RoutingStage(demands, self._placed(found), by_hash=False)
-        shifts = TimeShifts(demands, routing.shared, self._schedule(found, routing))
         names = [p.name for p in self.instance.jobs]
+        timings = dict(zip(names, choice.timings, strict=True))
+        contending = {job for pair in self.built.shifts.contending for job in pair}
+        shifts = TimeShifts(demands, routing.shared, searched_schedule(timings, routing.shared, contending))
         searched = dict(zip(names, choice.level, strict=True))
         priorities = assign_levels(demands, self.built.order, shifts).changed(searched)
         own = {j.name: j.sender for j in self._demands.inputs.jobs}
@@ -377,26 +378,6 @@ class JointSearch:
                 used[ends].add(port)
             result[name] = Assignment(path, port, kept, "")
         return {f.name: result[f.name] for f in self._demands.elephants if f.name in result}
-
-    def _schedule(self, found: SearchResult, routing: RoutingStage) -> SlotSchedule:
-        """The slots that the search chose, as one group: their shifts are relative to one another."""
-        slots: dict[str, JobSlot] = {}
-        reasons: dict[str, str] = {}
-        for job, timing in zip(self.instance.jobs, found.choice.timings, strict=True):
-            if timing != UNSCHEDULED:
-                slots[job.name] = JobSlot(timing[0], timing[1], 0)
-            elif any(job.name in pair for pair in self.built.shifts.contending):
-                reasons[job.name] = "in the joint search it gained nothing from sharing links in time"
-        fits = []
-        for link in routing.shared:
-            jobs = [j for j in link.demands if j in slots]
-            if len(jobs) < 2 or not contended(link, SLACK):
-                continue
-            periods = {j: slots[j].period_ns for j in jobs}
-            got = score(only(link, jobs), periods, {j: slots[j].shift_ns for j in jobs}, slack=SLACK)
-            fits.append(LinkFit(link.name, tuple(jobs), got, got))
-        sharing = {j for f in fits for j in f.jobs}
-        return SlotSchedule({j: s for j, s in slots.items() if j in sharing}, reasons, tuple(fits), ())
 
 
 def _longer(phases: Sequence[Phase], by: int, period: int) -> tuple[Phase, ...]:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The slots that the joint search chose, as a schedule, and CASSINI's score of links under slots."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from controller.interleave.affinity import LinkFit
+from controller.interleave.circle import SharedLink, random_score
+from controller.interleave.joint.instance import UNSCHEDULED, JobTiming
+from controller.interleave.link_sharing import SLACK, contended
+from controller.interleave.period import repeat_soon
+from controller.interleave.slot_schedule import JobSlot, SlotSchedule
+from controller.planner.time_shifts import only
+
+
+def searched_schedule(
+    timings: Mapping[str, JobTiming], shared: Sequence[SharedLink], contending: Iterable[str]
+) -> SlotSchedule:
+    """The schedule of jobs with these timings. Jobs whose periods meet again soon are one group: their shifts
+    are relative to one another. `contending` are the jobs that may need slots.
+    """
+    may_need = set(contending)
+    slots: dict[str, JobSlot] = {}
+    reasons: dict[str, str] = {}
+    groups: list[set[int]] = []
+    for job, timing in timings.items():
+        if timing != UNSCHEDULED:
+            period = round(timing[0])
+            group = next((g for g in groups if repeat_soon([[*g, period]])), None)
+            if group is None:
+                group = set()
+                groups.append(group)
+            group.add(period)
+            slots[job] = JobSlot(timing[0], timing[1], groups.index(group))
+        elif job in may_need:
+            reasons[job] = "in the joint search it gained nothing from sharing links in time"
+    fits = []
+    for link in shared:
+        jobs = [j for j in link.demands if j in slots]
+        if len(jobs) < 2 or not contended(link, SLACK):
+            continue
+        got = slots_score(only(link, jobs), slots, {j: slots[j].shift_ns for j in jobs})
+        fits.append(LinkFit(link.name, tuple(jobs), got, got))
+    sharing = {j for f in fits for j in f.jobs}
+    return SlotSchedule({j: s for j, s in slots.items() if j in sharing}, reasons, tuple(fits), ())
+
+
+def slots_score(link: SharedLink, slots: Mapping[str, JobSlot], shifts: Mapping[str, int]) -> float:
+    """CASSINI's score of a link whose jobs all have slots, at these shifts in ns.
+
+    Groups of slots meet in all positions alike: no circle holds periods that do not meet again soon.
+    """
+    groups: dict[int, dict[str, int]] = defaultdict(dict)
+    for job in link.demands:
+        groups[slots[job].group][job] = shifts[job]
+    periods = {job: slots[job].period_ns for job in link.demands}
+    return random_score(link, periods, list(groups.values()), slack=SLACK)
