@@ -269,8 +269,14 @@ def _losers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             )
         if row["worse_than_best"]:
             best = max((name for name in used if name not in (ALONE, OURS)), key=lambda name: used[name])
+            slowest = row["worst_ratio"].get(best)
             lines.append(
                 f"{row['name']}: below {best}: {100 * used[OURS]:.1f} against {100 * used[best]:.1f} %"
+                + (
+                    ""
+                    if slowest is None
+                    else f"; its worst job takes {slowest:.2f} times its iteration under ECMP"
+                )
             )
         if row["worst_job"]["ratio"] > _LOSERS:
             lines.append(
@@ -293,6 +299,7 @@ _TOTALS = (
     "utilisation_gain_mean",
     "utilisation_worse",
     "worse_than_best",
+    "worse_than_best_in_floor",
     "worst_job_ratio",
     "unequal_twins",
     "judge_error_mean_pct",

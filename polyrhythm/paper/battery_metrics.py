@@ -19,6 +19,9 @@ LOSSY = 0.05
 WORSE, BELOW_BEST, UNEQUAL = 0.01, 0.03, 1.10
 """Chosen: by more than these parts a utilisation is worse than ECMP's, or below the best. Twins whose
 iterations differ by more than the factor are unequal."""
+IN_FLOOR = 1.55
+"""A policy keeps the floor in a scenario if no job takes more than this many times its iteration under ECMP.
+Chosen: the default floor of 1.5, and the spread of ECMP's draws."""
 _T_95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Student's t for a two-sided 95 % interval of the mean of so many draws (tables of the t-distribution)."""
 
@@ -139,6 +142,7 @@ def totals(rows: Sequence[Mapping[str, Any]], ours: str) -> dict[str, Any]:
         "utilisation_gain_mean": fmean(gains) if gains else None,
         "utilisation_worse": sum(row["worse_than_ecmp"] for row in rows),
         "worse_than_best": sum(row["worse_than_best"] for row in rows),
+        "worse_than_best_in_floor": sum(row["worse_than_best_in_floor"] for row in rows),
         "worst_job_ratio": worst["worst_job"]["ratio"] if worst else None,
         "worst_job": {"scenario": worst["name"], "job": worst["worst_job"]["job"]} if worst else None,
         "unequal_twins": sum(len(row["unequal_twins"]) for row in rows),

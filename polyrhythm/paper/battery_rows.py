@@ -11,6 +11,7 @@ from polyrhythm.paper.battery_generator import BatteryScenario, Span
 from polyrhythm.paper.battery_links import Link, RoutedFlow, contended_links
 from polyrhythm.paper.battery_metrics import (
     BELOW_BEST,
+    IN_FLOOR,
     WORSE,
     BatteryJob,
     SpanFigures,
@@ -52,6 +53,8 @@ def scenario_row(
     used = {name: overall_utilisation(jobs, spans, [f.utilisation for f in found[name]]) for name in POLICIES}
     best = max(ecmp, *(value for name, value in used.items() if name != OURS))
     ratio, loser = worst_ratio(draws, found[OURS])
+    ratios = {name: worst_ratio(draws, found[name])[0] for name in POLICIES}
+    kept = max(ecmp, *(used[name] for name in POLICIES if name != OURS and ratios[name] <= IN_FLOOR), 0.0)
     plan, last = sessions[OURS]["plan"], found[OURS][-1]
     contended = _contended(scenario, plan)
     return {
@@ -66,8 +69,9 @@ def scenario_row(
         "gain_pct": {name: 100 * (value / ecmp - 1) for name, value in used.items()},
         "worse_than_ecmp": used[OURS] < ecmp * (1 - WORSE) and used[OURS] < ecmp - interval,
         "worse_than_best": used[OURS] < best * (1 - BELOW_BEST),
+        "worse_than_best_in_floor": used[OURS] < kept * (1 - BELOW_BEST),
         "worst_job": {"job": loser, "ratio": ratio},
-        "worst_ratio": {name: worst_ratio(draws, found[name])[0] for name in POLICIES},
+        "worst_ratio": ratios,
         "unequal_twins": [
             {"slower": slow, "faster": fast, "ratio": factor}
             for slow, fast, factor in unequal_twins(jobs, last.mean_ms, contended)

@@ -169,7 +169,12 @@ def solve_levels(
         return None
     quick = {name: values.quick_value(c, limits.quick) for name, c in given.items()}
     promising = sorted(given, key=lambda name: (quick[name].rank, -quick[name].mean))[:_PROMISING]
-    plans = {name: c for i, (name, c) in enumerate(given.items()) if i == 0 or name in promising}
+    # A quick evaluation may not see that a job starves; on one level no job does.
+    plans = {
+        name: c
+        for i, (name, c) in enumerate(given.items())
+        if i == 0 or name in promising or len(set(c.level)) == 1
+    }
     thorough = {name: values.value(c, limits.thorough) for name, c in plans.items()}
     first = best(thorough)
     shortlist, evaluations = Shortlist(), len(given)

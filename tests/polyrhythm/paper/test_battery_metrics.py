@@ -96,6 +96,7 @@ def row(name: str, **changed: Any) -> dict[str, Any]:
         "ecmp_loss_pct": 20.0,
         "worse_than_ecmp": False,
         "worse_than_best": False,
+        "worse_than_best_in_floor": False,
         "worst_job": {"job": "job1", "ratio": 1.1},
         "unequal_twins": [],
         "judge": {"error_pct": 2.0},
@@ -107,7 +108,13 @@ def test_totals() -> None:
         row("one"),
         row("two", gain_pct={"polyrhythm": -5.0}, worse_than_ecmp=True, ecmp_loss_pct=4.9),
         row("three", worst_job={"job": "job7", "ratio": 1.7}, judge={"error_pct": -6.0}),
-        row("four", worse_than_best=True, unequal_twins=[{}, {}], judge={"error_pct": None}),
+        row(
+            "four",
+            worse_than_best=True,
+            worse_than_best_in_floor=True,
+            unequal_twins=[{}, {}],
+            judge={"error_pct": None},
+        ),
     ]
     assert totals(rows, "polyrhythm") == {
         "scenarios": 4,
@@ -115,6 +122,7 @@ def test_totals() -> None:
         "utilisation_gain_mean": 6.25,
         "utilisation_worse": 1,
         "worse_than_best": 1,
+        "worse_than_best_in_floor": 1,
         "worst_job_ratio": 1.7,
         "worst_job": {"scenario": "three", "job": "job7"},
         "unequal_twins": 2,
@@ -127,6 +135,7 @@ def test_totals() -> None:
         "utilisation_gain_mean": None,
         "utilisation_worse": 0,
         "worse_than_best": 0,
+        "worse_than_best_in_floor": 0,
         "worst_job_ratio": None,
         "worst_job": None,
         "unequal_twins": 0,

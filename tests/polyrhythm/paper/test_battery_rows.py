@@ -100,9 +100,19 @@ def test_a_loss() -> None:
     assert found["gpu_utilisation"]["polyrhythm"] == pytest.approx(0.36)
     assert found["worse_than_ecmp"]
     assert found["worse_than_best"]
+    assert found["worse_than_best_in_floor"]
     assert found["worst_job"] == {"job": "b", "ratio": pytest.approx(2)}
     # The judge promised 0.48.
     assert found["judge"]["error_pct"] == pytest.approx(100 / 3)
+
+
+def test_the_best_policy_may_have_broken_the_floor() -> None:
+    found = row(session(125, 125, plan("spine1", "spine2")), crux=session(100, 200))
+    assert found["worst_ratio"]["crux"] == pytest.approx(1.6)
+    assert not found["worse_than_best"]
+    found = row(session(125, 125, plan("spine1", "spine2")), crux=session(80, 200))
+    assert found["worse_than_best"]
+    assert not found["worse_than_best_in_floor"]
 
 
 def test_a_loss_within_the_spread_of_ecmp_is_none() -> None:
