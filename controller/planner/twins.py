@@ -13,6 +13,9 @@ UNCERTAIN = 0.03
 """The part of its period by which a measured profile without a confidence may be wrong. Chosen: below the 5 %
 of a noisy measurement, so that jobs that differ are not taken for twins."""
 
+DECLARED = 0.0025
+"""The same for a profile that a job declares. Chosen: it was measured somewhere too, on a quiet fabric."""
+
 
 def twin_profiles(jobs: Sequence[Job]) -> Mapping[str, str]:
     """For each job that is planned with the profile of another one, the name of that job.
@@ -53,11 +56,12 @@ def _within_confidence(a: Job, b: Job) -> bool:
 def _uncertainty(job: Job) -> tuple[float, list[tuple[float, float]]]:
     """By how much the period, and start and end of each phase, may be wrong, in ns.
 
-    A declared profile is exact.
+    A measured profile says so itself.
     """
     profile: Profile = job.profile
     if job.measured is None:
-        return 0.0, [(0.0, 0.0)] * len(profile.phases)
+        part = DECLARED * profile.period_ns
+        return part, [(part, part)] * len(profile.phases)
     known = job.measured.confidence
     if known is not None and len(known.edges_ns) == len(profile.phases):
         return float(known.period_ns), [(float(a), float(b)) for a, b in known.edges_ns]
