@@ -13,7 +13,7 @@ UNCERTAIN = 0.03
 """The part of its period by which a measured profile without a confidence may be wrong. Chosen: below the 5 %
 of a noisy measurement, so that jobs that differ are not taken for twins."""
 
-DECLARED = 0.0025
+DECLARED = 0.005
 """The same for a profile that a job declares. Chosen: it was measured somewhere too, on a quiet fabric."""
 
 

@@ -42,7 +42,7 @@ def test_declared_profiles_of_twins_may_differ_a_little() -> None:
         replace(
             job(n, ["h1", "h5"], 203, 114), profile=Profile(round(t * MS), (Phase(0, round(u * MS), RATE),))
         )
-        for n, t, u in (("a", 203.44, 114.08), ("b", 202.96, 113.96), ("c", 205.0, 114.08))
+        for n, t, u in (("a", 203.44, 114.08), ("b", 202.96, 113.96), ("c", 209.0, 114.08))
     )
     assert twin_profiles((a, b, c)) == {"b": "a"}
 

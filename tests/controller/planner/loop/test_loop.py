@@ -67,7 +67,7 @@ def test_plans_come_to_rest() -> None:
 
 def test_two_jobs_that_do_not_fit_take_turns_in_a_longer_period() -> None:
     fabric = leaf_spine(2, 1, 2, host_bps=RATE, fabric_bps=RATE)
-    jobs = (job("a", ["h1", "h3"], 304, 166), job("b", ["h2", "h4"], 304, 168))
+    jobs = (job("a", ["h1", "h3"], 304, 160), job("b", ["h2", "h4"], 304, 174))
     made = plan(PlanInput(fabric, jobs, OURS, 0))
     periods = {j.period_ns for j in made.jobs.values()}
     assert len(periods) == 1
