@@ -58,7 +58,8 @@ def instance_of(demands: Demands, candidate_paths: Mapping[str, Sequence[Path]])
         if j.name in members
     )
     levels = min(policy.priority.levels, len(TRAFFIC_CLASSES.levels))
-    return Instance(jobs, tuple(demands.rates.values()), JITTER, levels, SLOWEST, SHARES)
+    rates = tuple(demands.rates.values())
+    return Instance(jobs, rates, JITTER, levels, SLOWEST, SHARES, slots_move=True)
 
 
 def choice_of(instance: Instance, candidate: Candidate) -> Choice:

@@ -110,6 +110,6 @@ def test_without_the_reports_of_one_worker_slots_still_move_with_the_other() -> 
         iterate(core, "a", index, ranks=(0,))
     iterate(core, "a", 3, ranks=(0,), late_ms=25)
     after = core.plan.jobs["b"].shift_ns
-    assert 0 < after - before <= 0.05 * 262 * MS
+    assert 0 < after - before < 25 * MS
     moved = [e.job for e in core.take_effects() if isinstance(e, SendSchedule)]
     assert moved == ["a", "a", "b", "b"]

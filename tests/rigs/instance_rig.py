@@ -22,7 +22,7 @@ def random_instance(rng: random.Random, count: int, jitter: float = 0.02) -> Ins
             for part in (1.0, 1.0, 0.5)[: rng.randint(1, 3)]
         )
         players.append(JointJob(f"j{i}", float(rng.randint(1, 4)), steps, flows))
-    return Instance(tuple(players), (50 * G,) * 5, jitter)
+    return Instance(tuple(players), (50 * G,) * 5, jitter, slots_move=count % 2 == 0)
 
 
 def random_choice(rng: random.Random, instance: Instance) -> Choice:

@@ -114,7 +114,7 @@ def _slot_tolerances(instance: Instance, group: SharingGroup) -> tuple[Floats, F
         for i, (j, (period, shift)) in enumerate(zip(group.jobs, group.timings, strict=True))
         if period
     }
-    if len(held) > 1:
+    if instance.slots_move and len(held) > 1:
         place = {j: i for i, j in enumerate(group.jobs)}
         using: dict[int, dict[str, None]] = defaultdict(dict)
         for s in group.streams:

@@ -76,7 +76,9 @@ class Instance:
     `levels` priority levels. The period of a scheduled job is at most `slowest` times the length of its own
     iteration; if `longest_ns` is not empty, it has the longest period of each job instead. A flow whose
     sender uses MLTCP has the weight F(r) = slope r + intercept, where `mltcp` is (slope, intercept); the
-    weight of the others is 1."""
+    weight of the others is 1. With `slots_move` slots follow the rules of a live controller
+    (`controller.interleave.slot_tolerance`); else they stay, and an iteration that is later than REALIGN
+    waits for its next slot, as in the simulator."""
 
     jobs: tuple[JointJob, ...]
     capacity_bps: tuple[int, ...]
@@ -85,6 +87,7 @@ class Instance:
     slowest: float = 1.05
     mltcp: tuple[float, float] = (SLOPE, INTERCEPT)
     longest_ns: tuple[float, ...] = ()
+    slots_move: bool = False
 
     def longest_period(self, job: int) -> float:
         """The longest period in ns that job number `job` may be scheduled with."""
