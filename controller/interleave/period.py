@@ -12,7 +12,8 @@ from functools import cache
 LONGEST = 20
 """The perimeter in multiples of the longest period, at most. Chosen: a longer circle has too many edges."""
 REPEATS = 1_000
-"""How often a period may be contained in the longest one. Chosen: as LONGEST."""
+"""How often a period may be contained in the longest one. Chosen: as LONGEST, and because an
+evaluation of slots cannot be shortened."""
 _TOLERANCES = (0.005, 0.01, 0.02, 0.05)
 """By how much periods may grow; the smallest tolerance that works is preferred. Chosen."""
 _STRETCHES = (0.0, 0.25, 0.5, 0.75, 1.0)

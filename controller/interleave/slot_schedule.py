@@ -17,7 +17,7 @@ from controller.interleave.link_sharing import (
     mean_demand,
     unavoidable_loss,
 )
-from controller.interleave.period import quantise
+from controller.interleave.period import REPEATS, quantise
 from controller.interleave.previous_slots import TOLERANCE, GroupTiming, keep_previous
 from controller.interleave.rotate import rotate
 from controller.interleave.search import places
@@ -33,9 +33,6 @@ _FULL = 1 - 1e-6
 """A score that counts as 1, within rounding."""
 _HOPEFUL = 0.9
 """From this score on, longer periods are tried to reach full compatibility. Chosen: below, they never do."""
-MOST_LAPS = 1_000
-"""How many times longer the longest period of jobs that keep step may be than the shortest. Chosen: an
-evaluation of their slots cannot be shortened."""
 _NODES = 60
 """The sweeps of each exact search. Chosen: a planner must answer in a moment."""
 _MOST_PLACES = 1_000_000
@@ -276,7 +273,7 @@ class RotationCache:
 
     def _compute_timing(self, part: Sequence[SharedLink], periods: Mapping[str, int]) -> GroupTiming | None:
         """Quantised periods and shifts. Periods grow up to the tolerance only if all jobs then fit."""
-        if max(periods.values()) > MOST_LAPS * min(periods.values()):
+        if max(periods.values()) > REPEATS * min(periods.values()):
             return None
 
         def attempt(stretch: float) -> GroupTiming | None:

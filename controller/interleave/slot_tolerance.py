@@ -11,7 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+Name = TypeVar("Name")
+"""What jobs are called: by name, or by number."""
 LATEST = 0.5
 """The most tolerance, as a part of the period. A phase later than that is nearer to its next slot."""
 TOUCH = 0.01
@@ -37,7 +40,7 @@ class HeldJob:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotTolerance:
+class SlotTolerance(Generic[Name]):
     """How late an iteration of a job may begin.
 
     Up to `gap_ns` its bursts reach no burst of another job. Beyond the part `latest` of its period it waits
@@ -46,12 +49,19 @@ class SlotTolerance:
 
     gap_ns: int
     latest: float
-    group: frozenset[str]
+    group: frozenset[Name]
+
+
+def later_by(late: float, gap: float) -> float:
+    """By how much slots move later for a job that begins `late` after its slot: it is then late by half of
+    its gap.
+    """
+    return late - gap / 2
 
 
 def slot_tolerances(
-    held: Mapping[str, HeldJob], sharing: Iterable[Sequence[str]]
-) -> Mapping[str, SlotTolerance]:
+    held: Mapping[Name, HeldJob], sharing: Iterable[Sequence[Name]]
+) -> Mapping[Name, SlotTolerance[Name]]:
     """How late each job may begin; without those that no lateness makes worse. `sharing` names the jobs on
     each link.
 
@@ -72,7 +82,7 @@ def slot_tolerances(
     return found
 
 
-def _groups(held: Iterable[str], links: Iterable[Sequence[str]]) -> Mapping[str, frozenset[str]]:
+def _groups(held: Iterable[Name], links: Iterable[Sequence[Name]]) -> Mapping[Name, frozenset[Name]]:
     """For each job those that share a link with it, with one of these, and so on, and itself."""
     groups = {name: frozenset([name]) for name in held}
     for names in links:

@@ -29,7 +29,7 @@ class Assignments:
         self._asked: dict[str, str] = {}
         self._waiting: dict[str, str] = {}
         self._assigned: dict[str, tuple[int, int, int]] = {}
-        self.tolerances: Mapping[str, SlotTolerance] = {}
+        self.tolerances: Mapping[str, SlotTolerance[str]] = {}
         self._scheduled: dict[tuple[str, str], tuple[int, int, str, bool, float | None, float]] = {}
         self._fallback: dict[str, FallbackFlow] = {}
         # Hosts that asked for a flow of no job: logged once a session, for there may be thousands a second.

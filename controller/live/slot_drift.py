@@ -8,9 +8,10 @@ its slot again, and the others wait once, for no longer than they would have los
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, SlotTolerance
+from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, SlotTolerance, later_by
 from controller.live.messages import IterationReport
 from controller.model.plan import Plan
 
@@ -32,7 +33,11 @@ class SlotDrift:
         self._silent = {k: count for k, count in self._silent.items() if k[0] in plan.jobs}
 
     def later_ns(
-        self, now_ns: int, item: IterationReport, plan: Plan | None, tolerances: Mapping[str, SlotTolerance]
+        self,
+        now_ns: int,
+        item: IterationReport,
+        plan: Plan | None,
+        tolerances: Mapping[str, SlotTolerance[str]],
     ) -> int:
         """By how much the slots of the job of this report, and of those in its group, must move later now.
 
@@ -49,7 +54,7 @@ class SlotDrift:
         late = (item.end_ns - plan.epoch_ns - planned.shift_ns) % period
         if not tolerance.gap_ns + TOUCH * period < late <= tolerance.latest * period:
             return 0
-        later = late - tolerance.gap_ns // 2
+        later = math.ceil(later_by(late, tolerance.gap_ns))
         self._told_ns.update(dict.fromkeys(tolerance.group, now_ns + REST * later))
         return later
 

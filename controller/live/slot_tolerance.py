@@ -12,7 +12,7 @@ from controller.model.job import Job
 from controller.model.plan import Plan
 
 
-def tolerances(plan: Plan, jobs: Iterable[Job]) -> Mapping[str, SlotTolerance]:
+def tolerances(plan: Plan, jobs: Iterable[Job]) -> Mapping[str, SlotTolerance[str]]:
     """How late each job that is held to slots may begin; without those that no lateness makes worse.
 
     `plan.links` must have the links that jobs share.

@@ -52,9 +52,9 @@ def scenario_row(
     ecmp, interval = fmean(ecmp_draws), half_interval(ecmp_draws)
     used = {name: overall_utilisation(jobs, spans, [f.utilisation for f in found[name]]) for name in POLICIES}
     best = max(ecmp, *(value for name, value in used.items() if name != OURS))
-    ratio, loser = worst_ratio(draws, found[OURS])
-    ratios = {name: worst_ratio(draws, found[name])[0] for name in POLICIES}
-    kept = max(ecmp, *(used[name] for name in POLICIES if name != OURS and ratios[name] <= IN_FLOOR), 0.0)
+    worst = {name: worst_ratio(draws, found[name]) for name in POLICIES}
+    ratio, loser = worst[OURS]
+    kept = max([ecmp, *(used[name] for name in POLICIES if name != OURS and worst[name][0] <= IN_FLOOR)])
     plan, last = sessions[OURS]["plan"], found[OURS][-1]
     contended = _contended(scenario, plan)
     return {
@@ -71,7 +71,7 @@ def scenario_row(
         "worse_than_best": used[OURS] < best * (1 - BELOW_BEST),
         "worse_than_best_in_floor": used[OURS] < kept * (1 - BELOW_BEST),
         "worst_job": {"job": loser, "ratio": ratio},
-        "worst_ratio": ratios,
+        "worst_ratio": {name: each for name, (each, _) in worst.items()},
         "unequal_twins": [
             {"slower": slow, "faster": fast, "ratio": factor}
             for slow, fast, factor in unequal_twins(jobs, last.mean_ms, contended)

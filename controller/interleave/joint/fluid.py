@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from controller.interleave.jitter import PRIME, draw
 from controller.interleave.joint.instance import Instance
 from controller.interleave.joint.sharing_groups import SharingGroup
-from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, HeldJob, slot_tolerances
+from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH, HeldJob, later_by, slot_tolerances
 from controller.model import REALIGN
 
 Ints = NDArray[np.int64]
@@ -33,9 +33,10 @@ class FluidArrays(NamedTuple):
 
     By job: its steps are `first[j]` to `first[j + 1]`; `level`, `period`, `shift`, `mltcp`,
     `uncontended_size`. An iteration that is ready more than `late` after its slot waits for the next one. If
-    it begins more than `gap` after it, all slots of its `slot_set` move later (`later_by`). The first
-    iteration of a run waits for its slot. By step: `up`, `rate`, `compute`. By stream: `job`, `flows`,
-    `relative_size`, and its links, `at[s]` to `at[s + 1]` of `link`. By link: `capacity`.
+    it begins more than `gap` after it (TOUCH of its period included), all slots of its `slot_set` move later
+    (`later_by`). The first iteration of a run waits for its slot. By step: `up`, `rate`, `compute`. By
+    stream: `job`, `flows`, `relative_size`, and its links, `at[s]` to `at[s + 1]` of `link`. By link:
+    `capacity`.
     """
 
     first: Ints
@@ -109,22 +110,23 @@ def _slot_tolerances(instance: Instance, group: SharingGroup) -> tuple[Floats, F
     count = len(group.jobs)
     late = np.array([REALIGN * period for period, _ in group.timings], dtype=np.float64)
     gap, slot_set = np.full(count, np.inf), np.arange(count, dtype=np.int64)
+    if not instance.slots_move:
+        return late, gap, slot_set
     held = {
-        str(i): HeldJob(round(period), round(shift), _bursts(instance, j))
+        i: HeldJob(round(period), round(shift), _bursts(instance, j))
         for i, (j, (period, shift)) in enumerate(zip(group.jobs, group.timings, strict=True))
         if period
     }
-    if instance.slots_move and len(held) > 1:
+    if len(held) > 1:
         place = {j: i for i, j in enumerate(group.jobs)}
-        using: dict[int, dict[str, None]] = defaultdict(dict)
+        using: dict[int, dict[int, None]] = defaultdict(dict)
         for s in group.streams:
             for k in s.links:
-                using[k][str(place[s.job])] = None
-        for name, found in slot_tolerances(held, [tuple(names) for names in using.values()]).items():
-            i = int(name)
+                using[k][place[s.job]] = None
+        for i, found in slot_tolerances(held, [tuple(jobs) for jobs in using.values()]).items():
             late[i] = found.latest * group.timings[i][0]
             gap[i] = found.gap_ns + TOUCH * group.timings[i][0]
-            slot_set[i] = min(map(int, found.group))
+            slot_set[i] = min(found.group)
     return late, gap, slot_set
 
 
@@ -257,7 +259,7 @@ class _PlainFluid:
         offset = (now - self._shift[j]) % self._period[j] if self._period[j] > 0 else 0.0
         if offset <= self._gap[j] or now < self._rest_until[own]:
             return
-        later = later_by(offset, self._gap[j], TOUCH * self._period[j])
+        later = later_by(offset, self._gap[j] - TOUCH * self._period[j])
         self._rest_until[own] = now + REST * later + SETTLE_NS
         for i, r in enumerate(self._runners):
             if self._slot_set[i] == own:
@@ -351,13 +353,6 @@ class _PlainFluid:
             if all(self._left[s] <= _DONE_BITS for s in self._own[j]):
                 r = self._runners[j]
                 r.timer = max(then, r.done_at)
-
-
-def later_by(offset: float, gap: float, touch: float) -> float:
-    """By how much slots move later for a job that begins `offset` ns after its slot: it is then late by half
-    of its gap (`controller.live.slot_drift`). `gap` includes `touch`.
-    """
-    return offset - (gap - touch) / 2
 
 
 def begin_at(now: float, period: float, shift: float, late: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.interleave import jitter
+from controller.interleave import jitter, slot_tolerance
 from controller.interleave.jitter import PRIME
 from controller.interleave.joint import fluid
 from controller.interleave.joint.fluid import (
@@ -26,10 +26,10 @@ _KNOWN = 4096
 """How many sets of rates are remembered at once. Chosen: few groups have more states, and clearing the marks
 of so many takes less than a microsecond."""
 
-kernel = compiler(__file__, fluid.__file__, jitter.__file__)
+kernel = compiler(__file__, fluid.__file__, jitter.__file__, slot_tolerance.__file__)
 _draw = kernel(jitter.draw)
 _begin_at = kernel(fluid.begin_at)
-_later_by = kernel(fluid.later_by)
+_later_by = kernel(slot_tolerance.later_by)
 _mean_length = kernel(fluid.mean_length)
 
 
@@ -272,7 +272,7 @@ def _run(
                         own_set = x.slot_set[j]
                         offset = (now - shift[j]) % x.period[j]
                         if offset > x.gap[j] and now >= rest_until[own_set]:
-                            later = _later_by(offset, x.gap[j], TOUCH * x.period[j])
+                            later = _later_by(offset, x.gap[j] - TOUCH * x.period[j])
                             rest_until[own_set] = now + REST * later + SETTLE_NS
                             for i in range(jobs):
                                 if x.slot_set[i] == own_set:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JobTiming, Links
-from controller.interleave.slot_schedule import MOST_LAPS
+from controller.interleave.period import REPEATS
 
 _EPS = 1e-9
 
@@ -65,7 +65,7 @@ def legal(instance: Instance, choice: Choice) -> bool:
     """Whether a choice is allowed.
 
     It is, if it uses only existing levels and periods of at most `Instance.longest_period`, none of them more
-    than MOST_LAPS times another one, if it turns MLTCP on for capable jobs only, and if every scheduled job
+    than REPEATS times another one, if it turns MLTCP on for capable jobs only, and if every scheduled job
     shares a full link with another scheduled job."""
     if any(m and not p.mltcp_capable for m, p in zip(choice.mltcp, instance.jobs, strict=True)):
         return False
@@ -76,7 +76,7 @@ def legal(instance: Instance, choice: Choice) -> bool:
     if not scheduled:
         return True
     periods = [choice.timings[j][0] for j in scheduled]
-    if max(periods) > MOST_LAPS * min(periods):
+    if max(periods) > REPEATS * min(periods):
         return False
     wanted = demand_on(instance, choice.path_choice)
     beside: set[int] = set()
