@@ -52,7 +52,7 @@ def random_jobs(rng: random.Random, fits: bool) -> tuple[Job, ...]:
 
 
 def as_choice(jobs: Sequence[Job], made: Plan, seed: int) -> tuple[Instance, Choice]:
-    """The evaluator's form of a finished plan: each flow has the path of the plan, else ECMP's."""
+    """The evaluator's form of a finished plan: planned paths, else ECMP's; slots move as a live controller moves them."""
     way = {f.name: tuple(pairwise(made.flows[f.name].path or drawn(f, seed))) for j in jobs for f in j.flows}
     number = {ends: i for i, ends in enumerate(sorted({e for links in way.values() for e in links}))}
     players = tuple(
@@ -71,7 +71,7 @@ def as_choice(jobs: Sequence[Job], made: Plan, seed: int) -> tuple[Instance, Cho
         tuple((t.period_ns, t.shift_ns % t.period_ns) if t.period_ns else UNSCHEDULED for t in planned),
         (False,) * len(jobs),
     )
-    return Instance(players, (RATE,) * len(number), 0.01, levels=16, slowest=9.0), choice
+    return Instance(players, (RATE,) * len(number), 0.01, levels=16, slowest=9.0, slots_move=True), choice
 
 
 def drawn(flow: Flow, seed: int) -> Path:
