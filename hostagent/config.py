@@ -38,9 +38,12 @@ class AgentSettings(Section, frozen=True, kw_only=True):
 
     host: Annotated[str, Meta(description="this host's name in the fabric's description")]
     ip: Annotated[str, Meta(description="this host's RoCE address, as the fabric's description has it")]
-    controller: Annotated[str, Meta(description="the controller's agents port, HOST:PORT or unix:/PATH")] = (
-        "127.0.0.1:9560"
-    )
+    controller: Annotated[
+        str | tuple[str, ...],
+        Meta(
+            description="the controller's agents port, HOST:PORT or unix:/PATH; of several controllers a list"
+        ),
+    ] = "127.0.0.1:9560"
     socket: Annotated[str, Meta(description="Unix socket for training code; empty: none")] = DEFAULT_SOCKET
     deadline_ms: Annotated[
         float,
@@ -52,6 +55,15 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severity that is logged")
     ] = "info"
+
+    def __post_init__(self) -> None:
+        if not self.controllers or "" in self.controllers:
+            raise InvalidValueError(("controller",), "no address; legal: HOST:PORT or unix:/PATH, or a list")
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """The agents ports of all controllers, in the order of the file."""
+        return (self.controller,) if isinstance(self.controller, str) else self.controller
 
 
 class TlsSettings(Section, frozen=True, kw_only=True):

@@ -56,7 +56,7 @@ class AgentService:
             present=self.loop.present,
         )
         self.session = ControllerSession(
-            config.agent.controller,
+            config.agent.controllers,
             self._from_controller,
             self._session_lost,
             self._session_up,

@@ -6,11 +6,13 @@ This is transport on the host's clock. No figure of the fabric depends on it.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import grpc
 
@@ -22,6 +24,9 @@ log = logging.getLogger(__name__)
 _FIRST_BACKOFF_S = 0.1
 _LONGEST_BACKOFF_S = 2.0
 _READY_TIMEOUT_S = 5.0
+# Chosen: a connection in a data centre takes a tenth of it, and agents must find the new leader soon.
+_READY_OF_SEVERAL_S = 0.5
+_LONGEST_OF_SEVERAL_S = 0.5
 _JOIN_TIMEOUT_S = 5.0
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -32,20 +37,23 @@ _OPTIONS = (
 
 
 class ControllerSession:
-    """A session that is opened again whenever it ends, until `stop`.
+    """A session with the controller that leads, opened again whenever it ends, until `stop`.
+
+    `addresses`: where the controllers are. They are tried in turn; a standby refuses the session with
+    FAILED_PRECONDITION.
 
     The callbacks run on the session's own thread, in this order: `on_connected()` when the controller is
     reachable (the agent then sends Hello), `on_message(message)` for each message, `on_lost()` once for each
     `on_connected`. `rpc_delay_s` delays each message in either direction by that much host time. With
     `keepalive_s` above 0 a silent controller is pinged that often, and the session ends if a ping is not
     answered within the same time. With `credentials` the session uses TLS; `server_name` is the name in the
-    controller's certificate if that is not its address. The reason why the controller is unreachable is
-    logged once.
+    controller's certificate if that is not its address. The reason why a controller is unreachable, or
+    refuses, is logged once.
     """
 
     def __init__(
         self,
-        address: str,
+        addresses: Sequence[str],
         on_message: Callable[[pb.ControllerMessage], None],
         on_lost: Callable[[], None],
         on_connected: Callable[[], None],
@@ -54,7 +62,10 @@ class ControllerSession:
         credentials: grpc.ChannelCredentials | None = None,
         server_name: str = "",
     ) -> None:
-        self.address = address
+        self._addresses = tuple(addresses)
+        several = len(self._addresses) > 1
+        self._ready_s = _READY_OF_SEVERAL_S if several else _READY_TIMEOUT_S
+        self._longest_backoff_s = _LONGEST_OF_SEVERAL_S if several else _LONGEST_BACKOFF_S
         self._on_message = on_message
         self._on_lost = on_lost
         self._on_connected = on_connected
@@ -63,13 +74,10 @@ class ControllerSession:
         self._lock = threading.Lock()
         self._outbox: queue.SimpleQueue[pb.AgentMessage | None] | None = None
         self._call: grpc.Call | None = None
-        self._logged = ""
-        options = (*_OPTIONS, *_keepalive(keepalive_s), *_name(server_name))
-        if credentials is None:
-            self._channel = grpc.insecure_channel(address, options=options)
-        else:
-            self._channel = grpc.secure_channel(address, credentials, options=options)
-        self._thread = threading.Thread(target=self._run, name=f"session-{address}", daemon=True)
+        self._logged: dict[str, str] = {}
+        self._options = (*_OPTIONS, *_keepalive(keepalive_s), *_name(server_name))
+        self._credentials = credentials
+        self._thread = threading.Thread(target=self._run, name=f"session-{self._addresses[0]}", daemon=True)
 
     def start(self) -> None:
         """Start to connect. Returns at once."""
@@ -102,25 +110,35 @@ class ControllerSession:
             if self._thread.is_alive() and call is not None:
                 call.cancel()
             self._thread.join(_JOIN_TIMEOUT_S)
-        self._channel.close()
 
     def _run(self) -> None:
         backoff = _FIRST_BACKOFF_S
-        while not self._stopping.is_set():
-            if not self._reachable():
-                # The channel itself goes on trying to connect.
-                self._log_why()
-                continue
-            if self._serve():
-                backoff = _FIRST_BACKOFF_S
-                self._logged = ""
-            if self._stopping.wait(backoff):
+        for turn in itertools.count():
+            address = self._addresses[turn % len(self._addresses)]
+            with contextlib.closing(self._open(address)) as channel:
+                reached = self._reachable(channel)
+                if not reached:
+                    self._log_why(address, channel)
+                elif self._serve(address, channel):
+                    backoff = _FIRST_BACKOFF_S
+                    self._logged.clear()
+            if self._stopping.is_set():
                 return
-            backoff = min(_LONGEST_BACKOFF_S, backoff * 2)
+            # An address that cannot be reached has cost time already; a refusal has not.
+            if reached and (turn + 1) % len(self._addresses) == 0:
+                if self._stopping.wait(backoff):
+                    return
+                backoff = min(self._longest_backoff_s, backoff * 2)
 
-    def _reachable(self) -> bool:
-        ready = grpc.channel_ready_future(self._channel)
-        deadline = time.monotonic() + _READY_TIMEOUT_S
+    def _open(self, address: str) -> grpc.Channel:
+        """A new channel: one that has failed would wait before it tries again."""
+        if self._credentials is None:
+            return grpc.insecure_channel(address, options=self._options)
+        return grpc.secure_channel(address, self._credentials, options=self._options)
+
+    def _reachable(self, channel: grpc.Channel) -> bool:
+        ready = grpc.channel_ready_future(channel)
+        deadline = time.monotonic() + self._ready_s
         try:
             while not self._stopping.is_set() and time.monotonic() < deadline:
                 try:
@@ -132,26 +150,28 @@ class ControllerSession:
         finally:
             ready.cancel()
 
-    def _log_why(self) -> None:
+    def _log_why(self, address: str, channel: grpc.Channel) -> None:
         """Log why the controller is unreachable: a call that does not wait for the connection fails with the
         reason.
         """
-        stub = pb_grpc.AgentHubStub(self._channel)  # type: ignore[no-untyped-call]
+        stub = pb_grpc.AgentHubStub(channel)  # type: ignore[no-untyped-call]
         try:
-            next(stub.Session(iter(()), timeout=_READY_TIMEOUT_S), None)
+            next(stub.Session(iter(()), timeout=self._ready_s), None)
         except grpc.RpcError as error:
             # Addresses and times in gRPC's words change from one attempt to the next; the reason is last.
-            why = str(error.details()).rpartition("last error: ")[2]
-            if why != self._logged and not self._stopping.is_set():
-                self._logged = why
-                log.warning("no session with %s; flows go by ECMP meanwhile: %s", self.address, why)
+            self._log_once(address, str(error.details()).rpartition("last error: ")[2])
 
-    def _serve(self) -> bool:
+    def _log_once(self, address: str, why: str) -> None:
+        if why != self._logged.get(address) and not self._stopping.is_set():
+            self._logged[address] = why
+            log.warning("no session with %s; flows go by ECMP meanwhile: %s", address, why)
+
+    def _serve(self, address: str, channel: grpc.Channel) -> bool:
         """One session from its first message to its end. Returns whether the controller accepted the
         agent."""
         welcome = False
         outbox: queue.SimpleQueue[pb.AgentMessage | None] = queue.SimpleQueue()
-        stub = pb_grpc.AgentHubStub(self._channel)  # type: ignore[no-untyped-call]
+        stub = pb_grpc.AgentHubStub(channel)  # type: ignore[no-untyped-call]
         call = stub.Session(self._outgoing(outbox))
         with self._lock:
             self._outbox, self._call = outbox, call
@@ -165,8 +185,10 @@ class ControllerSession:
                 welcome = welcome or not message.HasField("refusal")
                 self._on_message(message)
         except grpc.RpcError as error:
-            if not self._stopping.is_set():
-                log.warning("session with %s ended: %s", self.address, error)
+            if error.code() == grpc.StatusCode.FAILED_PRECONDITION and not welcome:
+                self._log_once(address, str(error.details()))
+            elif not self._stopping.is_set():
+                log.warning("session with %s ended: %s", address, error)
         finally:
             with self._lock:
                 self._outbox = self._call = None

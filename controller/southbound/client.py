@@ -21,14 +21,12 @@ from finsy.proto import U128, p4r
 
 from controller.southbound.artefacts import Artefacts
 from controller.southbound.codec import Codec, CounterValue, PacketIn
+from controller.southbound.election_ids import DeposedError, ElectionIds
 from controller.southbound.gnmi import NoPortStatesError, PortStates
 from controller.southbound.heartbeat import Heartbeat
 
 log = logging.getLogger(__name__)
 
-# The election id of the first bid. Chosen: finsy and p4runtime-shell start with low ids, and the controller
-# that owns the fabric must win against them.
-ELECTION_ID = 1000
 # Chosen: write requests of one switch that are in flight at the same time.
 WRITES_IN_FLIGHT = 4
 # Chosen: pauses before the next attempts to connect, in seconds of host time.
@@ -102,9 +100,15 @@ class SwitchClient:
         self._patience_s = ANSWER_TIMEOUT_S if heartbeat is not None else None
         self._frames: asyncio.Queue[p4r.StreamMessageRequest] = asyncio.Queue(FRAMES_WAITING)
         self._client: P4Client | None = None
-        self._election_id = ELECTION_ID
+        self._election_ids = ElectionIds()
+        self._election_id = self._election_ids.first
         self._write_lock = asyncio.Lock()
         self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT)
+
+    def bid_with(self, ids: ElectionIds) -> None:
+        """Set the election ids of this controller's bids. Call it before `run`."""
+        self._election_ids = ids
+        self._election_id = ids.first
 
     async def run(self) -> None:
         """Connect and serve; after a lost session connect again, with growing pauses.
@@ -115,7 +119,7 @@ class SwitchClient:
         while True:
             try:
                 await self._session()
-            except (SessionError, P4ClientError, grpc.aio.AioRpcError, OSError) as error:
+            except (SessionError, DeposedError, P4ClientError, grpc.aio.AioRpcError, OSError) as error:
                 why = _reason(error)
             finally:
                 was_ready, self.state = self.state == "ready", "down"
@@ -267,7 +271,7 @@ class SwitchClient:
             except P4ClientError as error:
                 if error.is_election_id_used:
                     # An old session of this controller still uses this election id.
-                    self._election_id += 1
+                    self._election_id = self._election_ids.at_least(self._election_id + 1)
                 raise
             if message.WhichOneof("update") != "arbitration":
                 continue
@@ -276,7 +280,8 @@ class SwitchClient:
                 return
             highest = U128.decode(message.arbitration.election_id)
             if code == GRPCStatusCode.NOT_FOUND:
-                self._election_id = max(self._election_id, highest)
+                # The switch has no primary, and takes no id below the highest one that it has seen.
+                self._election_id = self._election_ids.at_least(max(self._election_id, highest))
                 await self._bid()
             elif not warned:
                 warned = True

@@ -22,6 +22,7 @@ from controller.southbound.codec import (
     CounterValue,
     PacketIn,
 )
+from controller.southbound.election_ids import ElectionIds
 from controller.southbound.heartbeat import Heartbeat
 from controller.southbound.table_writes import DesiredState, SwitchWrites, reconcile, writes_to
 from topo.graph import Topology
@@ -131,9 +132,13 @@ class SwitchFleet:
             for name, target in targets.items()
         }
 
-    def start(self) -> None:
-        """Start to connect to every switch."""
+    def start(self, ids: ElectionIds | None = None) -> None:
+        """Start to connect to every switch. `ids`: the election ids of a leader; None: this controller is
+        the only one.
+        """
         for name, client in self.clients.items():
+            if ids is not None:
+                client.bid_with(ids)
             task = asyncio.create_task(client.run(), name=name)
             task.add_done_callback(self._ended)
             self._tasks.append(task)

@@ -215,7 +215,7 @@ def _peers(address: str) -> Iterator[dict[str, ControllerSession]]:
             if message.HasField("welcome"):
                 up.add(name)
 
-        sessions[host.name] = ControllerSession(address, said, lambda: None, connected)
+        sessions[host.name] = ControllerSession((address,), said, lambda: None, connected)
     for session in sessions.values():
         session.start()
     try:

@@ -112,7 +112,7 @@ class EmbeddedFabric:
         """
         for name in self.hosts:
             self._sessions[name] = ControllerSession(
-                address,
+                (address,),
                 partial(self._from_controller, name),
                 partial(self._session_lost, name),
                 partial(self._session_up, name),

@@ -212,6 +212,14 @@ def test_what_the_controller_says_in_error_is_left_out(
             "[agent]\nhost = 'h1'\nip = '10.0.0.1'\ndeadline_ms = 0\n",
             "4: agent.deadline_ms: 0 is wrong; legal: a number from 0.1 to 1000",
         ),
+        (
+            "[agent]\nhost = 'h1'\nip = '10.0.0.1'\ncontroller = []\n",
+            "4: agent.controller: no address; legal: HOST:PORT or unix:/PATH, or a list",
+        ),
+        (
+            "[agent]\nhost = 'h1'\nip = '10.0.0.1'\ncontroller = ['a:1', 2]\n",
+            "4: agent.controller",
+        ),
         ("not toml", "1: not TOML: Expected '='"),
         (
             "[agent]\nhost='h1'\nip='127.0.0.1'\n[training]\njobs=[{name='a', hosts=['h1','h2'], phases=[]}]\n",

@@ -60,10 +60,10 @@ def serve(hub: Hub, port: int = 0) -> tuple[grpc.Server, int]:
 class Owner:
     """Hands the session's callbacks over to the data plane's thread: here, the test's."""
 
-    def __init__(self, port: int, delay_s: float = 0.0) -> None:
+    def __init__(self, *ports: int, delay_s: float = 0.0) -> None:
         self.events: queue.Queue[tuple[str, pb.ControllerMessage | None]] = queue.Queue()
         self.session = ControllerSession(
-            f"127.0.0.1:{port}",
+            [f"127.0.0.1:{port}" for port in ports],
             lambda message: self.events.put(("message", message)),
             lambda: self.events.put(("lost", None)),
             lambda: self.events.put(("up", None)),
@@ -79,7 +79,7 @@ class Owner:
 def test_an_agent_is_welcomed_and_pinned_over_grpc(delay_s: float) -> None:
     hub = Hub()
     server, port = serve(hub)
-    owner = Owner(port, delay_s)
+    owner = Owner(port, delay_s=delay_s)
     heap = EventHeap()
     host = EmulatedHost(
         "h0", Bench.ip(0), Bench.mac(0), Bench.mac(9), RATE,
@@ -149,3 +149,42 @@ def test_a_session_without_a_controller_stops_cleanly() -> None:
     assert owner.session.send(pb.AgentMessage()) is False
     owner.session.stop()
     assert owner.events.empty()
+
+
+class Standby(Hub):
+    """Refuses each agent, as a controller that does not lead."""
+
+    def Session(
+        self, request_iterator: Iterator[pb.AgentMessage], context: grpc.ServicerContext
+    ) -> Iterator[pb.ControllerMessage]:
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, "standby: c2 leads")
+        yield
+
+
+def test_an_agent_finds_the_controller_that_leads_and_its_successor() -> None:
+    """The first address is dead, the second one stands by; then the second one leads."""
+    dead, nowhere = serve(Hub())
+    dead.stop(None).wait(WAIT_S)
+    standby, second = serve(Standby())
+    leader, third = serve(Hub())
+    owner = Owner(nowhere, second, third)
+
+    def welcomed() -> None:
+        while True:
+            kind, message = owner.next()
+            if kind == "up":
+                owner.session.send(pb.AgentMessage(hello=pb.Hello(host="h0", protocol=1)))
+            elif kind == "message":
+                assert message is not None
+                assert message.HasField("welcome")
+                return
+
+    try:
+        welcomed()
+        leader.stop(None).wait(WAIT_S)
+        standby.stop(None).wait(WAIT_S)
+        standby, _ = serve(Hub(), second)
+        welcomed()
+    finally:
+        owner.session.stop()
+        standby.stop(None).wait(WAIT_S)
