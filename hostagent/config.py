@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from controller.wire.log_lines import LogFormat
 from controller.wire.protocol import MAX_GPUS
 from hostagent.job import MOST_BYTES
 from hostagent.nic.roce import ip_bytes
@@ -55,6 +56,9 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severity that is logged")
     ] = "info"
+    log_format: Annotated[
+        LogFormat, Meta(description="text: lines for people; json: an object a line, with fields")
+    ] = "text"
 
     def __post_init__(self) -> None:
         if not self.controllers or "" in self.controllers:

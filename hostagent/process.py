@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import shlex
 import signal
 import sys
 from pathlib import Path
 
+from controller.wire.log_lines import configure_log
 from controller.wire.time_slices import short_time_slices
 from hostagent.config import Config, config_schema, load_config, read_config
 from hostagent.nccl_environment import nccl_environment
@@ -80,11 +80,7 @@ def _checked(path: Path) -> tuple[Document, Config]:
 
 def _serve(path: Path) -> int:
     document, config = _checked(path)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=config.agent.log_level.upper(),
-        format="%(levelname)s %(name)s: %(message)s",
-    )
+    configure_log(config.agent.log_format, config.agent.log_level.upper())
     # gRPC takes longest to import, and the other actions do not need it.
     from hostagent.service import AgentService
 

@@ -42,8 +42,8 @@ class UnplannableJobs:
             return []
         job = new[0]
         self.reasons[job.name] = why
+        log.error("job %s is left out of all plans, and its flows go by ECMP: %s", job.name, why)
         words = f"job {job.name} is left out of all plans, and its flows go by ECMP: {why}"
-        log.error("%s", words)
         return [SendRefusal(host, words) for host in dict.fromkeys(job.hosts)]
 
     def made(self) -> bool:

@@ -38,6 +38,7 @@ from controller.southbound.codec import PacketIn
 from controller.southbound.fleet import PreparedWrites, SwitchFleet, log_refused
 from controller.southbound.table_writes import DesiredState
 from controller.wire import agent_pb2 as wire
+from controller.wire.log_lines import PLAN
 
 log = logging.getLogger(__name__)
 
@@ -277,6 +278,7 @@ class ControlLoop:
             if not self._all_ready.is_set():
                 await self._wait_for_switches()
             while core.wants_tables or core.wants_plan or core.lookahead_jobs is not None:
+                PLAN.set(core.plan.version if core.plan is not None else None)
                 if core.wants_tables and self._fleet is not None:
                     await self._new_condition()
                 if core.wants_plan:
@@ -287,6 +289,7 @@ class ControlLoop:
                         log.error("no plan could be made, so the last one stays in force: %s", error)
                         core.plan_failed(str(error) or type(error).__name__)
                     else:
+                        PLAN.set(made.version)
                         # Write the tables first, so that no agent receives a path that switches do not have.
                         wanted = DesiredState.of(core.condition, core.in_force(made))
                         await self._pause()

@@ -21,12 +21,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from controller.agents.server import AgentServer
-from controller.agents.tls import AgentTls, TlsError, agent_tls
+from controller.agents.tls import TlsError
 from controller.agents.translate import WelcomeTerms
 from controller.app import RyuApplications, RyuError
 from controller.live.core import Core
@@ -37,21 +35,22 @@ from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
 from controller.northbound.web import AddressError, assets_dir, serve
-from controller.planner import Policy, PolicyError
-from controller.planner.options import POLICY_HELP, add_policy_options, policy_of, whole
 from controller.process.clock import EmbeddedClock, HostClock
-from controller.process.config import FabricDescription, load_fabric
 from controller.process.control_loop import ControlLoop, LoopOptions
 from controller.process.history_recorder import HistoryRecorder
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
+from controller.process.start_options import StartOptions, add_arguments, check_options
 from controller.process.worker_process import WorkerProcess
-from controller.southbound.artefacts import ArtefactError, artefacts_dir, load_artefacts
+from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.fleet import SwitchFleet
 from controller.southbound.heartbeat import Heartbeat
 from controller.store.history import History, HistoryError
+from controller.wire.log_lines import configure_log
 from controller.wire.time_slices import short_time_slices
 from polyrhythm_files import ConfigError
+
+__all__ = ["add_arguments", "run"]
 
 log = logging.getLogger(__name__)
 
@@ -61,93 +60,16 @@ STOP_TIMEOUT_S = 1.5
 _OPEN_FILES = 65_536
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `polyrhythm controller`."""
-    parser.add_argument(
-        "--fabric", type=Path, required=True, metavar="FILE", help="description of the fabric (JSON)"
-    )
-    parser.add_argument(
-        "--policy",
-        default="polyrhythm",
-        metavar="NAME",
-        help=f"{POLICY_HELP} (default %(default)s)",
-    )
-    parser.add_argument(
-        "--agents-address",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="listen here for agents: an address of this host, 0.0.0.0, or unix:/PATH (default %(default)s)",
-    )
-    add_policy_options(parser)
-    parser.add_argument(
-        "--agents-port",
-        type=int,
-        default=0,
-        metavar="N",
-        help="port for agents (0, the default: any free port)",
-    )
-    for option, what in (
-        ("--agents-cert", "certificate of the port for agents, PEM; with it the port accepts TLS only"),
-        ("--agents-key", "private key of that certificate, PEM without a password"),
-        (
-            "--agents-client-ca",
-            "authority of the agents' certificates, PEM; each agent must then show one that names its host",
-        ),
-    ):
-        parser.add_argument(option, type=Path, metavar="FILE", help=what)
-    parser.add_argument(
-        "--web-port",
-        type=int,
-        default=0,
-        metavar="N",
-        help="port of the REST API and the page (0, the default: any free port); if busy, the next free one",
-    )
-    parser.add_argument(
-        "--seed", type=whole, default=1, metavar="N", help="seed of the planner (default %(default)s)"
-    )
-    parser.add_argument(
-        "--rpc-delay-ms",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="for tests: sleep this long before each message of or to an agent (default %(default)s)",
-    )
-    parser.add_argument(
-        "--poll", action="store_true", help="read the switches' counters also while no browser shows the page"
-    )
-    parser.add_argument(
-        "--artefacts",
-        type=Path,
-        metavar="DIR",
-        help="push the P4 program of this folder: NAME.p4info.txtpb with NAME.bin or NAME.json "
-        "(default: the program for BMv2)",
-    )
-    parser.add_argument(
-        "--state",
-        type=Path,
-        metavar="FILE",
-        help="record plans, and jobs as they come and go, in this SQLite file (the newest 1,000 plans and "
-        "100,000 events); while it cannot be written, the controller goes on without it",
-    )
-    parser.add_argument(
-        "--app",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="load this Ryu application, a module name or a file (may be repeated)",
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM, SIGINT or the end of standard input.
 
     Returns the exit code: 0 after a stop, 1 after a failure, 2 for bad input.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    configure_log(args.log_format)
     for talkative in ("os_ken", "uvicorn", "finsy"):
         logging.getLogger(talkative).setLevel(logging.WARNING)
     try:
-        start = _check_options(args)
+        start = check_options(args)
         # The artefacts are loaded again where they are used; here they are checked before anything starts.
         Codec(load_artefacts(start.artefacts))
         frame = RyuApplications(args.app)
@@ -173,55 +95,10 @@ def run(args: argparse.Namespace) -> int:
     return service.code
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """The command line, checked."""
-
-    fabric: FabricDescription
-    policy: Policy
-    artefacts: Path
-    agents_address: str
-    agents_port: int
-    agents_tls: AgentTls | None
-    web_port: int
-    seed: int
-    rpc_delay_s: float
-    poll: bool
-    state: Path | None
-
-
-def _check_options(args: argparse.Namespace) -> _Start:
-    """Check the command line. Raises ConfigError or TlsError."""
-    try:
-        policy = policy_of(args, args.policy)
-    except PolicyError as error:
-        raise ConfigError(f"--policy: {error}") from None
-    for name in ("agents_port", "web_port"):
-        if not 0 <= getattr(args, name) <= 65535:
-            raise ConfigError(
-                f"--{name.replace('_', '-')} {getattr(args, name)}: legal: 0 (any free port) to 65535"
-            )
-    if not 0 <= args.rpc_delay_ms <= 10_000:
-        raise ConfigError(f"--rpc-delay-ms {args.rpc_delay_ms}: legal: 0 to 10,000")
-    return _Start(
-        fabric=load_fabric(args.fabric),
-        policy=policy,
-        artefacts=artefacts_dir() if args.artefacts is None else args.artefacts,
-        agents_address=args.agents_address,
-        agents_port=args.agents_port,
-        agents_tls=agent_tls(args.agents_cert, args.agents_key, args.agents_client_ca),
-        web_port=args.web_port,
-        seed=args.seed,
-        rpc_delay_s=args.rpc_delay_ms / 1e3,
-        poll=args.poll,
-        state=args.state,
-    )
-
-
 class _Service:
     """The thread of the asyncio loop: everything except the Ryu applications."""
 
-    def __init__(self, start: _Start, frame: RyuApplications, stop: threading.Event) -> None:
+    def __init__(self, start: StartOptions, frame: RyuApplications, stop: threading.Event) -> None:
         self.code = 0
         self.thread = threading.Thread(target=self._thread, name="controller", daemon=True)
         self._start = start
@@ -349,7 +226,7 @@ class _Service:
         return send
 
 
-async def _listen(agents: AgentServer, start: _Start) -> str:
+async def _listen(agents: AgentServer, start: StartOptions) -> str:
     try:
         return await agents.start(start.agents_address, start.agents_port)
     except OSError as error:

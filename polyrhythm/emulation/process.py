@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import select
 import signal
 import sys
@@ -19,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from controller.wire.log_lines import configure_log
 from hostagent.job import IterationRecord
 from polyrhythm.emulation.agents import Agents
 from polyrhythm.emulation.failure_injection import FailureInjector
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Build the network, wait for the controller, run the jobs, report, and take everything down."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    configure_log()
     try:
         scenario = load_scenario(args.scenario)
         named = [parse_failure(text, scenario.topology) for text in args.fail]

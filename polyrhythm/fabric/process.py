@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 import threading
 import time
 from typing import Any
 
+from controller.wire.log_lines import configure_log
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.boundary import SILENCE_S, ControllerLostError
 from polyrhythm.fabric.clock_stream import ClockStream
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Build the fabric, wait for the controller, run the jobs, and report."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    configure_log()
     try:
         scenario = load_scenario(args.scenario)
         named = [parse_failure(text, scenario.topology) for text in args.fail]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of `polyrhythm controller`: its options, and how they are checked."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from controller.agents.tls import AgentTls, agent_tls
+from controller.planner import Policy, PolicyError
+from controller.planner.options import POLICY_HELP, add_policy_options, policy_of, whole
+from controller.process.config import FabricDescription, load_fabric
+from controller.southbound.artefacts import artefacts_dir
+from controller.wire.log_lines import LogFormat
+from polyrhythm_files import ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm controller`."""
+    parser.add_argument(
+        "--fabric", type=Path, required=True, metavar="FILE", help="description of the fabric (JSON)"
+    )
+    parser.add_argument(
+        "--policy",
+        default="polyrhythm",
+        metavar="NAME",
+        help=f"{POLICY_HELP} (default %(default)s)",
+    )
+    parser.add_argument(
+        "--agents-address",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="listen here for agents: an address of this host, 0.0.0.0, or unix:/PATH (default %(default)s)",
+    )
+    add_policy_options(parser)
+    parser.add_argument(
+        "--agents-port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="port for agents (0, the default: any free port)",
+    )
+    for option, what in (
+        ("--agents-cert", "certificate of the port for agents, PEM; with it the port accepts TLS only"),
+        ("--agents-key", "private key of that certificate, PEM without a password"),
+        (
+            "--agents-client-ca",
+            "authority of the agents' certificates, PEM; each agent must then show one that names its host",
+        ),
+    ):
+        parser.add_argument(option, type=Path, metavar="FILE", help=what)
+    parser.add_argument(
+        "--web-port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="port of the REST API and the page (0, the default: any free port); if busy, the next free one",
+    )
+    parser.add_argument(
+        "--seed", type=whole, default=1, metavar="N", help="seed of the planner (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rpc-delay-ms",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="for tests: sleep this long before each message of or to an agent (default %(default)s)",
+    )
+    parser.add_argument(
+        "--poll", action="store_true", help="read the switches' counters also while no browser shows the page"
+    )
+    parser.add_argument(
+        "--artefacts",
+        type=Path,
+        metavar="DIR",
+        help="push the P4 program of this folder: NAME.p4info.txtpb with NAME.bin or NAME.json "
+        "(default: the program for BMv2)",
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="FILE",
+        help="record plans, and jobs as they come and go, in this SQLite file (the newest 1,000 plans and "
+        "100,000 events); while it cannot be written, the controller goes on without it",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=get_args(LogFormat),
+        default="text",
+        help="text: lines for people; json: an object a line, with fields (default %(default)s)",
+    )
+    parser.add_argument(
+        "--app",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="load this Ryu application, a module name or a file (may be repeated)",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """The command line, checked."""
+
+    fabric: FabricDescription
+    policy: Policy
+    artefacts: Path
+    agents_address: str
+    agents_port: int
+    agents_tls: AgentTls | None
+    web_port: int
+    seed: int
+    rpc_delay_s: float
+    poll: bool
+    state: Path | None
+
+
+def check_options(args: argparse.Namespace) -> StartOptions:
+    """Check the command line. Raises ConfigError or TlsError."""
+    try:
+        policy = policy_of(args, args.policy)
+    except PolicyError as error:
+        raise ConfigError(f"--policy: {error}") from None
+    for name in ("agents_port", "web_port"):
+        if not 0 <= getattr(args, name) <= 65535:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} {getattr(args, name)}: legal: 0 (any free port) to 65535"
+            )
+    if not 0 <= args.rpc_delay_ms <= 10_000:
+        raise ConfigError(f"--rpc-delay-ms {args.rpc_delay_ms}: legal: 0 to 10,000")
+    return StartOptions(
+        fabric=load_fabric(args.fabric),
+        policy=policy,
+        artefacts=artefacts_dir() if args.artefacts is None else args.artefacts,
+        agents_address=args.agents_address,
+        agents_port=args.agents_port,
+        agents_tls=agent_tls(args.agents_cert, args.agents_key, args.agents_client_ca),
+        web_port=args.web_port,
+        seed=args.seed,
+        rpc_delay_s=args.rpc_delay_ms / 1e3,
+        poll=args.poll,
+        state=args.state,
+    )
