@@ -28,10 +28,11 @@ from controller.live.messages import (
     SwitchLost,
     SwitchReady,
 )
+from controller.live.saved_state import change_of
 from controller.planner import plan
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
-from controller.process.history_recorder import HistoryRecorder
 from controller.process.precompute import Precomputation
+from controller.process.state_writer import StateWriter
 from controller.process.view_publisher import ViewPublisher
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.codec import PacketIn
@@ -87,7 +88,7 @@ class ControlLoop:
         worker: WorkerProcess,
         options: LoopOptions,
         publish: Callable[[Notice], None],
-        history: HistoryRecorder | None,
+        state: StateWriter | None,
     ) -> None:
         self.channels = ChannelCounts()
         self._core = core
@@ -95,7 +96,7 @@ class ControlLoop:
         self._worker = worker
         self._options = options
         self._publish = publish
-        self._history = history
+        self._state = state
         self._fleet: SwitchFleet | None = None
         self._agents: AgentServer | None = None
         self._inbox: list[_Arrival] = []
@@ -381,10 +382,11 @@ class ControlLoop:
                 await self._send_frame(effect)
             elif self._agents is not None:
                 self._agents.send(effect)
-        for notice in core.take_notices():
-            if self._history is not None:
-                self._history.record(notice)
+        notices = core.take_notices()
+        for notice in notices:
             self._publish(notice)
+        if self._state is not None and (change := change_of(notices)):
+            self._state.save(change)
 
     async def _send_frame(self, frame: SendFrame) -> None:
         if self._fleet is None:

@@ -35,17 +35,18 @@ from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
 from controller.northbound.web import AddressError, assets_dir, serve
+from controller.process.chosen_store import open_store
 from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.control_loop import ControlLoop, LoopOptions
-from controller.process.history_recorder import HistoryRecorder
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
 from controller.process.start_options import StartOptions, add_arguments, check_options
+from controller.process.state_writer import StateWriter
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.fleet import SwitchFleet
 from controller.southbound.heartbeat import Heartbeat
-from controller.store.history import History, HistoryError
+from controller.store.interface import StoreError
 from controller.wire.log_lines import configure_log
 from controller.wire.time_slices import short_time_slices
 from polyrhythm_files import ConfigError
@@ -127,7 +128,7 @@ class _Service:
             self._loop.run_until_complete(self._main)
         except asyncio.CancelledError:
             log.info("the controller has stopped")
-        except (HistoryError, ArtefactError, PipelineError, AddressError) as error:
+        except (StoreError, ArtefactError, PipelineError, AddressError) as error:
             print(f"polyrhythm controller: {error}", file=sys.stderr)
             self.code = 2
         finally:
@@ -137,7 +138,8 @@ class _Service:
 
     async def _serve(self) -> None:
         start, fabric = self._start, self._start.fabric
-        history = HistoryRecorder(History(start.state)) if start.state is not None else None
+        store = open_store(start)
+        state = StateWriter(store, store.load(), committed=lambda _: None) if store is not None else None
         embedded = fabric.clock == "embedded"
         worker = WorkerProcess(
             fabric.topology,
@@ -166,7 +168,7 @@ class _Service:
             worker=worker,
             options=LoopOptions(fabric.scenario, fabric.poll_ns, start.poll, fabric.read_back_ns),
             publish=self._frame.publish,
-            history=history,
+            state=state,
         )
         fleet = SwitchFleet(
             fabric.topology,
@@ -214,8 +216,8 @@ class _Service:
             await asyncio.gather(close_web(), agents.stop(), fleet.stop(), return_exceptions=True)
             control_loop.close()
             worker.close()
-            if history is not None:
-                history.close()
+            if state is not None:
+                state.close()
 
     def _sender(self, control_loop: ControlLoop) -> Callable[[str, bytes, int, bool], None]:
         def send(switch: str, payload: bytes, egress_port: int, submit_to_ingress: bool) -> None:

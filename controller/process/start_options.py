@@ -82,8 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--state",
         type=Path,
         metavar="FILE",
-        help="record plans, and jobs as they come and go, in this SQLite file (the newest 1,000 plans and "
-        "100,000 events); while it cannot be written, the controller goes on without it",
+        help="store plans, and the log of events, in this SQLite file (the newest 1,000 plans and 100,000 "
+        "events of the last 90 days); while it cannot be written, the controller goes on without it",
     )
     parser.add_argument(
         "--log-format",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State that outlives the controller's process."""
+"""What outlasts a controller: its jobs, plans, port maps and profiles, and the log of events."""

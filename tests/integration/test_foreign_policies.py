@@ -27,7 +27,9 @@ from controller.planner.registry import registered_policy, resolve
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.artefacts import artefacts_dir
 from controller.southbound.desired import EcnProfile
-from controller.store.history import History
+from controller.store.interface import Batch
+from controller.store.records import plan_of, stored_plan
+from controller.store.sqlite import SqliteStore
 from polyrhythm.cli import main
 from polyrhythm.commands import sim as sim_command
 from topo.generate import leaf_spine
@@ -239,15 +241,14 @@ def test_diff_names_changed_options_and_versions(site: Path) -> None:
 
 def test_the_store_keeps_the_reference(site: Path, tmp_path: Path) -> None:
     policy = policy_named("even_shifts:POLICY").with_options({"spread": 0.5})
-    history = History(tmp_path / "state.sqlite")
-    history.record_plan(1, plan(inputs(policy)))
-    history.close()
-    history = History(tmp_path / "state.sqlite")
-    (record,) = history.plans()
-    history.close()
-    assert record.policy == policy.reference
-    assert (record.policy.distribution, record.policy.version) == ("even-shifts", "1.0")
-    assert resolve(record.policy) == policy
+    store = SqliteStore(tmp_path / "state.sqlite")
+    store.commit(Batch(plans=[stored_plan(1, plan(inputs(policy)))]))
+    (stored,) = store.plans(2)
+    store.close()
+    reference = plan_of(stored).policy
+    assert reference == policy.reference
+    assert (reference.distribution, reference.version) == ("even-shifts", "1.0")
+    assert resolve(reference) == policy
 
 
 def test_rest_shows_the_policy_and_takes_none(site: Path) -> None:

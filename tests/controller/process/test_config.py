@@ -6,13 +6,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from control_rig import job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.planner import POLICIES, PlanInput, plan
 from controller.process.config import load_fabric
-from controller.store.history import History, HistoryError
 from polyrhythm_files import ConfigError
 from topo.generate import leaf_spine
 from topo.jsonio import topology_from_json, topology_to_json
@@ -123,29 +120,3 @@ def test_a_bad_description_names_file_and_place(tmp_path, path, value, words):
 def test_missing_keys_are_named():
     with pytest.raises(ConfigError, match="links: missing; legal: a list"):
         topology_from_json({"name": "x", "hosts": [], "switches": []})
-
-
-def test_the_history_outlives_its_process(tmp_path):
-    file = tmp_path / "state.sqlite"
-    made = plan(PlanInput(TOPOLOGY, (job("a", "h1", "h3"),), POLICIES["polyrhythm"], 0))
-    for run in (1, 2):
-        history = History(file)
-        history.record_job(run, "a", "arrived")
-        history.record_plan(run, made)
-        history.close()
-    history = History(file)
-    assert [(r.run, r.time_ns, r.job, r.event) for r in history.jobs()] == [
-        (1, 1, "a", "arrived"),
-        (2, 2, "a", "arrived"),
-    ]
-    first = history.plans()[0]
-    assert (first.version, first.policy) == (made.version, made.policy)
-    assert first.body["flows"]["a/h1>h3"]["source_port"] == made.flows["a/h1>h3"].source_port
-    history.close()
-
-
-def test_a_file_that_is_no_history_is_refused(tmp_path):
-    file = tmp_path / "notes.txt"
-    file.write_text("not a database, but long enough to be taken for one\n" * 20)
-    with pytest.raises(HistoryError, match=r"notes\.txt"):
-        History(file)

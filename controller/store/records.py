@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records of a store as JSON: what each kind means, and how it is read back.
+
+A field that a later version adds has a default value, so records of earlier versions stay readable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from controller.model.plan import Plan
+from controller.store.interface import StoredPlan, StoreRefusedError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The ranks of a job's workers that have joined. `arrived`: all of them had joined at one time."""
+
+    ranks: tuple[int, ...]
+    arrived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInForce:
+    """Which plan of the history is in force. `boot` names the clock that its times count by: it differs
+    after the controller's host has started again, and on another host.
+    """
+
+    version: int
+    boot: str
+
+
+def encode(value: object) -> bytes:
+    """A record as JSON. `value` is a dataclass, a mapping or a sequence of plain values."""
+    return msgspec.json.encode(value)
+
+
+def decode(data: bytes, kind: type[T], where: str) -> T:
+    """The value of a record.
+
+    Raises:
+        StoreRefusedError: the record is not what its kind asks for; the message names it with `where`.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise StoreRefusedError(f"{where} is not readable: {error}; restore a backup") from None
+
+
+def stored_plan(time_ns: int, plan: Plan) -> StoredPlan:
+    """A plan for the history. `time_ns` is Unix time."""
+    return StoredPlan(plan.version, time_ns, plan.policy.name, encode(plan))
+
+
+def plan_of(stored: StoredPlan) -> Plan:
+    """The plan of an entry of the history. Raises StoreRefusedError."""
+    return decode(stored.body, Plan, f"plan {stored.version}")

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SQLite store: what is committed is there after any end, and old things go."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from control_rig import job
+
+from controller.planner import PlanInput, plan
+from controller.planner.registry import POLICIES, resolve
+from controller.store.interface import (
+    SCHEMA,
+    Batch,
+    Change,
+    Event,
+    Kind,
+    StoredPlan,
+    StoreError,
+    StoreLimits,
+    StoreRefusedError,
+)
+from controller.store.records import decode, encode, plan_of, stored_plan
+from controller.store.sqlite import SqliteStore
+from topo.generate import leaf_spine
+
+TOPOLOGY = leaf_spine(2, 2, 2, host_bps=10**8, fabric_bps=10**8)
+S = 10**9
+
+
+def made():
+    return plan(PlanInput(TOPOLOGY, (job("a", "h1", "h3"),), POLICIES["polyrhythm"], 0))
+
+
+def test_what_is_committed_is_loaded(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "state")) as store:
+        assert store.load().last_version == 0
+        store.commit(Batch([Change(Kind.JOB, "a", b"1"), Change(Kind.WORKERS, "a", b"2")]))
+        store.commit(Batch([Change(Kind.JOB, "a", b"3"), Change(Kind.WORKERS, "a", None)]))
+        store.commit(Batch([Change(Kind.JOB, "never", None)], [stored_plan(5, made())], [Event(1, "x", "y")]))
+    with closing(SqliteStore(tmp_path / "state")) as store:
+        loaded = store.load()
+        assert {kind: found for kind, found in loaded.records.items() if found} == {Kind.JOB: {"a": b"3"}}
+        assert loaded.last_version == made().version
+        kept = store.plan(loaded.last_version)
+        assert kept is not None
+        assert (kept.time_ns, kept.policy, plan_of(kept)) == (5, "polyrhythm", made())
+        assert resolve(plan_of(kept).policy) == POLICIES["polyrhythm"]
+        assert store.plan(99) is None
+
+
+def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "state")) as store:
+        wrong = StoredPlan(None, 0, "", b"")  # type: ignore[arg-type]
+        store._db.execute("CREATE TRIGGER no BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END")
+        with pytest.raises(StoreError, match="no"):
+            store.commit(Batch([Change(Kind.JOB, "a", b"1")], [wrong], [Event(1, "x", "y")]))
+        assert store.load().records[Kind.JOB] == {}
+        assert store.plans(10) == ()
+        store._db.execute("DROP TRIGGER no")
+        store.commit(Batch([Change(Kind.JOB, "a", b"1")]))
+
+
+def test_plans_and_events_are_pruned_by_number_size_and_age(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "state")) as store:
+
+        def versions() -> list[int]:
+            return [p.version for p in store.plans(100)]
+
+        for i in range(1, 11):
+            store.commit(Batch((), [StoredPlan(i, i * S, "p", b"x" * 100)], [Event(i * S, "e", str(i))]))
+        store.prune(10 * S, StoreLimits(plans=8, plan_bytes=10_000, events=7, age_s=100))
+        assert versions() == [10, 9, 8, 7, 6, 5, 4, 3]
+        assert [e.event.subject for e in store.events(100)] == ["10", "9", "8", "7", "6", "5", "4"]
+        store.prune(10 * S, StoreLimits(plans=8, plan_bytes=500, events=7, age_s=100))
+        assert versions() == [10, 9, 8, 7, 6]
+        store.prune(10 * S, StoreLimits(plans=8, plan_bytes=500, events=7, age_s=2.5))
+        assert versions() == [10, 9, 8]
+        assert [e.number for e in store.events(100)] == [10, 9, 8]
+        # The newest plan may be in force: it stays whatever its age and size.
+        store.prune(1000 * S, StoreLimits(plans=0, plan_bytes=0, events=0, age_s=0))
+        assert versions() == [10]
+        assert store.events(100) == ()
+        store.commit(Batch(events=[Event(1, "e", "next")]))
+        assert [e.number for e in store.events(100)] == [11], "numbers are never used again"
+
+
+def test_events_are_read_page_by_page(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "state")) as store:
+        store.commit(Batch(events=[Event(i, "e", str(i)) for i in range(1, 6)]))
+        first = store.events(2)
+        assert [e.event.subject for e in first] == ["5", "4"]
+        assert [e.event.subject for e in store.events(9, first[-1].number)] == ["3", "2", "1"]
+
+
+def test_a_second_controller_is_kept_out_until_the_first_ends(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    code = "import sys,time\nfrom pathlib import Path\nfrom controller.store.sqlite import SqliteStore\n"
+    code += "s=SqliteStore(Path(sys.argv[1]))\nprint('open',flush=True)\ntime.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(StoreRefusedError, match="another controller uses this file"):
+            SqliteStore(path)
+        other.kill()
+    SqliteStore(path).close()
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("not a database, but long enough to be taken for one\n" * 20)
+    with pytest.raises(StoreRefusedError, match=r"notes\.txt: not usable as an SQLite file"):
+        SqliteStore(file)
+    with pytest.raises(StoreRefusedError, match="No such file"):
+        SqliteStore(tmp_path / "nowhere" / "state")
+
+
+def test_a_file_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    SqliteStore(file).close()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    with pytest.raises(StoreRefusedError, match="use a newer Polyrhythm"):
+        SqliteStore(file)
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA + 1,)
+
+
+def test_the_history_of_a_file_without_schema_version_is_taken_over(tmp_path: Path) -> None:
+    file, old = tmp_path / "state", made()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE plans (run, version, time_ns, policy, body)")
+        db.execute("CREATE TABLE jobs (run, time_ns, job, event)")
+        for run in (1, 2):
+            db.execute(
+                "INSERT INTO plans VALUES (?, 1, 7, 'p', ?)",
+                (run, json.dumps(asdict(old) | {"epoch_ns": run})),
+            )
+            db.execute("INSERT INTO jobs VALUES (?, 7, 'a', 'arrived')", (run,))
+        db.commit()
+    with closing(SqliteStore(file)) as store:
+        (kept,) = store.plans(10)
+        assert plan_of(kept).epoch_ns == 2
+        assert plan_of(kept).flows == old.flows
+        assert [(e.event.what, e.event.subject) for e in store.events(10)] == [("job arrived", "a")] * 2
+        assert store.load().last_version == 1
+        assert not any(store.load().records.values()), "nothing of it is in force"
+
+
+def test_a_record_that_is_not_readable_is_named() -> None:
+    with pytest.raises(StoreRefusedError, match=r"job 'a' is not readable: .* restore a backup"):
+        decode(b'{"hosts": 3}', int, "job 'a'")
+    assert decode(encode({"a": (1, 2)}), dict[str, tuple[int, ...]], "") == {"a": (1, 2)}
