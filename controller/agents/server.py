@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -96,6 +96,11 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         self._server: grpc.aio.Server | None = None
         self.sent: dict[str, int] = {}
         self.asked_s = 0.0
+
+    @property
+    def connected(self) -> Container[str]:
+        """The hosts whose agents have a session."""
+        return self._sessions.keys()
 
     async def start(self, address: str, port: int) -> str:
         """Listen on `address` and `port` (0: any), or on "unix:/PATH"; returns the address for agents.

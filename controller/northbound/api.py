@@ -17,6 +17,7 @@ from fastapi_offline import FastAPIOffline
 
 from controller.model.view import View
 from controller.northbound import render, schema
+from controller.northbound.health import HEALTH_PATHS, StatusSource, health_routes
 from controller.northbound.source import ViewSource
 from controller.northbound.stream import ViewEncoder, view_events
 from controller.northbound.web import ResponseHeaders
@@ -30,7 +31,8 @@ The state of the Polyrhythm controller: jobs, plan, fabric and counters.
 
 The API is read-only. The end of a field's name is its unit: `_ns`, `_ms`, `_bps`. Times are fabric time.
 Rates are those of the running fabric; an emulated fabric is slower than the fabric it stands for.
-Until the controller has connected to its fabric, every call answers 503, except `events`, which waits.
+Until the controller has connected to its fabric, calls answer 503. `events` waits. `healthz` tells whether
+the process lives, and `readyz` what is missing.
 """
 _NO_VIEW: dict[int | str, dict[str, Any]] = {
     503: {"model": schema.ErrorOut, "description": "The controller has not connected to its fabric yet."}
@@ -54,8 +56,10 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
 
 
-def create_app(source: ViewSource, assets: Path | None, reading_s: float = READING_S) -> FastAPI:
-    """The web application that shows the views of `source`.
+def create_app(
+    source: ViewSource, assets: Path | None, status: StatusSource, reading_s: float = READING_S
+) -> FastAPI:
+    """The web application that shows the views of `source`, and answers health checks from `status`.
 
     `assets` is the folder of the page that is served at `/`; None: no page, only the API. A request for
     counters or loads waits for `reading_s` at most. Setting the `asyncio.Event` at `app.state.closing` ends
@@ -74,8 +78,11 @@ def create_app(source: ViewSource, assets: Path | None, reading_s: float = READI
         swagger_ui_parameters={"validatorUrl": None, "defaultModelsExpandDepth": 0},
     )
     app.state.closing = asyncio.Event()
-    app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX)
+    app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=HEALTH_PATHS)
     app.add_exception_handler(405, _only_get)
+    # Health checks are where Kubernetes and load balancers look for them, and beside the rest of the API.
+    app.include_router(health_routes(status), include_in_schema=False)
+    app.include_router(health_routes(status), prefix=PREFIX)
     app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
     if assets is not None:
         app.mount("/", StaticFiles(directory=assets, html=True), name="page")
@@ -186,18 +193,10 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         stream = view_events(source, encode, closing)
         return EventStream(stream, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
-    @router.get(
-        "/healthz",
-        summary="Whether the controller runs and is connected to its fabric",
-        tags=["health"],
-        responses=_NO_VIEW,
-    )
-    async def get_health() -> schema.HealthOut:
-        return render.health(current())
-
     @router.get("/{path:path}", include_in_schema=False)
     async def get_nothing(path: str) -> None:
-        known = ", ".join(route.path for route in router.routes[:-1] if isinstance(route, APIRoute))
+        own = (route.path for route in router.routes[:-1] if isinstance(route, APIRoute))
+        known = ", ".join((*own, *HEALTH_PATHS))
         raise HTTPException(404, f"no /{path} under {PREFIX}; legal: {known}, /openapi.json, /docs")
 
     return router

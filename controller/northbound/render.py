@@ -15,13 +15,6 @@ from controller.northbound import schema
 _NS_PER_MS = 1e6
 
 
-def health(view: View) -> schema.HealthOut:
-    """The answer of the health check."""
-    ready = sum(s.state == "ready" for s in view.switches)
-    switches = len(view.topology.switches)
-    return schema.HealthOut(status="ok", time_ns=view.time_ns, switches_ready=ready, switches=switches)
-
-
 def job(value: JobView, plan: Plan | None) -> schema.JobOut:
     """A job, with the plan's decisions for it."""
     planned = plan.jobs.get(value.name) if plan else None

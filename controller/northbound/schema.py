@@ -25,15 +25,6 @@ class ErrorOut(Out):
     detail: str = Field(description="What is wrong, and what would be legal.")
 
 
-class HealthOut(Out):
-    """The controller runs and is connected to its fabric."""
-
-    status: Literal["ok"]
-    time_ns: Time
-    switches_ready: int = Field(description="Switches whose pipeline is pushed and whose session is up.")
-    switches: int = Field(description="Switches of the fabric.")
-
-
 class PhaseOut(Out):
     """An Up phase (communication phase): the job sends in [start_ms, end_ms) of its period."""
 

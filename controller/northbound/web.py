@@ -8,7 +8,7 @@ import contextlib
 import errno
 import importlib.util
 import socket
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,14 +85,18 @@ async def serve(app: FastAPI, host: str = "127.0.0.1", port: int = 8080) -> WebS
 
 
 class ResponseHeaders:
-    """ASGI middleware that adds response headers, and answers HEAD wherever the API answers GET.
+    """ASGI middleware that adds response headers, and answers HEAD wherever the API answers GET,
+    and at `head_paths`.
 
     The headers let the page load files from its own server only. The middleware wraps `send` only, so an
     event stream is never buffered.
     """
 
-    def __init__(self, app: ASGIApp, docs_path: str, api_path: str) -> None:
+    def __init__(
+        self, app: ASGIApp, docs_path: str, api_path: str, head_paths: Container[str] = frozenset()
+    ) -> None:
         self._app = app
+        self._head_paths = head_paths
         self._docs_path = docs_path
         self._api_path = api_path
 
@@ -104,7 +108,8 @@ class ResponseHeaders:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["method"] == "HEAD" and scope["path"].startswith(self._api_path):
+        path = scope["path"]
+        if scope["method"] == "HEAD" and (path.startswith(self._api_path) or path in self._head_paths):
             scope = {**scope, "method": "GET"}
         policy = _DOCS_CONTENT_POLICY if scope["path"].startswith(self._docs_path) else _CONTENT_POLICY
 

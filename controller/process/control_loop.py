@@ -31,7 +31,9 @@ from controller.live.messages import (
 from controller.live.saved_state import change_of
 from controller.planner import plan
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
+from controller.process.loop_options import LoopOptions
 from controller.process.precompute import Precomputation
+from controller.process.progress import Progress
 from controller.process.state_writer import StateWriter
 from controller.process.view_publisher import ViewPublisher
 from controller.process.worker_process import WorkerProcess
@@ -53,20 +55,6 @@ SILENCE_S = 120.0
 # Host time: the pause between two pieces of work when a plan comes into force. Chosen: long enough for a
 # request of an agent to pass gRPC's threads.
 PAUSE_S = 0.001
-
-
-@dataclass(frozen=True, slots=True)
-class LoopOptions:
-    """How the control loop runs.
-
-    `poll_always`: read counters also while no client watches. Every `read_back_ns` the tables of all switches
-    are read back and corrected.
-    """
-
-    scenario: str
-    poll_ns: int
-    poll_always: bool
-    read_back_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +108,7 @@ class ControlLoop:
         )
         self.board = self._publisher.board
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.progress = Progress()
 
     def connect(self, fleet: SwitchFleet, agents: AgentServer) -> None:
         """Set the switches and the agents that the loop works with."""
@@ -212,7 +201,8 @@ class ControlLoop:
         if isinstance(self._clock, EmbeddedClock):
             await self._failure
         while not self._failure.done():
-            await self._step()
+            with self.progress.step():
+                await self._step()
             due = self._next_timer_ns()
             timeout = None if due is None else max(0.0, (due - self._clock.now_ns) / 1e9)
             # A new subscriber of the page does not wake this loop, so wake up once per poll interval.
@@ -288,8 +278,9 @@ class ControlLoop:
                         made = await self._worker.run(plan, core.plan_input())
                     except Exception as error:
                         log.error("no plan could be made, so the last one stays in force: %s", error)
-                        core.plan_failed(str(error) or type(error).__name__)
+                        core.plan_failed(self.progress.no_plan(error))
                     else:
+                        self.progress.plan_failure = ""
                         PLAN.set(made.version)
                         # Write the tables first, so that no agent receives a path that switches do not have.
                         wanted = DesiredState.of(core.condition, core.in_force(made))

@@ -37,10 +37,12 @@ from controller.northbound.api import create_app
 from controller.northbound.web import AddressError, assets_dir, serve
 from controller.process.chosen_store import open_store
 from controller.process.clock import EmbeddedClock, HostClock
-from controller.process.control_loop import ControlLoop, LoopOptions
+from controller.process.control_loop import ControlLoop
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
+from controller.process.loop_options import LoopOptions
 from controller.process.start_options import StartOptions, add_arguments, check_options
 from controller.process.state_writer import StateWriter
+from controller.process.status import ControllerStatus
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
@@ -202,7 +204,15 @@ class _Service:
             address = await _listen(agents, start)
             fleet.start()
             self._frame.start(self._sender(control_loop))
-            url, close_web = await _serve_web(control_loop, start.web_port)
+            status = ControllerStatus(
+                fabric.topology,
+                control_loop,
+                fleet,
+                agents,
+                agents_needed=start.agents_needed,
+                store_failure=lambda: state.failure if state is not None else "",
+            )
+            url, close_web = await _serve_web(control_loop, status, start.web_port)
             _say_ready(address, url)
             await warm
             collector = GarbageCollection()
@@ -236,7 +246,7 @@ async def _listen(agents: AgentServer, start: StartOptions) -> str:
 
 
 async def _serve_web(
-    control_loop: ControlLoop, port: int
+    control_loop: ControlLoop, status: ControllerStatus, port: int
 ) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Start the API and the page; returns their address and the function that stops them."""
     try:
@@ -245,7 +255,7 @@ async def _serve_web(
         log.warning("only the REST API is served, not the page: %s", error)
         assets = None
     try:
-        server = await serve(create_app(control_loop.board, assets), port=port)
+        server = await serve(create_app(control_loop.board, assets, status), port=port)
     except AddressError as error:
         raise AddressError(f"--web-port: {error}") from None
     if port and server.port != port:

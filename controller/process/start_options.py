@@ -86,6 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "events of the last 90 days); while it cannot be written, the controller goes on without it",
     )
     parser.add_argument(
+        "--agents-needed",
+        type=whole,
+        metavar="N",
+        help="how many hosts need an agent for the controller to be ready (/readyz; default: all)",
+    )
+    parser.add_argument(
         "--log-format",
         choices=get_args(LogFormat),
         default="text",
@@ -115,6 +121,7 @@ class StartOptions:
     rpc_delay_s: float
     poll: bool
     state: Path | None
+    agents_needed: int | None
 
 
 def check_options(args: argparse.Namespace) -> StartOptions:
@@ -142,4 +149,5 @@ def check_options(args: argparse.Namespace) -> StartOptions:
         rpc_delay_s=args.rpc_delay_ms / 1e3,
         poll=args.poll,
         state=args.state,
+        agents_needed=args.agents_needed,
     )

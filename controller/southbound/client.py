@@ -91,6 +91,8 @@ class SwitchClient:
         self.name = name
         self.address = address
         self.state = "connecting"
+        self.why = ""
+        """Why there is no session; empty while there is one, and before the first attempt has ended."""
         self._device_id = device_id
         self._tls = tls
         self._codec = codec
@@ -120,7 +122,7 @@ class SwitchClient:
             try:
                 await self._session()
             except (SessionError, DeposedError, P4ClientError, grpc.aio.AioRpcError, OSError) as error:
-                why = _reason(error)
+                why = self.why = _reason(error)
             finally:
                 was_ready, self.state = self.state == "ready", "down"
                 await self._close()
@@ -219,7 +221,7 @@ class SwitchClient:
                     error,
                 )
         self._frames = asyncio.Queue(FRAMES_WAITING)
-        self.state = "ready"
+        self.state, self.why = "ready", ""
         self._listener.switch_ready(self.name, dict(ports.initial) if ports is not None else None)
         watcher = asyncio.create_task(self._watch_ports(ports)) if ports is not None else None
         serving = [asyncio.create_task(self._take_all()), asyncio.create_task(self._send_frames())]
@@ -285,6 +287,7 @@ class SwitchClient:
                 await self._bid()
             elif not warned:
                 warned = True
+                self.why = f"another controller is primary with election id {highest}"
                 log.warning(
                     "switch %s: another controller is primary with election id %d; waiting until it leaves",
                     self.name,

@@ -157,6 +157,19 @@ class SwitchFleet:
         """How many entries each table of the switch holds, as far as the controller knows."""
         return self._held[name].tables
 
+    def not_ready(self) -> Mapping[str, str]:
+        """The switches that have no session, or not the entries that they should have, and why."""
+        return {
+            name: why for name, client in self.clients.items() if (why := self._why_not_ready(name, client))
+        }
+
+    def _why_not_ready(self, name: str, client: SwitchClient) -> str:
+        if client.state != "ready":
+            return f"no session: {client.why or 'it has not answered yet'}"
+        if not self._held[name].sure:
+            return "its entries are not as the plan wants them: it refused some, or a write broke off"
+        return ""
+
     async def apply(
         self, wanted: DesiredState, ready: PreparedWrites | None = None
     ) -> tuple[RefusedUpdate, ...]:

@@ -15,6 +15,7 @@ from controller.model.job import Phase, Profile
 from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan
 from controller.model.view import JobView, LinkLoad, QueueCounter, SwitchView, View
 from controller.northbound import assets_dir, create_app, serve
+from controller.northbound.health import NotReady, Readiness
 from controller.planner import POLICIES
 from controller.process.view_publisher import WatchedBoard
 from topo.generate import leaf_spine
@@ -195,8 +196,25 @@ class Running:
         return self._board.watchers > 0
 
 
+@dataclass(slots=True)
+class FakeStatus:
+    """A controller's status: `why` it makes no progress, and what is `missing`."""
+
+    why: str = ""
+    missing: tuple[NotReady, ...] = ()
+    agents_needed: int = 8
+
+    def stalled(self) -> str:
+        return self.why
+
+    def readiness(self) -> Readiness:
+        return Readiness(self.missing, switches=6, hosts=8, agents_needed=self.agents_needed)
+
+
 @contextlib.contextmanager
-def running(first: View | None, port: int = 0, reading_s: float = 0.0) -> Iterator[Running]:
+def running(
+    first: View | None, port: int = 0, reading_s: float = 0.0, status: FakeStatus | None = None
+) -> Iterator[Running]:
     """The API and the page on a free port, shut down at the end."""
     ready = threading.Event()
     box: list[tuple[asyncio.AbstractEventLoop, asyncio.Event, Running]] = []
@@ -205,7 +223,7 @@ def running(first: View | None, port: int = 0, reading_s: float = 0.0) -> Iterat
         board = WatchedBoard()
         if first is not None:
             board.publish(first)
-        server = await serve(create_app(board, assets_dir(), reading_s), port=port)
+        server = await serve(create_app(board, assets_dir(), status or FakeStatus(), reading_s), port=port)
         stop = asyncio.Event()
         box.append((asyncio.get_running_loop(), stop, Running(asyncio.get_running_loop(), board, server.url)))
         ready.set()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fake_source import view
+from fake_source import FakeStatus, view
 
 from controller.northbound import AddressError, ViewBoard, assets_dir, create_app, serve, web
 
@@ -24,7 +24,7 @@ def busy() -> socket.socket:
 def app() -> object:
     board = ViewBoard()
     board.publish(view(0))
-    return create_app(board, None)
+    return create_app(board, None, FakeStatus())
 
 
 def test_a_busy_port_gives_way_to_one_of_the_next() -> None:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller's own state as its health checks see it, collected from where it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from controller.agents.server import AgentServer
+from controller.northbound.health import NotReady, Readiness
+from controller.process.control_loop import ControlLoop
+from controller.southbound.fleet import SwitchFleet
+from topo.graph import Topology
+
+STALLED_S = 10.0
+"""A step of the control loop on the host's clock that takes longer makes no progress. Chosen: far above the
+longest pause of a busy machine."""
+
+
+class ControllerStatus:
+    """The `StatusSource` of a running controller. Use it on the controller's event loop only.
+
+    `agents_needed`: how many hosts need a session of their agent, None: all. `store_failure` says why the
+    store does not work, empty while it does or if there is none.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        control_loop: ControlLoop,
+        fleet: SwitchFleet,
+        agents: AgentServer,
+        *,
+        agents_needed: int | None = None,
+        store_failure: Callable[[], str] = str,
+    ) -> None:
+        self._hosts = tuple(host.name for host in topology.hosts)
+        self._control_loop = control_loop
+        self._fleet = fleet
+        self._agents = agents
+        self._agents_needed = len(self._hosts) if agents_needed is None else agents_needed
+        self._store_failure = store_failure
+
+    def stalled(self) -> str:
+        """Why the controller makes no progress; empty: it does. Fabric time may stand still."""
+        step_s = self._control_loop.progress.step_s
+        return f"a step of the control loop has run for {step_s:.0f} s" if step_s >= STALLED_S else ""
+
+    def readiness(self) -> Readiness:
+        """What is not ready now."""
+        return Readiness(
+            not_ready=tuple(self._missing()),
+            switches=len(self._fleet.clients),
+            hosts=len(self._hosts),
+            agents_needed=min(self._agents_needed, len(self._hosts)),
+        )
+
+    def _missing(self) -> Iterator[NotReady]:
+        if failure := self._store_failure():
+            yield NotReady("store", "state", failure)
+        if failure := self._control_loop.progress.plan_failure:
+            yield NotReady("plan", "next", failure)
+        for name, why in self._fleet.not_ready().items():
+            yield NotReady("switch", name, why)
+        connected = self._agents.connected
+        for host in self._hosts:
+            if host not in connected:
+                yield NotReady("agent", host, "its agent has no session")

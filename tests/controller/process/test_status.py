@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""/readyz of a real controller: with real agents, a switch that falls silent, and a store that is full."""
+
+import json
+import sqlite3
+import urllib.error
+import urllib.request
+
+from control_rig import PATIENCE_S, eventually, job, join_message
+from silent_proxy import SilentProxy
+
+
+def asked(controller, path):
+    """The status and the body of a GET at the root."""
+    try:
+        with urllib.request.urlopen(f"{controller.web}/{path}", timeout=PATIENCE_S) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_readyz_names_agents_switches_and_store_and_healthz_only_the_process(
+    fabric, start_controller, connect, tmp_path
+):
+    proxy = SilentProxy(fabric.servers["spine2"].address)
+    description = fabric.description()
+    description["switches"]["spine2"]["address"] = proxy.address
+    state = tmp_path / "state.sqlite"
+    controller = start_controller(description, f"--state={state}")
+
+    def not_ready():
+        status, body = asked(controller, "readyz")
+        assert (status == 200) is body["ready"]
+        assert body["ready"] is (not body["not_ready"])
+        return {(n["part"], n["name"]): n["why"] for n in body["not_ready"]}
+
+    hosts = [h.name for h in fabric.topology.hosts]
+    no_agent = "its agent has no session"
+    eventually(lambda: not_ready() == {("agent", h): no_agent for h in hosts}, "switches ready")
+    agents = {host: connect(controller.agents, host) for host in hosts}
+    eventually(lambda: not_ready() == {}, "all ready")
+
+    agents["h2"].close()
+    eventually(lambda: not_ready() == {("agent", "h2"): no_agent}, "agent gone")
+    again = connect(controller.agents, "h2")
+
+    proxy.silence()
+    why = eventually(lambda: not_ready().get(("switch", "spine2")), "silent switch named")
+    assert why.startswith("no session: ")
+    assert asked(controller, "healthz") == (200, {"status": "ok", "why": ""})
+    proxy.resume()
+    eventually(lambda: not_ready() == {}, "switch back")
+
+    # Another process holds the store's file, so that nothing can be committed.
+    holder = sqlite3.connect(state, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    for rank, agent in enumerate((agents["h1"], agents["h3"])):
+        agent.send(join_message(job("a", "h1", "h3"), rank))
+    why = eventually(lambda: not_ready().get(("store", "state")), "store named")
+    assert "locked" in why
+    assert asked(controller, "healthz")[0] == 200
+    holder.execute("ROLLBACK")
+    holder.close()
+    eventually(lambda: not_ready() == {}, "store back")
+    again.close()
+    proxy.close()
+
+
+def test_fewer_agents_may_be_needed(fabric, start_controller):
+    controller = start_controller(fabric.description(), "--agents-needed", "0")
+    eventually(lambda: asked(controller, "readyz")[0] == 200, "ready without agents")
+    assert asked(controller, "readyz")[1]["agents"] == {"ready": 0, "needed": 0, "of": 4}
