@@ -77,6 +77,12 @@ FILE_KINDS: Mapping[str, FileKind] = {
         ("PriorityFile",),
         ("polyrhythm.priority_file", "load_priority_task"),
     ),
+    "tokens": FileKind(
+        "Polyrhythm tokens of the REST API",
+        "controller.northbound.tokens",
+        ("TokensFile",),
+        ("controller.northbound.tokens", "load_tokens"),
+    ),
 }
 
 
@@ -98,6 +104,8 @@ def kind_of(path: Path) -> str:
         return "fabric"
     if "kind" in value or "prefixes" in value or ("hosts" in value and "links" in value):
         return "topology"
+    if "tokens" in value:
+        return "tokens"
     if "jobs" in value and "links" in value:
         return "interleave" if isinstance(value["links"], list) else "priority"
     raise document.error((), f"the kind of file is not clear; legal for --kind: {', '.join(FILE_KINDS)}")

@@ -14,12 +14,13 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from controller.agents.channels import ChannelCounts
-from controller.agents.tls import AgentTls, certified_names
+from controller.agents.tls import certified_names, server_credentials
 from controller.agents.translate import MessageError, WelcomeTerms, check_hello, from_agent, to_agent
 from controller.live.messages import AgentDown, AgentEffect, AgentUp, Input
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
 from controller.wire.protocol import NEW_DSCP
+from controller.wire.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         channels: ChannelCounts,
         ticks: TickHandler | None,
         delay_s: float,
-        tls: AgentTls | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self._tls = tls
         self._addresses = addresses
@@ -117,7 +118,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             if self._tls is None:
                 taken = self._server.add_insecure_port(at)
             else:
-                taken = self._server.add_secure_port(at, self._tls.credentials())
+                taken = self._server.add_secure_port(at, server_credentials(self._tls))
         except RuntimeError as error:
             raise OSError(f"cannot listen on {at}: the address is not of this host, or in use") from error
         await self._server.start()

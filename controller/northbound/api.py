@@ -17,6 +17,7 @@ from fastapi_offline import FastAPIOffline
 
 from controller.model.view import View
 from controller.northbound import render, schema
+from controller.northbound.access import AccessCheck, AccessRules
 from controller.northbound.health import HEALTH_PATHS, StatusSource, health_routes
 from controller.northbound.source import ViewSource
 from controller.northbound.stream import ViewEncoder, view_events
@@ -26,6 +27,8 @@ PREFIX = "/api/v1"
 # Host time that a request for counters or loads waits at most for its own poll of the counters. Chosen.
 READING_S = 2.0
 _DOCS = f"{PREFIX}/docs"
+# Whoever watches whether the process lives has no token.
+PUBLIC_PATHS = frozenset({*HEALTH_PATHS, *(f"{PREFIX}{path}" for path in HEALTH_PATHS)})
 _ABOUT = """\
 The state of the Polyrhythm controller: jobs, plan, fabric and counters.
 
@@ -57,12 +60,17 @@ class EventStream(StreamingResponse):
 
 
 def create_app(
-    source: ViewSource, assets: Path | None, status: StatusSource, reading_s: float = READING_S
+    source: ViewSource,
+    assets: Path | None,
+    status: StatusSource,
+    reading_s: float = READING_S,
+    rules: AccessRules = AccessRules(),  # noqa: B008 - frozen
 ) -> FastAPI:
     """The web application that shows the views of `source`, and answers health checks from `status`.
 
     `assets` is the folder of the page that is served at `/`; None: no page, only the API. A request for
-    counters or loads waits for `reading_s` at most. Setting the `asyncio.Event` at `app.state.closing` ends
+    counters or loads waits for `reading_s` at most. `rules` say who may call; the default serves a port that
+    only this machine reaches. Setting the `asyncio.Event` at `app.state.closing` ends
     all open event streams (`web.serve` does so).
     """
     app = FastAPIOffline(
@@ -78,6 +86,8 @@ def create_app(
         swagger_ui_parameters={"validatorUrl": None, "defaultModelsExpandDepth": 0},
     )
     app.state.closing = asyncio.Event()
+    # The last one added is the first that sees a request.
+    app.add_middleware(AccessCheck, rules=rules, public=PUBLIC_PATHS)
     app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=HEALTH_PATHS)
     app.add_exception_handler(405, _only_get)
     # Health checks are where Kubernetes and load balancers look for them, and beside the rest of the API.

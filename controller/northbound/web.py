@@ -16,6 +16,10 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from controller.wire.limits import MAX_IDLE_S, MAX_WEB_REQUESTS
+from controller.wire.server_tls import ServerTls
 
 PORTS_TRIED = 20
 _GRACE_S = 2
@@ -40,6 +44,29 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Protocol(H11Protocol):
+    """HTTP/1.1 that closes a connection which has no request for MAX_IDLE_S.
+
+    uvicorn waits for a first request, and for the rest of any request, without end.
+    """
+
+    _seen: object = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has connected."""
+        super().connection_made(transport)
+        self.loop.call_later(MAX_IDLE_S, self._close_idle)
+
+    def _close_idle(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or (self.cycle.response_complete and self.cycle is self._seen):
+            self.transport.close()
+            return
+        self._seen = self.cycle
+        self.loop.call_later(MAX_IDLE_S, self._close_idle)
+
+
 @dataclass(frozen=True, slots=True)
 class WebServer:
     """A running web server, with the address that it listens on."""
@@ -49,12 +76,13 @@ class WebServer:
     _app: FastAPI
     _server: uvicorn.Server
     _task: asyncio.Task[None]
+    _scheme: str = "http"
 
     @property
     def url(self) -> str:
         """The address of the page for a browser on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
+        return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     async def close(self) -> None:
         """End the event streams, finish open requests (2 s at most) and free the port."""
@@ -63,10 +91,13 @@ class WebServer:
         await self._task
 
 
-async def serve(app: FastAPI, host: str = "127.0.0.1", port: int = 8080) -> WebServer:
+async def serve(
+    app: FastAPI, host: str = "127.0.0.1", port: int = 8080, tls: ServerTls | None = None
+) -> WebServer:
     """Start serving `app` (made by `create_app`) in the running event loop and return at once.
 
-    If the port is busy, the next free one of 20 is used; port 0 takes any free port. Raises `AddressError`.
+    If the port is busy, the next free one of 20 is used; port 0 takes any free port. With `tls` the port
+    speaks HTTPS only. Raises `AddressError`.
     """
     listener = _listen(host, port)
     config = uvicorn.Config(
@@ -74,14 +105,20 @@ async def serve(app: FastAPI, host: str = "127.0.0.1", port: int = 8080) -> WebS
         log_config=None,
         access_log=False,
         server_header=False,
+        http=_Protocol,
         ws="none",
+        # Nobody may choose the address that the audit log shows.
+        proxy_headers=False,
+        limit_concurrency=MAX_WEB_REQUESTS,
         timeout_graceful_shutdown=_GRACE_S,
+        ssl_certfile=None if tls is None else tls.cert,
+        ssl_keyfile=None if tls is None else str(tls.key),
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="web server")
     # The socket listens already, so a client that connects before uvicorn has started only waits.
     actual_host, actual_port = listener.getsockname()[:2]
-    return WebServer(actual_host, actual_port, app, server, task)
+    return WebServer(actual_host, actual_port, app, server, task, "http" if tls is None else "https")
 
 
 class ResponseHeaders:

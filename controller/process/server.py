@@ -24,7 +24,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from controller.agents.server import AgentServer
-from controller.agents.tls import TlsError
 from controller.agents.translate import WelcomeTerms
 from controller.app import RyuApplications, RyuError
 from controller.live.core import Core
@@ -39,6 +38,7 @@ from controller.process.chosen_store import open_store
 from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.control_loop import ControlLoop
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
+from controller.process.listeners import Listeners
 from controller.process.loop_options import LoopOptions
 from controller.process.start_options import StartOptions, add_arguments, check_options
 from controller.process.state_writer import StateWriter
@@ -50,6 +50,7 @@ from controller.southbound.fleet import SwitchFleet
 from controller.southbound.heartbeat import Heartbeat
 from controller.store.interface import StoreError
 from controller.wire.log_lines import configure_log
+from controller.wire.server_tls import TlsError
 from controller.wire.time_slices import short_time_slices
 from polyrhythm_files import ConfigError
 
@@ -196,12 +197,12 @@ class _Service:
             channels=control_loop.channels,
             ticks=control_loop if embedded else None,
             delay_s=start.rpc_delay_s,
-            tls=start.agents_tls,
+            tls=start.listeners.agents_tls,
         )
         control_loop.connect(fleet, agents)
         close_web: Callable[[], Coroutine[Any, Any, None]] = _nothing
         try:
-            address = await _listen(agents, start)
+            address = await _listen(agents, start.listeners)
             fleet.start()
             self._frame.start(self._sender(control_loop))
             status = ControllerStatus(
@@ -212,7 +213,7 @@ class _Service:
                 agents_needed=start.agents_needed,
                 store_failure=lambda: state.failure if state is not None else "",
             )
-            url, close_web = await _serve_web(control_loop, status, start.web_port)
+            url, close_web = await _serve_web(control_loop, status, start.listeners)
             _say_ready(address, url)
             await warm
             collector = GarbageCollection()
@@ -238,15 +239,15 @@ class _Service:
         return send
 
 
-async def _listen(agents: AgentServer, start: StartOptions) -> str:
+async def _listen(agents: AgentServer, listeners: Listeners) -> str:
     try:
-        return await agents.start(start.agents_address, start.agents_port)
+        return await agents.start(listeners.agents_address, listeners.agents_port)
     except OSError as error:
         raise AddressError(f"--agents-address: {error}") from None
 
 
 async def _serve_web(
-    control_loop: ControlLoop, status: ControllerStatus, port: int
+    control_loop: ControlLoop, status: ControllerStatus, listeners: Listeners
 ) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Start the API and the page; returns their address and the function that stops them."""
     try:
@@ -254,10 +255,12 @@ async def _serve_web(
     except FileNotFoundError as error:
         log.warning("only the REST API is served, not the page: %s", error)
         assets = None
+    app = create_app(control_loop.board, assets, status, rules=listeners.access)
+    port = listeners.web_port
     try:
-        server = await serve(create_app(control_loop.board, assets, status), port=port)
+        server = await serve(app, listeners.web_address, port, listeners.web_tls)
     except AddressError as error:
-        raise AddressError(f"--web-port: {error}") from None
+        raise AddressError(f"--web-address, --web-port: {error}") from None
     if port and server.port != port:
         log.warning("port %d is busy, so the page and the API use port %d", port, server.port)
     return server.url.rstrip("/"), server.close

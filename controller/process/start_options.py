@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from controller.agents.tls import AgentTls, agent_tls
 from controller.planner import Policy, PolicyError
 from controller.planner.options import POLICY_HELP, add_policy_options, policy_of, whole
 from controller.process.config import FabricDescription, load_fabric
+from controller.process.listeners import Listeners, add_listener_arguments, check_targets, listeners_of
 from controller.southbound.artefacts import artefacts_dir
 from controller.wire.log_lines import LogFormat
 from polyrhythm_files import ConfigError
@@ -28,36 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"{POLICY_HELP} (default %(default)s)",
     )
-    parser.add_argument(
-        "--agents-address",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="listen here for agents: an address of this host, 0.0.0.0, or unix:/PATH (default %(default)s)",
-    )
     add_policy_options(parser)
-    parser.add_argument(
-        "--agents-port",
-        type=int,
-        default=0,
-        metavar="N",
-        help="port for agents (0, the default: any free port)",
-    )
-    for option, what in (
-        ("--agents-cert", "certificate of the port for agents, PEM; with it the port accepts TLS only"),
-        ("--agents-key", "private key of that certificate, PEM without a password"),
-        (
-            "--agents-client-ca",
-            "authority of the agents' certificates, PEM; each agent must then show one that names its host",
-        ),
-    ):
-        parser.add_argument(option, type=Path, metavar="FILE", help=what)
-    parser.add_argument(
-        "--web-port",
-        type=int,
-        default=0,
-        metavar="N",
-        help="port of the REST API and the page (0, the default: any free port); if busy, the next free one",
-    )
+    add_listener_arguments(parser)
     parser.add_argument(
         "--seed", type=whole, default=1, metavar="N", help="seed of the planner (default %(default)s)"
     )
@@ -113,10 +85,7 @@ class StartOptions:
     fabric: FabricDescription
     policy: Policy
     artefacts: Path
-    agents_address: str
-    agents_port: int
-    agents_tls: AgentTls | None
-    web_port: int
+    listeners: Listeners
     seed: int
     rpc_delay_s: float
     poll: bool
@@ -130,21 +99,16 @@ def check_options(args: argparse.Namespace) -> StartOptions:
         policy = policy_of(args, args.policy)
     except PolicyError as error:
         raise ConfigError(f"--policy: {error}") from None
-    for name in ("agents_port", "web_port"):
-        if not 0 <= getattr(args, name) <= 65535:
-            raise ConfigError(
-                f"--{name.replace('_', '-')} {getattr(args, name)}: legal: 0 (any free port) to 65535"
-            )
     if not 0 <= args.rpc_delay_ms <= 10_000:
         raise ConfigError(f"--rpc-delay-ms {args.rpc_delay_ms}: legal: 0 to 10,000")
+    listeners = listeners_of(args)
+    fabric = load_fabric(args.fabric)
+    check_targets(args.fabric, fabric, listeners)
     return StartOptions(
-        fabric=load_fabric(args.fabric),
+        fabric=fabric,
         policy=policy,
         artefacts=artefacts_dir() if args.artefacts is None else args.artefacts,
-        agents_address=args.agents_address,
-        agents_port=args.agents_port,
-        agents_tls=agent_tls(args.agents_cert, args.agents_key, args.agents_client_ca),
-        web_port=args.web_port,
+        listeners=listeners,
         seed=args.seed,
         rpc_delay_s=args.rpc_delay_ms / 1e3,
         poll=args.poll,

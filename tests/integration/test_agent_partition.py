@@ -262,7 +262,7 @@ def test_a_network_that_is_cut_and_mended(
         ip("link", "set", ours, "up")
         for words in (("addr", "add", f"{far}/30", "dev", theirs), ("link", "set", theirs, "up")):
             ip("-n", space, *words)
-        controller = rig.controller(f"--agents-address={near}", "--agents-port=19560")
+        controller = rig.controller(f"--agents-address={near}", "--agents-port=19560", "--insecure")
         path = tmp_path / "agent.sock"
         start_agent(agent_text(path, f"{near}:19560"), prefix=("ip", "netns", "exec", space))
         eventually(lambda: status(str(path))["connected"], "a session")

@@ -17,6 +17,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.northbound.tokens import load_tokens
 from controller.process.config import load_fabric
 from hostagent.config import load_config
 from polyrhythm.file_kinds import FILE_KINDS, check_file, kind_of
@@ -122,6 +123,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
             ],
         }
     ],
+    "tokens": [{"tokens": [{"name": "a", "role": "job", "sha256": "0" * 64, "expires": "2030-01-01T00:00:00Z"}]}],
 }  # fmt: skip
 ALL = [(kind, data) for kind, examples in EXAMPLES.items() for data in examples]
 LOADERS = {
@@ -131,6 +133,7 @@ LOADERS = {
     "agent": load_config,
     "interleave": load_interleave_task,
     "priority": load_priority_task,
+    "tokens": load_tokens,
 }
 
 
