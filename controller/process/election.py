@@ -91,6 +91,8 @@ class Election:
     ) -> None:
         self.etcd = Etcd(address)
         self.standing = Standing()
+        self.looks = self.renewals = 0
+        """How often this controller has looked for a leader, and how often it has renewed its lease."""
         self._address = address
         self._me = me
         self._key = address.key("leader")
@@ -118,10 +120,14 @@ class Election:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(CALL_S)
-        if self._term is not None:
-            self._until = 0.0
+        if self._thread.is_alive():
+            # It waits for etcd. The process ends without it.
+            self._guard.close()
+            return
+        term, self._term = self._term, None
+        if term is not None:
             try:
-                self.etcd.revoke(self._term.lease, MARGIN_S)
+                self.etcd.revoke(term.lease, MARGIN_S)
             except EtcdError as error:
                 log.warning("the lease was not given back, so it ends by itself in %d s: %s", TTL_S, error)
             else:
@@ -131,9 +137,12 @@ class Election:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            self.looks += 1
             try:
                 term = self._stand()
-                if term is not None:
+                if term is not None and self._stopping.is_set():
+                    self._give_back(term.lease)
+                elif term is not None:
                     self._lead(term)
                     return
                 self._on_poll(self.etcd)
@@ -213,6 +222,7 @@ class Election:
                 log.warning("%s answers again: the lease is renewed", self._address)
                 self.standing = Standing(leads=True, leader=self._me, ids=term.ids)
             self._until = sent + TTL_S - MARGIN_S
+            self.renewals += 1
 
     def _still_ours(self, term: Term, limit_s: float) -> bool:
         """Whether the leader's key is the one that this controller made."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from aetcd import rpc
-from etcd_rig import Cluster, cluster, needs_etcd  # noqa: F401 - a fixture
+from etcd_rig import Cluster, needs_etcd
 
 from controller.store.etcd.members import Etcd
 from controller.store.etcd.state_store import EtcdStore

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aetcd import rpc
-from etcd_rig import Cluster, cluster, needs_etcd  # noqa: F401 - a fixture
+from etcd_rig import Cluster, needs_etcd
 
 from controller.store.etcd.members import Etcd
 from controller.store.etcd.state_store import EtcdStore
@@ -21,7 +21,7 @@ _PREFIXES = itertools.count()
 
 
 @pytest.fixture
-def etcd(cluster: Cluster) -> Iterator[Etcd]:  # noqa: F811
+def etcd(cluster: Cluster) -> Iterator[Etcd]:
     made = Etcd(cluster.address(f"store{next(_PREFIXES)}"))
     yield made
     made.close()
@@ -147,7 +147,7 @@ def test_a_value_that_etcd_cannot_hold_is_refused_in_words(etcd: Etcd) -> None:
     assert store.load().records[Kind.JOB] == {"well": b"1"}
 
 
-def test_etcd_that_does_not_answer_is_an_error_to_try_again(cluster: Cluster) -> None:  # noqa: F811
+def test_etcd_that_does_not_answer_is_an_error_to_try_again(cluster: Cluster) -> None:
     nowhere = Etcd(type(cluster.address())(("127.0.0.1:1", "127.0.0.1:2")))
     with pytest.raises(StoreError, match="does not answer") as caught:
         EtcdStore(nowhere, 1).load()
