@@ -64,7 +64,7 @@ class Assignments:
         While the flow is on ECMP, the agent receives no other source port for it. Once the flow is back on
         its pin, the agent receives what the plan then has for it.
         """
-        job = registry.flows.get(item.flow)
+        job = registry.job_of(item.flow)
         if job is None or all(f.name != item.flow or f.src != item.host for f in job.flows):
             log.warning(
                 "host %s: ignored the fallback of flow %s, which is no flow of a job on that host",
@@ -107,7 +107,7 @@ class Assignments:
         if self._plan is not None and flow in self._plan.flows:
             self._asked[flow] = host
             yield from self._assign(host, flow, again=True)
-        elif flow in registry.flows:
+        elif registry.job_of(flow) is not None:
             # The job is still arriving, so the next plan answers. The agent does not wait longer than its
             # own deadline.
             self._waiting[flow] = host

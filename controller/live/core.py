@@ -120,7 +120,7 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` must be called next; None while no timer is set."""
-        timed = (self.links, self._probes, self.measuring, self._lookahead)
+        timed = (self.links, self._probes, self.measuring, self._lookahead, self.unplannable)
         times = (t.next_timer_ns for t in timed if t is not None)
         return min((t for t in times if t is not None), default=None)
 
@@ -148,9 +148,9 @@ class Core:
         return self._input()
 
     def plan_failed(self, why: str) -> None:
-        """No plan could be made: leave out the new job that is the reason, and want another plan."""
+        """No plan could be made in time: leave out the job that is the reason, and want another plan."""
         planned = self._planned.jobs if self._planned is not None else ()
-        told = self.unplannable.failed(self.registry.jobs, planned, why)
+        told = self.unplannable.failed(self.now_ns, self.registry.jobs, planned, why)
         self.wants_plan = told is not None
         self._effects.extend(told or ())
         for job in self.unplannable.reasons:
@@ -172,7 +172,7 @@ class Core:
         """Process one input."""
         match item:
             case FlowOpened():
-                needs_plan = self.queue_pairs.opened(item, self.registry.flows, self.plan)
+                needs_plan = self.queue_pairs.opened(item, self.registry.job_of(item.flow), self.plan)
                 self.wants_plan = self.wants_plan or needs_plan
             case FlowFallback():
                 self._effects.extend(self.assignments.flow_fallback(self.now_ns, item, self.registry))
@@ -226,6 +226,10 @@ class Core:
         if self._lookahead is not None and self.plan is not None:
             self.lookahead_jobs = self._lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
         self._measured(self.measuring.due(self.now_ns))
+        wanted, back = self.unplannable.due(self.now_ns)
+        self.wants_plan |= wanted
+        for job in filter(None, map(self.registry.get, back)):
+            self.measuring.arrived(job)
         self._announce_if_verified()
 
     def fail_over(self, emergency: Emergency) -> int:
@@ -286,7 +290,7 @@ class Core:
         """Bring a plan into force: tell agents what changes for them, and start to verify its paths."""
         # The next plan starts from this one as it was made, without the raised level of the measured job.
         self._planned = plan
-        self.wants_plan |= self.unplannable.made()
+        self.wants_plan |= self.unplannable.made(plan.jobs)
         before, self.plan = self.plan, self.in_force(plan)
         plan = self.plan
         self._overlays.plan_changed(self.now_ns, before, plan)

@@ -92,7 +92,8 @@ class HashLearner:
 
     def received(self, now_ns: int, frame: bytes) -> tuple[SendFrame, ...]:
         """A probe came back. Returns further probes to send if it was one of these."""
-        return self._settle(now_ns, self._verifier.received(frame) or ())
+        outcomes = self._verifier.received(frame) or ()
+        return (*self._verifier.next_frames(now_ns), *self._settle(now_ns, outcomes))
 
     def expire(self, now_ns: int) -> tuple[SendFrame, ...]:
         """Send overdue probes again; a port whose probes never come back counts as leading nowhere."""

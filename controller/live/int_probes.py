@@ -54,7 +54,8 @@ class IntProbes:
     ) -> Iterator[Effect]:
         """A plan is in force: verify its paths, and learn the ports of the jobs' pairs of hosts."""
         self._announced = None
-        yield from self.paths.adopt(now_ns, plan)
+        jobs = tuple(jobs)
+        yield from self.paths.adopt(now_ns, plan, jobs)
         if self._learns:
             yield from self._learner.want(now_ns, pairs_of(jobs, self._elephant_bytes), condition)
 
@@ -69,7 +70,7 @@ class IntProbes:
         if self._learner.busy:
             effects += self._learner.received(now_ns, frame)
             self._wants_plan |= not self._learner.busy
-        answers = self.paths.received(frame)
+        answers = self.paths.received(now_ns, frame)
         return [*effects, *(answers or ())], answers is not None
 
     def due(self, now_ns: int) -> Iterator[Effect]:

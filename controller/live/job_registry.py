@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from controller.model.job import Job
@@ -11,6 +11,10 @@ from topo.graph import Topology
 
 MAX_RATE_BPS = 10**15
 """The highest rate of a phase that is accepted, in bit/s. Chosen: far above any link of today."""
+
+MAX_FLOWS_OF_PAIR = 1024
+"""The most flows of a job from one host to another. Chosen: NCCL's most queue pairs of a connection (128) for
+eight connections; and they must differ in their source ports, of which there are 16,384."""
 
 
 class JoinError(ValueError):
@@ -33,6 +37,7 @@ class JobRegistry:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._jobs: dict[str, _RegisteredJob] = {}
+        self._owners: dict[str, str] = {}
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -44,10 +49,10 @@ class JobRegistry:
         known = self._jobs.get(name)
         return known.job if known is not None and known.arrived else None
 
-    @property
-    def flows(self) -> Mapping[str, Job]:
-        """The job of each flow, by the flow's name, for all jobs of which a worker has joined."""
-        return {f.name: m.job for m in self._jobs.values() for f in m.job.flows}
+    def job_of(self, flow: str) -> Job | None:
+        """The job of a flow, for all jobs of which a worker has joined; None for a flow of no job."""
+        owner = self._owners.get(flow)
+        return self._jobs[owner].job if owner is not None else None
 
     def join(self, host: str, rank: int, job: Job) -> bool:
         """A worker joins. True if the job has arrived with it. A worker may join twice.
@@ -61,6 +66,7 @@ class JobRegistry:
         if known is None:
             self._check(job)
             known = self._jobs[job.name] = _RegisteredJob(job, job)
+            self._owners.update((f.name, job.name) for f in job.flows)
         elif known.announced != _with_pcie_of(job, known.announced):
             raise JoinError(
                 f"job {job.name}: rank {rank} describes the job differently than its other workers"
@@ -106,6 +112,8 @@ class JobRegistry:
         if known.ranks:
             return None
         del self._jobs[name]
+        for flow in known.announced.flows:
+            del self._owners[flow.name]
         return known.job if known.arrived else None
 
     def _check(self, job: Job) -> None:
@@ -114,6 +122,13 @@ class JobRegistry:
         )
         if unknown:
             raise JoinError(f"job {job.name}: the fabric has no host named {', '.join(unknown)}")
+        pairs = Counter((f.src, f.dst) for f in job.flows)
+        crowded = next((pair for pair, count in pairs.items() if count > MAX_FLOWS_OF_PAIR), None)
+        if crowded is not None:
+            raise JoinError(
+                f"job {job.name}: {pairs[crowded]:,} flows go from {crowded[0]} to {crowded[1]}; legal: at "
+                f"most {MAX_FLOWS_OF_PAIR:,} of one job from one host to another"
+            )
         for flow in job.flows:
             if flow.src not in job.hosts and flow.dst not in job.hosts:
                 raise JoinError(
@@ -137,7 +152,7 @@ class JobRegistry:
         names = [f.name for f in job.flows]
         if len(set(names)) != len(names) or any(f.job != job.name for f in job.flows):
             raise JoinError(f"job {job.name}: its flows must have unique names and belong to this job")
-        taken = sorted(set(names) & set(self.flows))
+        taken = sorted(set(names) & self._owners.keys())
         if taken:
             raise JoinError(f"job {job.name}: another job has a flow named {taken[0]} already")
 

@@ -7,11 +7,15 @@ import logging
 from collections.abc import Iterable
 
 from controller.live.messages import Effect, ProbeAsked, SendProbeResult
-from controller.live.verify import ProbeOutcome, Verifier
+from controller.live.verify import PROBES_IN_FLIGHT, ProbeOutcome, Verifier
+from controller.model.job import Job
 from controller.model.plan import Plan
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
+
+# Chosen: how many unverified flows of one plan are logged by name. The line about the plan counts them all.
+LOGGED = 20
 
 
 class PathVerification:
@@ -30,6 +34,7 @@ class PathVerification:
         self._verifier = Verifier(topology, timeout_ns)
         self._probes_asked: dict[str, str] = {}
         self._plan: Plan | None = None
+        self._complaints = 0
 
     @property
     def next_timer_ns(self) -> int | None:
@@ -39,13 +44,14 @@ class PathVerification:
     @property
     def settled(self) -> bool:
         """Whether the verification of every flow is over."""
-        return not self._verifier.pending
+        return not self._verifier.busy
 
-    def adopt(self, now_ns: int, plan: Plan) -> tuple[Effect, ...]:
-        """Probe every flow that has a path in the new plan."""
+    def adopt(self, now_ns: int, plan: Plan, jobs: Iterable[Job]) -> tuple[Effect, ...]:
+        """Probe every flow that has a path in the new plan, those of very large jobs last."""
+        large = {f.name: len(j.flows) for j in jobs if len(j.flows) > PROBES_IN_FLIGHT for f in j.flows}
         pinned = [
             (f.flow, f.path, f.source_port)
-            for _, f in sorted(plan.flows.items())
+            for f in sorted(plan.flows.values(), key=lambda f: (large.get(f.flow, 0), f.flow))
             if f.path is not None and f.source_port is not None
         ]
         for flow in self._plan.flows if self._plan is not None else ():
@@ -53,6 +59,7 @@ class PathVerification:
         self._plan = plan
         for flows in (self.verified, self.unverified, self.misrouted):
             flows.clear()
+        self._complaints = 0
         if self._probing:
             return self._verifier.begin(now_ns, pinned)
         self.unverified.update(flow for flow, _, _ in pinned)
@@ -83,10 +90,12 @@ class PathVerification:
         self._probes_asked[item.flow] = item.host
         return self._verifier.begin(now_ns, [(item.flow, planned.path, planned.source_port)])
 
-    def received(self, frame: bytes) -> tuple[Effect, ...] | None:
+    def received(self, now_ns: int, frame: bytes) -> tuple[Effect, ...] | None:
         """A probe came back. None if the frame is not one of the controller's probes."""
         outcomes = self._verifier.received(frame)
-        return None if outcomes is None else self._concluded(outcomes)
+        if outcomes is None:
+            return None
+        return (*self._verifier.next_frames(now_ns), *self._concluded(outcomes))
 
     def expire(self, now_ns: int) -> tuple[Effect, ...]:
         """Send overdue probes again, and give up those that were sent too often."""
@@ -109,7 +118,10 @@ class PathVerification:
                 self.misrouted.add(outcome.flow)
             (self.verified if outcome.verified else self.unverified).add(outcome.flow)
             if not outcome.verified:
-                log.warning(
+                self._complaints += 1
+                level = logging.WARNING if self._complaints <= LOGGED else logging.DEBUG
+                log.log(
+                    level,
                     "flow %s is not verified: planned path %s, but its INT probe %s",
                     outcome.flow,
                     " ".join(outcome.planned),

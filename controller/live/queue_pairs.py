@@ -48,9 +48,9 @@ class QueuePairs:
         self._opened = {name: o for name, o in self._opened.items() if o.host != item.host}
         self._found.clear()
 
-    def opened(self, item: FlowOpened, flows: Mapping[str, Job], plan: Plan | None) -> bool:
-        """A queue pair is open. Returns whether this needs a new plan. `flows` are all jobs' flows."""
-        if item.flow not in flows:
+    def opened(self, item: FlowOpened, job: Job | None, plan: Plan | None) -> bool:
+        """A queue pair is open. Returns whether this needs a new plan. `job` is the job of its flow."""
+        if job is None:
             log.warning(
                 "host %s has opened flow %s, which belongs to no job here; ignored", item.host, item.flow
             )
@@ -59,7 +59,7 @@ class QueuePairs:
         if nic is None or self._opened.get(item.flow) == item:
             return False
         self._opened[item.flow] = item
-        self._found.pop(flows[item.flow].name, None)
+        self._found.pop(job.name, None)
         planned = plan.flows.get(item.flow) if plan is not None else None
         if plan is None or planned is None:
             return False

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
+from itertools import takewhile
 
 from controller.live.messages import SendFrame
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -22,6 +23,9 @@ TIMEOUT_NS = 50_000_000
 HOST_TIMEOUT_NS = 500_000_000
 # How often a probe is sent before its flow counts as unverified. Chosen.
 TRIES = 3
+# Probes in flight at the same time; the others wait. Chosen: a switch takes so many packet-outs at once, and
+# 20,000 flows are verified in seconds.
+PROBES_IN_FLIGHT = 256
 
 # INT v2.1: node id, port ids, hop latency, queue id and occupancy, two timestamps; 8 words of 4 bytes a
 # hop. The P4 program adds just these.
@@ -163,6 +167,10 @@ class Verifier:
     topology: Topology
     timeout_ns: int = TIMEOUT_NS
     _open: dict[FiveTuple, _ProbeInFlight] = field(default_factory=dict)
+    # The probes of `_open` that have not been sent yet, in order, and those in flight by their deadlines.
+    _queued: dict[FiveTuple, None] = field(default_factory=dict)
+    _sent: dict[FiveTuple, None] = field(default_factory=dict)
+    _keys: dict[str, FiveTuple] = field(default_factory=dict)
     _tokens: int = 0
     _names: Mapping[int, str] = field(init=False)
 
@@ -172,20 +180,27 @@ class Verifier:
     @property
     def pending(self) -> frozenset[str]:
         """The names of flows whose verification is not over."""
-        return frozenset(flow for entry in self._open.values() for flow in entry.flows)
+        return frozenset(self._keys)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the verification of a flow is not over."""
+        return bool(self._keys)
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When the first probe is overdue; None if no probe is in flight."""
-        return min((entry.deadline_ns for entry in self._open.values()), default=None)
+        """When `expire` must be called next: when the first probe is overdue. None: there is no probe."""
+        if self._queued and len(self._sent) < PROBES_IN_FLIGHT:
+            return 0
+        first = next(iter(self._sent), None)
+        return self._open[first].deadline_ns if first is not None else None
 
     def begin(self, now_ns: int, flows: Iterable[tuple[str, tuple[str, ...], int]]) -> tuple[SendFrame, ...]:
         """Start to probe flows, each given as (name, planned path host to host, source port).
 
-        Returns the frames to send. A flow that is being probed starts again. Flows with the same 5-tuple
-        share a probe.
+        Returns the frames to send; the others follow when probes come back or are given up. A flow that is
+        being probed starts again. Flows with the same 5-tuple share a probe.
         """
-        frames = []
         fresh: dict[FiveTuple, dict[str, tuple[str, ...]]] = {}
         for name, path, source_port in flows:
             self.forget(name)
@@ -193,15 +208,30 @@ class Verifier:
             fresh.setdefault(key, {})[name] = path
         for key, members in fresh.items():
             others = self._open[key].flows if key in self._open else {}
-            self._open[key] = _ProbeInFlight(others | members, 0, 0, 0)
+            self._open[key] = _ProbeInFlight(others | members, 0, 0, -1)
+            self._keys.update(dict.fromkeys(members, key))
+            self._sent.pop(key, None)
+            self._queued[key] = None
+        return self.next_frames(now_ns)
+
+    def next_frames(self, now_ns: int) -> tuple[SendFrame, ...]:
+        """The frames of probes that have waited for others, and may be sent now."""
+        frames = []
+        while self._queued and len(self._sent) < PROBES_IN_FLIGHT:
+            key = next(iter(self._queued))
+            del self._queued[key]
             frames.append(self._send(now_ns, key))
         return tuple(frames)
 
     def forget(self, flow: str) -> None:
         """End the verification of a flow without a result."""
-        for key, entry in list(self._open.items()):
-            if entry.flows.pop(flow, None) is not None and not entry.flows:
-                del self._open[key]
+        key = self._keys.pop(flow, None)
+        if key is None:
+            return
+        entry = self._open[key]
+        del entry.flows[flow]
+        if not entry.flows:
+            self._close(key)
 
     def received(self, frame: bytes) -> tuple[ProbeOutcome, ...] | None:
         """A probe came back: the results that it gives. None if the frame is not a probe."""
@@ -211,7 +241,7 @@ class Verifier:
         entry = self._open.get(probe.flow)
         if entry is None or entry.token != probe.token:
             return ()
-        del self._open[probe.flow]
+        self._close(probe.flow)
         nodes = tuple(self._names.get(hop.node_id, f"#{hop.node_id}") for hop in probe.hops)
         return tuple(
             ProbeOutcome(flow, (path[0], *nodes, path[-1]) == path, path, (path[0], *nodes, path[-1]))
@@ -222,15 +252,22 @@ class Verifier:
         """The probes to send again, and the results of those that were sent too often."""
         frames: list[SendFrame] = []
         outcomes: list[ProbeOutcome] = []
-        for key, entry in list(self._open.items()):
-            if entry.deadline_ns > now_ns:
-                continue
+        late = list(takewhile(lambda key: self._open[key].deadline_ns <= now_ns, self._sent))
+        for key in late:
+            entry = self._open[key]
             if entry.tries < TRIES:
                 frames.append(self._send(now_ns, key))
             else:
-                del self._open[key]
+                self._close(key)
                 outcomes += [ProbeOutcome(flow, False, path, ()) for flow, path in entry.flows.items()]
-        return tuple(frames), tuple(outcomes)
+        return (*frames, *self.next_frames(now_ns)), tuple(outcomes)
+
+    def _close(self, key: FiveTuple) -> None:
+        entry = self._open.pop(key)
+        self._queued.pop(key, None)
+        self._sent.pop(key, None)
+        for flow in entry.flows:
+            self._keys.pop(flow, None)
 
     def _send(self, now_ns: int, key: FiveTuple) -> SendFrame:
         entry = self._open[key]
@@ -238,6 +275,9 @@ class Verifier:
         entry.token = self._tokens
         entry.tries += 1
         entry.deadline_ns = now_ns + self.timeout_ns
+        # To the end: deadlines grow in the order of sending.
+        self._sent.pop(key, None)
+        self._sent[key] = None
         path = next(iter(entry.flows.values()))
         host = self.topology.host[path[0]]
         leaf = self.topology.switch[host.leaf]

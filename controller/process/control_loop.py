@@ -29,16 +29,16 @@ from controller.live.messages import (
     SwitchReady,
 )
 from controller.live.saved_state import change_of
-from controller.planner import plan
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
 from controller.process.loop_options import LoopOptions
+from controller.process.planning import Planning
 from controller.process.precompute import Precomputation
 from controller.process.progress import Progress
 from controller.process.state_writer import StateWriter
 from controller.process.view_publisher import ViewPublisher
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.codec import PacketIn
-from controller.southbound.fleet import PreparedWrites, SwitchFleet, log_refused
+from controller.southbound.fleet import PreparedWrites, RunnerError, SwitchFleet, log_refused
 from controller.southbound.table_writes import DesiredState
 from controller.wire import agent_pb2 as wire
 from controller.wire.log_lines import PLAN
@@ -81,7 +81,7 @@ class ControlLoop:
         self.channels = ChannelCounts()
         self._core = core
         self._clock = clock
-        self._worker = worker
+        self._planning = Planning(worker)
         self._options = options
         self._publish = publish
         self._state = state
@@ -275,9 +275,10 @@ class ControlLoop:
                 if core.wants_plan:
                     core.now_ns = self._clock.now_ns
                     try:
-                        made = await self._worker.run(plan, core.plan_input())
-                    except Exception as error:
+                        made = await self._planning.plan(core.plan_input())
+                    except RunnerError as error:
                         log.error("no plan could be made, so the last one stays in force: %s", error)
+                        core.now_ns = self._clock.now_ns
                         core.plan_failed(self.progress.no_plan(error))
                     else:
                         self.progress.plan_failure = ""
@@ -349,7 +350,7 @@ class ControlLoop:
         core = self._core
         try:
             made, ready = await self._precomputation.paths(core.lookahead_input(active))
-        except Exception as error:  # As for a plan.
+        except RunnerError as error:
             log.error(
                 "lookahead: no paths for the jobs %s, so the plan stays as it is: %s",
                 ", ".join(sorted(active)),

@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from controller.process.latency import lower_priority
 from controller.southbound import table_writes
+from controller.southbound.codec import PipelineError
 from controller.southbound.desired import STRAY_ACTIONS, EcnProfile
 from controller.southbound.fleet import RunnerError
 from topo.graph import Topology
@@ -30,9 +31,8 @@ log = logging.getLogger(__name__)
 
 # Chosen: how often a call is tried if the worker dies each time. The call itself may be what kills it.
 ATTEMPTS = 3
-# Chosen: the most processor time of one call; the largest plans take some seconds. Host time is no measure of
-# a call, because on a busy machine the worker has the lowest priority. But a call that neither works nor ends
-# has a limit in host time too.
+# Chosen: the most processor time of one call. Host time is no measure of a call, because on a busy machine
+# the worker has the lowest priority. But a call that neither works nor ends has a limit in host time too.
 CALL_CPU_S = 60.0
 CALL_TIMEOUT_S = 900.0
 # Chosen, host time: how often the processor time of a running call is looked at.
@@ -52,9 +52,9 @@ class WorkerProcess:
     """Runs pure functions in the worker process, one at a time, in the order of the calls.
 
     On the host's clock the worker gets only processor time that the controller leaves, so that on a machine
-    with few cores a plan delays no answer to an agent, and a call that takes longer than CALL_CPU_S or
-    CALL_TIMEOUT_S is ended with its process. The embedded fabric stands still during a plan, and a slow
-    computer must change no result there: it needs neither (`host_clock` False).
+    with few cores a plan delays no answer to an agent, and a call that takes longer than its limit of
+    processor time or CALL_TIMEOUT_S is ended with its process. The embedded fabric stands still during a
+    plan, and a slow computer must change no result there: it needs neither (`host_clock` False).
     """
 
     def __init__(
@@ -86,15 +86,22 @@ class WorkerProcess:
         """The result of `function(*args)`. If the worker dies, it is replaced and the call is repeated.
 
         Raises:
-            RunnerError: the worker died ATTEMPTS times, or the call took too long.
+            RunnerError: the worker died ATTEMPTS times, the call took too long, or the function failed.
+            PipelineError: the function raised it.
         """
+        return (await self.run_timed(CALL_CPU_S, function, *args, **kwargs))[0]
+
+    async def run_timed(
+        self, cpu_limit_s: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> tuple[T, float]:
+        """As `run`, with a limit of processor time; returns the result and the processor time in s."""
         for _ in range(ATTEMPTS):
             async with self._turn:
                 pool = self._pool
                 try:
-                    call = asyncio.wrap_future(pool.submit(function, *args, **kwargs))
+                    call = asyncio.wrap_future(pool.submit(_timed, function, args, kwargs))
                     if self._limited:
-                        await self._within_limits(pool, call)
+                        await self._within_limits(pool, call, cpu_limit_s)
                     return await call
                 except BrokenProcessPool:
                     log.error("the worker process died; a new one takes its place and repeats the call")
@@ -102,15 +109,22 @@ class WorkerProcess:
                 except _CallTooLongError as error:
                     self._replace(pool)
                     raise RunnerError(f"{function.__name__} took longer than {error}") from None
+                except PipelineError:
+                    raise
+                except Exception as error:
+                    what = f"{type(error).__name__}: {error}"
+                    raise RunnerError(f"{function.__name__} failed: {what}") from error
         raise RunnerError(f"the worker process died {ATTEMPTS} times during {function.__name__}")
 
-    async def _within_limits(self, pool: ProcessPoolExecutor, call: asyncio.Future[Any]) -> None:
+    async def _within_limits(
+        self, pool: ProcessPoolExecutor, call: asyncio.Future[Any], cpu_limit_s: float
+    ) -> None:
         """Wait until a call has ended; raises _CallTooLongError if it exceeds a limit."""
         began, before = time.monotonic(), _cpu_s(pool)
         try:
             while not (await asyncio.wait([call], timeout=LOOK_S))[0]:
-                if _cpu_s(pool) - before > CALL_CPU_S:
-                    raise _CallTooLongError(f"{CALL_CPU_S:g} s of processor time")
+                if _cpu_s(pool) - before > cpu_limit_s:
+                    raise _CallTooLongError(f"{cpu_limit_s:g} s of processor time")
                 if time.monotonic() - began > CALL_TIMEOUT_S:
                     raise _CallTooLongError(f"{CALL_TIMEOUT_S:g} s")
         finally:
@@ -136,6 +150,13 @@ class WorkerProcess:
         return ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=self._start
         )
+
+
+def _timed(function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[T, float]:
+    """Runs in the worker: the result of a call, and its processor time in s."""
+    before = time.process_time()
+    result = function(*args, **kwargs)
+    return result, time.process_time() - before
 
 
 def _processes(pool: ProcessPoolExecutor) -> list[BaseProcess]:

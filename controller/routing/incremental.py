@@ -64,7 +64,7 @@ class IncrementalColouring:
         """
         while True:
             found = [
-                next((v for v in range(at, at + n) if self._table[v, spine] < 0), None)
+                _first_free(self._table[at : at + n, spine], at)
                 for at, n in zip(
                     (src * self._layers, (self._leaves + dst) * self._layers),
                     (min(n, self._layers) for n in layers or (self._layers, self._layers)),
@@ -134,6 +134,13 @@ class IncrementalColouring:
         self._table[moved] = old
         there = self._ends[2] >= 0
         self._ends[:2, there] = moved[self._ends[:2, there]]
+
+
+def _first_free(column: Ints, first: int) -> int | None:
+    """The number of the first row without a flow, where the rows of `column` count from `first`."""
+    free = column < 0
+    row = int(free.argmax()) if len(free) else 0
+    return first + row if len(free) and free[row] else None
 
 
 def rebalanced(

@@ -6,7 +6,15 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.live.verify import TIMEOUT_NS, TRIES, FiveTuple, Verifier, build_probe, parse_probe
+from controller.live.verify import (
+    PROBES_IN_FLIGHT,
+    TIMEOUT_NS,
+    TRIES,
+    FiveTuple,
+    Verifier,
+    build_probe,
+    parse_probe,
+)
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=1, fabric_bps=1)
@@ -105,3 +113,24 @@ def test_a_stale_probe_settles_nothing():
     verifier.begin(10, [("f", PATH, 50000)])
     assert verifier.received(travel(old.payload, "leaf1", "spine1", "leaf2")) == ()
     assert verifier.pending == {"f"}
+
+
+def test_only_some_probes_are_in_flight_at_a_time() -> None:
+    verifier = Verifier(TOPOLOGY)
+    flows = [(f"f{port}", PATH, 0xC000 + port) for port in range(3 * PROBES_IN_FLIGHT)]
+    sent = len(verifier.begin(0, flows))
+    assert sent == PROBES_IN_FLIGHT
+    # A flow that has ended makes room for the next one.
+    verifier.forget("f0")
+    assert verifier.next_timer_ns == 0
+    assert len(verifier.next_frames(0)) == 1
+    # None comes back: each is sent TRIES times, and then given up.
+    lost = []
+    while verifier.busy:
+        frames, outcomes = verifier.expire(verifier.next_timer_ns)
+        assert len(frames) <= PROBES_IN_FLIGHT
+        sent += len(frames)
+        lost += [outcome.flow for outcome in outcomes]
+    assert sorted(lost) == sorted(name for name, _, _ in flows[1:])
+    assert sent == TRIES * len(lost)
+    assert verifier.next_timer_ns is None

@@ -232,6 +232,8 @@ class Breaks(LeastCongested):
             os._exit(1)
         if "raises" in owners:
             raise RuntimeError("cannot be planned")
+        while "never-ends" in owners:
+            pass
         return super().route(problem)
 
 
@@ -240,7 +242,12 @@ POLICY = Policy("breaks:POLICY", routing=Breaks())
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("raises", "cannot be planned"), ("kills", "the worker process died 3 times")]
+    ("name", "why"),
+    [
+        ("raises", "cannot be planned"),
+        ("kills", "the worker process died 3 times"),
+        pytest.param("never-ends", "plan took longer than 10 s of processor time", marks=pytest.mark.slow),
+    ],
 )
 def test_a_job_that_breaks_the_planner_costs_the_others_nothing(
     fabric, start_controller, connect, tmp_path, monkeypatch, name, why
@@ -256,6 +263,21 @@ def test_a_job_that_breaks_the_planner_costs_the_others_nothing(
         said = agent.next("refusal").what
         assert said.startswith(f"job {name} is left out of all plans, and its flows go by ECMP: ")
         assert why in said
+
+
+def test_a_job_with_too_many_flows_between_two_hosts_is_refused_and_costs_nobody_anything(
+    fabric, start_controller, connect
+):
+    controller = start_controller(fabric.description())
+    agent = connect(controller.agents, "h2")
+    agent.next("welcome")
+    message = join_message(job("many", "h2", "h4"), 0)
+    for number in range(20_000):
+        message.job_join.flows.add(name=f"many/{number}", src="h2", dst="h4", bytes_per_iteration=1 << 30)
+    agent.send(message)
+    assert "20,001 flows go from h2 to h4; legal: at most 1,024" in agent.next("refusal").what
+    start_job(controller, connect, job("a", "h1", "h3"))
+    eventually(lambda: controller.says("confirmed 2 paths"), "a is planned")
 
 
 def test_a_flow_between_hosts_of_others_is_refused(fabric, start_controller, connect):

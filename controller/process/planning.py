@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans in the worker process, with a limit: a job that makes planning slow must not hold up the others."""
+
+from __future__ import annotations
+
+from controller.model.plan import Plan
+from controller.planner import PlanInput, plan
+from controller.process.worker_process import CALL_CPU_S, WorkerProcess
+
+# Chosen, processor time: plans of 20,000 flows take half of it.
+PLAN_CPU_S = 10.0
+# Chosen: how much longer than the last plan a plan may take, so that a large cluster can grow.
+GROWTH = 2.0
+
+
+class Planning:
+    """Makes plans. A plan may take PLAN_CPU_S, or GROWTH times the processor time of the last one."""
+
+    def __init__(self, worker: WorkerProcess) -> None:
+        self._worker = worker
+        self._last_s = 0.0
+
+    async def plan(self, inputs: PlanInput) -> Plan:
+        """The plan for `inputs`.
+
+        Raises:
+            RunnerError: no plan could be made in time; the message says why.
+        """
+        limit_s = min(max(PLAN_CPU_S, GROWTH * self._last_s), CALL_CPU_S)
+        made, self._last_s = await self._worker.run_timed(limit_s, plan, inputs)
+        return made
