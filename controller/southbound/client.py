@@ -19,6 +19,7 @@ from finsy.grpcutil import GRPCCredentialsTLS, GRPCStatusCode
 from finsy.p4client import P4Client, P4ClientError
 from finsy.proto import U128, p4r
 
+from controller.southbound import raw_calls
 from controller.southbound.artefacts import Artefacts
 from controller.southbound.codec import Codec, CounterValue, PacketIn
 from controller.southbound.election_ids import DeposedError, ElectionIds
@@ -155,15 +156,13 @@ class SwitchClient:
                     errors.extend(result)
         return tuple(errors)
 
-    async def read_entries(self) -> tuple[bytes, ...]:
-        """Every table entry of the switch, as serialised P4Runtime entities. Raises SessionError."""
-        found: list[bytes] = []
+    async def read_tables(self) -> tuple[bytes, ...]:
+        """Every table entry of the switch, as serialised ReadResponses. Raises SessionError."""
+        request = self._codec.read_tables(self._device_id)
         try:
-            async for reply in self._connected().request_iter(self._codec.read_tables(self._device_id)):
-                found.extend(entity.SerializeToString() for entity in reply.entities)
+            return await raw_calls.read(self._connected(), request)
         except P4ClientError as error:
             raise SessionError(_reason(error)) from None
-        return tuple(found)
 
     async def read_counters(self, counters: Mapping[str, Sequence[int]]) -> tuple[CounterValue, ...]:
         """The values of counters, given as name -> ports, for all queues of these ports.
@@ -332,10 +331,9 @@ class SwitchClient:
         return True
 
     async def _write_chunk(self, data: bytes) -> tuple[RefusedUpdate, ...]:
-        request = p4r.WriteRequest.FromString(data)
         async with self._in_flight:
             try:
-                await self._connected().request(request)
+                await raw_calls.write(self._connected(), data, self._election_id)
             except P4ClientError as error:
                 if error.code in (
                     GRPCStatusCode.UNAVAILABLE,
@@ -344,7 +342,7 @@ class SwitchClient:
                     GRPCStatusCode.DEADLINE_EXCEEDED,
                 ):
                     raise SessionError(_reason(error)) from None
-                return self._refused(request, error)
+                return self._refused(p4r.WriteRequest.FromString(data), error)
         return ()
 
     def _refused(self, request: p4r.WriteRequest, error: P4ClientError) -> tuple[RefusedUpdate, ...]:
@@ -389,7 +387,7 @@ class SwitchClient:
             raise SessionError("the switch closed the session") from None
 
     def _complete(self, message: object) -> None:
-        if isinstance(message, p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest):
+        if isinstance(message, p4r.SetForwardingPipelineConfigRequest):
             message.election_id.CopyFrom(U128.encode(self._election_id))
 
     def _connected(self) -> P4Client:

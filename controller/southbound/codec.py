@@ -16,7 +16,8 @@ from google.protobuf import text_format
 
 from controller.southbound.artefacts import Artefacts
 from controller.southbound.desired import Entry, Match
-from controller.southbound.diff import EntryUpdate, UpdateType
+from controller.southbound.diff import EntryUpdate
+from controller.southbound.update_encoder import UpdateEncoder
 
 # Updates in one WriteRequest. The errors of a failed request come in gRPC's trailers, whose default limit of
 # 8 KiB holds some 300.
@@ -27,12 +28,6 @@ QUEUES = 8
 EGRESS_COUNTER = "egress_packets"
 ECN_MARK_COUNTER = "ecn_marks"
 STRAY_COUNTER = "stray_packets"
-
-_UPDATE_TYPES = {
-    UpdateType.INSERT: p4r.Update.INSERT,
-    UpdateType.MODIFY: p4r.Update.MODIFY,
-    UpdateType.DELETE: p4r.Update.DELETE,
-}
 
 
 class PipelineError(ValueError):
@@ -112,6 +107,9 @@ class Codec:
                 actions,
                 {ident: name for name, (ident, _) in actions.items()},
             )
+        self.encoder = UpdateEncoder(
+            self.encode, {t.name: tuple(f.ident for f in t.fields) for t in self._tables.values()}
+        )
         self._table_names = {t.ident: t.name for t in self._tables.values()}
         self._counters = {c.alias: c.id for c in schema.counters}
         self._counter_names = {ident: name for name, ident in self._counters.items()}
@@ -129,13 +127,6 @@ class Codec:
         if name not in self._tables:
             raise PipelineError(f"the P4 program has no table {name!r}")
         return self._tables[name].size
-
-    def update(self, change: EntryUpdate) -> p4r.Update:
-        """The P4Runtime update for a change of an entry."""
-        return p4r.Update(
-            type=_UPDATE_TYPES[change.operation],
-            entity=p4r.Entity(table_entry=self.encode(change.entry)),
-        )
 
     def encode(self, entry: Entry) -> p4r.TableEntry:
         """The P4Runtime table entry for an entry.
@@ -190,13 +181,9 @@ class Codec:
         self, device_id: int, stages: Iterable[Sequence[EntryUpdate]], chunk: int = WRITE_CHUNK
     ) -> tuple[tuple[bytes, ...], ...]:
         """Serialised WriteRequests (without election id) of each stage, with at most `chunk` updates each."""
+        head = p4r.WriteRequest(device_id=device_id).SerializeToString()
         return tuple(
-            tuple(
-                p4r.WriteRequest(
-                    device_id=device_id, updates=[self.update(c) for c in stage[i : i + chunk]]
-                ).SerializeToString()
-                for i in range(0, len(stage), chunk)
-            )
+            tuple(head + self.encoder.updates(stage[i : i + chunk]) for i in range(0, len(stage), chunk))
             for stage in stages
         )
 

@@ -299,14 +299,14 @@ class SwitchFleet:
             for _ in range(RETRIES + 1):
                 try:
                     if writes is None:
-                        read = await self.clients[name].read_entries()
+                        read = await self.clients[name].read_tables()
                         writes = await self._runner.run(reconcile, name, read, wanted)
                         level = logging.WARNING if held.sure and writes.updates else logging.INFO
                         log.log(
                             level,
                             "switch %s: read back %d entries; %d updates lead to the desired state",
                             name,
-                            len(read),
+                            writes.read,
                             writes.updates,
                         )
                     errors = await self.clients[name].write(writes.stages)

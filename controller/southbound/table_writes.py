@@ -13,7 +13,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -27,8 +27,9 @@ from controller.routing.forwarding import SwitchForwarding, forwarding, pair
 from controller.southbound.artefacts import load_artefacts
 from controller.southbound.codec import Codec
 from controller.southbound.desired import STRAY_ACTIONS, EcnProfile, Entry, desired_entries
-from controller.southbound.diff import difference
+from controller.southbound.diff import EntryUpdate, difference
 from controller.southbound.pinned_flows import pin_entries, remark_entries
+from controller.southbound.update_encoder import table_entries
 from topo.graph import Topology
 
 
@@ -58,12 +59,14 @@ class DesiredState:
 class SwitchWrites:
     """The writes for one switch: serialised WriteRequests in stages, and the number of updates in them.
 
-    `tables` is how many entries each table has after them, without default actions.
+    `tables` is how many entries each table has after them, without default actions. `read` is how many
+    entries were read from the switch for them.
     """
 
     stages: tuple[tuple[bytes, ...], ...]
     updates: int
     tables: Mapping[str, int]
+    read: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +122,23 @@ def writes_to(moves: Mapping[str, DesiredState | None], wanted: DesiredState) ->
 
 
 def reconcile(name: str, read: Iterable[bytes], wanted: DesiredState) -> SwitchWrites:
-    """The writes that lead from the entries read from a switch (serialised entities) to `wanted`."""
+    """The writes that lead from the entries read from a switch (serialised ReadResponses) to `wanted`.
+
+    Most entries are as they should be, byte by byte. Only the others are decoded and compared.
+    """
     codec = _current_fabric().codec
-    held = []
-    for data in read:
-        entry = codec.decode(p4r.Entity.FromString(data).table_entry)
-        if entry is not None:
-            held.append(entry)
-    return _writes(name, held, _entries(name, wanted))
+    entries = _entries(name, wanted)
+    missing = {codec.encoder.entry(entry): entry for entry in entries}
+    others = []
+    count = 0
+    for data in table_entries(read):
+        count += 1
+        if missing.pop(data, None) is None:
+            entry = codec.decode(p4r.TableEntry.FromString(data))
+            if entry is not None:
+                others.append(entry)
+    stages = difference(others, missing.values())
+    return replace(_as_writes(name, stages, _by_table(entries)), read=count)
 
 
 def _writes(
@@ -136,13 +148,19 @@ def _writes(
     besides: Mapping[str, int] = MappingProxyType({}),
 ) -> SwitchWrites:
     """The writes from `held` to `wanted`. `besides` counts, by table, further entries that stay."""
+    return _as_writes(name, difference(held, wanted), Counter(besides) + _by_table(wanted))
+
+
+def _as_writes(
+    name: str, stages: tuple[tuple[EntryUpdate, ...], ...], tables: Mapping[str, int]
+) -> SwitchWrites:
+    """The updates as write requests; `tables` is how many entries each table has after them."""
     fabric = _current_fabric()
-    stages = difference(held, wanted)
     device = fabric.topology.switch[name].device_id
     return SwitchWrites(
         fabric.codec.write_requests(device, stages),
         sum(len(stage) for stage in stages),
-        dict(sorted((Counter(besides) + _by_table(wanted)).items())),
+        dict(sorted(tables.items())),
     )
 
 

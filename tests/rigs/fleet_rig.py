@@ -77,6 +77,6 @@ def in_service(fabric, artefacts, scenario, **options):
 
 async def held(fleet, name):
     """What a switch says it holds."""
-    read = await fleet.clients[name].read_entries()
+    read = await fleet.clients[name].read_tables()
     writes = table_writes.reconcile(name, read, fleet._wanted)
-    return len(read), writes.updates
+    return writes.read, writes.updates
