@@ -3,6 +3,10 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Two tests for each core: most of them wait for other processes. The slow ones compute.
+CORES := $(shell nproc 2>/dev/null || echo 2)
+QUICK := -n $(shell echo $$(( $(CORES) > 3 ? 8 : 2 * $(CORES) ))) -m "not slow"
+SLOW := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal -m "slow and not alone"
 
 .PHONY: run mininet shim test test-slow coverage lint format setup p4 shell wire wheel docs clean help
 
@@ -14,14 +18,15 @@ run: .venv/.run ## measure the default scenarios, then serve the live fabric (ON
 	  $(if $(OFFSETS),--offsets $(OFFSETS)) $(if $(SEED),--seed $(SEED)) $(SCENARIO)
 
 test: .venv/.dev ## every test but the slow ones
-	@$(BIN)/python -m pytest -n auto --maxprocesses 8 -m "not slow"
+	@$(BIN)/python -m pytest $(QUICK)
 
 test-slow: .venv/.dev ## the slow tests
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest $(SLOW)
+	@$(BIN)/python -m pytest -m alone
 
 coverage: .venv/.dev ## make test, and the share of lines that it runs, with a floor (pyproject.toml)
 	@rm -rf out/coverage && mkdir -p out/coverage
-	@$(BIN)/coverage run -m pytest -n auto --maxprocesses 8 -m "not slow"
+	@$(BIN)/coverage run -m pytest $(QUICK)
 	@$(BIN)/coverage combine -q
 	@$(BIN)/coverage report
 

@@ -21,7 +21,7 @@ from bmv2.launcher import speaks_thrift
 from polyrhythm.run.session import SessionSpec, run_session
 from topo.mininet import MininetError, check_host
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 SCENARIO = {
     "name": "pair",

@@ -156,6 +156,8 @@ def test_on_a_terminal_the_live_fabric_is_served_until_interrupted(tmp_path: Pat
     scenario = shortened("two_vgg19", tmp_path, warmup=1, iterations=2)
     pid, terminal = pty.fork()
     if pid == 0:
+        # The tests may run in the background of a shell, which ignores Ctrl-C there.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.environ["COLUMNS"] = "160"
         os.execv(sys.executable, [*POLYRHYTHM, "run", str(scenario), "--offsets", "0", "--port", "0"])
     shown = b""
