@@ -40,9 +40,10 @@ function row(job, index, chosen, actions) {
     h("td", {}, smallCircle(job, index)));
 }
 
-/** What the operator should know of a job, or null: it is in no plan, or it measured below its floor. */
+/** What the operator should know of a job, or null: it is in no plan, silent, or measured below its floor. */
 function warning(job) {
   const said = job.left_out !== null ? "left out of plans"
+    : job.silence !== null ? "reports no iterations"
     : job.shares_level_with.length > 0 ? `shares its level with ${format.names(job.shares_level_with)}`
       : job.floor_breaches > 0 ? `below its floor ${format.times(job.floor_breaches)}` : null;
   return said && h("small", { class: "warn", title: job.why }, said);

@@ -226,6 +226,7 @@ class Core:
         if self._lookahead is not None and self.plan is not None:
             self.lookahead_jobs = self._lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
         self._measured(self.measuring.due(self.now_ns))
+        self.reports.due(self.now_ns, self.registry.jobs)
         wanted, back = self.unplannable.due(self.now_ns)
         self.wants_plan |= wanted
         for job in filter(None, map(self.registry.get, back)):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -31,6 +32,11 @@ KEPT_ITERATIONS = 10_000
 # Iterations of which some workers have not reported yet. Chosen: a worker that no longer reports leaves
 # no more than these.
 _MOST_OPEN = 64
+
+# A job is silent when its workers have reported nothing for so many of its iterations, and for at least so
+# many ns. Chosen: more than any plan lengthens an iteration by, and than an agent's pause between reports.
+SILENT_ITERATIONS = 10
+_SILENT_NS = 1_000_000_000
 
 # How many iterations in a row must disagree with the profile before its period is corrected. Chosen: one slow
 # iteration (a straggler) is no change of the period.
@@ -57,6 +63,7 @@ class IterationStats:
     ranks: int
     count: int = 0
     realigned: int = 0
+    _last_ns: int = 0
     _open: dict[int, dict[int, float]] = field(default_factory=dict)
     _times_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_ITERATIONS))
 
@@ -65,6 +72,7 @@ class IterationStats:
 
         Returns the lengths (ns) of the iterations that have ended with it.
         """
+        self._last_ns = max(self._last_ns, report.end_ns)
         self.realigned += report.realigned
         times = self._open.setdefault(report.index, {})
         times.setdefault(report.rank, (report.end_ns - report.start_ns) / 1e6)
@@ -77,6 +85,22 @@ class IterationStats:
         self._times_ms.extend(ended)
         self.count += len(ended)
         return tuple(round(ms * 1e6) for ms in ended)
+
+    def silent_ns(self, now_ns: int) -> int:
+        """For how long no worker has reported an iteration; 0 if that is no longer than is usual.
+
+        A job that has not ended an iteration yet is not silent.
+        """
+        past_ns = now_ns - self._last_ns
+        if past_ns <= _SILENT_NS or not self._times_ms:
+            return 0
+        return past_ns if past_ns > SILENT_ITERATIONS * median(self.recent_ms) * 1e6 else 0
+
+    @property
+    def missing_ranks(self) -> tuple[int, ...]:
+        """The workers that have not reported the last iteration that others have; empty if all have."""
+        last = self._open.get(max(self._open, default=0), {})
+        return tuple(rank for rank in range(self.ranks) if rank not in last) if last else ()
 
     @property
     def recent_ms(self) -> tuple[float, ...]:
@@ -209,6 +233,7 @@ class IterationReports:
     def __init__(self) -> None:
         self.stats: dict[str, IterationStats] = {}
         self._checks = PeriodChecks()
+        self._silent: set[str] = set()
 
     def arrived(self, job: Job) -> None:
         """A job has arrived."""
@@ -217,6 +242,7 @@ class IterationReports:
     def left(self, job: str) -> None:
         """A job has left."""
         self.stats.pop(job, None)
+        self._silent.discard(job)
         self._checks.forget(job)
 
     def measured(self, job: str) -> None:
@@ -231,6 +257,27 @@ class IterationReports:
         """
         stats = self.stats.get(item.job)
         return stats.add(item) if stats is not None else None
+
+    def silence(self, now_ns: int, job: Job) -> str:
+        """In words, that a job no longer reports its iterations; empty if it reports them."""
+        stats = self.stats[job.name]
+        silent_ns = stats.silent_ns(now_ns)
+        if not silent_ns:
+            return ""
+        missing = [job.hosts[rank] for rank in stats.missing_ranks]
+        words = f"no worker has reported an iteration for {silent_ns / 1e9:.1f} s"
+        return f"{words}; the last one was not ended on {', '.join(missing)}" if missing else words
+
+    def due(self, now_ns: int, jobs: Iterable[Job]) -> None:
+        """Log which jobs no longer report their iterations, and which report them again."""
+        for job in jobs:
+            words = self.silence(now_ns, job)
+            if words and job.name not in self._silent:
+                self._silent.add(job.name)
+                log.warning("job %s: %s; plans keep it until its workers leave", job.name, words)
+            elif not words and job.name in self._silent:
+                self._silent.discard(job.name)
+                log.info("job %s reports its iterations again", job.name)
 
     def new_period(self, item: IterationReport, registry: JobRegistry, plan: Plan | None) -> bool:
         """Correct the period of the job in `registry` if its iterations disagree.

@@ -69,4 +69,5 @@ def _job(core: Core, job: Job) -> JobView:
         breaches=core.floors.breaches(job.name),
         shares_level_with=core.floors.shares_with(job.name),
         left_out=core.unplannable.reasons.get(job.name, ""),
+        silence=core.reports.silence(core.now_ns, job),
     )

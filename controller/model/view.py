@@ -45,7 +45,8 @@ class JobView:
     had drifted past the threshold. `breaches` counts how often the job has measured below its floor for ten
     iterations in a row, since it or a neighbour last changed; `shares_level_with` are the jobs that are on
     its level at their own pace because of that. `left_out` says why no plan contains the job, whose flows go
-    by ECMP; empty: plans contain it.
+    by ECMP; empty: plans contain it. `silence` says that its workers no longer report iterations; empty: they
+    do, or never have.
     """
 
     name: str
@@ -71,6 +72,7 @@ class JobView:
     breaches: int = 0
     shares_level_with: tuple[str, ...] = ()
     left_out: str = ""
+    silence: str = ""
 
 
 @dataclass(frozen=True, slots=True)

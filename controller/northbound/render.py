@@ -43,6 +43,7 @@ def job(value: JobView, plan: Plan | None) -> schema.JobOut:
         floor_breaches=value.breaches,
         shares_level_with=value.shares_level_with,
         left_out=value.left_out or None,
+        silence=value.silence or None,
         why=_why(value, planned),
     )
 
@@ -51,7 +52,9 @@ def _why(value: JobView, planned: JobPlan | None) -> str | None:
     """The plan's reason for a job, or why no plan contains it."""
     if value.left_out:
         return f"left out of all plans, and its flows go by ECMP: {value.left_out}"
-    return planned.why if planned else None
+    if planned is None:
+        return None
+    return f"{planned.why}; {value.silence}" if value.silence else planned.why
 
 
 def job_detail(

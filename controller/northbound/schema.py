@@ -111,6 +111,9 @@ class JobOut(Out):
     left_out: str | None = Field(
         description="Why no plan contains the job, whose flows go by ECMP; null: plans contain it."
     )
+    silence: str | None = Field(
+        description="That no worker of the job reports iterations any more; null: they do, or never have."
+    )
     why: str | None = Field(description="Why the plan decides so for this job, or does not contain it.")
 
 

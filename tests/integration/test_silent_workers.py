@@ -113,3 +113,31 @@ def test_without_the_reports_of_one_worker_slots_still_move_with_the_other() -> 
     assert 0 < after - before < 25 * MS
     moved = [e.job for e in core.take_effects() if isinstance(e, SendSchedule)]
     assert moved == ["a", "a", "b", "b"]
+
+
+def test_why_and_log_say_that_a_job_no_longer_reports(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "controller.live.iterations")
+    core = a_core(measured=False)
+    member = core.registry.get("a")
+    assert member is not None
+    for index in range(5):
+        iterate(core, "a", index)
+    # The worker on h3 dies in the next one.
+    iterate(core, "a", 5, ranks=(0,))
+    core.now_ns += 2_500 * MS
+    core.run_timers()
+    assert core.reports.silence(core.now_ns, member) == ""
+    for _ in range(2):
+        core.now_ns += 200 * MS
+        core.run_timers()
+    words = "no worker has reported an iteration for 2.9 s; the last one was not ended on h3"
+    assert core.reports.silence(core.now_ns, member) == words
+    assert [r.getMessage() for r in caplog.records if "no worker" in r.getMessage()] == [
+        "job a: no worker has reported an iteration for 2.7 s; the last one was not ended on h3; plans keep it "
+        "until its workers leave"
+    ]
+    assert core.reports.silence(core.now_ns, core.registry.jobs[1]) == ""
+    iterate(core, "a", 30)
+    core.run_timers()
+    assert core.reports.silence(core.now_ns, member) == ""
+    assert caplog.records[-1].getMessage() == "job a reports its iterations again"

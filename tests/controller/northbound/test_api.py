@@ -307,3 +307,12 @@ def test_a_job_that_no_plan_contains_says_why() -> None:
     assert (first.left_out, second.left_out) == ("it broke", None)
     assert first.why == "left out of all plans, and its flows go by ECMP: it broke"
     assert second.why == JOBS[1].why
+
+
+def test_a_job_that_no_longer_reports_says_so() -> None:
+    shown = view(5)
+    words = "no worker has reported an iteration for 3.0 s"
+    jobs = (replace(shown.jobs[0], silence=words), *shown.jobs[1:])
+    first, second, *_ = render.jobs(replace(shown, jobs=jobs)).jobs
+    assert (first.silence, second.silence) == (words, None)
+    assert first.why == f"{JOBS[0].why}; {words}"
