@@ -14,6 +14,10 @@ BENCHES = {
     ),
     "compress": ("polyrhythm.bench.compress", "time of priority compression"),
     "interleave": ("polyrhythm.bench.interleave", "time of the rotation search, against plain enumeration"),
+    "p4runtime": (
+        "polyrhythm.bench.p4runtime",
+        "entries per second to a switch, and the time to read back 64 switches",
+    ),
     "plan": ("polyrhythm.bench.plan", "CPU time of the default policy's plan, by number of jobs"),
     "routing": ("polyrhythm.bench.routing", "time of path assignment, rates, source ports and failover"),
     "switch": ("polyrhythm.bench.switch", "packets per second of the embedded switch, and of BMv2"),
