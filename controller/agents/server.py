@@ -14,7 +14,8 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from controller.agents.channels import ChannelCounts
-from controller.agents.tls import certified_names, server_credentials
+from controller.agents.port import new_server
+from controller.agents.tls import certified_names
 from controller.agents.translate import MessageError, WelcomeTerms, check_hello, from_agent, to_agent
 from controller.live.messages import AgentDown, AgentEffect, AgentUp, Input
 from controller.wire import agent_pb2 as wire
@@ -25,16 +26,6 @@ from controller.wire.server_tls import ServerTls
 log = logging.getLogger(__name__)
 
 
-# An agent pings a silent controller to notice that the network is cut. With its defaults gRPC would end a
-# session that pings so often.
-_OPTIONS = (
-    ("grpc.so_reuseport", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 500),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
-    ("grpc.http2.max_ping_strikes", 0),
-    ("grpc.max_receive_message_length", 4 << 20),
-    ("grpc.server_handshake_timeout_ms", 10_000),
-)
 _LONGEST_REFUSAL = 1000
 HELLO_S = 10.0
 """How long a new session may take to send its Hello, in seconds of host time. Chosen."""
@@ -109,20 +100,11 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         Raises:
             OSError: the address or port cannot be used.
         """
-        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server, taken = new_server(address, port, self._tls)
         wire_grpc.add_AgentHubServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         wire_grpc.add_FabricTimeServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
-        local = address.startswith("unix:")
-        at = address if local else f"{address}:{port}"
-        try:
-            if self._tls is None:
-                taken = self._server.add_insecure_port(at)
-            else:
-                taken = self._server.add_secure_port(at, server_credentials(self._tls))
-        except RuntimeError as error:
-            raise OSError(f"cannot listen on {at}: the address is not of this host, or in use") from error
         await self._server.start()
-        return address if local else f"{address}:{taken}"
+        return taken
 
     async def stop(self) -> None:
         """End all sessions."""

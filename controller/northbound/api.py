@@ -111,9 +111,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
     def current() -> View:
         view = source.snapshot()
         if view is None:
-            raise HTTPException(
-                503, "the controller has not connected to its fabric yet: try again in a second"
-            )
+            raise HTTPException(503, source.absence())
         return view
 
     async def after_polls(times: int) -> View:

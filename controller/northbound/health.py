@@ -17,16 +17,34 @@ HEALTH_PATHS = ("/healthz", "/readyz")
 # Chosen: what an answer names at most of each part; the counts are whole.
 MOST_NAMED = 100
 
-PartName = Literal["switch", "agent", "store", "plan"]
+PartName = Literal["leader", "switch", "agent", "store", "plan"]
+ControllerRole = Literal["alone", "leader", "standby"]
 
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """A part that is not ready: the name of the switch, host, file or plan, and why."""
+    """A part that is not ready: the name of the leader, switch, host, store or plan, and why."""
 
     part: PartName
     name: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of this controller among several.
+
+    `leader` and `leader_web` are the name and the REST address of the one that leads, empty if none is known.
+    `election_id`: the first of this controller's P4Runtime election ids while it leads. `jobs` and `plan`:
+    how many jobs, and which plan, a standby has read in the store; None if it has not.
+    """
+
+    role: ControllerRole = "alone"
+    leader: str = ""
+    leader_web: str = ""
+    election_id: int = 0
+    jobs: int | None = None
+    plan: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +55,7 @@ class Readiness:
     switches: int
     hosts: int
     agents_needed: int
+    place: Place = Place()
 
 
 class StatusSource(Protocol):
@@ -60,7 +79,7 @@ class NotReadyOut(Out):
     """A part that is not ready."""
 
     part: PartName
-    name: str = Field(description="Of the switch, host, store or plan.")
+    name: str = Field(description="Of the leader, switch, host, store or plan.")
     why: str
 
 
@@ -72,6 +91,19 @@ class PartsOut(Out):
     of: int
 
 
+class PlaceOut(Out):
+    """The place of this controller among several."""
+
+    role: ControllerRole
+    leader: str = Field(description="Name of the controller that leads; empty if none is known.")
+    leader_web: str = Field(description="Its REST address, as it listens.")
+    election_id: str = Field(
+        description="First P4Runtime election id of a leader. Decimal text, for it has more than 64 bits."
+    )
+    jobs: int | None = Field(description="Jobs that a standby has read in the store.")
+    plan: int | None = Field(description="Version of the newest plan that a standby has read in the store.")
+
+
 class ReadyOut(Out):
     """Whether everything is ready, and what is not."""
 
@@ -79,6 +111,7 @@ class ReadyOut(Out):
     switches: PartsOut
     agents: PartsOut
     store: Literal["ready", "not ready"] = Field(description="Ready also if the controller has none.")
+    controller: PlaceOut
     not_ready: tuple[NotReadyOut, ...] = Field(
         description=f"What is missing; at most {MOST_NAMED} of each part."
     )
@@ -95,7 +128,7 @@ def ready(found: Readiness) -> ReadyOut:
     lost = {part: sum(n.part == part for n in found.not_ready) for part in ("switch", "agent")}
     agents = found.hosts - lost["agent"]
     named: list[NotReadyOut] = []
-    for part in ("store", "plan", "switch", "agent"):
+    for part in ("leader", "store", "plan", "switch", "agent"):
         missing = [n for n in found.not_ready if n.part == part]
         if part != "agent" or agents < found.agents_needed:
             named += [NotReadyOut(part=n.part, name=n.name, why=n.why) for n in missing[:MOST_NAMED]]
@@ -104,6 +137,14 @@ def ready(found: Readiness) -> ReadyOut:
         switches=PartsOut(ready=found.switches - lost["switch"], needed=found.switches, of=found.switches),
         agents=PartsOut(ready=agents, needed=found.agents_needed, of=found.hosts),
         store="not ready" if any(n.part == "store" for n in found.not_ready) else "ready",
+        controller=PlaceOut(
+            role=found.place.role,
+            leader=found.place.leader,
+            leader_web=found.place.leader_web,
+            election_id=str(found.place.election_id or ""),
+            jobs=found.place.jobs,
+            plan=found.place.plan,
+        ),
         not_ready=tuple(named),
     )
 

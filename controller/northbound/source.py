@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 from controller.model.view import View
+
+NOT_CONNECTED = "the controller has not connected to its fabric yet: try again in a second"
 
 
 class ViewSource(Protocol):
@@ -16,14 +18,21 @@ class ViewSource(Protocol):
     def snapshot(self) -> View | None:
         """The newest view; None before the first."""
 
+    def absence(self) -> str:
+        """Why there is no view yet."""
+
     def subscribe(self) -> AsyncGenerator[View]:
         """The newest view, again after each change. A slow reader misses views in between."""
 
 
 class ViewBoard:
-    """A `ViewSource` that holds one view. Use it from one event loop only."""
+    """A `ViewSource` that holds one view. Use it from one event loop only.
 
-    def __init__(self) -> None:
+    `absence` says why there is no view as long as there is none.
+    """
+
+    def __init__(self, absence: Callable[[], str] = lambda: NOT_CONNECTED) -> None:
+        self._absence = absence
         self._view: View | None = None
         self._version = 0
         self._newer = asyncio.Event()
@@ -38,6 +47,10 @@ class ViewBoard:
     def snapshot(self) -> View | None:
         """The newest view; None before the first."""
         return self._view
+
+    def absence(self) -> str:
+        """Why there is no view yet."""
+        return self._absence()
 
     async def subscribe(self) -> AsyncGenerator[View]:
         """The present view at once, if there is one, then the newest view after each change."""

@@ -21,9 +21,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from controller.agents.server import AgentServer
+from controller.agents.standby import StandbyAgentServer
 from controller.agents.translate import WelcomeTerms
 from controller.app import RyuApplications, RyuError
 from controller.live.core import Core
@@ -33,6 +35,8 @@ from controller.live.settings import CoreSettings
 from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
+from controller.northbound.health import ControllerRole, Place, StatusSource
+from controller.northbound.source import ViewBoard
 from controller.northbound.web import AddressError, assets_dir, serve
 from controller.process.chosen_store import open_store
 from controller.process.clock import EmbeddedClock, HostClock
@@ -40,7 +44,9 @@ from controller.process.control_loop import ControlLoop
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
 from controller.process.listeners import Listeners
 from controller.process.loop_options import LoopOptions
+from controller.process.standby import Leadership, stand_by
 from controller.process.start_options import StartOptions, add_arguments, check_options
+from controller.process.state_options import SharedState
 from controller.process.state_writer import StateWriter
 from controller.process.status import ControllerStatus
 from controller.process.worker_process import WorkerProcess
@@ -60,6 +66,8 @@ log = logging.getLogger(__name__)
 
 # Host time for a clean stop; a thread that takes longer is abandoned. Chosen.
 STOP_TIMEOUT_S = 1.5
+# The exit code of a leader that does not lead any more. Start it again: it then stands by.
+DEPOSED = 3
 # Open files that the process asks for. Chosen: thousands of connections, each one file.
 _OPEN_FILES = 65_536
 
@@ -67,7 +75,8 @@ _OPEN_FILES = 65_536
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM, SIGINT or the end of standard input.
 
-    Returns the exit code: 0 after a stop, 1 after a failure, 2 for bad input.
+    Returns the exit code: 0 after a stop, 1 after a failure, 2 for bad input. A leader that has lost its
+    leadership ends with DEPOSED.
     """
     configure_log(args.log_format)
     for talkative in ("os_ken", "uvicorn", "finsy"):
@@ -140,17 +149,57 @@ class _Service:
             self._stop.set()
 
     async def _serve(self) -> None:
-        start, fabric = self._start, self._start.fabric
-        store = open_store(start)
-        state = StateWriter(store, store.load(), committed=lambda _: None) if store is not None else None
-        embedded = fabric.clock == "embedded"
-        worker = WorkerProcess(
+        if not isinstance(self._start.state, SharedState):
+            await self._serve_fabric(self._start, None, self._worker())
+            return
+        # It is warm when this controller begins to lead.
+        worker = self._worker()
+        warm = asyncio.create_task(worker.warm_up())
+        leadership: Leadership | None = None
+        try:
+            leadership, start = await self._stand_by(self._start.state)
+            await warm
+            await self._serve_fabric(start, leadership, worker)
+        finally:
+            warm.cancel()
+            worker.close()
+            if leadership is not None:
+                await leadership.close()
+
+    def _worker(self) -> WorkerProcess:
+        fabric = self._start.fabric
+        return WorkerProcess(
             fabric.topology,
             fabric.ecn,
-            start.artefacts,
+            self._start.artefacts,
             fabric.strays,
-            host_clock=not embedded,
+            host_clock=fabric.clock != "embedded",
         )
+
+    async def _stand_by(self, shared: SharedState) -> tuple[Leadership, StartOptions]:
+        """Stand by until this controller leads, which then serves on the same ports."""
+        listeners = self._start.listeners
+        leadership, agents, web = await stand_by(
+            shared,
+            listeners.agents_tls,
+            lambda hub: _listen(hub, listeners),
+            lambda board, standby: _serve_web(board, standby, listeners),
+            _end_deposed,
+            lambda agents, web: _say_ready(agents, web, "standby"),
+        )
+        agents_port = listeners.agents_port
+        if not agents.startswith("unix:"):
+            agents_port = int(agents.rpartition(":")[2])
+        bound = replace(listeners, agents_port=agents_port, web_port=int(web.rpartition(":")[2]))
+        return leadership, replace(self._start, listeners=bound)
+
+    async def _serve_fabric(
+        self, start: StartOptions, leadership: Leadership | None, worker: WorkerProcess
+    ) -> None:
+        fabric = start.fabric
+        store = open_store(start, leadership)
+        state = StateWriter(store, store.load(), committed=lambda _: None) if store is not None else None
+        embedded = fabric.clock == "embedded"
         warm = asyncio.create_task(worker.warm_up())
         artefacts = load_artefacts(start.artefacts)
         settings = CoreSettings(
@@ -203,7 +252,10 @@ class _Service:
         close_web: Callable[[], Coroutine[Any, Any, None]] = _nothing
         try:
             address = await _listen(agents, start.listeners)
-            fleet.start()
+            if leadership is None:
+                fleet.start()
+            else:
+                fleet.start(leadership.ids, leadership.leads)
             self._frame.start(self._sender(control_loop))
             status = ControllerStatus(
                 fabric.topology,
@@ -211,10 +263,14 @@ class _Service:
                 fleet,
                 agents,
                 agents_needed=start.agents_needed,
-                store_failure=lambda: state.failure if state is not None else "",
+                store_failure=lambda: (
+                    (leadership.trouble() if leadership is not None else "")
+                    or (state.failure if state is not None else "")
+                ),
+                place=leadership.place if leadership is not None else Place,
             )
-            url, close_web = await _serve_web(control_loop, status, start.listeners)
-            _say_ready(address, url)
+            url, close_web = await _serve_web(control_loop.board, status, start.listeners)
+            _say_ready(address, url, "leader" if leadership is not None else "alone")
             await warm
             collector = GarbageCollection()
             collecting = asyncio.create_task(_collect_garbage(collector, agents))
@@ -239,7 +295,7 @@ class _Service:
         return send
 
 
-async def _listen(agents: AgentServer, listeners: Listeners) -> str:
+async def _listen(agents: AgentServer | StandbyAgentServer, listeners: Listeners) -> str:
     try:
         return await agents.start(listeners.agents_address, listeners.agents_port)
     except OSError as error:
@@ -247,7 +303,7 @@ async def _listen(agents: AgentServer, listeners: Listeners) -> str:
 
 
 async def _serve_web(
-    control_loop: ControlLoop, status: ControllerStatus, listeners: Listeners
+    board: ViewBoard, status: StatusSource, listeners: Listeners
 ) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Start the API and the page; returns their address and the function that stops them."""
     try:
@@ -255,7 +311,7 @@ async def _serve_web(
     except FileNotFoundError as error:
         log.warning("only the REST API is served, not the page: %s", error)
         assets = None
-    app = create_app(control_loop.board, assets, status, rules=listeners.access)
+    app = create_app(board, assets, status, rules=listeners.access)
     port = listeners.web_port
     try:
         server = await serve(app, listeners.web_address, port, listeners.web_tls)
@@ -277,9 +333,16 @@ async def _nothing() -> None:
     pass
 
 
-def _say_ready(agents: str, web: str) -> None:
-    sys.stdout.write(json.dumps({"ready": True, "agents": agents, "web": web}) + "\n")
+def _say_ready(agents: str, web: str, role: ControllerRole) -> None:
+    sys.stdout.write(json.dumps({"ready": True, "role": role, "agents": agents, "web": web}) + "\n")
     sys.stdout.flush()
+
+
+def _end_deposed(why: str) -> None:
+    """End the process at once: what has ended writes to no switch."""
+    print(f"polyrhythm controller: it does not lead any more, so it ends: {why}", file=sys.stderr, flush=True)
+    logging.shutdown()
+    os._exit(DEPOSED)
 
 
 def _allow_connections() -> None:

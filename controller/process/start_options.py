@@ -12,6 +12,7 @@ from controller.planner import Policy, PolicyError
 from controller.planner.options import POLICY_HELP, add_policy_options, policy_of, whole
 from controller.process.config import FabricDescription, load_fabric
 from controller.process.listeners import Listeners, add_listener_arguments, check_targets, listeners_of
+from controller.process.state_options import SharedState, add_state_arguments, state_of
 from controller.southbound.artefacts import artefacts_dir
 from controller.wire.log_lines import LogFormat
 from polyrhythm_files import ConfigError
@@ -50,13 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="push the P4 program of this folder: NAME.p4info.txtpb with NAME.bin or NAME.json "
         "(default: the program for BMv2)",
     )
-    parser.add_argument(
-        "--state",
-        type=Path,
-        metavar="FILE",
-        help="store plans, and the log of events, in this SQLite file (the newest 1,000 plans and 100,000 "
-        "events of the last 90 days); while it cannot be written, the controller goes on without it",
-    )
+    add_state_arguments(parser)
     parser.add_argument(
         "--agents-needed",
         type=whole,
@@ -89,7 +84,7 @@ class StartOptions:
     seed: int
     rpc_delay_s: float
     poll: bool
-    state: Path | None
+    state: Path | SharedState | None
     agents_needed: int | None
 
 
@@ -112,6 +107,6 @@ def check_options(args: argparse.Namespace) -> StartOptions:
         seed=args.seed,
         rpc_delay_s=args.rpc_delay_ms / 1e3,
         poll=args.poll,
-        state=args.state,
+        state=state_of(args, fabric),
         agents_needed=args.agents_needed,
     )

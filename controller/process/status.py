@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from controller.agents.server import AgentServer
-from controller.northbound.health import NotReady, Readiness
+from controller.northbound.health import NotReady, Place, Readiness
 from controller.process.control_loop import ControlLoop
 from controller.southbound.fleet import SwitchFleet
 from topo.graph import Topology
@@ -20,7 +20,7 @@ class ControllerStatus:
     """The `StatusSource` of a running controller. Use it on the controller's event loop only.
 
     `agents_needed`: how many hosts need a session of their agent, None: all. `store_failure` says why the
-    store does not work, empty while it does or if there is none.
+    store does not work, empty while it does or if there is none. `place`: this controller's among several.
     """
 
     def __init__(
@@ -32,6 +32,7 @@ class ControllerStatus:
         *,
         agents_needed: int | None = None,
         store_failure: Callable[[], str] = str,
+        place: Callable[[], Place] = Place,
     ) -> None:
         self._hosts = tuple(host.name for host in topology.hosts)
         self._control_loop = control_loop
@@ -39,6 +40,7 @@ class ControllerStatus:
         self._agents = agents
         self._agents_needed = len(self._hosts) if agents_needed is None else agents_needed
         self._store_failure = store_failure
+        self._place = place
 
     def stalled(self) -> str:
         """Why the controller makes no progress; empty: it does. Fabric time may stand still."""
@@ -52,6 +54,7 @@ class ControllerStatus:
             switches=len(self._fleet.clients),
             hosts=len(self._hosts),
             agents_needed=min(self._agents_needed, len(self._hosts)),
+            place=self._place(),
         )
 
     def _missing(self) -> Iterator[NotReady]:

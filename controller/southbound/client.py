@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -105,12 +105,14 @@ class SwitchClient:
         self._client: P4Client | None = None
         self._election_ids = ElectionIds()
         self._election_id = self._election_ids.first
+        self._leads: Callable[[], bool] = _always
         self._write_lock = asyncio.Lock()
         self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT)
 
-    def bid_with(self, ids: ElectionIds) -> None:
-        """Set the election ids of this controller's bids. Call it before `run`."""
+    def bid_with(self, ids: ElectionIds, leads: Callable[[], bool]) -> None:
+        """Bid with these election ids, and send nothing once `leads()` is false. Call it before `run`."""
         self._election_ids = ids
+        self._leads = leads
         self._election_id = ids.first
 
     async def run(self) -> None:
@@ -391,6 +393,8 @@ class SwitchClient:
             message.election_id.CopyFrom(U128.encode(self._election_id))
 
     def _connected(self) -> P4Client:
+        if not self._leads():
+            raise SessionError("this controller does not lead any more")
         if self._client is None:
             raise SessionError("there is no session")
         return self._client
@@ -399,6 +403,10 @@ class SwitchClient:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+
+
+def _always() -> bool:
+    return True
 
 
 def _reason(error: Exception) -> str:

@@ -132,13 +132,13 @@ class SwitchFleet:
             for name, target in targets.items()
         }
 
-    def start(self, ids: ElectionIds | None = None) -> None:
-        """Start to connect to every switch. `ids`: the election ids of a leader; None: this controller is
-        the only one.
+    def start(self, ids: ElectionIds | None = None, leads: Callable[[], bool] = bool) -> None:
+        """Start to connect to every switch. `ids`: the election ids of a leader, which sends nothing once
+        `leads()` is false; None: this controller is the only one.
         """
         for name, client in self.clients.items():
             if ids is not None:
-                client.bid_with(ids)
+                client.bid_with(ids, leads)
             task = asyncio.create_task(client.run(), name=name)
             task.add_done_callback(self._ended)
             self._tasks.append(task)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fixtures of control_rig: a small fabric, and a controller as a real process."""
+"""The fixtures of control_rig and etcd_rig: a small fabric, a controller as a real process, etcd."""
 
 from control_rig import artefacts, connect, fabric, start_controller, topology
+from etcd_rig import cluster
 
-__all__ = ["artefacts", "connect", "fabric", "start_controller", "topology"]
+__all__ = ["artefacts", "cluster", "connect", "fabric", "start_controller", "topology"]

@@ -23,6 +23,14 @@ def test_both_places_answer_before_there_is_a_fabric(prefix: str) -> None:
             "switches": {"ready": 5, "needed": 6, "of": 6},
             "agents": {"ready": 8, "needed": 8, "of": 8},
             "store": "ready",
+            "controller": {
+                "role": "alone",
+                "leader": "",
+                "leader_web": "",
+                "election_id": "",
+                "jobs": None,
+                "plan": None,
+            },
             "not_ready": [{"part": "switch", "name": "leaf1", "why": "no session: gone"}],
         }
         status.missing = ()
