@@ -6,6 +6,7 @@ The same types read the file and give docs/schemas/agent.json.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -56,6 +57,13 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severity that is logged")
     ] = "info"
+    metrics: Annotated[
+        str,
+        Meta(
+            description="ADDRESS:PORT of /metrics and /healthz; empty: none. An address that others reach "
+            "needs tls.cert, and speaks HTTPS with it"
+        ),
+    ] = ""
     log_format: Annotated[
         LogFormat, Meta(description="text: lines for people; json: an object a line, with fields")
     ] = "text"
@@ -238,6 +246,8 @@ class Config(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_address(self.agent.ip, ("agent", "ip"))
+        if self.agent.metrics:
+            metrics_address(self.agent, self.tls)
         for name, address in self.hosts.items():
             _check_address(address, ("hosts", name))
         if self.training.jobs and self.nic.driver != "udp":
@@ -324,3 +334,20 @@ def _check_address(text: str, loc: Loc) -> None:
         ip_bytes(text)
     except ValueError as error:
         raise InvalidValueError(loc, str(error)) from None
+
+
+def metrics_address(settings: AgentSettings, tls: TlsSettings) -> tuple[str, int]:
+    """The address and port of `agent.metrics`. Raises InvalidValueError if it is not legal."""
+    loc = ("agent", "metrics")
+    host, _, port = settings.metrics.rpartition(":")
+    try:
+        address = ipaddress.ip_address(host.strip("[]").replace("localhost", "127.0.0.1"))
+    except ValueError:
+        address = None
+    if address is None or not port.isdecimal() or not 0 <= int(port) < 65536:
+        raise InvalidValueError(loc, f"{settings.metrics!r} is wrong; legal: an IP address and :PORT")
+    if not address.is_loopback and not tls.cert:
+        raise InvalidValueError(
+            loc, f"{host}: other hosts reach this address; legal: a loopback address, or with tls.cert"
+        )
+    return str(address), int(port)

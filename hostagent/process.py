@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`polyrhythm agent`: the agent of one host as a process.
 
-When the agent is ready it prints one line: `{"ready": true, "host": ..., "pinning": ...}`.
+When the agent is ready it prints one line: `{"ready": true, "host": ..., "pinning": ...}`, and with
+`agent.metrics` the port of its metrics.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ def _serve(path: Path) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.loop.stop())
     ready = {"ready": True, "host": config.agent.host, "pinning": service.nic.pinning}
+    if service.metrics is not None:
+        ready["metrics"] = service.metrics.port
     print(json.dumps(ready), flush=True)
     service.run()
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from controller.wire import agent_pb2 as pb
 from hostagent.agent import LINGER_NS, Agent
@@ -20,6 +21,10 @@ from hostagent.observed_jobs import ObservedJobs
 from hostagent.safety import SafetyMonitor, port_counters
 from hostagent.session import ControllerSession
 from hostagent.tls import channel_credentials
+from polyrhythm_files import InvalidValueError
+
+if TYPE_CHECKING:
+    from hostagent.metrics import AgentFigures, MetricsServer
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +78,8 @@ class AgentService:
             port_counters=port_counters(port_folder(config)) if config.nic.device else None,
         )
         self.local = self._open_socket()
+        self._sessions_lost = 0
+        self.metrics = self._open_metrics()
         self._heard_ns = self.loop.now
         self.loop.every(_SILENCE_CHECK_NS, self._end_silent_session)
         self.training = EmulatedTraining(config.training, self.agent, self.nic, self.loop)
@@ -94,6 +101,22 @@ class AgentService:
             self.nic.on_move = local.moved
         return local
 
+    def _open_metrics(self) -> MetricsServer | None:
+        if not self.config.agent.metrics:
+            return None
+        # Imported only where it is asked for: an agent's memory is bounded.
+        from hostagent.metrics import MetricsServer, figures
+
+        def ask() -> AgentFigures:
+            return figures(self.agent, self.flows, self._sessions_lost)
+
+        try:
+            return MetricsServer(self.config.agent, self.config.tls, self.loop, ask)
+        except InvalidValueError:
+            if self.local is not None:
+                self.local.close()
+            raise
+
     def run(self) -> None:
         """Run until `loop.stop`, or until all emulated workers have ended."""
         self.session.start()
@@ -106,6 +129,8 @@ class AgentService:
             self.observed_jobs.stop()
             if self.local is not None:
                 self.local.close()
+            if self.metrics is not None:
+                self.metrics.close()
             self.session.stop()
             self.nic.close()
             self.loop.close()
@@ -169,4 +194,8 @@ class AgentService:
             self.session.drop()
 
     def _session_lost(self) -> None:
-        self.loop.call(self.agent.session_lost)
+        self.loop.call(self._lost)
+
+    def _lost(self) -> None:
+        self._sessions_lost += 1
+        self.agent.session_lost()

@@ -6,18 +6,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Container, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
 
+from controller.agents.answer_times import AnswerTimes
 from controller.agents.channels import ChannelCounts
 from controller.agents.port import new_server
 from controller.agents.tls import certified_names
 from controller.agents.translate import MessageError, WelcomeTerms, check_hello, from_agent, to_agent
-from controller.live.messages import AgentDown, AgentEffect, AgentUp, Input
+from controller.live.messages import AgentDown, AgentEffect, AgentUp, Input, SendAssignment
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
 from controller.wire.protocol import NEW_DSCP
@@ -88,9 +89,12 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         self._server: grpc.aio.Server | None = None
         self.sent: dict[str, int] = {}
         self.asked_s = 0.0
+        self.answers = AnswerTimes()
+        self.sessions_begun = 0
+        self.refusals = 0
 
     @property
-    def connected(self) -> Container[str]:
+    def connected(self) -> Set[str]:
         """The hosts whose agents have a session."""
         return self._sessions.keys()
 
@@ -119,6 +123,8 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                 "host %s: its agent has no session, so this message is not sent: %s", effect.host, effect
             )
             return False
+        if isinstance(effect, SendAssignment):
+            self.answers.answered(effect.host, effect.flow)
         self._enqueue(effect.host, session, effect)
         return True
 
@@ -146,6 +152,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             self._check(first, context.auth_context())
         except MessageError as error:
             log.warning("agent at %s refused: %.300s", context.peer(), error)
+            self.refusals += 1
             refusal = wire.ControllerMessage(sequence=1)
             refusal.refusal.what = str(error)[:_LONGEST_REFUSAL]
             yield refusal
@@ -153,6 +160,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         host = first.hello.host
         channel = f"agent:{host}"
         session = self._sessions[host] = _Session()
+        self.sessions_begun += 1
         self._channels.opened(channel)
         dscp = first.hello.dscp or NEW_DSCP
         self._inbox.put(host, channel, AgentUp(host, first.hello.pinning, dscp, first.hello.mltcp))
@@ -222,11 +230,13 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                 await self._pause()
                 if message.WhichOneof("body") == "flow_request":
                     self.asked_s = time.monotonic()
+                    self.answers.asked(host, message.flow_request.flow)
                 try:
                     for item in from_agent(host, message):
                         self._inbox.put(host, channel, item)
                 except MessageError as error:
                     log.warning("host %s: a message of its agent is refused: %.300s", host, error)
+                    self.refusals += 1
                     refusal = wire.ControllerMessage()
                     refusal.refusal.what = str(error)[:_LONGEST_REFUSAL]
                     self._put(host, session, refusal)

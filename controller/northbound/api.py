@@ -18,7 +18,8 @@ from fastapi_offline import FastAPIOffline
 from controller.model.view import View
 from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
-from controller.northbound.health import HEALTH_PATHS, StatusSource, health_routes
+from controller.northbound.health import HEALTH_PATHS, health_routes
+from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
 from controller.northbound.source import ViewSource
 from controller.northbound.stream import ViewEncoder, view_events
 from controller.northbound.web import ResponseHeaders
@@ -62,7 +63,7 @@ class EventStream(StreamingResponse):
 def create_app(
     source: ViewSource,
     assets: Path | None,
-    status: StatusSource,
+    status: MetricsSource,
     reading_s: float = READING_S,
     rules: AccessRules = AccessRules(),  # noqa: B008 - frozen
 ) -> FastAPI:
@@ -88,10 +89,12 @@ def create_app(
     app.state.closing = asyncio.Event()
     # The last one added is the first that sees a request.
     app.add_middleware(AccessCheck, rules=rules, public=PUBLIC_PATHS)
-    app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=HEALTH_PATHS)
+    heads = (*HEALTH_PATHS, METRICS_PATH)
+    app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=heads)
     app.add_exception_handler(405, _only_get)
     # Health checks are where Kubernetes and load balancers look for them, and beside the rest of the API.
     app.include_router(health_routes(status), include_in_schema=False)
+    app.include_router(metrics_routes(source, status))
     app.include_router(health_routes(status), prefix=PREFIX)
     app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
     if assets is not None:

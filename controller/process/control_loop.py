@@ -275,7 +275,8 @@ class ControlLoop:
                 if core.wants_plan:
                     core.now_ns = self._clock.now_ns
                     try:
-                        made = await self._planning.plan(core.plan_input())
+                        with self.progress.planning():
+                            made = await self._planning.plan(core.plan_input())
                     except RunnerError as error:
                         log.error("no plan could be made, so the last one stays in force: %s", error)
                         core.now_ns = self._clock.now_ns

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the control loop gets on: how long its present step has run, and why there is no new plan."""
+"""How the control loop gets on: how long its present step has run, what plans take, and why one failed."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+
+from controller.model.durations import Durations
+
+# Seconds. Chosen: a small fabric's plan takes tens of milliseconds, a large one's up to minutes.
+PLAN_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 class Progress:
@@ -16,6 +21,8 @@ class Progress:
         self._began_s: float | None = None
         self.plan_failure = ""
         """Why the last plan could not be made; empty if it was."""
+        self.plan_failures = 0
+        self.plans = Durations(PLAN_BUCKETS)
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
@@ -24,8 +31,16 @@ class Progress:
         yield
         self._began_s = None
 
+    @contextlib.contextmanager
+    def planning(self) -> Iterator[None]:
+        """A plan is made within this context; its time counts if it was made."""
+        began_s = self._clock()
+        yield
+        self.plans.add(self._clock() - began_s)
+
     def no_plan(self, error: Exception) -> str:
         """A plan could not be made; returns the reason in words."""
+        self.plan_failures += 1
         self.plan_failure = str(error) or type(error).__name__
         return self.plan_failure
 

@@ -35,7 +35,8 @@ from controller.live.settings import CoreSettings
 from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
-from controller.northbound.health import ControllerRole, Place, StatusSource
+from controller.northbound.health import ControllerRole, Place
+from controller.northbound.metrics import MetricsSource
 from controller.northbound.source import ViewBoard
 from controller.northbound.web import AddressError, assets_dir, serve
 from controller.process.chosen_store import open_store
@@ -303,7 +304,7 @@ async def _listen(agents: AgentServer | StandbyAgentServer, listeners: Listeners
 
 
 async def _serve_web(
-    board: ViewBoard, status: StatusSource, listeners: Listeners
+    board: ViewBoard, status: MetricsSource, listeners: Listeners
 ) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Start the API and the page; returns their address and the function that stops them."""
     try:

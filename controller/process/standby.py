@@ -11,12 +11,14 @@ from typing import Any
 
 from controller.agents.standby import StandbyAgentServer
 from controller.northbound.health import NotReady, Place, Readiness
+from controller.northbound.metrics import ControllerCounts
 from controller.northbound.source import ViewBoard
 from controller.process.election import Election, Leader, Term, now_s
 from controller.process.state_options import SharedState
 from controller.store.etcd.members import Etcd
 from controller.store.etcd.state_store import EtcdStore
 from controller.store.interface import Kind, StoreError
+from controller.wire.log_lines import lines_left_out
 from controller.wire.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
@@ -49,7 +51,7 @@ class Leadership:
 
 
 class Standby:
-    """The `StatusSource` of a standby, and what it has read of the state."""
+    """The `MetricsSource` of a standby, and what it has read of the state."""
 
     def __init__(self) -> None:
         self.election: Election | None = None
@@ -72,6 +74,10 @@ class Standby:
             "standby", leader.name if leader else "", leader.web if leader else "", 0, self._jobs, self._plan
         )
         return Readiness(missing, switches=0, hosts=0, agents_needed=0, place=place)
+
+    def counts(self) -> ControllerCounts:
+        """A standby counts nothing but the lines of its log."""
+        return ControllerCounts(log_lines_left_out=lines_left_out())
 
     def words(self) -> str:
         """What a standby answers, to agents and to callers of the REST API."""

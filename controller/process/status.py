@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 
 from controller.agents.server import AgentServer
 from controller.northbound.health import NotReady, Place, Readiness
+from controller.northbound.metrics import ControllerCounts
 from controller.process.control_loop import ControlLoop
 from controller.southbound.fleet import SwitchFleet
+from controller.wire.log_lines import lines_left_out
 from topo.graph import Topology
 
 STALLED_S = 10.0
@@ -17,7 +19,7 @@ longest pause of a busy machine."""
 
 
 class ControllerStatus:
-    """The `StatusSource` of a running controller. Use it on the controller's event loop only.
+    """The `MetricsSource` of a running controller. Use it on the controller's event loop only.
 
     `agents_needed`: how many hosts need a session of their agent, None: all. `store_failure` says why the
     store does not work, empty while it does or if there is none. `place`: this controller's among several.
@@ -55,6 +57,23 @@ class ControllerStatus:
             hosts=len(self._hosts),
             agents_needed=min(self._agents_needed, len(self._hosts)),
             place=self._place(),
+        )
+
+    def counts(self) -> ControllerCounts:
+        """What was counted since the start."""
+        progress, fleet, agents = self._control_loop.progress, self._fleet, self._agents
+        return ControllerCounts(
+            sessions_lost=fleet.sessions_lost,
+            refused_updates=fleet.refused_updates,
+            corrected_updates=fleet.corrected_updates,
+            agents=len(agents.connected),
+            agent_sessions=agents.sessions_begun,
+            agent_refusals=agents.refusals,
+            flow_answers=agents.answers.durations,
+            plans=progress.plans,
+            plan_failures=progress.plan_failures,
+            step_s=progress.step_s,
+            log_lines_left_out=lines_left_out(),
         )
 
     def _missing(self) -> Iterator[NotReady]:

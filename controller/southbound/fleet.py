@@ -115,6 +115,10 @@ class SwitchFleet:
         self._held = {name: _Held() for name in targets}
         self._locks = {name: asyncio.Lock() for name in targets}
         self._tasks: list[asyncio.Task[None]] = []
+        # Counted by switch: lost sessions, updates that it refused, and those that a read-back needed.
+        self.sessions_lost = dict.fromkeys(targets, 0)
+        self.refused_updates = dict.fromkeys(targets, 0)
+        self.corrected_updates = dict.fromkeys(targets, 0)
         self._unread: set[str] = set()
         self._unsent: set[str] = set()
         codec = Codec(artefacts)
@@ -251,6 +255,7 @@ class SwitchFleet:
 
     def switch_lost(self, name: str, why: str) -> None:
         """Forget what the switch holds, and pass the report on."""
+        self.sessions_lost[name] += 1
         self._held[name] = _Held()
         self._listener.switch_lost(name, why)
 
@@ -302,6 +307,8 @@ class SwitchFleet:
                         read = await self.clients[name].read_tables()
                         writes = await self._runner.run(reconcile, name, read, wanted)
                         level = logging.WARNING if held.sure and writes.updates else logging.INFO
+                        if level == logging.WARNING:
+                            self.corrected_updates[name] += writes.updates
                         log.log(
                             level,
                             "switch %s: read back %d entries; %d updates lead to the desired state",
@@ -310,6 +317,7 @@ class SwitchFleet:
                             writes.updates,
                         )
                     errors = await self.clients[name].write(writes.stages)
+                    self.refused_updates[name] += len(errors)
                 except (SessionError, RunnerError) as error:
                     held.sure = False
                     log.warning(

@@ -200,8 +200,12 @@ class LogHandler(logging.StreamHandler[TextIO]):
         super().close()
 
 
-def configure_log(log_format: LogFormat = "text", level: int | str = logging.INFO) -> LogHandler:
+def configure_log(log_format: LogFormat = "text", level: int | str = logging.INFO) -> None:
     """Send the log of this process to standard error; call it once, at the start."""
-    handler = LogHandler(sys.stderr, log_format)
-    logging.basicConfig(level=level, handlers=[handler])
-    return handler
+    logging.basicConfig(level=level, handlers=[LogHandler(sys.stderr, log_format)])
+
+
+def lines_left_out() -> int:
+    """How many lines the log of this process has left out."""
+    handlers = logging.getLogger().handlers
+    return sum(handler.limit.left_out for handler in handlers if isinstance(handler, LogHandler))

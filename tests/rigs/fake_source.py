@@ -8,14 +8,16 @@ import contextlib
 import math
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
+from controller.model.durations import Durations
 from controller.model.job import Phase, Profile
 from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan
 from controller.model.view import JobView, LinkLoad, QueueCounter, SwitchView, View
 from controller.northbound import assets_dir, create_app, serve
 from controller.northbound.health import NotReady, Readiness
+from controller.northbound.metrics import ControllerCounts
 from controller.planner import POLICIES
 from controller.process.view_publisher import WatchedBoard
 from topo.generate import leaf_spine
@@ -203,12 +205,29 @@ class FakeStatus:
     why: str = ""
     missing: tuple[NotReady, ...] = ()
     agents_needed: int = 8
+    answers: Durations = field(default_factory=lambda: Durations((0.002, 0.005)))
 
     def stalled(self) -> str:
         return self.why
 
     def readiness(self) -> Readiness:
         return Readiness(self.missing, switches=6, hosts=8, agents_needed=self.agents_needed)
+
+    def counts(self) -> ControllerCounts:
+        none = dict.fromkeys(TOPOLOGY.switch, 0)
+        return ControllerCounts(
+            none,
+            none,
+            none,
+            8,
+            9,
+            1,
+            self.answers,
+            Durations((1.0,)),
+            plan_failures=0,
+            step_s=0.0,
+            log_lines_left_out=0,
+        )
 
 
 @contextlib.contextmanager

@@ -21,3 +21,17 @@ def test_a_step_counts_while_it_runs() -> None:
 def test_a_plan_that_fails_has_a_reason(error: Exception, words: str) -> None:
     progress = Progress()
     assert progress.no_plan(error) == progress.plan_failure == words
+
+
+def test_only_plans_that_were_made_count_with_their_time() -> None:
+    now = [0.0]
+    progress = Progress(lambda: now[0])
+    with progress.planning():
+        now[0] += 0.05
+    with pytest.raises(ValueError, match="no"), progress.planning():
+        raise ValueError("no")
+    progress.no_plan(ValueError("no"))
+    assert progress.plans.count == 1
+    assert dict(progress.plans.cumulative())["0.1"] == 1
+    assert dict(progress.plans.cumulative())["0.03"] == 0
+    assert progress.plan_failures == 1

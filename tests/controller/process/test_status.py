@@ -62,6 +62,12 @@ def test_readyz_names_agents_switches_and_store_and_healthz_only_the_process(
     holder.execute("ROLLBACK")
     holder.close()
     eventually(lambda: not_ready() == {}, "store back")
+    with urllib.request.urlopen(f"{controller.web}/metrics", timeout=PATIENCE_S) as answer:
+        metrics = answer.read().decode()
+    assert 'polyrhythm_switch_sessions_lost_total{switch="spine2"} 1.0' in metrics
+    assert 'polyrhythm_switch_sessions_lost_total{switch="leaf1"} 0.0' in metrics
+    assert "polyrhythm_agent_sessions_total 5.0" in metrics
+    assert "polyrhythm_agents_connected 4.0" in metrics
     again.close()
     proxy.close()
 
