@@ -64,13 +64,8 @@ class Assignments:
         While the flow is on ECMP, the agent receives no other source port for it. Once the flow is back on
         its pin, the agent receives what the plan then has for it.
         """
-        job = registry.job_of(item.flow)
-        if job is None or all(f.name != item.flow or f.src != item.host for f in job.flows):
-            log.warning(
-                "host %s: ignored the fallback of flow %s, which is no flow of a job on that host",
-                item.host,
-                item.flow,
-            )
+        if registry.flow(item.flow) is None:
+            log.warning("host %s: ignored the fallback of flow %s, which is of no job", item.host, item.flow)
         elif item.on_ecmp:
             log.warning("host %s: flow %s goes back to ECMP: %s", item.host, item.flow, item.why)
             self._fallback[item.flow] = FallbackFlow(item.flow, item.host, item.source_port, now_ns, item.why)
@@ -107,7 +102,7 @@ class Assignments:
         if self._plan is not None and flow in self._plan.flows:
             self._asked[flow] = host
             yield from self._assign(host, flow, again=True)
-        elif registry.job_of(flow) is not None:
+        elif registry.flow(flow) is not None:
             # The job is still arriving, so the next plan answers. The agent does not wait longer than its
             # own deadline.
             self._waiting[flow] = host

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
+from controller.live.agent_authority import AgentAuthority
 from controller.live.assignments import Assignments
 from controller.live.counters import FabricCounters
 from controller.live.failover import PreparedFailovers
@@ -84,6 +85,7 @@ class Core:
         self.topology = settings.topology
         self.now_ns = 0
         self.registry = JobRegistry(settings.topology)
+        self._authority = AgentAuthority(self.registry)
         self.unplannable = UnplannableJobs()
         self.links = LinkState(settings.topology, settings.grace_ns)
         self.counters = FabricCounters(settings.topology)
@@ -126,7 +128,7 @@ class Core:
 
     def take_effects(self) -> tuple[Effect, ...]:
         """The messages and frames to send, in order. Each is returned once."""
-        effects, self._effects = tuple(self._effects), []
+        effects, self._effects = tuple(map(self._authority.for_agent, self._effects)), []
         return effects
 
     def take_notices(self) -> tuple[Notice, ...]:
@@ -169,7 +171,13 @@ class Core:
         return DesiredState.of(self.condition, self.plan)
 
     def handle(self, item: Input) -> None:
-        """Process one input."""
+        """Process one input. What an agent may not say is refused."""
+        inputs, refusals = self._authority.checked(item)
+        self._effects.extend(refusals)
+        for allowed in inputs:
+            self._handle(allowed)
+
+    def _handle(self, item: Input) -> None:
         match item:
             case FlowOpened():
                 needs_plan = self.queue_pairs.opened(item, self.registry.job_of(item.flow), self.plan)

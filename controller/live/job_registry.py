@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.model.job import Job
+from controller.live.job_names import announced_name, candidate_names
+from controller.model.job import Flow, Job
 from topo.graph import Topology
 
 MAX_RATE_BPS = 10**15
@@ -37,7 +39,9 @@ class JobRegistry:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._jobs: dict[str, _RegisteredJob] = {}
-        self._owners: dict[str, str] = {}
+        self._flows: dict[str, Flow] = {}
+        self._names: dict[str, list[str]] = {}
+        self._present: dict[str, Counter[str]] = {}
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -49,10 +53,57 @@ class JobRegistry:
         known = self._jobs.get(name)
         return known.job if known is not None and known.arrived else None
 
+    def flow(self, name: str) -> Flow | None:
+        """A flow of a job of which a worker has joined; None for a flow of no job."""
+        return self._flows.get(name)
+
     def job_of(self, flow: str) -> Job | None:
         """The job of a flow, for all jobs of which a worker has joined; None for a flow of no job."""
-        owner = self._owners.get(flow)
-        return self._jobs[owner].job if owner is not None else None
+        found = self._flows.get(flow)
+        return self._jobs[found.job].job if found is not None else None
+
+    @property
+    def renamed(self) -> bool:
+        """Whether a job goes by another name than the one that its agents use."""
+        return len(self._names) < len(self._jobs)
+
+    def names_of(self, announced: str) -> Sequence[str]:
+        """The names of all jobs that agents announce under one name."""
+        return self._names.get(announced, ())
+
+    def name_for(self, job: Job) -> str:
+        """The name by which a job goes that an agent announces: its present one, else the first free one."""
+        for name in self.names_of(job.name):
+            if self._jobs[name].announced.hosts == job.hosts:
+                return name
+        return next(name for name in candidate_names(job) if name not in self._jobs)
+
+    def named(self, host: str, rank: int, announced: str) -> str | None:
+        """The job that an agent announced under that name, if its rank on this host has joined."""
+        for name in self.names_of(announced):
+            known = self._jobs[name]
+            if rank in known.ranks and known.announced.hosts[rank] == host:
+                return name
+        return None
+
+    def is_present(self, host: str, name: str) -> bool:
+        """Whether a worker of the job has joined on the host."""
+        return self._present[name][host] > 0
+
+    def workers_of(self, host: str) -> tuple[tuple[str, int], ...]:
+        """Job and rank of each worker that has joined on the host."""
+        return tuple(
+            (name, rank)
+            for name, known in sorted(self._jobs.items())
+            if self._present[name][host]
+            for rank in sorted(known.ranks)
+            if known.announced.hosts[rank] == host
+        )
+
+    def load_of(self, host: str) -> tuple[int, int]:
+        """How many jobs have a worker on the host, and how many flows those jobs have."""
+        present = [self._jobs[name] for name, hosts in self._present.items() if hosts[host]]
+        return len(present), sum(len(known.announced.flows) for known in present)
 
     def join(self, host: str, rank: int, job: Job) -> bool:
         """A worker joins. True if the job has arrived with it. A worker may join twice.
@@ -66,12 +117,14 @@ class JobRegistry:
         if known is None:
             self._check(job)
             known = self._jobs[job.name] = _RegisteredJob(job, job)
-            self._owners.update((f.name, job.name) for f in job.flows)
+            self._index(job)
         elif known.announced != _with_pcie_of(job, known.announced):
             raise JoinError(
                 f"job {job.name}: rank {rank} describes the job differently than its other workers"
             )
-        known.ranks.add(rank)
+        if rank not in known.ranks:
+            known.ranks.add(rank)
+            self._present[job.name][host] += 1
         if known.arrived or len(known.ranks) < len(job.hosts):
             return False
         known.arrived = True
@@ -108,13 +161,28 @@ class JobRegistry:
         known = self._jobs.get(name)
         if known is None:
             return None
-        known.ranks.discard(rank)
+        if rank in known.ranks:
+            known.ranks.remove(rank)
+            self._present[name][known.announced.hosts[rank]] -= 1
         if known.ranks:
             return None
         del self._jobs[name]
-        for flow in known.announced.flows:
-            del self._owners[flow.name]
+        self._forget(known.announced)
         return known.job if known.arrived else None
+
+    def _index(self, job: Job) -> None:
+        self._flows.update((f.name, f) for f in job.flows)
+        self._names.setdefault(announced_name(job), []).append(job.name)
+        self._present[job.name] = Counter()
+
+    def _forget(self, job: Job) -> None:
+        for flow in job.flows:
+            del self._flows[flow.name]
+        announced = announced_name(job)
+        self._names[announced].remove(job.name)
+        if not self._names[announced]:
+            del self._names[announced]
+        del self._present[job.name]
 
     def _check(self, job: Job) -> None:
         unknown = sorted(
@@ -129,11 +197,17 @@ class JobRegistry:
                 f"job {job.name}: {pairs[crowded]:,} flows go from {crowded[0]} to {crowded[1]}; legal: at "
                 f"most {MAX_FLOWS_OF_PAIR:,} of one job from one host to another"
             )
+        hosts = set(job.hosts)
         for flow in job.flows:
-            if flow.src not in job.hosts and flow.dst not in job.hosts:
+            if flow.src not in hosts or flow.dst not in hosts:
                 raise JoinError(
-                    f"job {job.name}: flow {flow.name} goes from {flow.src} to {flow.dst}, and neither is a "
-                    "host of the job"
+                    f"job {job.name}: flow {flow.name:.300} goes from {flow.src} to {flow.dst}; legal: from "
+                    "one host of the job to another"
+                )
+            if not flow.name.startswith(f"{job.name}/"):
+                raise JoinError(
+                    f"job {job.name}: {flow.name:.300} is wrong for a flow's name; legal: it begins with "
+                    f"{job.name}/"
                 )
         profile = job.profile
         if profile.period_ns < 1 and profile.phases:
@@ -152,9 +226,6 @@ class JobRegistry:
         names = [f.name for f in job.flows]
         if len(set(names)) != len(names) or any(f.job != job.name for f in job.flows):
             raise JoinError(f"job {job.name}: its flows must have unique names and belong to this job")
-        taken = sorted(set(names) & self._owners.keys())
-        if taken:
-            raise JoinError(f"job {job.name}: another job has a flow named {taken[0]} already")
 
 
 def _with_pcie_of(job: Job, first: Job) -> Job:

@@ -17,3 +17,15 @@ MAX_IDLE_S: Final = 10.0
 """The longest that a web connection may wait with its first, or its next, request, in seconds."""
 MAX_TOKENS: Final = 1_000
 """The most entries in the file of tokens."""
+
+# Agents.
+MAX_AGENT_MESSAGE_BYTES: Final = 4 << 20
+"""The most bytes in one message of an agent."""
+MAX_JOBS_OF_HOST: Final = 256
+"""The most jobs of which one host has a worker."""
+MAX_FLOWS_OF_HOST: Final = 1 << 17
+"""The most flows of all jobs of which one host has a worker."""
+MAX_WAITING_MESSAGES: Final = 256
+"""The most messages of one agent that wait to be handled. Until then the rest is not read."""
+MAX_UNSENT_MESSAGES: Final = 1 << 18
+"""The most messages that wait for one agent to read them. Then its session ends."""

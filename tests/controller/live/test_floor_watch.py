@@ -179,8 +179,9 @@ class Contended:
         for _ in range(count):
             start, self.core.now_ns = self.core.now_ns, self.core.now_ns + round(length_ms * MS)
             for rank in ranks:
+                host = self.core.registry.get(name).hosts[rank]
                 report = IterationReport(
-                    "h1", name, rank, self.index[name], start, self.core.now_ns, 120 * MS, 1_500_000, 9, 0, 0
+                    host, name, rank, self.index[name], start, self.core.now_ns, 120 * MS, 1_500_000, 9, 0, 0
                 )
                 self.core.handle(report)
             self.index[name] += 1

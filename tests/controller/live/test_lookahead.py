@@ -26,7 +26,8 @@ def member(name: str, *hosts: str, period_ms: int = 100, up_ms: int = 30) -> Job
 
 def began(name: str, at_ms: float) -> IterationReport:
     at = round(at_ms * MS)
-    return IterationReport("h1", name, 0, 1, at - 100 * MS, at, 0, 0, 0, 0, 0)
+    host = {"a": "h1", "b": "h2", "c": "h3"}[name]
+    return IterationReport(host, name, 0, 1, at - 100 * MS, at, 0, 0, 0, 0, 0)
 
 
 def test_ends_and_starts_are_foreseen_one_after_another() -> None:
