@@ -55,7 +55,7 @@ from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.fleet import SwitchFleet
 from controller.southbound.heartbeat import Heartbeat
-from controller.store.interface import StoreError
+from controller.store.interface import StoreError, StoreRefusedError
 from controller.wire.log_lines import configure_log
 from controller.wire.server_tls import TlsError
 from controller.wire.time_slices import short_time_slices
@@ -143,7 +143,9 @@ class _Service:
             log.info("the controller has stopped")
         except (StoreError, ArtefactError, PipelineError, AddressError) as error:
             print(f"polyrhythm controller: {error}", file=sys.stderr)
-            self.code = 2
+            # etcd may not answer when this controller begins to lead: perhaps another one does better.
+            again = isinstance(error, StoreError) and not isinstance(error, StoreRefusedError)
+            self.code = DEPOSED if again and isinstance(self._start.state, SharedState) else 2
         finally:
             # The end of the loop ends the process. An error that is not caught above shows its traceback.
             self.code = self.code or (0 if self._main.cancelled() else 1)
