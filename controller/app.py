@@ -17,7 +17,7 @@ from os_ken.base.app_manager import AppManager, OSKenApp
 from os_ken.lib import hub
 
 from controller.events import EVENTS, FrameSender, event_of
-from controller.live.messages import Notice
+from controller.live.notices import Notice
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from os_ken.controller.event import EventBase
 
-from controller.live.messages import (
+from controller.live.notices import (
     CountersRead,
     IterationDone,
     JobArrived,

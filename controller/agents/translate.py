@@ -18,6 +18,7 @@ from controller.live.messages import (
     ProbeAsked,
     SendAssignment,
     SendClock,
+    SendJobAccepted,
     SendMeasure,
     SendProbeResult,
     SendRefusal,
@@ -188,6 +189,9 @@ def to_agent(effect: AgentEffect, terms: WelcomeTerms) -> wire.ControllerMessage
             message.clock.sent_ns = effect.sent_ns
             message.clock.received_ns = effect.received_ns
             message.clock.replied_ns = effect.replied_ns
+        case SendJobAccepted():
+            message.accepted.job = effect.job
+            message.accepted.rank = effect.rank
         case SendRefusal():
             message.refusal.what = effect.what
         case SendProbeResult():

@@ -53,6 +53,11 @@ class Assignments:
                 yield from self._assign(host, flow, again=True)
         yield from self._schedules(plan.jobs, registry)
 
+    def restored(self, plan: Plan, registry: JobRegistry) -> None:
+        """The plan of an earlier controller is in force: agents receive it when their sessions begin."""
+        self._plan = plan
+        self.tolerances = tolerances(plan, registry.jobs)
+
     def slots_moved(self, plan: Plan, jobs: Iterable[str], registry: JobRegistry) -> Iterator[Effect]:
         """The slots of `jobs` in the plan in force have moved together: tell their agents."""
         self._plan = plan

@@ -22,11 +22,7 @@ from controller.live.iterations import IterationReports
 from controller.live.job_registry import JobRegistry, JoinError
 from controller.live.link_state import LinkState, PortTransition
 from controller.live.lookahead import Lookahead, moved_flows
-from controller.live.measuring import (
-    AS_DECLARED,
-    JobMeasurement,
-    depends_on_profiles,
-)
+from controller.live.measuring import AS_DECLARED, JobMeasurement, depends_on_profiles
 from controller.live.messages import (
     AgentDown,
     AgentUp,
@@ -38,31 +34,34 @@ from controller.live.messages import (
     FlowOpened,
     FrameAsked,
     Input,
-    IterationDone,
     IterationReport,
-    JobArrived,
-    JobLeft,
-    Notice,
-    PacketArrived,
     PacketSeen,
-    PortChanged,
     PortsSeen,
     ProbeAsked,
     SendClock,
     SendFrame,
     SendRefusal,
     SendWelcome,
-    SwitchDown,
     SwitchLost,
     SwitchReady,
-    SwitchUp,
     WorkerJoined,
     WorkerLeft,
+)
+from controller.live.notices import (
+    IterationDone,
+    JobArrived,
+    JobLeft,
+    Notice,
+    PacketArrived,
+    PortChanged,
+    SwitchDown,
+    SwitchUp,
 )
 from controller.live.overlays import PlanOverlays
 from controller.live.plan_changes import with_paths_of, with_slots_later
 from controller.live.plan_inputs import PlanInputs
 from controller.live.queue_pairs import QueuePairs
+from controller.live.reannouncement import Reannouncement
 from controller.live.settings import CoreSettings
 from controller.live.slot_drift import SlotDrift
 from controller.live.unplannable_jobs import UnplannableJobs
@@ -83,6 +82,7 @@ class Core:
     def __init__(self, settings: CoreSettings) -> None:
         self._settings = settings
         self.topology = settings.topology
+        self.policy = settings.policy.reference
         self.now_ns = 0
         self.registry = JobRegistry(settings.topology)
         self._authority = AgentAuthority(self.registry)
@@ -91,15 +91,15 @@ class Core:
         self.counters = FabricCounters(settings.topology)
         self.reports = IterationReports()
         self.plan: Plan | None = None
-        self._planned: Plan | None = None
+        self.planned: Plan | None = None
         self.measuring = JobMeasurement(
             settings.measure if depends_on_profiles(settings.policy) else AS_DECLARED
         )
         self.condition = FabricCondition()
         self.wants_plan = False
         self.failovers = PreparedFailovers()
-        self._probes = IntProbes(settings)
-        self.paths = self._probes.paths
+        self.probes = IntProbes(settings)
+        self.paths = self.probes.paths
         routing = settings.policy.routing
         self._lookahead = Lookahead() if routing.chooses_paths and routing.lookahead else None
         self.lookahead_jobs: frozenset[str] | None = None
@@ -109,8 +109,10 @@ class Core:
         self.floors = FloorWatch()
         self._overlays = PlanOverlays(self.measuring, self.floors)
         self._inputs = PlanInputs(
-            settings, self.registry, self.unplannable, self.queue_pairs, self.floors, self._probes
+            settings, self.registry, self.unplannable, self.queue_pairs, self.floors, self.probes
         )
+        self.reannouncement = Reannouncement(settings.topology.host, settings.restart_grace_ns)
+        self.resumes = False
         self._effects: list[Effect] = []
         self._notices: list[Notice] = []
 
@@ -122,8 +124,8 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` must be called next; None while no timer is set."""
-        timed = (self.links, self._probes, self.measuring, self._lookahead, self.unplannable)
-        times = (t.next_timer_ns for t in timed if t is not None)
+        timed = (self.links, self.probes, self.measuring, self.unplannable, self.reannouncement)
+        times = (t.next_timer_ns for t in (*timed, self._lookahead) if t is not None)
         return min((t for t in times if t is not None), default=None)
 
     def take_effects(self) -> tuple[Effect, ...]:
@@ -151,7 +153,7 @@ class Core:
 
     def plan_failed(self, why: str) -> None:
         """No plan could be made in time: leave out the job that is the reason, and want another plan."""
-        planned = self._planned.jobs if self._planned is not None else ()
+        planned = self.planned.jobs if self.planned is not None else ()
         told = self.unplannable.failed(self.now_ns, self.registry.jobs, planned, why)
         self.wants_plan = told is not None
         self._effects.extend(told or ())
@@ -159,7 +161,7 @@ class Core:
             self._effects.extend(self.measuring.given_up(job))
 
     def _input(self) -> PlanInput:
-        return self._inputs.at(self.now_ns, self.condition, self._planned)
+        return self._inputs.at(self.now_ns, self.condition, self.planned)
 
     def in_force(self, plan: Plan) -> Plan:
         """The plan as it comes into force, with `PlanOverlays`. The same object for the same plan."""
@@ -169,6 +171,13 @@ class Core:
     def desired(self) -> DesiredState:
         """The state that the switches should have."""
         return DesiredState.of(self.condition, self.plan)
+
+    def resume(self) -> None:
+        """The switches are in service: verify the paths of the plan that was taken up."""
+        if self.plan is not None:
+            self._enter_into_force(self.plan)
+            words = "plan %d of policy %s is still in force: %s"
+            log.info(words, self.plan.version, self.plan.policy.name, summary(self.plan))
 
     def handle(self, item: Input) -> None:
         """Process one input. What an agent may not say is refused."""
@@ -203,12 +212,12 @@ class Core:
             case AgentUp():
                 self._effects.append(SendWelcome(item.host))
                 self.assignments.agent_up(item.host)
+                self.reannouncement.agent_up(self.now_ns, item.host)
                 self.queue_pairs.agent_up(item)
                 self._effects.extend(self.measuring.agent_up(item.host))
             case AgentDown(host):
-                log.warning(
-                    "agent of host %s: the session is lost; the host's flows keep their ports and DSCPs", host
-                )
+                words = "agent of host %s: the session is lost; the host's flows keep their ports and DSCPs"
+                log.warning(words, host)
             case PortsSeen(switch, ports):
                 self._ports_changed(self.links.ports_seen(switch, ports))
             case SwitchReady(switch, ports):
@@ -229,8 +238,10 @@ class Core:
         frames, moves = self.links.due(self.now_ns)
         self._effects.extend(frames)
         self._ports_changed(moves)
-        self._effects.extend(self._probes.due(self.now_ns))
-        self.wants_plan |= self._probes.take_plan_request()
+        for worker in self.reannouncement.due(self.now_ns):
+            self._left(worker)
+        self._effects.extend(self.probes.due(self.now_ns))
+        self.wants_plan |= self.probes.take_plan_request()
         if self._lookahead is not None and self.plan is not None:
             self.lookahead_jobs = self._lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
         self._measured(self.measuring.due(self.now_ns))
@@ -242,10 +253,7 @@ class Core:
         self._announce_if_verified()
 
     def fail_over(self, emergency: Emergency) -> int:
-        """Tell agents the paths around a failure at once; returns how many flows move.
-
-        A full plan follows.
-        """
+        """Tell agents the paths around a failure at once; returns how many flows move. A plan follows."""
         if self.plan is None:
             return 0
         self._patch(emergency.applied(self.plan))
@@ -253,27 +261,19 @@ class Core:
 
     @property
     def next_senders(self) -> frozenset[str] | None:
-        """The jobs that send after the next predicted change.
-
-        None without a prediction or without lookahead.
-        """
+        """The jobs that send after the next predicted change; None without a prediction or lookahead."""
         return self._lookahead.next_senders if self._lookahead is not None and self.plan is not None else None
 
     def lookahead_input(self, active: frozenset[str]) -> PlanInput:
-        """The planner's input to find paths for the `active` jobs alone, starting from the plan in force.
-
-        It does not depend on the present time: a result computed earlier stays valid while that plan is in
-        force.
+        """The planner's input to find paths for the `active` jobs alone, starting from the plan in force. It
+        does not depend on the present time: an earlier result stays valid while that plan is in force.
         """
         jobs = tuple(j for j in self.registry.jobs if j.name in active)
         epoch_ns = self.plan.epoch_ns if self.plan is not None else self.now_ns
         return replace(self._input(), jobs=jobs, epoch_ns=epoch_ns)
 
     def adopt_lookahead(self, found: Plan) -> int:
-        """Move the flows of `found` to its paths and keep the rest of the plan.
-
-        Returns how many flows move.
-        """
+        """Move the flows of `found` to its paths, keep the rest of the plan; returns how many flows move."""
         if self.plan is None:
             return 0
         moved = moved_flows(self.plan, found)
@@ -284,35 +284,39 @@ class Core:
         return len(moved)
 
     def _patch(self, plan: Plan) -> None:
-        """Replace the plan in force by one that differs only in some flows' paths, and tell agents.
-
-        Ryu applications do not hear of it if they have heard of the plan already.
+        """Replace the plan in force by one that differs only in some flows' paths, and tell agents. Ryu
+        applications do not hear of it if they have heard of the plan already.
         """
-        self._probes.plan_patched(self.plan, plan)
+        self.probes.plan_patched(self.plan, plan)
         self._overlays.plan_changed(self.now_ns, self.plan, plan)
         self.plan = plan
-        if self._planned is not None:
-            self._planned = with_paths_of(self._planned, plan)
+        if self.planned is not None:
+            self.planned = with_paths_of(self.planned, plan)
         self._effects.extend(self.assignments.adopt(plan, self.registry))
 
     def adopt(self, plan: Plan) -> None:
         """Bring a plan into force: tell agents what changes for them, and start to verify its paths."""
         # The next plan starts from this one as it was made, without the raised level of the measured job.
-        self._planned = plan
+        self.planned = plan
         self.wants_plan |= self.unplannable.made(plan.jobs)
         before, self.plan = self.plan, self.in_force(plan)
         plan = self.plan
         self._overlays.plan_changed(self.now_ns, before, plan)
-        self._drift.plan_adopted(self.now_ns, plan)
-        self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), plan)
         self._effects.extend(self.assignments.adopt(plan, self.registry))
         self._effects.extend(self.measuring.adopted(self.now_ns))
-        self._effects.extend(self._probes.plan_adopted(self.now_ns, plan, self.registry.jobs, self.condition))
+        self._enter_into_force(plan)
+        log.info("plan %d of policy %s is in force: %s", plan.version, plan.policy.name, summary(plan))
+
+    def _enter_into_force(self, plan: Plan) -> None:
+        """Verify the paths of a plan, and begin to watch and to prepare what depends on it."""
+        self.resumes = False
+        self._drift.plan_adopted(self.now_ns, plan)
+        self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), plan)
+        self._effects.extend(self.probes.plan_adopted(self.now_ns, plan, self.registry.jobs, self.condition))
         self.lookahead_jobs = None
         if self._lookahead is not None:
             self._lookahead.plan_adopted(self.now_ns, self.registry.jobs)
         self._announce_if_verified()
-        log.info("plan %d of policy %s is in force: %s", plan.version, plan.policy.name, summary(plan))
 
     # Jobs.
 
@@ -323,6 +327,7 @@ class Core:
             log.warning("host %s: a worker of job %s is refused: %s", item.host, item.job.name, error)
             self._effects.append(SendRefusal(item.host, str(error)))
             return
+        self.reannouncement.announced(item.host, item.job.name, item.rank)
         if arrived:
             job = item.job
             self.reports.arrived(job)
@@ -336,6 +341,7 @@ class Core:
             self._effects.extend(self.assignments.worker_joined(item.host, item.job.name))
 
     def _left(self, item: WorkerLeft) -> None:
+        self.reannouncement.announced(item.host, item.job, item.rank)
         job = self.registry.leave(item.job, item.rank)
         if job is None:
             return
@@ -369,11 +375,11 @@ class Core:
         """Move the slots of a job that is late, and of those whose slots depend on its, a step later."""
         known = self.assignments.tolerances
         later_ns = self._drift.later_ns(self.now_ns, item, self.plan, known)
-        if later_ns and self.plan is not None and self._planned is not None:
+        if later_ns and self.plan is not None and self.planned is not None:
             group = known[item.job].group
             before, self.plan = self.plan, with_slots_later(self.plan, group, later_ns)
-            self._probes.plan_patched(before, self.plan)
-            self._planned = with_slots_later(self._planned, group, later_ns)
+            self.probes.plan_patched(before, self.plan)
+            self.planned = with_slots_later(self.planned, group, later_ns)
             self._effects.extend(self.assignments.slots_moved(self.plan, group, self.registry))
 
     def _measured(self, effects: Iterable[Effect]) -> None:
@@ -393,9 +399,9 @@ class Core:
             return
         of_path = False
         if item.reason == REASON_INT:
-            answers, of_path = self._probes.received(self.now_ns, item.payload)
+            answers, of_path = self.probes.received(self.now_ns, item.payload)
             self._effects.extend(answers)
-            self.wants_plan |= self._probes.take_plan_request()
+            self.wants_plan |= self.probes.take_plan_request()
         if not of_path:
             self._notices.append(
                 PacketArrived(self.now_ns, item.switch, item.ingress_port, item.reason, item.payload)
@@ -407,7 +413,7 @@ class Core:
 
     def _announce_if_verified(self) -> None:
         """Announce the plan to Ryu applications once every path is verified or given up."""
-        self._notices.extend(self._probes.announcement(self.now_ns, self.plan))
+        self._notices.extend(self.probes.announcement(self.now_ns, self.plan))
 
     def _ports_changed(self, moves: Iterable[PortTransition]) -> None:
         for move in moves:

@@ -62,6 +62,11 @@ class HashLearner:
         """Source ports by pair and path; empty if `condition` is not the one they were learned in."""
         return dict(self._learned) if condition == self._condition else {}
 
+    def restore(self, condition: FabricCondition, learned: Learned) -> None:
+        """Take up what an earlier controller has learned in `condition`."""
+        self._condition = condition
+        self._learned = dict(learned)
+
     @property
     def busy(self) -> bool:
         """Whether a pair is being probed or waits for it."""

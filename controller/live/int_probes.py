@@ -7,7 +7,8 @@ import logging
 from collections.abc import Iterable, Iterator
 
 from controller.live.hash_learning import HashLearner, pairs_of
-from controller.live.messages import Effect, PlanApplied
+from controller.live.messages import Effect
+from controller.live.notices import PlanApplied
 from controller.live.path_verification import PathVerification
 from controller.live.settings import CoreSettings
 from controller.model.job import Job
@@ -43,6 +44,11 @@ class IntProbes:
     def learned(self, condition: FabricCondition) -> Learned | None:
         """What the probes have learned about an unknown hash; None where it is known."""
         return self._learner.learned(condition) if self._learns else None
+
+    def restore(self, condition: FabricCondition, learned: Learned) -> None:
+        """Take up what an earlier controller has learned in `condition`, where the hash is unknown."""
+        if self._learns:
+            self._learner.restore(condition, learned)
 
     def take_plan_request(self) -> bool:
         """Whether learning has ended since the last call, so that a new plan can use its result."""

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.live.job_names import announced_name, candidate_names
+from controller.live.messages import SendJobAccepted
 from controller.model.job import Flow, Job
 from topo.graph import Topology
 
@@ -24,7 +25,7 @@ class JoinError(ValueError):
 
 
 @dataclass(slots=True)
-class _RegisteredJob:
+class RegisteredJob:
     """A job as its first worker announced it, as it is planned with, and the ranks that have joined."""
 
     announced: Job
@@ -38,10 +39,17 @@ class JobRegistry:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._jobs: dict[str, _RegisteredJob] = {}
+        self._jobs: dict[str, RegisteredJob] = {}
         self._flows: dict[str, Flow] = {}
         self._names: dict[str, list[str]] = {}
         self._present: dict[str, Counter[str]] = {}
+        self._changed: set[str] = set()
+        self._joined: list[SendJobAccepted] = []
+
+    def take_changed(self) -> Mapping[str, RegisteredJob | None]:
+        """The jobs that have changed since the last call, by name; None for one that is gone."""
+        changed, self._changed = self._changed, set()
+        return {name: self._jobs.get(name) for name in sorted(changed)}
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -116,25 +124,46 @@ class JobRegistry:
         known = self._jobs.get(job.name)
         if known is None:
             self._check(job)
-            known = self._jobs[job.name] = _RegisteredJob(job, job)
+            known = self._jobs[job.name] = RegisteredJob(job, job)
             self._index(job)
         elif known.announced != _with_pcie_of(job, known.announced):
             raise JoinError(
                 f"job {job.name}: rank {rank} describes the job differently than its other workers"
             )
+        self._joined.append(SendJobAccepted(host, announced_name(job), rank))
         if rank not in known.ranks:
             known.ranks.add(rank)
             self._present[job.name][host] += 1
+            self._changed.add(job.name)
         if known.arrived or len(known.ranks) < len(job.hosts):
             return False
         known.arrived = True
         return True
+
+    def take_joined(self) -> tuple[SendJobAccepted, ...]:
+        """What to tell the agents whose workers have joined since the last call, once that is stored."""
+        joined, self._joined = tuple(self._joined), []
+        return joined
+
+    def restore(self, job: RegisteredJob) -> None:
+        """Take up a job of an earlier controller.
+
+        Raises:
+            JoinError: the job does not fit the fabric any more.
+        """
+        if not job.ranks or not job.ranks <= set(range(len(job.announced.hosts))):
+            raise JoinError(f"job {job.announced.name}: it has no such workers as {sorted(job.ranks)}")
+        self._check(job.announced)
+        self._jobs[job.announced.name] = job
+        self._index(job.announced)
+        self._present[job.announced.name].update(job.announced.hosts[rank] for rank in job.ranks)
 
     def take_measured(self, measured: Job) -> None:
         """Replace what a job announced by what was measured."""
         known = self._jobs.get(measured.name)
         if known is not None:
             known.job = measured
+            self._changed.add(measured.name)
 
     def declared(self, name: str) -> Job | None:
         """The job as its workers announced it; None if no worker has joined."""
@@ -147,6 +176,7 @@ class JobRegistry:
         The new period is known to +- `half_width_ns`.
         """
         known = self._jobs[name]
+        self._changed.add(name)
         profile = known.job.profile
         least = max((p.end_ns for p in profile.phases), default=0)
         measured = replace(profile, period_ns=max(period_ns, least))
@@ -164,6 +194,7 @@ class JobRegistry:
         if rank in known.ranks:
             known.ranks.remove(rank)
             self._present[name][known.announced.hosts[rank]] -= 1
+        self._changed.add(name)
         if known.ranks:
             return None
         del self._jobs[name]

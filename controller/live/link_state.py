@@ -91,6 +91,19 @@ class LinkState:
         down = {name for name, end in cables if end in self._down}
         return FabricCondition(frozenset(down), frozenset(self._lost))
 
+    def restore(self, condition: FabricCondition) -> None:
+        """Take up what was down when an earlier controller ended, until the switches report.
+
+        What the topology does not have is left out.
+        """
+        for host in self._topology.hosts:
+            if pair(host.name, host.leaf) in condition.down_links:
+                self._down.add((host.leaf, host.leaf_port))
+        for link in self._topology.links:
+            if pair(link.a, link.b) in condition.down_links:
+                self._down |= {(link.a, link.a_port), (link.b, link.b_port)}
+        self._lost = {name for name in condition.down_switches if name in self._topology.switch}
+
     @property
     def next_timer_ns(self) -> int | None:
         """When the next round of link probes is due, or a switch without a session counts as lost."""

@@ -8,7 +8,7 @@ Like the rest of the core this takes inputs and yields effects; it does no I/O. 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -25,7 +25,7 @@ from controller.live.messages import BytesCounted, Effect, IterationReport, Send
 from controller.measure.change import ChangeDetector, longest_silence, looks_changed
 from controller.measure.iteration import from_bytes, from_iterations
 from controller.measure.profiling_queue import ProfilingQueue, with_job_on_top
-from controller.measure.selection import counting
+from controller.measure.selection import Sample, counting
 from controller.measure.series import KEPT, Series
 from controller.model.job import Job
 from controller.model.plan import Plan
@@ -113,6 +113,19 @@ class JobMeasurement:
         if self._settings.enabled and any(f.src != f.dst for f in job.flows):
             self._watches[job.name] = JobWatch(job, Series(self._settings.bin_ns))
             self._queue.add(job.name)
+
+    def restored(self, job: Job) -> bool:
+        """Take up a job that an earlier controller knew. Whether it has yet to be measured.
+
+        A measured job is not measured again before it changes.
+        """
+        self.arrived(job)
+        watch = self._watches.get(job.name)
+        if watch is None or job.measured is None:
+            return watch is not None
+        self._queue.forget(job.name)
+        watch.rest = REST_FACTOR * self._settings.iterations
+        return False
 
     def left(self, job: str) -> None:
         """A job has left."""
@@ -313,9 +326,7 @@ class JobMeasurement:
         watch.unlike = 0
         if not result.silent:
             first = [s for s in counting(watch.samples, watch.plan_changes_ns) if s.rank == 0]
-            sent, quiet = (median(x) for x in ([s.bytes_sent for s in first], [s.quiet_ns for s in first]))
-            varies = max(abs(s.quiet_ns - quiet) for s in first)
-            watch.detector = ChangeDetector(sent, quiet, varies_ns=varies)
+            watch.detector = _detector_of(first)
             watch.series = Series(self._settings.bin_ns)
         self._finished.append(result)
         log.info(
@@ -330,6 +341,12 @@ class JobMeasurement:
         """Check whether the job's rank 0 still behaves as measured."""
         own = sample_of(item)
         if item.rank != 0:
+            return
+        if watch.detector is None and watch.job.measured is not None:
+            # It was measured before a restart: its first iterations are what later ones are compared with.
+            watch.samples.append(own)
+            if len(watch.samples) == self._settings.iterations:
+                watch.detector = _detector_of(watch.samples)
             return
         if watch.detector is None:
             # The job could not be measured: it began late, or was compiling. Measure it now that its
@@ -379,3 +396,9 @@ class JobMeasurement:
         inside = [(a, b, f) for a, b, f in watch.flops if a >= begin_ns and b <= end_ns]
         span = sum(b - a for a, b, _ in inside) / max(1, len(watch.job.hosts))
         return sum(f for _, _, f in inside) * (end_ns - begin_ns) / span if span else 0.0
+
+
+def _detector_of(samples: Sequence[Sample]) -> ChangeDetector:
+    """What notices that a job's iterations differ from these, which are of its rank 0."""
+    sent, quiet = (median(x) for x in ([s.bytes_sent for s in samples], [s.quiet_ns for s in samples]))
+    return ChangeDetector(sent, quiet, varies_ns=max(abs(s.quiet_ns - quiet) for s in samples))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values that go into the core and come out of it: inputs, effects and notices. All are frozen.
+"""The values that go into the core and come out of it: inputs and effects. All are frozen.
 
 The core handles inputs one after another, in the order (time, node, sequence). Times are nanoseconds of
 the controller's clock, which in the embedded fabric is the fabric's clock.
@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.model.job import Job
-from controller.model.plan import Plan
-from controller.model.view import QueueCounter
 
 
 # Inputs, from agents.
@@ -288,6 +286,15 @@ class SendClock:
 
 
 @dataclass(frozen=True, slots=True)
+class SendJobAccepted:
+    """Tell an agent that the controller has stored a worker of a job. It waits for the commit."""
+
+    host: str
+    job: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendRefusal:
     """Tell an agent that the controller refuses its message; `what` says why."""
 
@@ -316,102 +323,13 @@ class SendFrame:
 
 
 AgentEffect = (
-    SendWelcome | SendAssignment | SendSchedule | SendRefusal | SendProbeResult | SendMeasure | SendClock
+    SendWelcome
+    | SendAssignment
+    | SendSchedule
+    | SendRefusal
+    | SendProbeResult
+    | SendMeasure
+    | SendClock
+    | SendJobAccepted
 )
 Effect = AgentEffect | SendFrame
-
-
-# Notices, for Ryu applications; `controller/events.py` defines the event of each.
-@dataclass(frozen=True, slots=True)
-class SwitchUp:
-    """A switch is in service."""
-
-    time_ns: int
-    name: str
-    device_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchDown:
-    """The P4Runtime session with a switch is lost; `why` is the error."""
-
-    time_ns: int
-    name: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class PacketArrived:
-    """A packet-in that is not one of the controller's own probes."""
-
-    time_ns: int
-    switch: str
-    ingress_port: int
-    reason: int
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PortChanged:
-    """A port went up or down. `peer` is the node it is wired to, empty for an unwired port."""
-
-    time_ns: int
-    switch: str
-    port: int
-    peer: str
-    up: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CountersRead:
-    """The totals of all queues after a poll."""
-
-    time_ns: int
-    counters: tuple[QueueCounter, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JobArrived:
-    """All workers of a job have joined."""
-
-    time_ns: int
-    job: Job
-
-
-@dataclass(frozen=True, slots=True)
-class JobLeft:
-    """All workers of a job have left."""
-
-    time_ns: int
-    job: Job
-
-
-@dataclass(frozen=True, slots=True)
-class PlanApplied:
-    """A plan is in force, and INT probes have checked its paths. Both tuples hold names of flows."""
-
-    time_ns: int
-    plan: Plan
-    verified: tuple[str, ...]
-    unverified: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class IterationDone:
-    """A worker has reported an iteration."""
-
-    time_ns: int
-    iteration: IterationReport
-
-
-Notice = (
-    SwitchUp
-    | SwitchDown
-    | PacketArrived
-    | PortChanged
-    | CountersRead
-    | JobArrived
-    | JobLeft
-    | PlanApplied
-    | IterationDone
-)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
 
 from controller.live.messages import AgentUp, FlowOpened
 from controller.model.job import Job
@@ -21,13 +20,6 @@ log = logging.getLogger(__name__)
 _UNSEEN = QueuePair(port_fixed=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Nic:
-    pinning: str
-    dscp: str
-    mltcp: bool
-
-
 class QueuePairs:
     """What agents report about their NICs and open queue pairs.
 
@@ -37,16 +29,39 @@ class QueuePairs:
 
     def __init__(self) -> None:
         self.mistrusted: set[str] = set()
-        self._nics: dict[str, _Nic] = {}
+        self._nics: dict[str, AgentUp] = {}
         self._opened: dict[str, FlowOpened] = {}
+        self._changed: set[str] = set()
         # A cache by job, cleared when an agent reports something: plans are far more frequent than reports.
         self._found: dict[str, tuple[Job, Mapping[str, QueuePair]]] = {}
 
     def agent_up(self, item: AgentUp) -> None:
-        """An agent reports what its NIC can do. It will report its open queue pairs again."""
-        self._nics[item.host] = _Nic(item.pinning, item.dscp, item.mltcp)
-        self._opened = {name: o for name, o in self._opened.items() if o.host != item.host}
+        """An agent reports what its NIC can do. It will report its open queue pairs again.
+
+        Until then they count as open: a plan that is made meanwhile must not move them.
+        """
+        if self._nics.get(item.host) == item:
+            return
+        self._nics[item.host] = item
+        for name in [name for name, o in self._opened.items() if o.host == item.host]:
+            del self._opened[name]
+            self._changed.add(name)
         self._found.clear()
+
+    def restore(self, nics: Iterable[AgentUp], opened: Iterable[FlowOpened]) -> None:
+        """Take up what agents have reported to an earlier controller."""
+        self._nics = {nic.host: nic for nic in nics}
+        self._opened = {queue_pair.flow: queue_pair for queue_pair in opened}
+
+    @property
+    def nics(self) -> Mapping[str, AgentUp]:
+        """What each host's agent has reported about its NIC."""
+        return self._nics
+
+    def take_changed(self) -> Mapping[str, FlowOpened | None]:
+        """The queue pairs that have changed since the last call, by flow; None for one that is gone."""
+        changed, self._changed = self._changed, set()
+        return {flow: self._opened.get(flow) for flow in changed}
 
     def opened(self, item: FlowOpened, job: Job | None, plan: Plan | None) -> bool:
         """A queue pair is open. Returns whether this needs a new plan. `job` is the job of its flow."""
@@ -59,6 +74,7 @@ class QueuePairs:
         if nic is None or self._opened.get(item.flow) == item:
             return False
         self._opened[item.flow] = item
+        self._changed.add(item.flow)
         self._found.pop(job.name, None)
         planned = plan.flows.get(item.flow) if plan is not None else None
         if plan is None or planned is None:
@@ -80,7 +96,8 @@ class QueuePairs:
         """A job has left: forget its flows."""
         self._found.pop(job.name, None)
         for flow in job.flows:
-            self._opened.pop(flow.name, None)
+            if self._opened.pop(flow.name, None) is not None:
+                self._changed.add(flow.name)
             self.mistrusted.discard(flow.name)
 
     def mistrust(self, misrouted: Set[str]) -> bool:

@@ -6,9 +6,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.live.messages import JobArrived, JobLeft, Notice, PlanApplied, SwitchDown, SwitchUp
-from controller.model.plan import Plan
-from controller.store.interface import Kind
+from controller.live.core import Core
+from controller.live.earlier_state import EarlierState
+from controller.live.job_registry import RegisteredJob
+from controller.live.messages import AgentUp, FlowOpened
+from controller.live.notices import (
+    JobArrived,
+    JobLeft,
+    Notice,
+    PlanApplied,
+    SwitchDown,
+    SwitchUp,
+)
+from controller.model.job import Job
+from controller.model.plan import Plan, PolicyReference
+from controller.routing.assign import Learned
+from controller.southbound.table_writes import FabricCondition
+from controller.store.interface import Kind, LoadedState
+from controller.store.records import PlanInForce, Workers, decode
+
+# A port map as it is stored: each path with its source ports.
+_PORTS = tuple[tuple[tuple[str, ...], tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +60,127 @@ def event_of(notice: Notice) -> tuple[str, str, str] | None:
     return None
 
 
-def change_of(notices: Iterable[Notice]) -> StateChange:
-    """What notices add to the stored state."""
-    notices = tuple(notices)
-    return StateChange(
-        plans=tuple(n.plan for n in notices if isinstance(n, PlanApplied)),
-        events=tuple(e for e in map(event_of, notices) if e is not None),
+class SavedState:
+    """Knows what of the core's state is stored, and finds what has changed since.
+
+    `boot` names the clock that the core's times count by. `stored` are the kinds and keys that the store has
+    at the start. `earlier` is what the core was given of them; what it did not take up is removed.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        boot: str,
+        stored: Iterable[tuple[Kind, str]] = (),
+        earlier: EarlierState | None = None,
+    ) -> None:
+        self._core = core
+        self._boot = boot
+        self._plan = earlier.plan if earlier is not None and earlier.same_clock else None
+        self._condition = earlier.condition if earlier is not None else None
+        self._port_maps: Learned = core.probes.learned(core.condition) or {}
+        known = [j.announced for j in earlier.jobs] if earlier is not None else []
+        self._announced = {job.name: job for job in known if core.registry.declared(job.name) is job}
+        self._nics = dict(core.queue_pairs.nics)
+        self._gone = {at for at in stored if not self._has(*at)}
+
+    def _has(self, kind: Kind, key: str) -> bool:
+        """Whether the core has taken up a record."""
+        match kind:
+            case Kind.FABRIC:
+                return True
+            case Kind.PORT_MAP:
+                return tuple(key.split(">")) in self._port_maps
+            case Kind.NIC:
+                return key in self._nics
+            case Kind.QUEUE_PAIR:
+                return self._core.registry.job_of(key) is not None
+        return key in self._announced
+
+    def change(self, plan: Plan | None, notices: Iterable[Notice] = ()) -> StateChange:
+        """What has changed since the last call. `plan` is in force, or comes into force now."""
+        core = self._core
+        records: dict[tuple[Kind, str], object | None] = dict.fromkeys(self._gone)
+        self._gone = set()
+        for name, known in core.registry.take_changed().items():
+            records |= self._job(name, known)
+        plans: tuple[Plan, ...] = ()
+        if plan is not None and plan is not self._plan:
+            self._plan, plans = plan, (plan,)
+            records[Kind.FABRIC, "plan"] = PlanInForce(plan.version, self._boot)
+        if core.condition != self._condition:
+            self._condition = core.condition
+            records[Kind.FABRIC, "condition"] = core.condition
+        records |= self._ports()
+        for flow, opened in core.queue_pairs.take_changed().items():
+            records[Kind.QUEUE_PAIR, flow] = opened
+        for host, nic in core.queue_pairs.nics.items():
+            if self._nics.get(host) is not nic:
+                records[Kind.NIC, host] = self._nics[host] = nic
+        return StateChange(records, plans, tuple(e for e in map(event_of, notices) if e is not None))
+
+    def _ports(self) -> Mapping[tuple[Kind, str], object | None]:
+        learned = self._core.probes.learned(self._core.condition) or {}
+        before, self._port_maps = self._port_maps, learned
+        return {
+            (Kind.PORT_MAP, ">".join(pair)): list(learned[pair].items()) if pair in learned else None
+            for pair in before.keys() | learned.keys()
+            if learned.get(pair) is not before.get(pair)
+        }
+
+    def _job(self, name: str, known: RegisteredJob | None) -> Mapping[tuple[Kind, str], object | None]:
+        if known is None:
+            self._announced.pop(name, None)
+            return {(kind, name): None for kind in (Kind.JOB, Kind.WORKERS, Kind.PROFILE)}
+        found: dict[tuple[Kind, str], object | None] = {
+            (Kind.WORKERS, name): Workers(tuple(sorted(known.ranks)), known.arrived)
+        }
+        if self._announced.get(name) is not known.announced:
+            self._announced[name] = known.announced
+            found[Kind.JOB, name] = known.announced
+        if known.job is not known.announced:
+            found[Kind.PROFILE, name] = known.job
+        return found
+
+
+def read_back(loaded: LoadedState, plan: Plan | None, boot: str) -> EarlierState:
+    """What an earlier controller has stored. `plan` is the plan that it says was in force.
+
+    Raises:
+        StoreRefusedError: a record is not readable; the message names it.
+    """
+    records = loaded.records
+    jobs = []
+    for name, data in records.get(Kind.JOB, {}).items():
+        workers = decode(records.get(Kind.WORKERS, {}).get(name, b""), Workers, f"workers of job {name}")
+        announced = decode(data, Job, f"job {name}")
+        profile = records.get(Kind.PROFILE, {}).get(name)
+        measured = announced if profile is None else decode(profile, Job, f"profile of job {name}")
+        jobs.append(RegisteredJob(announced, measured, set(workers.ranks), workers.arrived))
+    condition = records.get(Kind.FABRIC, {}).get("condition")
+    in_force = plan_in_force(loaded)
+    if plan is None and loaded.last_version:
+        # No plan is in force, but plan numbers go on.
+        plan = Plan(loaded.last_version, PolicyReference(""), 0, {}, {}, ())
+    port_maps = {}
+    for pair, data in records.get(Kind.PORT_MAP, {}).items():
+        src, _, dst = pair.partition(">")
+        port_maps[src, dst] = dict(decode(data, _PORTS, f"port map {pair}"))
+    return EarlierState(
+        tuple(jobs),
+        plan,
+        FabricCondition() if condition is None else decode(condition, FabricCondition, "fabric condition"),
+        port_maps,
+        same_clock=in_force is not None and in_force.boot == boot,
+        nics=tuple(decode(d, AgentUp, f"NIC of host {h}") for h, d in records.get(Kind.NIC, {}).items()),
+        queue_pairs=tuple(
+            decode(d, FlowOpened, f"queue pair of flow {f}")
+            for f, d in records.get(Kind.QUEUE_PAIR, {}).items()
+        ),
     )
+
+
+def plan_in_force(loaded: LoadedState) -> PlanInForce | None:
+    """Which plan was in force; None if none was. Raises StoreRefusedError."""
+    data = loaded.records.get(Kind.FABRIC, {}).get("plan")
+    return None if data is None else decode(data, PlanInForce, "the number of the plan in force")

@@ -18,7 +18,8 @@ class CoreSettings:
 
     `verify`: probe the paths of every plan by INT. Flows of fewer than `elephant_bytes` per iteration go by
     ECMP. `pin_capacity` is how many flows one switch can pin by table entries. A switch that has had no
-    session for `grace_ns` counts as lost.
+    session for `grace_ns` counts as lost. For `restart_grace_ns` after the start, agents may announce again
+    the jobs that an earlier controller knew; 0: there was none.
     """
 
     topology: Topology
@@ -30,3 +31,4 @@ class CoreSettings:
     measure: MeasureSettings = AS_DECLARED
     pin_capacity: int = PIN_CAPACITY
     grace_ns: int = GRACE_NS
+    restart_grace_ns: int = 0

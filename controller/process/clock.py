@@ -6,8 +6,12 @@ Every time that enters a plan or a figure comes from this clock. Periodic timers
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class HostClock:
@@ -18,12 +22,26 @@ class HostClock:
         """The time in ns since an arbitrary start, for instance since boot."""
         return time.monotonic_ns()
 
+    @property
+    def boot(self) -> str:
+        """What names this start of the host: times of another one count by another clock."""
+        try:
+            return _BOOT_ID.read_text().strip()
+        except OSError:
+            # Where the system does not tell, no earlier time is comparable with those of this process.
+            return f"process {os.getpid()} at {time.time_ns()}"
+
 
 class EmbeddedClock:
     """The embedded fabric's clock. It stands still at the time of the last tick."""
 
     def __init__(self) -> None:
         self._now_ns = 0
+
+    @property
+    def boot(self) -> str:
+        """Empty: each run of the embedded fabric is another fabric."""
+        return ""
 
     @property
     def now_ns(self) -> int:

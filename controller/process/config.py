@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from finsy.grpcutil import GRPCCredentialsTLS
 from msgspec import Meta
 
+from controller.live.reannouncement import RESTART_GRACE_NS
 from controller.model import REALIGN, REALIGN_PCT
 from controller.southbound.desired import FRAME_BYTES, EcnProfile
 from controller.southbound.fleet import Target
@@ -116,6 +117,15 @@ class FabricFile(Section, frozen=True, kw_only=True):
     grace_ms: Annotated[
         int, Meta(ge=0, le=MAX_MS, description="a switch without a session for this long counts as lost")
     ] = 1_000
+    restart_grace_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_MS,
+            description="after a start: how long agents may take to announce their jobs again; until then, "
+            "entries for single flows that switches hold stay",
+        ),
+    ] = RESTART_GRACE_NS // 1_000_000
     tls: TlsFile | None = None
     profile: Annotated[
         Literal["measured", "declared"],
@@ -139,7 +149,8 @@ class FabricDescription:
 
     A flow of less than `elephant_bytes` in an iteration is left to ECMP. `strays` is one of
     `STRAY_ACTIONS` of the southbound. The switches' content is read back every `read_back_ns`, and a
-    switch counts as lost when its session is gone for `grace_ns`. `measured`: the controller measures each
+    switch counts as lost when its session is gone for `grace_ns`. After a start, agents have
+    `restart_grace_ns` to announce their jobs again. `measured`: the controller measures each
     job's profile, for `profile_window_ns` at most; otherwise it takes the profile that the job declares. A
     phase that starts later than the part `realign` of its period waits for its next slot. A flow whose agent
     has no answer within `answer_deadline_ns` is left to ECMP.
@@ -157,6 +168,7 @@ class FabricDescription:
     strays: str = "remark"
     read_back_ns: int = 60_000_000_000
     grace_ns: int = 1_000_000_000
+    restart_grace_ns: int = RESTART_GRACE_NS
     measured: bool = True
     profile_window_ns: int = 30_000_000_000
     realign: float = REALIGN
@@ -188,6 +200,7 @@ def load_fabric(path: Path) -> FabricDescription:
         strays=given.strays,
         read_back_ns=given.read_back_ms * 1_000_000,
         grace_ns=given.grace_ms * 1_000_000,
+        restart_grace_ns=given.restart_grace_ms * 1_000_000,
         measured=given.profile == "measured",
         profile_window_ns=given.profile_window_ms * 1_000_000,
         realign=given.realign_pct / 100,

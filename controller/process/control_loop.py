@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from controller.agents.channels import ChannelCounts
@@ -21,20 +20,21 @@ from controller.agents.server import AgentServer
 from controller.live.core import Core
 from controller.live.messages import (
     Input,
-    Notice,
     PacketSeen,
     PortsSeen,
     SendFrame,
     SwitchLost,
     SwitchReady,
 )
-from controller.live.saved_state import change_of
+from controller.live.notices import Notice
+from controller.model.plan import Plan
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
+from controller.process.durable_state import DurableState
+from controller.process.input_queue import InputQueue
 from controller.process.loop_options import LoopOptions
 from controller.process.planning import Planning
 from controller.process.precompute import Precomputation
 from controller.process.progress import Progress
-from controller.process.state_writer import StateWriter
 from controller.process.view_publisher import ViewPublisher
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.codec import PacketIn
@@ -57,14 +57,6 @@ SILENCE_S = 120.0
 PAUSE_S = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrival:
-    node: str
-    channel: str
-    order: int
-    item: Input
-
-
 class ControlLoop:
     """Owns the inbox and the clock, and carries out what the core asks for."""
 
@@ -76,7 +68,7 @@ class ControlLoop:
         worker: WorkerProcess,
         options: LoopOptions,
         publish: Callable[[Notice], None],
-        state: StateWriter | None,
+        state: DurableState | None,
     ) -> None:
         self.channels = ChannelCounts()
         self._core = core
@@ -87,8 +79,7 @@ class ControlLoop:
         self._state = state
         self._fleet: SwitchFleet | None = None
         self._agents: AgentServer | None = None
-        self._inbox: list[_Arrival] = []
-        self._order = 0
+        self._inbox = InputQueue()
         self._wake = asyncio.Event()
         self._all_ready = asyncio.Event()
         self._ready: set[str] = set()
@@ -113,6 +104,8 @@ class ControlLoop:
     def connect(self, fleet: SwitchFleet, agents: AgentServer) -> None:
         """Set the switches and the agents that the loop works with."""
         self._fleet, self._agents = fleet, agents
+        if self._state is not None:
+            self._state.connect(agents.send)
         self._publisher.connect(fleet)
 
     def close(self) -> None:
@@ -125,8 +118,7 @@ class ControlLoop:
 
     def put(self, node: str, channel: str, item: Input) -> None:
         """Add an input for the next step. The inputs of a node keep their order on each channel."""
-        self._order += 1
-        self._inbox.append(_Arrival(node, channel, self._order, item))
+        self._inbox.put(node, channel, item)
         self._wake.set()
 
     def switch_ready(self, name: str, ports: Mapping[int, bool] | None) -> None:
@@ -219,17 +211,18 @@ class ControlLoop:
     async def _step(self) -> None:
         core = self._core
         core.now_ns = self._clock.now_ns
-        arrivals, self._inbox = self._inbox, []
-        for arrival in sorted(arrivals, key=lambda a: (a.node, a.channel, a.order)):
-            core.handle(arrival.item)
+        for item in self._inbox.take():
+            core.handle(item)
         core.run_timers()
         await self._carry_out()
-        if core.wants_tables or core.wants_plan or core.lookahead_jobs is not None:
+        if self._wants_work:
             self._applying = self._applying or self._watched(self._apply())
         if self._applying is not None and isinstance(self._clock, EmbeddedClock):
             await self._applying
         if self._applying is None and self._read_backs.due(self._clock.now_ns) and self._fleet is not None:
             await self._read("tables", self._fleet.read_back)
+        if self._fleet is not None and self._fleet.keeps_found and core.reannouncement.over:
+            await self._read("found entries", self._fleet.forget_found)
         if self._publisher.poll_due():
             await self._read("counters", self._publisher.poll)
         self._publisher.soon()
@@ -260,6 +253,11 @@ class ControlLoop:
             self._failure.set_exception(error)
             self._wake.set()
 
+    @property
+    def _wants_work(self) -> bool:
+        core = self._core
+        return core.wants_tables or core.wants_plan or core.resumes or core.lookahead_jobs is not None
+
     async def _apply(self) -> None:
         """Write tables and make plans until the core asks for neither."""
         core = self._core
@@ -268,7 +266,9 @@ class ControlLoop:
             # not have yet.
             if not self._all_ready.is_set():
                 await self._wait_for_switches()
-            while core.wants_tables or core.wants_plan or core.lookahead_jobs is not None:
+            while self._wants_work:
+                if core.resumes:
+                    core.resume()
                 PLAN.set(core.plan.version if core.plan is not None else None)
                 if core.wants_tables and self._fleet is not None:
                     await self._new_condition()
@@ -287,6 +287,7 @@ class ControlLoop:
                         # Write the tables first, so that no agent receives a path that switches do not have.
                         wanted = DesiredState.of(core.condition, core.in_force(made))
                         await self._pause()
+                        self._save(core.in_force(made))
                         if wanted != core.desired:
                             await self._write(wanted)
                         # On the host's clock, planning took time.
@@ -324,6 +325,7 @@ class ControlLoop:
         core, failovers = self._core, self._core.failovers
         self._precomputation.cancel()
         condition = core.take_condition()
+        self._save(core.plan)
         writes = failovers.writes(condition)
         wanted = core.desired
         await self._write(wanted, PreparedWrites(failovers.desired, writes) if writes is not None else None)
@@ -378,8 +380,13 @@ class ControlLoop:
         notices = core.take_notices()
         for notice in notices:
             self._publish(notice)
-        if self._state is not None and (change := change_of(notices)):
-            self._state.save(change)
+        self._save(core.plan, notices)
+
+    def _save(self, plan: Plan | None, notices: tuple[Notice, ...] = ()) -> None:
+        """Store what has changed, and then acknowledge workers. `plan` comes into force now, or is."""
+        joined = self._core.registry.take_joined()
+        if self._state is not None:
+            self._state.save(plan, notices, joined)
 
     async def _send_frame(self, frame: SendFrame) -> None:
         if self._fleet is None:

@@ -42,13 +42,13 @@ from controller.northbound.web import AddressError, assets_dir, serve
 from controller.process.chosen_store import open_store
 from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.control_loop import ControlLoop
+from controller.process.durable_state import DurableState
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
 from controller.process.listeners import Listeners
 from controller.process.loop_options import LoopOptions
 from controller.process.standby import Leadership, stand_by
 from controller.process.start_options import StartOptions, add_arguments, check_options
 from controller.process.state_options import SharedState
-from controller.process.state_writer import StateWriter
 from controller.process.status import ControllerStatus
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.artefacts import ArtefactError, load_artefacts
@@ -153,7 +153,11 @@ class _Service:
 
     async def _serve(self) -> None:
         if not isinstance(self._start.state, SharedState):
-            await self._serve_fabric(self._start, None, self._worker())
+            worker = self._worker()
+            try:
+                await self._serve_fabric(self._start, None, worker)
+            finally:
+                worker.close()
             return
         # It is warm when this controller begins to lead.
         worker = self._worker()
@@ -200,8 +204,6 @@ class _Service:
         self, start: StartOptions, leadership: Leadership | None, worker: WorkerProcess
     ) -> None:
         fabric = start.fabric
-        store = open_store(start, leadership)
-        state = StateWriter(store, store.load(), committed=lambda _: None) if store is not None else None
         embedded = fabric.clock == "embedded"
         warm = asyncio.create_task(worker.warm_up())
         artefacts = load_artefacts(start.artefacts)
@@ -215,10 +217,15 @@ class _Service:
             measure=MeasureSettings(enabled=fabric.measured, window_ns=fabric.profile_window_ns),
             grace_ns=fabric.grace_ns,
             pin_capacity=Codec(artefacts).table_size("pinned_flow"),
+            restart_grace_ns=0 if embedded else fabric.restart_grace_ns,
         )
         clock = EmbeddedClock() if embedded else HostClock()
+        core = Core(settings)
+        core.now_ns = clock.now_ns
+        store = open_store(start, leadership)
+        state = await DurableState.open(store, core, clock.boot) if store is not None else None
         control_loop = ControlLoop(
-            Core(settings),
+            core,
             clock,
             worker=worker,
             options=LoopOptions(fabric.scenario, fabric.poll_ns, start.poll, fabric.read_back_ns),
@@ -251,6 +258,8 @@ class _Service:
             delay_s=start.rpc_delay_s,
             tls=start.listeners.agents_tls,
         )
+        if not embedded:
+            fleet.take_up(core.desired)
         control_loop.connect(fleet, agents)
         close_web: Callable[[], Coroutine[Any, Any, None]] = _nothing
         try:
@@ -268,7 +277,7 @@ class _Service:
                 agents_needed=start.agents_needed,
                 store_failure=lambda: (
                     (leadership.trouble() if leadership is not None else "")
-                    or (state.failure if state is not None else "")
+                    or (state.writer.failure if state is not None else "")
                 ),
                 place=leadership.place if leadership is not None else Place,
             )

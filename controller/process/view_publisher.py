@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from functools import partial
 
 from controller.live.core import Core
-from controller.live.messages import CountersRead, Notice
+from controller.live.notices import CountersRead, Notice
 from controller.live.views import build_view
 from controller.model.view import View
 from controller.northbound.source import ViewBoard

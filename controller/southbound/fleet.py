@@ -24,7 +24,7 @@ from controller.southbound.codec import (
 )
 from controller.southbound.election_ids import ElectionIds
 from controller.southbound.heartbeat import Heartbeat
-from controller.southbound.table_writes import DesiredState, SwitchWrites, reconcile, writes_to
+from controller.southbound.table_writes import DesiredState, Found, SwitchWrites, reconcile, writes_to
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -112,6 +112,7 @@ class SwitchFleet:
         self._runner = runner
         self._listener = listener
         self._wanted = DesiredState()
+        self._taken_up: DesiredState | None = None
         self._held = {name: _Held() for name in targets}
         self._locks = {name: asyncio.Lock() for name in targets}
         self._tasks: list[asyncio.Task[None]] = []
@@ -152,6 +153,24 @@ class SwitchFleet:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def take_up(self, wanted: DesiredState) -> None:
+        """Before `start`: `wanted` is what an earlier controller wanted, as far as it is known.
+
+        Entries for single flows that a switch holds stay until `forget_found`: agents announce the jobs that
+        they belong to again, but not all at once.
+        """
+        self._wanted = self._taken_up = wanted
+
+    @property
+    def keeps_found(self) -> bool:
+        """Whether entries of an earlier controller stay that nothing explains."""
+        return self._taken_up is not None
+
+    async def forget_found(self) -> None:
+        """From now on switches hold the entries of the desired state only."""
+        self._taken_up = None
+        await self.read_back()
 
     def entries(self, name: str) -> int:
         """How many table entries the switch holds, as far as the controller knows."""
@@ -305,7 +324,7 @@ class SwitchFleet:
                 try:
                     if writes is None:
                         read = await self.clients[name].read_tables()
-                        writes = await self._runner.run(reconcile, name, read, wanted)
+                        writes = await self._runner.run(reconcile, name, read, wanted, self._found(wanted))
                         level = logging.WARNING if held.sure and writes.updates else logging.INFO
                         if level == logging.WARNING:
                             self.corrected_updates[name] += writes.updates
@@ -332,6 +351,12 @@ class SwitchFleet:
                     break
                 writes = None
         return errors
+
+    def _found(self, wanted: DesiredState) -> Found:
+        if self._taken_up is None:
+            return Found.REMOVE
+        # The earlier controller may have written a later plan than the one that it has stored.
+        return Found.PREFER if wanted == self._taken_up else Found.KEEP
 
     async def _read_counters(self, name: str) -> tuple[CounterValue, ...]:
         ports = self._topology.ports[name]

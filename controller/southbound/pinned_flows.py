@@ -13,6 +13,9 @@ from controller.southbound.desired import Entry, Match
 from controller.wire.rocev2 import ROCE_PORT
 from topo.graph import Topology
 
+FLOW_TABLES = frozenset({"pinned_flow", "remark", "remark_flow"})
+"""The tables of entries for single flows."""
+
 Key = tuple[tuple[str, Match], ...]
 
 
@@ -53,6 +56,13 @@ def remark_entries(topology: Topology, switch: str, remarks: Iterable[FlowRemark
             yield Entry("remark", key, "set_dscp_by_flow", (remark.sent_dscp,))
         flow = five_tuple(topology, remark.src, remark.dst, remark.source_port)
         yield Entry("remark_flow", (*key, *flow), "set_dscp", (remark.dscp,))
+
+
+def next_hops_of(entry: Entry) -> tuple[int, ...]:
+    """The next hops that an entry for a single flow refers to."""
+    if entry.action == "set_next_hop":
+        return entry.params
+    return entry.params[::2] if entry.action == "set_next_hop_with_backup" else ()
 
 
 def five_tuple(topology: Topology, src: str, dst: str, source_port: int) -> Key:

@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -28,7 +29,7 @@ from controller.southbound.artefacts import load_artefacts
 from controller.southbound.codec import Codec
 from controller.southbound.desired import STRAY_ACTIONS, EcnProfile, Entry, desired_entries
 from controller.southbound.diff import EntryUpdate, difference
-from controller.southbound.pinned_flows import pin_entries, remark_entries
+from controller.southbound.pinned_flows import FLOW_TABLES, next_hops_of, pin_entries, remark_entries
 from controller.southbound.update_encoder import table_entries
 from topo.graph import Topology
 
@@ -53,6 +54,17 @@ class DesiredState:
     def of(condition: FabricCondition, plan: Plan | None) -> DesiredState:
         """The state for a condition and a plan; `plan` None: before the first plan."""
         return DesiredState(condition) if plan is None else DesiredState(condition, plan.pins, plan.remarks)
+
+
+class Found(StrEnum):
+    """What happens to entries for single flows that a switch holds, and that the desired state lacks.
+
+    KEEP: they stay. PREFER: moreover they stay as they are where the desired state has others instead.
+    """
+
+    REMOVE = "remove"
+    KEEP = "keep"
+    PREFER = "prefer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +133,9 @@ def writes_to(moves: Mapping[str, DesiredState | None], wanted: DesiredState) ->
     return result
 
 
-def reconcile(name: str, read: Iterable[bytes], wanted: DesiredState) -> SwitchWrites:
+def reconcile(
+    name: str, read: Iterable[bytes], wanted: DesiredState, found: Found = Found.REMOVE
+) -> SwitchWrites:
     """The writes that lead from the entries read from a switch (serialised ReadResponses) to `wanted`.
 
     Most entries are as they should be, byte by byte. Only the others are decoded and compared.
@@ -137,8 +151,36 @@ def reconcile(name: str, read: Iterable[bytes], wanted: DesiredState) -> SwitchW
             entry = codec.decode(p4r.TableEntry.FromString(data))
             if entry is not None:
                 others.append(entry)
-    stages = difference(others, missing.values())
-    return replace(_as_writes(name, stages, _by_table(entries)), read=count)
+    stay = _staying(entries, others, found)
+    stages = difference(
+        [entry for entry in others if entry.key not in stay],
+        [entry for entry in missing.values() if entry.key not in stay],
+    )
+    after = _by_table(entries)
+    if stay:
+        wanted_keys = {entry.key for entry in entries}
+        after += _by_table(entry for key, entry in stay.items() if key not in wanted_keys)
+    return replace(_as_writes(name, stages, after), read=count)
+
+
+def _staying(
+    wanted: Iterable[Entry], held: Iterable[Entry], found: Found
+) -> Mapping[tuple[object, ...], Entry]:
+    """The held entries that stay although the desired state lacks them, by key.
+
+    An entry that refers to a next hop that is not wanted cannot stay.
+    """
+    if found is Found.REMOVE:
+        return {}
+    keys = {entry.key for entry in wanted}
+    hops = {entry.match[0][1] for entry in wanted if entry.table == "next_hop"}
+    return {
+        entry.key: entry
+        for entry in held
+        if entry.table in FLOW_TABLES
+        and (found is Found.PREFER or entry.key not in keys)
+        and hops.issuperset(next_hops_of(entry))
+    }
 
 
 def _writes(

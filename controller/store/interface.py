@@ -30,6 +30,8 @@ class Kind(StrEnum):
     WORKERS = "workers"  # the job's name; its workers that have joined
     PROFILE = "profile"  # the job's name; the job with what was measured of it
     PORT_MAP = "port_map"  # "SOURCE>DESTINATION", names of hosts; learned source ports
+    NIC = "nic"  # the host's name; what its agent has reported about its NIC
+    QUEUE_PAIR = "queue_pair"  # the flow's name; its open queue pair, where the NIC chooses port or DSCP
     FABRIC = "fabric"  # "condition": what is down; "plan": which plan is in force
 
 
@@ -74,7 +76,10 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one commit writes, all of it or nothing. A plan replaces a stored plan of the same version."""
+    """What one commit writes, all of it or nothing. A plan replaces a stored plan of the same version.
+
+    The plan in force is patched under its version, for instance after a failed link. Its time stays.
+    """
 
     changes: Sequence[Change] = ()
     plans: Sequence[StoredPlan] = ()

@@ -89,7 +89,8 @@ class SqliteStore:
             for change in batch.changes:
                 _write(db, change)
             db.executemany(
-                "INSERT OR REPLACE INTO plan_history VALUES (?, ?, ?, ?)",
+                "INSERT INTO plan_history VALUES (?, ?, ?, ?) ON CONFLICT (version) DO UPDATE "
+                "SET policy = excluded.policy, body = excluded.body",
                 [(p.version, p.time_ns, p.policy, p.body) for p in batch.plans],
             )
             db.executemany(

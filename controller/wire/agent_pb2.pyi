@@ -37,7 +37,7 @@ class AgentMessage(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ..., flow_fallback: _Optional[_Union[FlowFallback, _Mapping]] = ..., earlier: _Optional[_Iterable[_Union[IterationReport, _Mapping]]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("sequence", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock")
+    __slots__ = ("sequence", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock", "accepted")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
@@ -46,6 +46,7 @@ class ControllerMessage(_message.Message):
     PROBE_RESULT_FIELD_NUMBER: _ClassVar[int]
     MEASURE_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     welcome: Welcome
     flow: FlowAssignment
@@ -54,7 +55,8 @@ class ControllerMessage(_message.Message):
     probe_result: ProbeResult
     measure: MeasureRequest
     clock: ClockReply
-    def __init__(self, sequence: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ..., measure: _Optional[_Union[MeasureRequest, _Mapping]] = ..., clock: _Optional[_Union[ClockReply, _Mapping]] = ...) -> None: ...
+    accepted: JobAccepted
+    def __init__(self, sequence: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ..., measure: _Optional[_Union[MeasureRequest, _Mapping]] = ..., clock: _Optional[_Union[ClockReply, _Mapping]] = ..., accepted: _Optional[_Union[JobAccepted, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("host", "ip", "pinning", "protocol", "dscp", "counts_bytes", "mltcp")
@@ -149,6 +151,14 @@ class JobJoin(_message.Message):
     pcie_bps: int
     sender: str
     def __init__(self, job: _Optional[str] = ..., model: _Optional[str] = ..., gpus: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., rank: _Optional[int] = ..., period_ns: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[Phase, _Mapping]]] = ..., flops_per_iteration: _Optional[float] = ..., flows: _Optional[_Iterable[_Union[FlowSpec, _Mapping]]] = ..., silent: _Optional[bool] = ..., pcie_link: _Optional[str] = ..., pcie_bps: _Optional[int] = ..., sender: _Optional[str] = ...) -> None: ...
+
+class JobAccepted(_message.Message):
+    __slots__ = ("job", "rank")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    rank: int
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ...) -> None: ...
 
 class JobLeave(_message.Message):
     __slots__ = ("job", "rank")

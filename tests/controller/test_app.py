@@ -10,7 +10,12 @@ import pytest
 from control_rig import eventually, job
 
 from controller.app import BACKLOG, RyuApplications, RyuError
-from controller.live.messages import JobArrived, PacketArrived, PlanApplied, SwitchUp
+from controller.live.notices import (
+    JobArrived,
+    PacketArrived,
+    PlanApplied,
+    SwitchUp,
+)
 from controller.model.plan import Plan
 from controller.planner import POLICIES
 

@@ -197,7 +197,7 @@ def join_message(member: Job, rank: int) -> wire.AgentMessage:
 class Agent:
     """An agent's session by hand."""
 
-    def __init__(self, address: str, host: str, ip: str, *, hello: bool = True) -> None:
+    def __init__(self, address: str, host: str, ip: str, *, hello: bool = True, pinning: str = "udp") -> None:
         self.host = host
         self.inbox: queue.SimpleQueue[wire.ControllerMessage | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[wire.AgentMessage | None] = queue.SimpleQueue()
@@ -206,7 +206,7 @@ class Agent:
         self._call = wire_grpc.AgentHubStub(self._channel).Session(iter(self._outbox.get, None))
         threading.Thread(target=self._read, daemon=True).start()
         if hello:
-            self.send(wire.AgentMessage(hello=wire.Hello(host=host, ip=ip, pinning="udp", protocol=1)))
+            self.send(wire.AgentMessage(hello=wire.Hello(host=host, ip=ip, pinning=pinning, protocol=1)))
 
     def send(self, message: wire.AgentMessage) -> None:
         self._sequence += 1

@@ -27,10 +27,7 @@ from controller.live.messages import (
     AgentUp,
     FlowAsked,
     IterationReport,
-    JobArrived,
-    JobLeft,
     PacketSeen,
-    PlanApplied,
     PortsSeen,
     SendAssignment,
     SendRefusal,
@@ -39,6 +36,11 @@ from controller.live.messages import (
     SwitchReady,
     WorkerJoined,
     WorkerLeft,
+)
+from controller.live.notices import (
+    JobArrived,
+    JobLeft,
+    PlanApplied,
 )
 from controller.live.plan_inputs import PLAN_LEAD_NS
 from controller.live.settings import CoreSettings
