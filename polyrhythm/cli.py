@@ -35,6 +35,10 @@ COMMANDS = {
         "polyrhythm.commands.config",
         "check files that a person writes, and print the JSON schemas of such files",
     ),
+    "doctor": (
+        "polyrhythm.commands.doctor",
+        "find the likeliest faults of a deployment, on the host where it runs",
+    ),
     "bench": ("polyrhythm.bench", "measure the speed of the parts of Polyrhythm on this machine"),
     "paper": ("polyrhythm.paper", "reproduce the experiments of the papers"),
     "switch": (

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm doctor`: its output, its exit codes and its options."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.cli import main
+from polyrhythm.commands.doctor import CHECKS
+
+DOC = Path(__file__).parents[3] / "docs" / "watching.md"
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> str:
+    file = tmp_path / "agent.toml"
+    file.write_text(
+        f'[agent]\nhost = "h1"\nip = "127.0.0.1"\nsocket = "{tmp_path}/none.sock"\n[nic]\ndriver = "none"\n'
+    )
+    return str(file)
+
+
+def test_findings_come_as_text_and_as_json(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--agent", agent]) == 1
+    out = capsys.readouterr().out
+    assert "problem  agent-socket  " in out
+    assert "do: start the agent: systemctl start polyrhythm-agent" in out
+    assert "unknown  switches      cannot be checked here: it needs the description of the fabric" in out
+    assert main(["doctor", "--agent", agent, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [f["check"] for f in told["findings"]] == list(CHECKS)
+    assert told["problems"] == sum(f["state"] == "problem" for f in told["findings"])
+    for finding in told["findings"]:
+        assert bool(finding["remedy"]) is (finding["state"] == "problem")
+
+
+def test_what_cannot_be_checked_is_no_problem(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--agent", agent, "--only", "switches", "--only", "nic-offloads"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["unknown", "ok", "0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--agent", "/none.toml"], "/none.toml"),
+        (["--fabric", "/none.json"], "/none.json"),
+        (["--web", "host:8080"], "legal: http://HOST:PORT"),
+        (["--token", "/none"], "--token /none: No such file"),
+    ],
+)
+def test_bad_input_is_exit_code_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_guide_lists_every_check() -> None:
+    assert re.findall(
+        r"^\| `([\w-]+)` \| .* \| .* \|$", DOC.read_text().partition("## Doctor")[2], re.M
+    ) == list(CHECKS)
