@@ -16,6 +16,8 @@ from polyrhythm_files import LARGE, ConfigError, json_schema, read_document
 class FileKind:
     """A kind of file: the module with its types, their names, and the function that reads and checks a file.
 
+    `places` is the function of polyrhythm.file_places that checks what the file names on this machine.
+
     Modules are imported when a kind is used: some need numpy or gRPC.
     """
 
@@ -23,6 +25,7 @@ class FileKind:
     module: str
     types: tuple[str, ...]
     loader: tuple[str, str]
+    places: str = ""
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of such files."""
@@ -61,9 +64,14 @@ FILE_KINDS: Mapping[str, FileKind] = {
         "controller.process.config",
         ("FabricFile",),
         ("controller.process.config", "load_fabric"),
+        "fabric_places",
     ),
     "agent": FileKind(
-        "Polyrhythm host agent", "hostagent.config", ("Config",), ("hostagent.config", "load_config")
+        "Polyrhythm host agent",
+        "hostagent.config",
+        ("Config",),
+        ("hostagent.config", "load_config"),
+        "agent_places",
     ),
     "interleave": FileKind(
         "Polyrhythm links and jobs to interleave",
@@ -122,3 +130,15 @@ def check_file(path: Path, kind: str | None = None) -> str:
     found = kind or kind_of(path)
     FILE_KINDS[found].check(path)
     return found
+
+
+def missing_places(path: Path, kind: str) -> list[ConfigError]:
+    """The sockets, folders and files that a legal file of a kind names, and that are not on this machine.
+
+    Raises ConfigError if the file is not legal.
+    """
+    name = FILE_KINDS[kind].places
+    if not name:
+        return []
+    check: Callable[[Path], list[ConfigError]] = getattr(import_module("polyrhythm.file_places"), name)
+    return check(path)

@@ -8,16 +8,21 @@ import json
 import sys
 from pathlib import Path
 
-from polyrhythm.file_kinds import FILE_KINDS, check_file
+from polyrhythm.file_kinds import FILE_KINDS, check_file, missing_places
 from polyrhythm_files import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `polyrhythm config`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    check = actions.add_parser("check", help="read files and print the first mistake of each")
+    check = actions.add_parser("check", help="read files and print their mistakes")
     check.add_argument("files", metavar="FILE", type=Path, nargs="+", help="a file in YAML, JSON or TOML")
     check.add_argument("--kind", choices=tuple(FILE_KINDS), help="default: by the keys of the file")
+    check.add_argument(
+        "--keys-only",
+        action="store_true",
+        help="leave out whether the sockets, folders and files that they name are on this machine",
+    )
     schema = actions.add_parser("schema", help="print the JSON schema of a kind of file")
     schema.add_argument("kind", metavar="KIND", choices=tuple(FILE_KINDS), help=", ".join(FILE_KINDS))
 
@@ -31,9 +36,12 @@ def run(args: argparse.Namespace) -> int:
     for path in args.files:
         try:
             kind = check_file(path, args.kind)
+            missing = [] if args.keys_only else missing_places(path, kind)
         except ConfigError as error:
-            print(error, file=sys.stderr)
+            missing = [error]
+        for mistake in missing:
+            print(mistake, file=sys.stderr)
             code = 2
-        else:
+        if not missing:
             print(f"{path}: a legal {kind} file")
     return code
