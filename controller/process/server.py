@@ -53,6 +53,7 @@ from controller.process.status import ControllerStatus
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
+from controller.southbound.election_ids import ElectionIds, Outbids
 from controller.southbound.fleet import SwitchFleet
 from controller.southbound.heartbeat import Heartbeat
 from controller.store.interface import StoreError, StoreRefusedError
@@ -265,7 +266,8 @@ class _Service:
         try:
             address = await _listen(agents, start.listeners)
             if leadership is None:
-                fleet.start()
+                outbids = Outbids.ONCE if start.take_over else Outbids.NEVER
+                fleet.start(ElectionIds(outbids=outbids), lambda: True)
             else:
                 fleet.start(leadership.ids, leadership.leads)
             self._frame.start(self._sender(control_loop))

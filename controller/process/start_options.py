@@ -59,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many hosts need an agent for the controller to be ready (/readyz; default: all)",
     )
     parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="replace another controller that is the primary of a switch now; without this, and without "
+        "etcd, a controller waits until the other one leaves",
+    )
+    parser.add_argument(
         "--log-format",
         choices=get_args(LogFormat),
         default="text",
@@ -86,6 +92,7 @@ class StartOptions:
     poll: bool
     state: Path | SharedState | None
     agents_needed: int | None
+    take_over: bool = False
 
 
 def check_options(args: argparse.Namespace) -> StartOptions:
@@ -109,4 +116,5 @@ def check_options(args: argparse.Namespace) -> StartOptions:
         poll=args.poll,
         state=state_of(args, fabric),
         agents_needed=args.agents_needed,
+        take_over=args.take_over,
     )

@@ -20,6 +20,7 @@ from finsy.p4client import P4Client, P4ClientError
 from finsy.proto import U128, p4r
 
 from controller.southbound import raw_calls
+from controller.southbound.arbitration import Arbitration
 from controller.southbound.artefacts import Artefacts
 from controller.southbound.codec import Codec, CounterValue, PacketIn
 from controller.southbound.election_ids import DeposedError, ElectionIds
@@ -103,17 +104,15 @@ class SwitchClient:
         self._patience_s = ANSWER_TIMEOUT_S if heartbeat is not None else None
         self._frames: asyncio.Queue[p4r.StreamMessageRequest] = asyncio.Queue(FRAMES_WAITING)
         self._client: P4Client | None = None
-        self._election_ids = ElectionIds()
-        self._election_id = self._election_ids.first
+        self._arbitration = Arbitration(name, device_id)
         self._leads: Callable[[], bool] = _always
         self._write_lock = asyncio.Lock()
         self._in_flight = asyncio.Semaphore(WRITES_IN_FLIGHT)
 
     def bid_with(self, ids: ElectionIds, leads: Callable[[], bool]) -> None:
         """Bid with these election ids, and send nothing once `leads()` is false. Call it before `run`."""
-        self._election_ids = ids
+        self._arbitration.bid_with(ids)
         self._leads = leads
-        self._election_id = ids.first
 
     async def run(self) -> None:
         """Connect and serve; after a lost session connect again, with growing pauses.
@@ -206,7 +205,7 @@ class SwitchClient:
     async def _session(self) -> None:
         self._client = P4Client(self.address, self._tls, wait_for_ready=False)
         await self._client.open(complete_request=self._complete)
-        await asyncio.wait_for(self._win(), self._patience_s)
+        await self._arbitration.win(self._connected().send, self._receive, self._patience_s, self._waits)
         fresh = await self._push_pipeline()
         await self._listener.switch_connected(self.name, fresh)
         ports: PortStates | None = None
@@ -264,45 +263,9 @@ class SwitchClient:
 
         raise SessionError(await heartbeat.silence(ask))
 
-    async def _win(self) -> None:
-        """Bid to be the switch's primary controller, and wait until this controller is."""
-        await self._bid()
-        warned = False
-        while True:
-            try:
-                message = await self._receive()
-            except P4ClientError as error:
-                if error.is_election_id_used:
-                    # An old session of this controller still uses this election id.
-                    self._election_id = self._election_ids.at_least(self._election_id + 1)
-                raise
-            if message.WhichOneof("update") != "arbitration":
-                continue
-            code = message.arbitration.status.code
-            if code == GRPCStatusCode.OK:
-                return
-            highest = U128.decode(message.arbitration.election_id)
-            if code == GRPCStatusCode.NOT_FOUND:
-                # The switch has no primary, and takes no id below the highest one that it has seen.
-                self._election_id = self._election_ids.at_least(max(self._election_id, highest))
-                await self._bid()
-            elif not warned:
-                warned = True
-                self.why = f"another controller is primary with election id {highest}"
-                log.warning(
-                    "switch %s: another controller is primary with election id %d; waiting until it leaves",
-                    self.name,
-                    highest,
-                )
-
-    async def _bid(self) -> None:
-        await self._connected().send(
-            p4r.StreamMessageRequest(
-                arbitration=p4r.MasterArbitrationUpdate(
-                    device_id=self._device_id, election_id=U128.encode(self._election_id)
-                )
-            )
-        )
+    def _waits(self, why: str) -> None:
+        self.state, self.why = "waiting", why
+        log.warning("switch %s: %s", self.name, why)
 
     async def _push_pipeline(self) -> bool:
         """Push the P4 program unless the switch runs the same build already; True if it was pushed."""
@@ -335,7 +298,7 @@ class SwitchClient:
     async def _write_chunk(self, data: bytes) -> tuple[RefusedUpdate, ...]:
         async with self._in_flight:
             try:
-                await raw_calls.write(self._connected(), data, self._election_id)
+                await raw_calls.write(self._connected(), data, self._arbitration.election_id)
             except P4ClientError as error:
                 if error.code in (
                     GRPCStatusCode.UNAVAILABLE,
@@ -390,7 +353,7 @@ class SwitchClient:
 
     def _complete(self, message: object) -> None:
         if isinstance(message, p4r.SetForwardingPipelineConfigRequest):
-            message.election_id.CopyFrom(U128.encode(self._election_id))
+            message.election_id.CopyFrom(U128.encode(self._arbitration.election_id))
 
     def _connected(self) -> P4Client:
         if not self._leads():

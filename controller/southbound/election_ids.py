@@ -9,6 +9,7 @@ ranges of all leaders before it, so that a deposed leader can never outbid its s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 # The first id of a controller that is alone. Chosen: finsy and p4runtime-shell start with low ids, and the
 # controller that owns the fabric must win against them.
@@ -26,12 +27,25 @@ class DeposedError(Exception):
     """A switch has seen an election id above the range of this controller; the message says which."""
 
 
+class Outbids(StrEnum):
+    """Whether a controller outbids another one that is the primary of a switch now.
+
+    NEVER: it waits. ONCE: at its first session with the switch only, so that two such controllers do not
+    depose each other for ever. ALWAYS: the ranges of ids decide.
+    """
+
+    NEVER = "never"
+    ONCE = "once"
+    ALWAYS = "always"
+
+
 @dataclass(frozen=True, slots=True)
 class ElectionIds:
     """The ids from `first` to `last`."""
 
     first: int = ALONE
     last: int = HIGHEST
+    outbids: Outbids = Outbids.NEVER
 
     @classmethod
     def of_leader(cls, epoch: int, revision: int) -> ElectionIds:
@@ -43,7 +57,7 @@ class ElectionIds:
         if not 0 < epoch < 1 << 63 or not 0 < revision < 1 << (EPOCH_BITS - ATTEMPT_BITS):
             raise ValueError(f"epoch {epoch}, revision {revision}: legal: from 1 to 2^63 - 1 and 2^48 - 1")
         first = epoch << EPOCH_BITS | revision << ATTEMPT_BITS
-        return cls(first, first + (1 << ATTEMPT_BITS) - 1)
+        return cls(first, first + (1 << ATTEMPT_BITS) - 1, Outbids.ALWAYS)
 
     def at_least(self, wanted: int) -> int:
         """The lowest id of the range that is not below `wanted`.
