@@ -126,7 +126,8 @@ class Agent:
         """A session with a controller is open: send Hello."""
         self.connected = True
         self.welcomed = False
-        self._send(hello(self.host, self.ip, self._nic))
+        joined = [key for key, state in self._workers.items() if state.joined]
+        self._send(hello(self.host, self.ip, self._nic, joined))
 
     def session_lost(self) -> None:
         """The session has ended: open flows stay as they are, flows that wait for an answer go by ECMP."""
@@ -207,7 +208,7 @@ class Agent:
         if all(job != name for job, _ in self._workers):
             self.schedules.pop(name, None)
             self.senders.pop(name, None)
-        if self.welcomed and state.joined:
+        if self.connected and state.joined:
             self._send(pb.AgentMessage(job_leave=pb.JobLeave(job=name, rank=worker.rank)))
 
     def report(self, *records: IterationRecord) -> None:

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterable
 
 from controller.wire import agent_pb2 as pb
 from controller.wire.protocol import PROTOCOL
 from hostagent.job import IterationRecord, JobSpec
 from hostagent.nic.driver import NicDriver, SendQueue
 
+_INSTANCE = secrets.token_hex(8)
 
-def hello(host: str, ip: str, nic: NicDriver) -> pb.AgentMessage:
-    """The first message of a session."""
+
+def hello(host: str, ip: str, nic: NicDriver, workers: Iterable[tuple[str, int]]) -> pb.AgentMessage:
+    """The first message of a session. `workers`: job and rank of each worker that has joined."""
     return pb.AgentMessage(
         hello=pb.Hello(
             host=host,
@@ -22,6 +25,8 @@ def hello(host: str, ip: str, nic: NicDriver) -> pb.AgentMessage:
             protocol=PROTOCOL,
             counts_bytes=True,
             mltcp=nic.mltcp,
+            instance=_INSTANCE,
+            workers=pb.Workers(workers=[pb.Worker(job=job, rank=rank) for job, rank in workers]),
         )
     )
 

@@ -214,5 +214,7 @@ def _keepalive(interval_s: float) -> tuple[tuple[str, int], ...]:
     return (
         ("grpc.keepalive_time_ms", int(interval_s * 1e3)),
         ("grpc.keepalive_timeout_ms", int(interval_s * 1e3)),
+        # gRPC waits for the longer of both time-outs, and this one is a minute by default.
+        ("grpc.http2.ping_timeout_ms", int(interval_s * 1e3)),
         ("grpc.http2.max_pings_without_data", 0),
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import grpc
 
 from controller.agents.tls import server_credentials
+from controller.wire.limits import MAX_AGENT_MESSAGE_BYTES
 from controller.wire.server_tls import ServerTls
 
 # An agent pings a silent controller to notice that the network is cut. With its defaults gRPC would end a
@@ -15,19 +16,32 @@ _OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
     ("grpc.http2.max_ping_strikes", 0),
-    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_receive_message_length", MAX_AGENT_MESSAGE_BYTES),
     ("grpc.server_handshake_timeout_ms", 10_000),
+)
+# A host that lost power says nothing, and its session would stay for hours. Chosen: such a session ends
+# within 5 s, and a busy agent is not taken for a dead one.
+_PINGS = (
+    ("grpc.keepalive_time_ms", 2_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    # gRPC waits for the longer of both time-outs, and this one is a minute by default.
+    ("grpc.http2.ping_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 
-def new_server(address: str, port: int, tls: ServerTls | None) -> tuple[grpc.aio.Server, str]:
+def new_server(
+    address: str, port: int, tls: ServerTls | None, *, pings: bool = False
+) -> tuple[grpc.aio.Server, str]:
     """A server that will listen on `address` and `port` (0: any), or on "unix:/PATH", once it is started, and
-    its address for agents. With `tls` the port accepts TLS only.
+    its address for agents. With `tls` the port accepts TLS only. With `pings`, sessions of silent
+    agents end.
 
     Raises:
         OSError: the address or port cannot be used.
     """
-    server = grpc.aio.server(options=_OPTIONS)
+    server = grpc.aio.server(options=(*_OPTIONS, *_PINGS) if pings else _OPTIONS)
     local = address.startswith("unix:")
     at = address if local else f"{address}:{port}"
     try:

@@ -15,13 +15,21 @@ from google.protobuf.message import DecodeError
 
 from controller.agents.answer_times import AnswerTimes
 from controller.agents.channels import ChannelCounts
+from controller.agents.message_rate import MessageRate
 from controller.agents.port import new_server
 from controller.agents.tls import certified_names
-from controller.agents.translate import MessageError, WelcomeTerms, check_hello, from_agent, to_agent
-from controller.live.messages import AgentDown, AgentEffect, AgentUp, Input, SendAssignment
+from controller.agents.translate import (
+    MessageError,
+    WelcomeTerms,
+    agent_up,
+    check_hello,
+    from_agent,
+    to_agent,
+)
+from controller.live.messages import AgentDown, AgentEffect, Input, SendAssignment
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
-from controller.wire.protocol import NEW_DSCP
+from controller.wire.limits import MAX_UNSENT_MESSAGES
 from controller.wire.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
@@ -55,7 +63,19 @@ class TickHandler(Protocol):
 
 @dataclass(slots=True)
 class _Session:
+    """The session of a host. `instance` names the agent's process."""
+
+    instance: str
+    ended: bool = False
     outbox: asyncio.Queue[wire.ControllerMessage | None] = field(default_factory=asyncio.Queue)
+    rate: MessageRate = field(default_factory=MessageRate)
+
+    def end(self) -> None:
+        """End the session, as soon as its peer has read the message that is under way."""
+        self.ended = True
+        while not self.outbox.empty():
+            self.outbox.get_nowait()
+        self.outbox.put_nowait(None)
 
 
 class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
@@ -104,7 +124,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         Raises:
             OSError: the address or port cannot be used.
         """
-        self._server, taken = new_server(address, port, self._tls)
+        self._server, taken = new_server(address, port, self._tls, pings=self._ticks is None)
         wire_grpc.add_AgentHubServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         wire_grpc.add_FabricTimeServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         await self._server.start()
@@ -159,11 +179,14 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             return
         host = first.hello.host
         channel = f"agent:{host}"
-        session = self._sessions[host] = _Session()
+        replaced = self._sessions.get(host)
+        session = self._sessions[host] = _Session(first.hello.instance)
+        if replaced is not None:
+            log.info("host %s: its agent has opened another session, which replaces the one before", host)
+            replaced.end()
         self.sessions_begun += 1
         self._channels.opened(channel)
-        dscp = first.hello.dscp or NEW_DSCP
-        self._inbox.put(host, channel, AgentUp(host, first.hello.pinning, dscp, first.hello.mltcp))
+        self._inbox.put(host, channel, agent_up(first.hello))
         self._channels.arrived(channel, first.sequence)
         reader = asyncio.create_task(self._read(host, session, request_iterator))
         try:
@@ -172,9 +195,10 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                 yield message
         finally:
             reader.cancel()
-            del self._sessions[host]
-            self._inbox.put(host, channel, AgentDown(host))
-            self._channels.lost(channel)
+            if self._sessions.get(host) is session:
+                del self._sessions[host]
+                self._inbox.put(host, channel, AgentDown(host))
+                self._channels.lost(channel)
 
     def _check(self, first: wire.AgentMessage, shown: Mapping[str, Iterable[bytes]]) -> None:
         """Check an agent's first message and certificate. Raises MessageError if it is refused."""
@@ -188,7 +212,9 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                 raise MessageError(
                     f"the agent's certificate names {', '.join(sorted(names)) or 'nothing'}, not host {host}"
                 )
-        if host in self._sessions:
+        present = self._sessions.get(host)
+        if present is not None and (not present.instance or present.instance != first.hello.instance):
+            # A dead one is found out by its pings, and the agent tries again.
             raise MessageError(f"host {host} already has a session")
 
     async def Follow(  # noqa: N802 - gRPC's name
@@ -228,6 +254,10 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         try:
             async for message in messages:
                 await self._pause()
+                if session.ended:
+                    return
+                if self._ticks is None:
+                    await session.rate.wait()
                 if message.WhichOneof("body") == "flow_request":
                     self.asked_s = time.monotonic()
                     self.answers.asked(host, message.flow_request.flow)
@@ -258,6 +288,12 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         channel = f"agent:{host}"
         self.sent[channel] = self.sent.get(channel, 0) + 1
         message.sequence = self.sent[channel]
+        if session.ended:
+            return
+        if session.outbox.qsize() >= MAX_UNSENT_MESSAGES:
+            log.error("host %s: its agent does not read; its session ends", host)
+            session.end()
+            return
         session.outbox.put_nowait(message)
 
     async def _pause(self) -> None:

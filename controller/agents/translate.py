@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from controller.live.messages import (
     AgentEffect,
+    AgentUp,
     BytesCounted,
     ClockAsked,
     FlowAsked,
@@ -31,7 +32,14 @@ from controller.model import REALIGN
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
-from controller.wire.protocol import ANSWER_DEADLINE_NS, DSCP_BEHAVIOURS, MAX_GPUS, PINNINGS, PROTOCOL
+from controller.wire.protocol import (
+    ANSWER_DEADLINE_NS,
+    DSCP_BEHAVIOURS,
+    MAX_GPUS,
+    NEW_DSCP,
+    PINNINGS,
+    PROTOCOL,
+)
 from controller.wire.senders import DCQCN, canonical_sender
 
 # Limits of what an agent may send, all chosen; they bound the controller's memory.
@@ -93,6 +101,12 @@ def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
         raise MessageError(f"pinning: {hello.pinning[:40]!r} is unknown; legal: {', '.join(PINNINGS)}")
     if hello.dscp and hello.dscp not in DSCP_BEHAVIOURS:
         raise MessageError(f"dscp: {hello.dscp!r} is unknown; legal: {', '.join(DSCP_BEHAVIOURS)}")
+
+
+def agent_up(hello: wire.Hello) -> AgentUp:
+    """The input for a Hello that has been checked."""
+    workers = frozenset((w.job, w.rank) for w in hello.workers.workers) if hello.HasField("workers") else None
+    return AgentUp(hello.host, hello.pinning, hello.dscp or NEW_DSCP, hello.mltcp, workers)
 
 
 def from_agent(host: str, message: wire.AgentMessage) -> Iterator[AgentInput]:

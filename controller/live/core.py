@@ -19,12 +19,12 @@ from controller.live.failover import PreparedFailovers
 from controller.live.floor_watch import FloorWatch
 from controller.live.int_probes import IntProbes
 from controller.live.iterations import IterationReports
+from controller.live.job_leases import JobLeases
 from controller.live.job_registry import JobRegistry, JoinError
 from controller.live.link_state import LinkState, PortTransition
 from controller.live.lookahead import Lookahead, moved_flows
 from controller.live.measuring import AS_DECLARED, JobMeasurement, depends_on_profiles
 from controller.live.messages import (
-    AgentDown,
     AgentUp,
     BytesCounted,
     ClockAsked,
@@ -85,6 +85,7 @@ class Core:
         self.policy = settings.policy.reference
         self.now_ns = 0
         self.registry = JobRegistry(settings.topology)
+        self.leases = JobLeases(settings.lease_ns)
         self._authority = AgentAuthority(self.registry)
         self.unplannable = UnplannableJobs()
         self.links = LinkState(settings.topology, settings.grace_ns)
@@ -124,7 +125,7 @@ class Core:
     @property
     def next_timer_ns(self) -> int | None:
         """When `run_timers` must be called next; None while no timer is set."""
-        timed = (self.links, self.probes, self.measuring, self.unplannable, self.reannouncement)
+        timed = (self.links, self.probes, self.measuring, self.unplannable, self.reannouncement, self.leases)
         times = (t.next_timer_ns for t in (*timed, self._lookahead) if t is not None)
         return min((t for t in times if t is not None), default=None)
 
@@ -183,7 +184,7 @@ class Core:
         """Process one input. What an agent may not say is refused."""
         inputs, refusals = self._authority.checked(item)
         self._effects.extend(refusals)
-        for allowed in inputs:
+        for allowed in (*self.leases.ended_by(self.now_ns, item, self.registry), *inputs):
             self._handle(allowed)
 
     def _handle(self, item: Input) -> None:
@@ -213,11 +214,8 @@ class Core:
                 self._effects.append(SendWelcome(item.host))
                 self.assignments.agent_up(item.host)
                 self.reannouncement.agent_up(self.now_ns, item.host)
-                self.queue_pairs.agent_up(item)
+                self.queue_pairs.agent_up(replace(item, workers=None))
                 self._effects.extend(self.measuring.agent_up(item.host))
-            case AgentDown(host):
-                words = "agent of host %s: the session is lost; the host's flows keep their ports and DSCPs"
-                log.warning(words, host)
             case PortsSeen(switch, ports):
                 self._ports_changed(self.links.ports_seen(switch, ports))
             case SwitchReady(switch, ports):
@@ -238,8 +236,8 @@ class Core:
         frames, moves = self.links.due(self.now_ns)
         self._effects.extend(frames)
         self._ports_changed(moves)
-        for worker in self.reannouncement.due(self.now_ns):
-            self._left(worker)
+        for left in (*self.reannouncement.due(self.now_ns), *self.leases.due(self.now_ns, self.registry)):
+            self._left(left)
         self._effects.extend(self.probes.due(self.now_ns))
         self.wants_plan |= self.probes.take_plan_request()
         if self._lookahead is not None and self.plan is not None:

@@ -20,13 +20,14 @@ class AgentUp:
 
     `pinning` is how the agent sets UDP source ports ("none": its NIC chooses them). `dscp` is "qp" where an
     open queue pair takes a new DSCP, "fixed" where it keeps its first one. `mltcp` says whether the NIC can
-    send by MLTCP for single jobs.
+    send by MLTCP for single jobs. `workers` are job and rank of all that have joined; None: not said.
     """
 
     host: str
     pinning: str
     dscp: str = "qp"
     mltcp: bool = False
+    workers: frozenset[tuple[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.live.job_leases import LEASE_NS
 from controller.live.link_state import GRACE_NS
 from controller.live.measuring import AS_DECLARED, MeasureSettings
 from controller.live.verify import TIMEOUT_NS
@@ -19,7 +20,8 @@ class CoreSettings:
     `verify`: probe the paths of every plan by INT. Flows of fewer than `elephant_bytes` per iteration go by
     ECMP. `pin_capacity` is how many flows one switch can pin by table entries. A switch that has had no
     session for `grace_ns` counts as lost. For `restart_grace_ns` after the start, agents may announce again
-    the jobs that an earlier controller knew; 0: there was none.
+    the jobs that an earlier controller knew; 0: there was none. The jobs of
+    a host end when its agent has had no session for `lease_ns`.
     """
 
     topology: Topology
@@ -31,4 +33,5 @@ class CoreSettings:
     measure: MeasureSettings = AS_DECLARED
     pin_capacity: int = PIN_CAPACITY
     grace_ns: int = GRACE_NS
+    lease_ns: int = LEASE_NS
     restart_grace_ns: int = 0

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from finsy.grpcutil import GRPCCredentialsTLS
 from msgspec import Meta
 
+from controller.live.job_leases import LEASE_NS
 from controller.live.reannouncement import RESTART_GRACE_NS
 from controller.model import REALIGN, REALIGN_PCT
 from controller.southbound.desired import FRAME_BYTES, EcnProfile
@@ -126,6 +127,9 @@ class FabricFile(Section, frozen=True, kw_only=True):
             "entries for single flows that switches hold stay",
         ),
     ] = RESTART_GRACE_NS // 1_000_000
+    lease_ms: Annotated[
+        int, Meta(ge=1, le=MAX_MS, description="the jobs of a host end after this time without its agent")
+    ] = LEASE_NS // 1_000_000
     tls: TlsFile | None = None
     profile: Annotated[
         Literal["measured", "declared"],
@@ -147,13 +151,13 @@ class FabricFile(Section, frozen=True, kw_only=True):
 class FabricDescription:
     """A fabric as the controller uses it.
 
-    A flow of less than `elephant_bytes` in an iteration is left to ECMP. `strays` is one of
-    `STRAY_ACTIONS` of the southbound. The switches' content is read back every `read_back_ns`, and a
-    switch counts as lost when its session is gone for `grace_ns`. After a start, agents have
-    `restart_grace_ns` to announce their jobs again. `measured`: the controller measures each
-    job's profile, for `profile_window_ns` at most; otherwise it takes the profile that the job declares. A
-    phase that starts later than the part `realign` of its period waits for its next slot. A flow whose agent
-    has no answer within `answer_deadline_ns` is left to ECMP.
+    A flow of less than `elephant_bytes` in an iteration is left to ECMP. `strays` is one of `STRAY_ACTIONS`
+    of the southbound. The switches' content is read back every `read_back_ns`, and a switch counts as lost
+    when its session is gone for `grace_ns`; a host's jobs end when its agent is gone for `lease_ns`. After a
+    start, agents have `restart_grace_ns` to announce their jobs again. `measured`: the controller measures
+    each job's profile, for `profile_window_ns` at most; otherwise it takes the profile that the job declares.
+    A phase that starts later than the part `realign` of its period waits for its next slot. A flow whose
+    agent has no answer within `answer_deadline_ns` is left to ECMP.
     """
 
     name: str
@@ -169,6 +173,7 @@ class FabricDescription:
     read_back_ns: int = 60_000_000_000
     grace_ns: int = 1_000_000_000
     restart_grace_ns: int = RESTART_GRACE_NS
+    lease_ns: int = LEASE_NS
     measured: bool = True
     profile_window_ns: int = 30_000_000_000
     realign: float = REALIGN
@@ -201,6 +206,7 @@ def load_fabric(path: Path) -> FabricDescription:
         read_back_ns=given.read_back_ms * 1_000_000,
         grace_ns=given.grace_ms * 1_000_000,
         restart_grace_ns=given.restart_grace_ms * 1_000_000,
+        lease_ns=given.lease_ms * 1_000_000,
         measured=given.profile == "measured",
         profile_window_ns=given.profile_window_ms * 1_000_000,
         realign=given.realign_pct / 100,

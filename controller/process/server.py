@@ -217,6 +217,7 @@ class _Service:
             probe_timeout_ns=TIMEOUT_NS if embedded else HOST_TIMEOUT_NS,
             measure=MeasureSettings(enabled=fabric.measured, window_ns=fabric.profile_window_ns),
             grace_ns=fabric.grace_ns,
+            lease_ns=fabric.lease_ns,
             pin_capacity=Codec(artefacts).table_size("pinned_flow"),
             restart_grace_ns=0 if embedded else fabric.restart_grace_ns,
         )

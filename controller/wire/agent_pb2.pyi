@@ -59,7 +59,7 @@ class ControllerMessage(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ..., measure: _Optional[_Union[MeasureRequest, _Mapping]] = ..., clock: _Optional[_Union[ClockReply, _Mapping]] = ..., accepted: _Optional[_Union[JobAccepted, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("host", "ip", "pinning", "protocol", "dscp", "counts_bytes", "mltcp")
+    __slots__ = ("host", "ip", "pinning", "protocol", "dscp", "counts_bytes", "mltcp", "instance", "workers")
     HOST_FIELD_NUMBER: _ClassVar[int]
     IP_FIELD_NUMBER: _ClassVar[int]
     PINNING_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,8 @@ class Hello(_message.Message):
     DSCP_FIELD_NUMBER: _ClassVar[int]
     COUNTS_BYTES_FIELD_NUMBER: _ClassVar[int]
     MLTCP_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
     host: str
     ip: str
     pinning: str
@@ -74,7 +76,23 @@ class Hello(_message.Message):
     dscp: str
     counts_bytes: bool
     mltcp: bool
-    def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ..., dscp: _Optional[str] = ..., counts_bytes: _Optional[bool] = ..., mltcp: _Optional[bool] = ...) -> None: ...
+    instance: str
+    workers: Workers
+    def __init__(self, host: _Optional[str] = ..., ip: _Optional[str] = ..., pinning: _Optional[str] = ..., protocol: _Optional[int] = ..., dscp: _Optional[str] = ..., counts_bytes: _Optional[bool] = ..., mltcp: _Optional[bool] = ..., instance: _Optional[str] = ..., workers: _Optional[_Union[Workers, _Mapping]] = ...) -> None: ...
+
+class Workers(_message.Message):
+    __slots__ = ("workers",)
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    workers: _containers.RepeatedCompositeFieldContainer[Worker]
+    def __init__(self, workers: _Optional[_Iterable[_Union[Worker, _Mapping]]] = ...) -> None: ...
+
+class Worker(_message.Message):
+    __slots__ = ("job", "rank")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    rank: int
+    def __init__(self, job: _Optional[str] = ..., rank: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("policy", "cnp_dscp", "ack_dscp", "equal_dscp", "mice_dscp", "elephant_bytes", "answer_deadline_ns", "clock_poll_ns", "profiles", "level_dscp")

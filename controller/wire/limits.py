@@ -25,7 +25,7 @@ MAX_JOBS_OF_HOST: Final = 256
 """The most jobs of which one host has a worker."""
 MAX_FLOWS_OF_HOST: Final = 1 << 17
 """The most flows of all jobs of which one host has a worker."""
-MAX_WAITING_MESSAGES: Final = 256
-"""The most messages of one agent that wait to be handled. Until then the rest is not read."""
+MAX_MESSAGES_PER_S: Final = 10_000
+"""The most messages a second that are read from one agent. More than that wait in its connection."""
 MAX_UNSENT_MESSAGES: Final = 1 << 18
 """The most messages that wait for one agent to read them. Then its session ends."""
