@@ -99,13 +99,15 @@ class Cluster:
         return EtcdAddress(tuple(m.client for m in self.members), prefix)
 
     def _serves(self) -> bool:
-        etcd = Etcd(self.address())
-        try:
-            etcd.revoke(etcd.grant(1, 2.0), 2.0)
-        except EtcdError:
-            return False
-        finally:
-            etcd.close()
+        """Whether each member serves: one alone may still be coming up while the others do."""
+        for member in self.members:
+            etcd = Etcd(EtcdAddress((member.client,)))
+            try:
+                etcd.revoke(etcd.grant(1, 2.0), 2.0)
+            except EtcdError:
+                return False
+            finally:
+                etcd.close()
         return True
 
 

@@ -22,8 +22,18 @@ from controller.store.etcd.address import EtcdAddress
 MEMBER_S = 1.0
 # A member that knows no leader of the cluster must say so at once instead of keeping the call.
 _METADATA = (("hasleader", "true"),)
-# Another member may do better with such an error.
-_TRY_NEXT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+# After these answers no other member does better. While it elects a leader of its own, etcd answers others,
+# UNKNOWN among them.
+_FINAL = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.OUT_OF_RANGE,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -127,7 +137,7 @@ class Etcd:
                 answer = call(member, left if count == 1 else min(left, MEMBER_S))
             except grpc.RpcError as error:
                 why = _reason(error)
-                if error.code() not in _TRY_NEXT:
+                if error.code() in _FINAL:
                     raise EtcdError(f"{self.address} refuses: {why}", unreachable=False) from None
                 continue
             except StopIteration:

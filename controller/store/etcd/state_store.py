@@ -8,8 +8,9 @@ one transaction makes them valid, and then they are carried out, by this leader 
 
 from __future__ import annotations
 
+import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,10 @@ from controller.store.interface import (
 
 # Chosen, in seconds: how long a call waits for the members of etcd.
 CALL_S = 3.0
+# Chosen, in seconds: as long as a lease lasts, a leader tries a read again, for etcd may be electing a leader
+# of its own; and the pause between two attempts.
+PATIENCE_S = 5.0
+RETRY_S = 0.1
 # etcd refuses more than 1.5 MiB and 128 operations in a request (--max-request-bytes, --max-txn-ops). Chosen:
 # below that, with room for keys and for the operations that every transaction has.
 MOST_BYTES = 1 << 20
@@ -215,7 +220,10 @@ class EtcdStore:
     def _commit(self, operations: Sequence[Any]) -> None:
         if self._revision is None:
             raise StoreRefusedError(f"{self._etcd.address}: this controller is standby, so it writes nothing")
-        reply = _tried(lambda: self._etcd.txn(self._guarded(operations), CALL_S))
+        try:
+            reply = self._etcd.txn(self._guarded(operations), CALL_S)
+        except EtcdError as error:
+            raise StoreError(str(error)) from None
         if not reply.succeeded:
             raise StoreRefusedError(f"{self._etcd.address}: this controller does not lead any more")
 
@@ -231,7 +239,15 @@ class EtcdStore:
     def _read(self, *requests: Any) -> tuple[Any, ...]:
         """The keys of several ranges at one revision."""
         operations = [rpc.RequestOp(request_range=request) for request in requests]
-        reply = _tried(lambda: self._etcd.txn(rpc.TxnRequest(success=operations), CALL_S))
+        deadline = time.monotonic() + (PATIENCE_S if self._revision is not None else 0.0)
+        while True:
+            try:
+                reply = self._etcd.txn(rpc.TxnRequest(success=operations), CALL_S)
+                break
+            except EtcdError as error:
+                if not error.unreachable or time.monotonic() >= deadline:
+                    raise StoreError(str(error)) from None
+            time.sleep(RETRY_S)
         return tuple(response.response_range.kvs for response in reply.responses)
 
     # Keys and values.
@@ -254,13 +270,6 @@ class EtcdStore:
             (found,) = self._read(rpc.RangeRequest(key=self._key("last")))
             self._last_event = int(found[0].value) if found else 0
         return self._last_event
-
-
-def _tried(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except EtcdError as error:
-        raise StoreError(str(error)) from None
 
 
 def _end(prefix: bytes) -> bytes:

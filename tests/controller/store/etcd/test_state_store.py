@@ -150,7 +150,7 @@ def test_a_value_that_etcd_cannot_hold_is_refused_in_words(etcd: Etcd) -> None:
 def test_etcd_that_does_not_answer_is_an_error_to_try_again(cluster: Cluster) -> None:
     nowhere = Etcd(type(cluster.address())(("127.0.0.1:1", "127.0.0.1:2")))
     with pytest.raises(StoreError, match="does not answer") as caught:
-        EtcdStore(nowhere, 1).load()
+        EtcdStore(nowhere, None).load()
     assert not isinstance(caught.value, StoreRefusedError)
     assert "\n" not in str(caught.value)
     nowhere.close()
