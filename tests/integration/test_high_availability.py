@@ -162,6 +162,24 @@ def test_a_leader_that_is_killed(cluster: Cluster, pair: Callable[[str, str], Pa
     two.taken_over("kill -9", since)
 
 
+def test_no_acknowledged_job_is_lost(cluster: Cluster, pair: Callable[[str, str], Pair]) -> None:
+    """The leader is killed while jobs arrive, and no agent is left to announce them again."""
+    etcd = f"{cluster.members[0].client}/acknowledged"
+    two = pair(etcd, etcd)
+    for number in range(60):
+        for host in two.hosts:
+            host.announce(job(f"j{number}", *MEMBER.hosts))
+    eventually(lambda: all(len(host.accepted) > 20 for host in two.hosts), "some are acknowledged")
+    two.leader.process.kill()
+    for host in two.hosts:
+        host.session.stop()
+    two.leader.process.wait(PATIENCE_S)
+    acknowledged = two.hosts[0].accepted & two.hosts[1].accepted
+    print(f"kill -9 while jobs arrive: {len(acknowledged)} of 61 jobs acknowledged by then")
+    eventually(lambda: acknowledged <= set(jobs(two.standby)), "all acknowledged jobs are there")
+    two.record.check_one_writer()
+
+
 def test_a_leader_that_is_stopped_cleanly(cluster: Cluster, pair: Callable[[str, str], Pair]) -> None:
     etcd = f"{cluster.members[0].client}/clean"
     two = pair(etcd, etcd)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from control_rig import PATIENCE_S, eventually
 
-from controller.store.etcd.address import EtcdAddress
+from controller.store.etcd.address import EtcdAddress, EtcdTls
 from controller.store.etcd.members import Etcd, EtcdError
 
 MISSING = "etcd is not installed (Debian's package etcd-server)"
@@ -36,6 +36,7 @@ class Member:
     client: str
     peer: str
     options: list[str] = field(default_factory=list)
+    scheme: str = "http"
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, cluster: str) -> None:
@@ -46,8 +47,8 @@ class Member:
                     "etcd",
                     f"--name={self.name}",
                     f"--data-dir={self.folder / 'data'}",
-                    f"--listen-client-urls=http://{self.client}",
-                    f"--advertise-client-urls=http://{self.client}",
+                    f"--listen-client-urls={self.scheme}://{self.client}",
+                    f"--advertise-client-urls={self.scheme}://{self.client}",
                     f"--listen-peer-urls=http://{self.peer}",
                     f"--initial-advertise-peer-urls=http://{self.peer}",
                     f"--initial-cluster={cluster}",
@@ -70,7 +71,10 @@ class Member:
 class Cluster:
     """A running cluster of etcd on loopback."""
 
-    def __init__(self, folder: Path, count: int = 1, *, options: list[str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, count: int = 1, *, options: list[str] | None = None, tls: EtcdTls | None = None
+    ) -> None:
+        self._tls = tls
         self.members = [
             Member(
                 f"m{i}",
@@ -78,6 +82,7 @@ class Cluster:
                 f"127.0.0.1:{free_port()}",
                 f"127.0.0.1:{free_port()}",
                 options or [],
+                "http" if tls is None else "https",
             )
             for i in range(count)
         ]
@@ -96,12 +101,12 @@ class Cluster:
             member.end(number)
 
     def address(self, prefix: str = "polyrhythm") -> EtcdAddress:
-        return EtcdAddress(tuple(m.client for m in self.members), prefix)
+        return EtcdAddress(tuple(m.client for m in self.members), prefix, tls=self._tls)
 
     def _serves(self) -> bool:
         """Whether each member serves: one alone may still be coming up while the others do."""
         for member in self.members:
-            etcd = Etcd(EtcdAddress((member.client,)))
+            etcd = Etcd(EtcdAddress((member.client,), tls=self._tls))
             try:
                 etcd.revoke(etcd.grant(1, 2.0), 2.0)
             except EtcdError:
