@@ -152,7 +152,7 @@ def _check_version(policy: Mapping[str, Any]) -> None:
     if here != policy["version"]:
         raise ProblemError(
             f"the controller has {policy['distribution']} {policy['version']}; here {here} is installed",
-            "install one version everywhere; docs/upgrading.md says in which order",
+            "install one version everywhere; docs/deploying.md says in which order",
         )
 
 

@@ -57,7 +57,7 @@ def test_all_that_is_missing_is_named_with_its_line(tmp_path: Path, capsys: Said
         "sources.inspector_dir", "training.records", "tls.ca",
     ]  # fmt: skip
     assert said[0] == (
-        f"{path}:7: agent.controller: {tmp_path}/none.sock: No such file or directory; legal: a Unix socket "
+        f"{path}:6: agent.controller: {tmp_path}/none.sock: No such file or directory; legal: a Unix socket "
         "(start the controller)"
     )
     assert "lo" in said[2].partition("legal: ")[2]
