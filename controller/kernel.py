@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _decorating = Lock()
+_watchers: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
 
 class KernelsUnavailableError(ImportError):
@@ -72,6 +73,7 @@ def compiler(*sources: str | Path, inline: bool = False) -> Callable[[_F], _F]:
         numba: Any = import_module("numba")
     except ImportError as error:
         raise KernelsUnavailableError(f"no compiled kernels: {error}") from error
+    _listen()
     options = {"forceinline": True, "_nrt": False} if inline else {}
     folder = str(cache_folder(*sources))
 
@@ -88,3 +90,32 @@ def compiler(*sources: str | Path, inline: bool = False) -> Callable[[_F], _F]:
         return compiled
 
     return kernel
+
+
+def watch_compilations(began: Callable[[], None], ended: Callable[[], None]) -> None:
+    """From now on call these before and after each compilation in this process."""
+    _watchers.append((began, ended))
+
+
+@cache
+def _listen() -> None:
+    """Tell the watchers of Numba's compilations."""
+    events: Any = import_module("numba.core.event")
+
+    class Listener(events.Listener):  # type: ignore[misc] # the base class is known at run time only
+        depth = 0
+
+        def on_start(self, event: object) -> None:
+            # A function is compiled within the compilation of another one that calls it.
+            self.depth += 1
+            if self.depth == 1:
+                for began, _ in _watchers:
+                    began()
+
+        def on_end(self, event: object) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                for _, ended in _watchers:
+                    ended()
+
+    events.register("numba:compile", Listener())

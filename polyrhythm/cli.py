@@ -40,6 +40,14 @@ COMMANDS = {
         "find the likeliest faults of a deployment, on the host where it runs",
     ),
     "bench": ("polyrhythm.bench", "measure the speed of the parts of Polyrhythm on this machine"),
+    "chaos": (
+        "polyrhythm.chaos",
+        "break a running controller, its agents and its switches by the seed, and check that they recover",
+    ),
+    "soak": (
+        "polyrhythm.chaos.soak",
+        "run a controller, agents and jobs for long, and check that nothing grows",
+    ),
     "paper": ("polyrhythm.paper", "reproduce the experiments of the papers"),
     "switch": (
         "bmv2.standalone",

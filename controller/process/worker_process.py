@@ -20,6 +20,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from controller.kernel import watch_compilations
 from controller.process.latency import lower_priority
 from controller.southbound import table_writes
 from controller.southbound.codec import PipelineError
@@ -46,6 +47,35 @@ T = TypeVar("T")
 
 class _CallTooLongError(Exception):
     """A call has exceeded a limit, which the message names."""
+
+
+class _CompileTimes:
+    """The processor time in s that the worker has spent on compiling kernels, in shared memory.
+
+    It is spent once per machine and version, so it does not count for the limit of a call.
+    """
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._done_s = context.Value("d", 0.0)
+        self._began_s = context.Value("d", -1.0)
+
+    def watch(self) -> None:
+        """Runs in the worker: note the times of its compilations."""
+        watch_compilations(self._began, self._ended)
+
+    def spent_s(self, now_s: float) -> float:
+        """The time so far; `now_s` is the processor time that the worker has used."""
+        began_s = self._began_s.value
+        under_way_s = max(0.0, now_s - began_s) if began_s >= 0 else 0.0
+        return float(self._done_s.value + under_way_s)
+
+    def _began(self) -> None:
+        self._began_s.value = time.process_time()
+
+    def _ended(self) -> None:
+        self._done_s.value += time.process_time() - self._began_s.value
+        self._began_s.value = -1.0
 
 
 class WorkerProcess:
@@ -120,16 +150,21 @@ class WorkerProcess:
         self, pool: ProcessPoolExecutor, call: asyncio.Future[Any], cpu_limit_s: float
     ) -> None:
         """Wait until a call has ended; raises _CallTooLongError if it exceeds a limit."""
-        began, before = time.monotonic(), _cpu_s(pool)
+        began, before = time.monotonic(), self._working_s(pool)
         try:
             while not (await asyncio.wait([call], timeout=LOOK_S))[0]:
-                if _cpu_s(pool) - before > cpu_limit_s:
+                if self._working_s(pool) - before > cpu_limit_s:
                     raise _CallTooLongError(f"{cpu_limit_s:g} s of processor time")
                 if time.monotonic() - began > CALL_TIMEOUT_S:
                     raise _CallTooLongError(f"{CALL_TIMEOUT_S:g} s")
         finally:
             # Nobody waits for it any more. If it has ended, this does nothing.
             call.cancel()
+
+    def _working_s(self, pool: ProcessPoolExecutor) -> float:
+        """The processor time of a pool's process in s, without the compilation of kernels."""
+        used_s = _cpu_s(pool)
+        return used_s - self._compile_times.spent_s(used_s)
 
     async def run_in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of `function(*args)`, computed in a thread of this process."""
@@ -147,8 +182,10 @@ class WorkerProcess:
         self._pool = self._new_pool()
 
     def _new_pool(self) -> ProcessPoolExecutor:
+        self._compile_times = _CompileTimes()
+        arguments = (self._compile_times, *self._start)
         return ProcessPoolExecutor(
-            1, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=self._start
+            1, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=arguments
         )
 
 
@@ -183,7 +220,8 @@ def _shut_down(pool: ProcessPoolExecutor) -> list[BaseProcess]:
     return processes
 
 
-def _start_worker(host_clock: bool, *arguments: Any) -> None:
+def _start_worker(compile_times: _CompileTimes, host_clock: bool, *arguments: Any) -> None:
+    compile_times.watch()
     if host_clock:
         lower_priority()
     # A call that needs more raises MemoryError, and the machine keeps its other processes.

@@ -31,8 +31,9 @@ log = logging.getLogger(__name__)
 
 # Chosen: write requests of one switch that are in flight at the same time.
 WRITES_IN_FLIGHT = 4
-# Chosen: pauses before the next attempts to connect, in seconds of host time.
-BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+# Chosen: pauses before the next attempts to connect, in seconds of host time. They stay short: a switch that
+# comes back without tables drops its traffic until the controller has written them.
+BACK_OFF_S = (0.1, 0.2, 0.5)
 # Chosen: host time for the switch to answer the first message of a session.
 ANSWER_TIMEOUT_S = 5.0
 # Chosen: frames that wait to be sent to one switch. A round of probes on a large fabric has a few hundred.

@@ -105,3 +105,27 @@ def test_no_command_that_needs_no_kernel_imports_numba() -> None:
     code = "import sys, polyrhythm.commands.priority, controller.planner; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_compilations_are_watched_from_their_start_to_their_end(
+    room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    seen: list[str] = []
+    monkeypatch.setattr(kernel, "_watchers", [])
+    kernel.watch_compilations(lambda: seen.append("began"), lambda: seen.append("ended"))
+    compiled = kernel.compiler(room)
+
+    @compiled
+    def inner(x: int) -> int:
+        return x + 1
+
+    @compiled
+    def outer(x: int) -> int:
+        return int(inner(x)) + 1
+
+    assert outer(1) == 3
+    # The inner function is compiled within the compilation of the outer one.
+    assert seen == ["began", "ended"]
+    assert outer(2) == 4
+    assert len(seen) == 2
