@@ -90,10 +90,10 @@ def _run(folder: Path, faults: list[Fault], seed: int) -> dict[str, Any]:
     # gRPC and the P4 classes take a second to import, and --help needs none of them.
     from polyrhythm.chaos.injection import inject
     from polyrhythm.chaos.invariants import Invariants
-    from polyrhythm.chaos.processes import Cluster, ProcessError
+    from polyrhythm.chaos.processes import ChaosCluster, ProcessError
 
     began = time.monotonic()
-    cluster = Cluster(folder)
+    cluster = ChaosCluster(folder)
     try:
         cluster.start()
         invariants = Invariants(cluster)

@@ -19,7 +19,7 @@ import grpc
 from finsy.proto import p4r, p4r_grpc
 
 from polyrhythm.chaos.faults import Fault
-from polyrhythm.chaos.processes import Child, Cluster
+from polyrhythm.chaos.processes import ChaosCluster, Child
 from polyrhythm.chaos.proxy import Proxy
 
 _CALL_S = 2.0
@@ -29,7 +29,7 @@ _FLOOD_REQUESTS = 300
 _GARBAGE_BYTES = 3000
 
 
-def inject(cluster: Cluster, fault: Fault, wait: Callable[[float], None]) -> None:
+def inject(cluster: ChaosCluster, fault: Fault, wait: Callable[[float], None]) -> None:
     """Carry out a fault. `wait(seconds)` lets time pass."""
     _ACTIONS[fault.kind](cluster, fault, wait)
 
@@ -37,31 +37,31 @@ def inject(cluster: Cluster, fault: Fault, wait: Callable[[float], None]) -> Non
 Wait = Callable[[float], None]
 
 
-def _host(cluster: Cluster, fault: Fault) -> str:
+def _host(cluster: ChaosCluster, fault: Fault) -> str:
     return cluster.topology.hosts[fault.target % len(cluster.topology.hosts)].name
 
 
-def _switch(cluster: Cluster, fault: Fault) -> str:
+def _switch(cluster: ChaosCluster, fault: Fault) -> str:
     return cluster.topology.switches[fault.target % len(cluster.topology.switches)].name
 
 
-def _link(cluster: Cluster, fault: Fault) -> tuple[str, str]:
+def _link(cluster: ChaosCluster, fault: Fault) -> tuple[str, str]:
     link = cluster.topology.links[fault.target % len(cluster.topology.links)]
     return link.a, link.b
 
 
-def _proxy(cluster: Cluster, fault: Fault) -> Proxy:
+def _proxy(cluster: ChaosCluster, fault: Fault) -> Proxy:
     every = [*cluster.to_switch.values(), *cluster.to_controller.values()]
     return every[fault.target % len(every)]
 
 
-def _controller_kill(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _controller_kill(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     cluster.controller.end(signal.SIGKILL)
     wait(fault.duration_s / 4)
     cluster.start_controller()
 
 
-def _controller_restart(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _controller_restart(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     cluster.controller.end(signal.SIGTERM)
     wait(fault.duration_s / 4)
     cluster.start_controller()
@@ -76,12 +76,12 @@ def _stopped(child: Child) -> Iterator[None]:
         child.send(signal.SIGCONT)
 
 
-def _controller_stop(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _controller_stop(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     with _stopped(cluster.controller):
         wait(fault.duration_s)
 
 
-def _planner_kill(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _planner_kill(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     for _ in range(1 + fault.target % 4):
         for pid in _children(cluster.controller.pid):
             if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -102,11 +102,11 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _agent_kill(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _agent_kill(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     _restart_agent(cluster.agents[_host(cluster, fault)], signal.SIGKILL, fault.duration_s / 2, wait)
 
 
-def _agent_restart(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _agent_restart(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     _restart_agent(cluster.agents[_host(cluster, fault)], signal.SIGTERM, fault.duration_s / 2, wait)
 
 
@@ -117,16 +117,16 @@ def _restart_agent(agent: Child, number: int, pause_s: float, wait: Wait) -> Non
     agent.line()
 
 
-def _agent_stop(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _agent_stop(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     with _stopped(cluster.agents[_host(cluster, fault)]):
         wait(fault.duration_s)
 
 
-def _agent_silence(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _agent_silence(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     _silence(cluster.to_controller[_host(cluster, fault)], fault, wait)
 
 
-def _switch_silence(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _switch_silence(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     _silence(cluster.to_switch[_switch(cluster, fault)], fault, wait)
 
 
@@ -136,7 +136,7 @@ def _silence(proxy: Proxy, fault: Fault, wait: Wait) -> None:
     proxy.silence(False)
 
 
-def _switch_dead(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _switch_dead(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     name = _switch(cluster, fault)
     cluster.command(do="stop", switch=name)
     cluster.to_switch[name].cut()
@@ -144,25 +144,25 @@ def _switch_dead(cluster: Cluster, fault: Fault, wait: Wait) -> None:
     cluster.command(do="start", switch=name)
 
 
-def _switch_empty(cluster: Cluster, fault: Fault, _: Wait) -> None:
+def _switch_empty(cluster: ChaosCluster, fault: Fault, _: Wait) -> None:
     name = _switch(cluster, fault)
     cluster.command(do="stop", switch=name)
     cluster.to_switch[name].cut()
     cluster.command(do="start", switch=name)
 
 
-def _switch_reset(cluster: Cluster, fault: Fault, _: Wait) -> None:
+def _switch_reset(cluster: ChaosCluster, fault: Fault, _: Wait) -> None:
     cluster.to_switch[_switch(cluster, fault)].cut()
 
 
-def _link_down(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _link_down(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     link = _link(cluster, fault)
     cluster.command(do="link", link=link, up=False)
     wait(fault.duration_s)
     cluster.command(do="link", link=link, up=True)
 
 
-def _link_flap(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _link_flap(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     link, rng = _link(cluster, fault), fault.rng()
     for _ in range(rng.randint(2, 8)):
         cluster.command(do="link", link=link, up=False)
@@ -171,19 +171,19 @@ def _link_flap(cluster: Cluster, fault: Fault, wait: Wait) -> None:
         wait(rng.uniform(0.0, 0.3))
 
 
-def _half_open(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _half_open(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     cluster.to_controller[_host(cluster, fault)].lose_near_ends()
     wait(fault.duration_s)
 
 
-def _slow_writes(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _slow_writes(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     proxy = _proxy(cluster, fault)
     proxy.slow = True
     wait(fault.duration_s)
     proxy.slow = False
 
 
-def _partial_write(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _partial_write(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     proxy = _proxy(cluster, fault)
     proxy.cut(after_bytes=fault.rng().randint(1, 2000))
     # The connection breaks when so many bytes have passed; a flapping link makes some.
@@ -191,7 +191,7 @@ def _partial_write(cluster: Cluster, fault: Fault, wait: Wait) -> None:
     proxy.cut()
 
 
-def _stolen_mastership(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _stolen_mastership(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     name = _switch(cluster, fault)
     device = cluster.topology.switch[name].device_id
     election = p4r.Uint128(high=fault.number + 1, low=fault.number)
@@ -219,7 +219,7 @@ def _stolen_mastership(cluster: Cluster, fault: Fault, wait: Wait) -> None:
         stream.cancel()
 
 
-def _full_disk(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _full_disk(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     pid = cluster.controller.pid
     soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
@@ -229,7 +229,7 @@ def _full_disk(cluster: Cluster, fault: Fault, wait: Wait) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def _locked_state(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _locked_state(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     with contextlib.closing(sqlite3.connect(cluster.state, timeout=_CALL_S)) as database:
         with contextlib.suppress(sqlite3.OperationalError):
             database.execute("BEGIN EXCLUSIVE")
@@ -238,13 +238,13 @@ def _locked_state(cluster: Cluster, fault: Fault, wait: Wait) -> None:
         database.rollback()
 
 
-def _clock_jump(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _clock_jump(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     rng = fault.rng()
     cluster.wall_clock.write_text(str(rng.choice((-1, 1)) * rng.choice((1.0, 60.0, 3600.0, 86400.0))))
     _link_flap(cluster, fault, wait)
 
 
-def _garbage(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _garbage(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     rng = fault.rng()
     web = cluster.web.rpartition("/")[2]
     addresses = [cluster.agents_address, web, *(proxy.target for proxy in cluster.to_switch.values())]
@@ -266,7 +266,7 @@ def _noise(rng: Random, *, http: bool) -> bytes:
     return rng.choice(heads) + noise
 
 
-def _flood(cluster: Cluster, fault: Fault, wait: Wait) -> None:
+def _flood(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     opened: list[socket.socket] = []
     web = cluster.web.rpartition("/")[2]
     for address in (cluster.agents_address, web):
@@ -285,7 +285,7 @@ def _flood(cluster: Cluster, fault: Fault, wait: Wait) -> None:
         connection.close()
 
 
-_ACTIONS: dict[str, Callable[[Cluster, Fault, Wait], None]] = {
+_ACTIONS: dict[str, Callable[[ChaosCluster, Fault, Wait], None]] = {
     "controller-kill": _controller_kill,
     "controller-restart": _controller_restart,
     "controller-stop": _controller_stop,

@@ -17,7 +17,7 @@ from controller.southbound.artefacts import artefacts_dir, load_artefacts
 from controller.southbound.codec import Codec
 from controller.southbound.desired import EcnProfile
 from controller.southbound.table_writes import DesiredState
-from polyrhythm.chaos.processes import JOBS, Cluster
+from polyrhythm.chaos.processes import JOBS, ChaosCluster
 
 # The longest black hole (issue: proven by probes), and the longest call of a training process: the library
 # gives up an agent after 0.1 s, and the rest is for a busy machine. Chosen.
@@ -47,7 +47,7 @@ class Observed:
 class Invariants:
     """Looks at controller, switches, agents and probes, and notes what is wrong."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ChaosCluster) -> None:
         self.seen = Observed()
         self._cluster = cluster
         artefacts = load_artefacts()

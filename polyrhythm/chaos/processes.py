@@ -115,7 +115,7 @@ class Child:
         return "".join(f"\n  {line}" for line in lines)
 
 
-class Cluster:
+class ChaosCluster:
     """All processes. `agents` and `to_switch`, `to_controller` (proxies) are keyed by host or switch."""
 
     def __init__(self, folder: Path) -> None:

@@ -75,10 +75,10 @@ def run(args: argparse.Namespace) -> int:
 def _run(folder: Path, seconds: int, seed: int) -> dict[str, Any]:
     # gRPC and the P4 classes take a second to import, and --help needs none of them.
     from polyrhythm.chaos.invariants import Invariants
-    from polyrhythm.chaos.processes import Cluster, ProcessError
+    from polyrhythm.chaos.processes import ChaosCluster, ProcessError
 
     rng = Random(f"{seed}/soak")
-    cluster = Cluster(folder)
+    cluster = ChaosCluster(folder)
     samples: dict[str, list[Mapping[str, float]]] = defaultdict(list)
     try:
         cluster.start()
