@@ -71,6 +71,10 @@ COMMANDS = {
         "write the files that a switch needs besides P4Info: device configuration and queue settings",
     ),
     "stf": ("polyrhythm.commands.stf", "run packet tests of p4c (STF) against the embedded switch"),
+    "state": (
+        "polyrhythm.commands.state",
+        "back up the state file of a controller, or restore a backup",
+    ),
     "shell": ("polyrhythm.commands.shell", "open p4runtime-shell on a switch of the running fabric"),
 }
 
