@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemathesis calls every route of the OpenAPI document, with legal and illegal input.
+
+Every answer has a documented code, type and schema, and none is a 500.
+"""
+
+from __future__ import annotations
+
+import pytest
+from fake_source import running, view
+from hypothesis import HealthCheck, given, settings
+
+# The stream of events does not end; test_stream.py reads it.
+ENDLESS = "/events"
+
+
+@pytest.mark.slow
+def test_every_route_answers_as_the_document_says() -> None:
+    # It takes seconds to import.
+    schemathesis = pytest.importorskip("schemathesis")
+    routes = 0
+    with running(view(5)) as server:
+        document = schemathesis.openapi.from_url(server.url + "api/v1/openapi.json")
+        for result in document.get_all_operations():
+            operation = result.ok()
+            if operation.path.endswith(ENDLESS):
+                continue
+            routes += 1
+
+            @given(operation.as_strategy())
+            @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+            def call(case: object) -> None:
+                case.call_and_validate()  # type: ignore[attr-defined]
+
+            call()
+    assert routes >= 8
