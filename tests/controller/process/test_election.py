@@ -95,7 +95,8 @@ def test_a_leader_that_is_cut_off_stops_before_another_one_leads(
     start: Start, events: Events, address: EtcdAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Shorter than for users, for the sake of time. The margin stays.
-    monkeypatch.setattr(election, "TTL_S", 3)
+    monkeypatch.setattr(election, "TTL_S", 2)
+    monkeypatch.setattr(election, "RENEW_S", 0.2)
     proxy = SilentProxy(address.members[0])
     one = start("one", EtcdAddress((proxy.address,), address.prefix))
     assert events.next() == ("leads", "one")

@@ -107,7 +107,7 @@ def test_a_standby_that_is_ended_leaves_the_leader_alone(cluster: Cluster) -> No
     address = cluster.address(f"standby{next(_PREFIXES)}")
 
     async def scenario() -> None:
-        for _ in range(3):
+        for _ in range(2):
             ready = asyncio.Event()
 
             async def serve_web(board: Any, standby: Any) -> Any:
