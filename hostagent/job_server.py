@@ -19,8 +19,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from controller.wire.limits import (
+    MAX_CONNECTIONS_OF_USER,
+    MAX_LOCAL_CONNECTIONS,
+    MAX_LOCAL_LINE_BYTES,
+    MAX_LOCAL_SILENCE_S,
+    MAX_LOCAL_UNSENT_BYTES,
+)
 from hostagent.agent import Agent
 from hostagent.external_worker import ExternalWorker, JoinMessage, StepMessage
+from hostagent.flow_owners import FlowOwners
 from hostagent.loop import AgentLoop
 from hostagent.new_flows import NewFlows
 from hostagent.nic.external import ExternalSendQueue
@@ -36,9 +44,6 @@ from polyrhythm_job.protocol import (
 
 log = logging.getLogger(__name__)
 
-_LONGEST_LINE = 1 << 16
-_MOST_UNSENT = 1 << 20
-_MOST_CONNECTIONS = 512
 _STEP_WAIT_NS = 500_000_000
 """Steps are collected for this long and reported in one message. Measured: most of what a report costs is
 waking the agent's and gRPC's threads, so an agent with many jobs should wake no more often than one with one
@@ -66,6 +71,7 @@ class JobServer:
         self.loop = loop
         self._line_bps = line_bps
         self._connections: set[_Connection] = set()
+        self._owners: FlowOwners[_Connection] = FlowOwners()
         self._steps: list[tuple[_Connection, ExternalWorker, dict[str, Any]]] = []
         self._socket = _listen(self._path)
         loop.watch(self._socket.fileno(), self._accept)
@@ -101,11 +107,16 @@ class JobServer:
                 log.warning("%s: %s", self._path, error)
             return
         accepted.setblocking(False)
-        if len(self._connections) >= _MOST_CONNECTIONS:
-            log.warning("%s: more than %d connections; one is refused", self._path, _MOST_CONNECTIONS)
+        process, user = _peer(accepted)
+        most = MAX_CONNECTIONS_OF_USER if user else MAX_LOCAL_CONNECTIONS
+        of_user = sum(c.user == user for c in self._connections)
+        if len(self._connections) >= MAX_LOCAL_CONNECTIONS or of_user >= most:
+            log.warning("%s: user %d has %d connections; one is refused", self._path, user, of_user)
             accepted.close()
             return
-        self._connections.add(_Connection(self, accepted))
+        connection = _Connection(self, accepted, process, user)
+        self._connections.add(connection)
+        self.loop.call_at(self.loop.now + MAX_LOCAL_SILENCE_S * 10**9, connection.end_if_silent)
 
     # -- requests of the connections
 
@@ -141,11 +152,13 @@ class JobServer:
         def answer(placement: FlowPlacement) -> None:
             connection.send(flow_event(number, name, placement))
 
+        self._owners.ask(name, connection, connection.user)
         self._flows.ask(name, size, answer)
 
-    def end_flow(self, name: str) -> None:
-        """A flow has ended."""
-        self._flows.end(name)
+    def end_flow(self, name: str, connection: _Connection) -> None:
+        """A flow has ended. Raises ConfigError if it is another user's."""
+        if self._owners.end(name, connection.user):
+            self._flows.end(name)
 
     def status(self) -> Mapping[str, Any]:
         """The agent's state, for operators and for tests."""
@@ -181,17 +194,21 @@ class JobServer:
     def gone(self, connection: _Connection) -> None:
         """A connection is closed."""
         self._connections.discard(connection)
+        for flow in self._owners.closed(connection):
+            self._flows.end(flow)
 
 
 class _Connection:
     """The connection of one training process."""
 
-    def __init__(self, server: JobServer, accepted: socket.socket) -> None:
+    def __init__(self, server: JobServer, accepted: socket.socket, process: int, user: int) -> None:
+        self.user = user
         self.worker: ExternalWorker | None = None
         self._server = server
         self._loop = server.loop
         self._socket = accepted
-        self._peer = _peer(accepted)
+        self._peer = f"process {process} of user {user}"
+        self._silent = True
         self._incomplete = b""
         self._unsent = bytearray()
         self._open = True
@@ -203,7 +220,7 @@ class _Connection:
             return
         waiting = bool(self._unsent)
         self._unsent += encode(message)
-        if len(self._unsent) > _MOST_UNSENT:
+        if len(self._unsent) > MAX_LOCAL_UNSENT_BYTES:
             log.warning("%s does not read what the agent sends; its connection is closed", self._peer)
             self.end()
             return
@@ -220,6 +237,12 @@ class _Connection:
         self._server.gone(self)
         if self.worker is not None:
             self._server.leave(self.worker)
+
+    def end_if_silent(self) -> None:
+        """Close the connection if no request has come on it."""
+        if self._silent and self._open:
+            log.warning("%s has sent no request; its connection is closed", self._peer)
+            self.end()
 
     def refuse(self, why: str) -> None:
         """Answer an illegal request with an error, and close the connection."""
@@ -240,7 +263,7 @@ class _Connection:
 
     def _readable(self) -> None:
         try:
-            fresh = self._socket.recv(_LONGEST_LINE)
+            fresh = self._socket.recv(MAX_LOCAL_LINE_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -249,10 +272,11 @@ class _Connection:
             self.end()
             return
         lines, self._incomplete = split_lines(self._incomplete + fresh)
+        self._silent = self._silent and not lines
         for line in lines:
             if self._open:
                 self._line(line)
-        if len(self._incomplete) > _LONGEST_LINE:
+        if len(self._incomplete) > MAX_LOCAL_LINE_BYTES:
             self.refuse("a line is longer than 64 KiB")
 
     def _line(self, line: bytes) -> None:
@@ -278,7 +302,7 @@ class _Connection:
         elif op == "flow":
             server.flow(_text(fields, "flow"), _count(fields, "bytes"), self, fields.get("id"))
         elif op == "end":
-            server.end_flow(_text(fields, "flow"))
+            server.end_flow(_text(fields, "flow"), self)
         elif op == "status":
             self.send(server.status())
         else:
@@ -324,9 +348,11 @@ def _clear(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _peer(accepted: socket.socket) -> str:
+def _peer(accepted: socket.socket) -> tuple[int, int]:
+    """The process and the user at the other end, as the kernel knows them."""
     credentials = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return f"process {struct.unpack('=I', credentials[:4])[0]}"
+    process, user, _ = struct.unpack("=iII", credentials)
+    return process, user
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str:

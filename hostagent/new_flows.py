@@ -64,6 +64,9 @@ class NewFlows:
     def end(self, flow: str) -> None:
         """A flow has ended: forget its pin, and what the controller may still say about it."""
         self._live.discard(flow)
+        self._pending.pop(flow, None)
+        for _, timer in self._waiting.pop(flow, ()):
+            timer.cancel()
         self._forget(flow)
 
     def _answered(self, flow: str, pin: Pin) -> None:

@@ -29,3 +29,17 @@ MAX_MESSAGES_PER_S: Final = 10_000
 """The most messages a second that are read from one agent. More than that wait in its connection."""
 MAX_UNSENT_MESSAGES: Final = 1 << 18
 """The most messages that wait for one agent to read them. Then its session ends."""
+
+# The agent's Unix socket.
+MAX_LOCAL_CONNECTIONS: Final = 512
+"""The most open connections of training processes with one agent."""
+MAX_CONNECTIONS_OF_USER: Final = 256
+"""The most of these that one user of the host has, except the superuser."""
+MAX_LOCAL_LINE_BYTES: Final = 1 << 16
+"""The most bytes in one request of a training process."""
+MAX_LOCAL_UNSENT_BYTES: Final = 1 << 20
+"""The most bytes that wait for a training process to read them. Then its connection ends."""
+MAX_FLOWS_OF_USER: Final = 1 << 14
+"""The most open flows that one user of the host has asked for."""
+MAX_LOCAL_SILENCE_S: Final = 10
+"""The longest that a connection may take to its first request, in seconds."""
