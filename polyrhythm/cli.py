@@ -49,6 +49,10 @@ COMMANDS = {
         "run a controller, agents and jobs for long, and check that nothing grows",
     ),
     "paper": ("polyrhythm.paper", "reproduce the experiments of the papers"),
+    "pki": (
+        "polyrhythm.commands.pki",
+        "make a private authority, the certificates of hosts, and tokens of the REST API",
+    ),
     "switch": (
         "bmv2.standalone",
         "start the embedded switch as a process, with the command line of simple_switch_grpc",

@@ -102,12 +102,11 @@ class TokensFile(Section, frozen=True, kw_only=True):
             raise InvalidValueError(
                 ("tokens",), f"{len(self.tokens):,} tokens; legal: at most {MAX_TOKENS:,}"
             )
-        for key in ("name", "sha256"):
-            seen: set[str] = set()
-            for index, entry in enumerate(self.tokens):
-                if getattr(entry, key) in seen:
-                    raise InvalidValueError(("tokens", index, key), "is there twice; legal: each once")
-                seen.add(getattr(entry, key))
+        seen: set[str] = set()
+        for index, entry in enumerate(self.tokens):
+            if entry.sha256 in seen:
+                raise InvalidValueError(("tokens", index, "sha256"), "is there twice; legal: each once")
+            seen.add(entry.sha256)
 
 
 def load_tokens(path: Path) -> Mapping[str, TokenEntry]:

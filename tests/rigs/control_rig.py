@@ -197,12 +197,24 @@ def join_message(member: Job, rank: int) -> wire.AgentMessage:
 class Agent:
     """An agent's session by hand."""
 
-    def __init__(self, address: str, host: str, ip: str, *, hello: bool = True, pinning: str = "udp") -> None:
+    def __init__(
+        self,
+        address: str,
+        host: str,
+        ip: str,
+        *,
+        hello: bool = True,
+        pinning: str = "udp",
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
         self.host = host
         self.inbox: queue.SimpleQueue[wire.ControllerMessage | None] = queue.SimpleQueue()
         self._outbox: queue.SimpleQueue[wire.AgentMessage | None] = queue.SimpleQueue()
         self._sequence = 0
-        self._channel = grpc.insecure_channel(address)
+        if credentials is None:
+            self._channel = grpc.insecure_channel(address)
+        else:
+            self._channel = grpc.secure_channel(address, credentials)
         self._call = wire_grpc.AgentHubStub(self._channel).Session(iter(self._outbox.get, None))
         threading.Thread(target=self._read, daemon=True).start()
         if hello:
