@@ -35,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one sub-command. Returns the exit code: 0 done, 2 for a file that cannot be used."""
+    if str(args.state).startswith("etcd:"):
+        print(
+            f"polyrhythm state {args.what}: --state {args.state} is no file; legal: an SQLite file (of etcd, "
+            "`etcdctl snapshot` makes and restores a backup)",
+            file=sys.stderr,
+        )
+        return 2
     try:
         if args.what == "backup":
             backup(args.state, args.file)

@@ -39,7 +39,7 @@ def check_agent_socket(deployment: Deployment) -> str:
     config = agent_of(deployment)
     if not status.get("connected"):
         raise ProblemError(
-            f"the agent runs, but has no session with {config.agent.controller}",
+            f"the agent runs, but has no session with {' or '.join(config.agent.controllers)}",
             "see why in its log; check agent.controller, the network, and [tls] on both sides",
         )
     if status.get("host") != config.agent.host:
