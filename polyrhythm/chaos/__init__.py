@@ -19,6 +19,8 @@ from polyrhythm.chaos.faults import KINDS, Fault, fault
 from polyrhythm.progress import Bar
 from polyrhythm.subcommands import integer
 
+# Answers that take longer are counted for each kind of fault. Chosen: the bound of their 99th percentile.
+LATE_MS = 15.0
 # A line of progress every so many seconds where there is no terminal.
 _LINES_S = 30.0
 
@@ -103,6 +105,7 @@ def _run(folder: Path, faults: list[Fault], seed: int) -> dict[str, Any]:
             raise ProcessError(f"before the first fault: {'; '.join(wrong)}")
         seen.answers_ms.clear()
         done: dict[str, int] = {}
+        late_answers: dict[str, int] = {}
         with Bar("chaos", len(faults), _LINES_S, "faults") as bar:
             for count, one in enumerate(faults, 1):
                 found: list[str] = []
@@ -113,8 +116,14 @@ def _run(folder: Path, faults: list[Fault], seed: int) -> dict[str, Any]:
                         time.sleep(min(left, 0.2))
                         found += invariants.look()
 
+                answers = len(seen.answers_ms)
                 inject(cluster, one, wait)
+                if one.kind in ("controller-kill", "controller-restart"):
+                    found += invariants.forgotten()
                 wrong, took_ms = invariants.settle()
+                late = sum(answer_ms > LATE_MS for answer_ms in seen.answers_ms[answers:])
+                if late:
+                    late_answers[one.kind] = late_answers.get(one.kind, 0) + late
                 seen.recoveries_ms.append(took_ms)
                 done[one.kind] = done.get(one.kind, 0) + 1
                 for what in dict.fromkeys(found + wrong):
@@ -132,6 +141,7 @@ def _run(folder: Path, faults: list[Fault], seed: int) -> dict[str, Any]:
         "answer_p99_ms": round(percentile(seen.answers_ms, 0.99), 3),
         "answer_median_ms": round(percentile(seen.answers_ms, 0.5), 3),
         "answers": len(seen.answers_ms),
+        "late_answers": dict(sorted(late_answers.items())),
         "answers_without_agent": seen.alone,
         "recovery_p99_ms": round(percentile(seen.recoveries_ms, 0.99)),
         "recovery_median_ms": round(percentile(seen.recoveries_ms, 0.5)),

@@ -17,6 +17,8 @@ from types import ModuleType
 
 from polyrhythm.cli import main
 
+# Chosen: above the switches' (`polyrhythm/chaos/fabric.py`), below the agents'.
+NICENESS = 5
 # How often the file is read, in seconds.
 _READ_S = 0.1
 
@@ -55,6 +57,8 @@ def set_wall_clock(file: Path) -> None:
 
 
 if __name__ == "__main__":
+    # In a cluster the controller has a machine of its own: its start takes no processor time from agents.
+    os.nice(NICENESS)
     # Its modules must be there before they get another clock.
     import_module("controller.process.server")
     set_wall_clock(Path(os.environ["POLYRHYTHM_CHAOS_WALL_CLOCK"]))

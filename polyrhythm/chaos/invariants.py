@@ -122,6 +122,16 @@ class Invariants:
         known = {job["name"] for job in jobs["jobs"]} if jobs is not None else set()
         return len(JOBS.keys() - known)
 
+    def forgotten(self) -> list[str]:
+        """Call it when the controller has just started again: whether it lacks a job that it had accepted."""
+        deadline = time.monotonic() + RECOVERY_S
+        while (jobs := self._cluster.api("jobs")) is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        known = {job["name"] for job in jobs["jobs"]} if jobs is not None else set()
+        missing = sorted(JOBS.keys() - known)
+        self.seen.lost_jobs += len(missing)
+        return [f"the controller started again without the jobs {', '.join(missing)}"] if missing else []
+
     def settle(self) -> tuple[list[str], float]:
         """Wait until all is as it should be; returns what has gone wrong, and the time in ms."""
         began = time.monotonic()

@@ -32,12 +32,12 @@ def test_failures_of_the_fabric_make_no_loop_and_no_long_black_hole(
     """Links down, switches dead, empty and silent (a silent leaf is cut off from the controller)."""
     kinds = ("link-down", "link-flap", "switch-dead", "switch-empty", "switch-silence")
     words = [word for kind in kinds for word in ("--kind", kind)]
-    main(["chaos", "--faults", "15", "--seed", "5", "--json", "--logs", str(tmp_path), *words])
+    main(["chaos", "--faults", "10", "--seed", "5", "--json", "--logs", str(tmp_path), *words])
     out, err = capsys.readouterr()
     figures = json.loads(out)
     assert figures["what"] == [], err
     assert figures["longest_black_hole_s"] <= 3.0
-    assert figures["probes_delivered"] > 500
+    assert figures["probes_delivered"] > 200
     # The log says what happened, and how flows were moved.
     log = (tmp_path / "controller.log").read_text()
     for words_of in (

@@ -42,7 +42,7 @@ def test_a_sample_is_what_the_system_says_of_a_process() -> None:
 @pytest.mark.slow
 @pytest.mark.alone
 def test_nothing_grows_while_links_fail_and_sessions_break(capsys: pytest.CaptureFixture[str]) -> None:
-    seconds = os.environ.get("POLYRHYTHM_SOAK_S", "40")
+    seconds = os.environ.get("POLYRHYTHM_SOAK_S", "32")
     code = main(["soak", "--seconds", seconds, "--json"])
     figures = json.loads(capsys.readouterr().out)
     assert (figures["what"], code) == ([], 0)
