@@ -9,13 +9,15 @@ can make a line of its own. A template that comes too often is left out, and a l
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
 import sys
+import threading
 import traceback
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,6 +38,9 @@ SUMMARY_S = 10.0
 _MOST_TEMPLATES = 1_000
 # Chosen: characters of a message or of a traceback. The rest is cut off.
 _LONGEST = 4_000
+# Chosen: lines that wait for the stream's reader; and, in seconds, how long the end of the process waits.
+MOST_WAITING = 2_000
+FLUSH_S = 2.0
 
 _CONVERSION = re.compile(r"%(?:%|[-#0 +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[diouxXeEfFgGcrsa])")
 _SUBJECT = re.compile(r"\b(switch|host|job|flow|plan) $")
@@ -173,31 +178,70 @@ class RateLimit(logging.Filter):
         return records
 
 
-class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes the lines of a process to a stream, at a bounded rate."""
+class LogHandler(logging.Handler):
+    """Writes the lines of a process to a stream, at a bounded rate and on a thread of its own: a reader that
+    stops to read the stream holds up nothing. Lines that wait for it beyond MOST_WAITING are left out.
+    """
 
     def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
-        super().__init__(stream)
+        super().__init__()
         self.setFormatter(JsonLines() if log_format == "json" else TextLines())
         self.limit = RateLimit()
+        self._stream = stream
+        self._waiting: list[str] = []
+        self._writing = False
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, unless its template comes too often. `handle` holds the handler's lock."""
+        """Write a record soon, unless its template comes too often. `handle` holds the handler's lock."""
         allowed = self.limit.filter(record)
-        for summary in self.limit.summary(record.created):
-            super().emit(summary)
-        if allowed:
-            super().emit(record)
+        records = [*self.limit.summary(record.created), *([record] if allowed else ())]
+        self._put(records)
+
+    def flush(self) -> None:
+        """Wait until all lines are written, for FLUSH_S at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._waiting or self._writing), FLUSH_S)
 
     def close(self) -> None:
-        """Say what was left out since the last summary."""
-        self.acquire()
-        try:
-            for summary in self.limit.summary():
-                super().emit(summary)
-        finally:
-            self.release()
+        """Say what was left out since the last summary, and write what waits."""
+        if not self._closed:
+            self._put(self.limit.summary())
+            self.flush()
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
         super().close()
+
+    def _put(self, records: Iterable[logging.LogRecord]) -> None:
+        lines = []
+        for record in records:
+            try:
+                lines.append(self.format(record) + "\n")
+            except Exception:
+                self.handleError(record)
+        with self._changed:
+            room = MOST_WAITING - len(self._waiting)
+            self._waiting += lines[:room]
+            self.limit.left_out += len(lines[room:])
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                lines, self._waiting, self._writing = self._waiting, [], True
+            # A stream that is closed takes no more lines, and there is no other place to say so.
+            with contextlib.suppress(OSError, ValueError):
+                self._stream.write("".join(lines))
+                self._stream.flush()
 
 
 def configure_log(log_format: LogFormat = "text", level: int | str = logging.INFO) -> None:
