@@ -75,6 +75,15 @@ COMMANDS = {
         "write the files that a switch needs besides P4Info: device configuration and queue settings",
     ),
     "stf": ("polyrhythm.commands.stf", "run packet tests of p4c (STF) against the embedded switch"),
+    "history": ("polyrhythm.commands.history", "list the last plans of a running controller"),
+    "rollback": (
+        "polyrhythm.commands.rollback",
+        "bring an earlier plan of a running controller into force again",
+    ),
+    "apply": (
+        "polyrhythm.commands.apply",
+        "show what the plan of another policy would change on a running controller",
+    ),
     "state": (
         "polyrhythm.commands.state",
         "back up the state file of a controller, or restore a backup",

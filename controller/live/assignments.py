@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 
 from controller.interleave.slot_tolerance import SlotTolerance
 from controller.live.job_registry import JobRegistry
@@ -57,6 +58,13 @@ class Assignments:
         """The plan of an earlier controller is in force: agents receive it when their sessions begin."""
         self._plan = plan
         self.tolerances = tolerances(plan, registry.jobs)
+
+    def preview(self, plan: Plan, registry: JobRegistry) -> tuple[Effect, ...]:
+        """What `adopt` would tell agents. Nothing changes."""
+        other = copy(self)
+        for name in ("_asked", "_waiting", "_assigned", "_scheduled", "_fallback"):
+            setattr(other, name, dict(getattr(self, name)))
+        return tuple(other.adopt(plan, registry))
 
     def slots_moved(self, plan: Plan, jobs: Iterable[str], registry: JobRegistry) -> Iterator[Effect]:
         """The slots of `jobs` in the plan in force have moved together: tell their agents."""

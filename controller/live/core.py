@@ -150,7 +150,7 @@ class Core:
         """The planner's input for the present state. Clears `wants_plan`."""
         self.wants_plan = False
         self.measuring.choose()
-        return self._input()
+        return self.input_now()
 
     def plan_failed(self, why: str) -> None:
         """No plan could be made in time: leave out the job that is the reason, and want another plan."""
@@ -161,12 +161,13 @@ class Core:
         for job in self.unplannable.reasons:
             self._effects.extend(self.measuring.given_up(job))
 
-    def _input(self) -> PlanInput:
+    def input_now(self) -> PlanInput:
+        """The planner's input for the present state, as it is."""
         return self._inputs.at(self.now_ns, self.condition, self.planned)
 
     def in_force(self, plan: Plan) -> Plan:
         """The plan as it comes into force, with `PlanOverlays`. The same object for the same plan."""
-        return self._overlays.in_force(plan, lambda shown: remarks(self._input(), shown.flows))
+        return self._overlays.in_force(plan, lambda shown: remarks(self.input_now(), shown.flows))
 
     @property
     def desired(self) -> DesiredState:
@@ -268,7 +269,7 @@ class Core:
         """
         jobs = tuple(j for j in self.registry.jobs if j.name in active)
         epoch_ns = self.plan.epoch_ns if self.plan is not None else self.now_ns
-        return replace(self._input(), jobs=jobs, epoch_ns=epoch_ns)
+        return replace(self.input_now(), jobs=jobs, epoch_ns=epoch_ns)
 
     def adopt_lookahead(self, found: Plan) -> int:
         """Move the flows of `found` to its paths, keep the rest of the plan; returns how many flows move."""
@@ -278,7 +279,7 @@ class Core:
         if moved:
             self._patch(replace(self.plan, flows={**self.plan.flows, **moved}))
             self._effects.extend(self.paths.moved(self.now_ns, self.plan, moved))
-            self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), self.plan)
+            self.failovers = PreparedFailovers.after(replace(self.input_now(), previous=None), self.plan)
         return len(moved)
 
     def _patch(self, plan: Plan) -> None:
@@ -309,7 +310,7 @@ class Core:
         """Verify the paths of a plan, and begin to watch and to prepare what depends on it."""
         self.resumes = False
         self._drift.plan_adopted(self.now_ns, plan)
-        self.failovers = PreparedFailovers.after(replace(self._input(), previous=None), plan)
+        self.failovers = PreparedFailovers.after(replace(self.input_now(), previous=None), plan)
         self._effects.extend(self.probes.plan_adopted(self.now_ns, plan, self.registry.jobs, self.condition))
         self.lookahead_jobs = None
         if self._lookahead is not None:

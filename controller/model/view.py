@@ -77,8 +77,9 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class SwitchView:
-    """The state of a switch in the southbound. `state`: connecting, ready or down. `tables`: number of
-    entries by table. `strays`: packets that its ports to hosts dropped or remarked."""
+    """The state of a switch in the southbound. `state`: connecting, waiting (for another controller to
+    leave), ready or down. `tables`: number of entries by table. `strays`: packets that its ports to hosts
+    dropped or remarked."""
 
     name: str
     address: str

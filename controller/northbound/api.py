@@ -20,6 +20,7 @@ from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
 from controller.northbound.health import HEALTH_PATHS, health_routes
 from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
+from controller.northbound.plan_routes import PlanOperations, plan_routes
 from controller.northbound.source import ViewSource
 from controller.northbound.stream import ViewEncoder, view_events
 from controller.northbound.web import ResponseHeaders
@@ -33,7 +34,8 @@ PUBLIC_PATHS = frozenset({*HEALTH_PATHS, *(f"{PREFIX}{path}" for path in HEALTH_
 _ABOUT = """\
 The state of the Polyrhythm controller: jobs, plan, fabric and counters.
 
-The API is read-only. The end of a field's name is its unit: `_ns`, `_ms`, `_bps`. Times are fabric time.
+Most of the API only reads. What changes something needs the role operate, where the server asks for tokens.
+The end of a field's name is its unit: `_ns`, `_ms`, `_bps`. Times are fabric time.
 Rates are those of the running fabric; an emulated fabric is slower than the fabric it stands for.
 Until the controller has connected to its fabric, calls answer 503. `events` waits. `healthz` tells whether
 the process lives, and `readyz` what is missing.
@@ -66,6 +68,7 @@ def create_app(
     status: MetricsSource,
     reading_s: float = READING_S,
     rules: AccessRules = AccessRules(),  # noqa: B008 - frozen
+    operations: PlanOperations | None = None,
 ) -> FastAPI:
     """The web application that shows the views of `source`, and answers health checks from `status`.
 
@@ -91,20 +94,24 @@ def create_app(
     app.add_middleware(AccessCheck, rules=rules, public=PUBLIC_PATHS)
     heads = (*HEALTH_PATHS, METRICS_PATH)
     app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=heads)
-    app.add_exception_handler(405, _only_get)
+    app.add_exception_handler(405, _not_allowed)
     # Health checks are where Kubernetes and load balancers look for them, and beside the rest of the API.
     app.include_router(health_routes(status), include_in_schema=False)
     app.include_router(metrics_routes(source, status))
     app.include_router(health_routes(status), prefix=PREFIX)
+    app.include_router(plan_routes(operations), prefix=PREFIX)
     app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
     if assets is not None:
         app.mount("/", StaticFiles(directory=assets, html=True), name="page")
     return app
 
 
-async def _only_get(request: Request, _: Exception) -> JSONResponse:
-    detail = f"{request.method} is not allowed: the API is read-only; legal: GET, HEAD"
-    return JSONResponse({"detail": detail}, 405, headers={"Allow": "GET, HEAD"})
+async def _not_allowed(request: Request, error: Exception) -> JSONResponse:
+    given = getattr(error, "headers", None) or {}
+    methods = {word.strip() for word in given.get("Allow", "GET").split(",")}
+    legal = ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
+    detail = f"{request.method} is not allowed here; legal: {legal}"
+    return JSONResponse({"detail": detail}, 405, headers={"Allow": legal})
 
 
 def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> APIRouter:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controller.interleave.timing import SENDER_CHOICES
 
-SwitchState = Literal["connecting", "ready", "down"]
+SwitchState = Literal["connecting", "waiting", "ready", "down"]
 Time = Annotated[int, Field(description="Fabric time of the figures, in ns.")]
 
 

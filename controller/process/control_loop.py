@@ -73,7 +73,7 @@ class ControlLoop:
         self.channels = ChannelCounts()
         self._core = core
         self._clock = clock
-        self._planning = Planning(worker)
+        self.planning = Planning(worker)
         self._options = options
         self._publish = publish
         self._state = state
@@ -276,7 +276,7 @@ class ControlLoop:
                     core.now_ns = self._clock.now_ns
                     try:
                         with self.progress.planning():
-                            made = await self._planning.plan(core.plan_input())
+                            made = await self.planning.plan(core.plan_input())
                     except RunnerError as error:
                         log.error("no plan could be made, so the last one stays in force: %s", error)
                         core.now_ns = self._clock.now_ns

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from controller.model.plan import Plan
 from controller.planner import PlanInput, plan
+from controller.planner.rollback import RollbackError, rolled_back
 from controller.process.worker_process import CALL_CPU_S, WorkerProcess
 
 # Chosen, processor time: plans of 20,000 flows take half of it.
@@ -19,6 +20,10 @@ class Planning:
     def __init__(self, worker: WorkerProcess) -> None:
         self._worker = worker
         self._last_s = 0.0
+        self.earlier: Plan | None = None
+        """A plan of the history that comes into force next, instead of a new one."""
+        self.refusal = ""
+        """Why the last one of these did not; empty: it did."""
 
     async def plan(self, inputs: PlanInput) -> Plan:
         """The plan for `inputs`.
@@ -26,6 +31,13 @@ class Planning:
         Raises:
             RunnerError: no plan could be made in time; the message says why.
         """
+        if self.earlier is not None:
+            earlier, self.earlier, self.refusal = self.earlier, None, ""
+            version = inputs.previous.version + 1 if inputs.previous else 1
+            try:
+                return rolled_back(earlier, inputs.jobs, version, inputs.down_links, inputs.down_switches)
+            except RollbackError as error:
+                self.refusal = str(error)
         limit_s = min(max(PLAN_CPU_S, GROWTH * self._last_s), CALL_CPU_S)
         made, self._last_s = await self._worker.run_timed(limit_s, plan, inputs)
         return made

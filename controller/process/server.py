@@ -37,6 +37,7 @@ from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
 from controller.northbound.health import ControllerRole, Place
 from controller.northbound.metrics import MetricsSource
+from controller.northbound.plan_routes import PlanOperations
 from controller.northbound.source import ViewBoard
 from controller.northbound.web import AddressError, assets_dir, serve
 from controller.process.chosen_store import open_store
@@ -46,6 +47,7 @@ from controller.process.durable_state import DurableState
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
 from controller.process.listeners import Listeners
 from controller.process.loop_options import LoopOptions
+from controller.process.plan_operations import RunningPlans
 from controller.process.standby import Leadership, stand_by
 from controller.process.start_options import StartOptions, add_arguments, check_options
 from controller.process.state_options import SharedState
@@ -284,7 +286,8 @@ class _Service:
                 ),
                 place=leadership.place if leadership is not None else Place,
             )
-            url, close_web = await _serve_web(control_loop.board, status, start.listeners)
+            operations = RunningPlans(core, control_loop.planning, worker, store)
+            url, close_web = await _serve_web(control_loop.board, status, start.listeners, operations)
             _say_ready(address, url, "leader" if leadership is not None else "alone")
             await warm
             collector = GarbageCollection()
@@ -318,7 +321,10 @@ async def _listen(agents: AgentServer | StandbyAgentServer, listeners: Listeners
 
 
 async def _serve_web(
-    board: ViewBoard, status: MetricsSource, listeners: Listeners
+    board: ViewBoard,
+    status: MetricsSource,
+    listeners: Listeners,
+    operations: PlanOperations | None = None,
 ) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Start the API and the page; returns their address and the function that stops them."""
     try:
@@ -326,7 +332,7 @@ async def _serve_web(
     except FileNotFoundError as error:
         log.warning("only the REST API is served, not the page: %s", error)
         assets = None
-    app = create_app(board, assets, status, rules=listeners.access)
+    app = create_app(board, assets, status, rules=listeners.access, operations=operations)
     port = listeners.web_port
     try:
         server = await serve(app, listeners.web_address, port, listeners.web_tls)

@@ -133,6 +133,17 @@ def writes_to(moves: Mapping[str, DesiredState | None], wanted: DesiredState) ->
     return result
 
 
+def entry_changes(before: DesiredState, after: DesiredState) -> Mapping[str, tuple[str, ...]]:
+    """The updates in words that lead from one state to another, in their order, for each switch that has
+    any.
+    """
+    found = {}
+    for switch in _current_fabric().topology.switches:
+        stages = difference(_entries(switch.name, before), _entries(switch.name, after))
+        found[switch.name] = tuple(f"{u.operation.value} {u.entry}" for stage in stages for u in stage)
+    return {name: words for name, words in found.items() if words}
+
+
 def reconcile(
     name: str, read: Iterable[bytes], wanted: DesiredState, found: Found = Found.REMOVE
 ) -> SwitchWrites:

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""REST routes that work with plans: their history, a rollback, and what another policy would change."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Body, HTTPException, Path, Query
+from pydantic import Field
+
+from controller.model.plan import Plan
+from controller.northbound import render, schema
+from controller.northbound.access import requires
+from controller.northbound.tokens import Role
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    404: {"model": schema.ErrorOut, "description": "No such plan."},
+    409: {"model": schema.ErrorOut, "description": "It does not fit the fabric or the jobs of now."},
+    503: {"model": schema.ErrorOut, "description": "The controller has no store, or it does not answer."},
+}
+Version = Annotated[int, Path(ge=1, le=(1 << 53), description="Number of a plan.")]
+
+
+class OperationError(Exception):
+    """An operation is not possible; `code` is the HTTP status, the message says why."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class PastPlanOut(schema.Out):
+    """A plan of the history."""
+
+    version: int
+    time_ns: int = Field(description="When it came into force, Unix time in ns.")
+    policy: str
+    in_force: bool
+
+
+class HistoryOut(schema.Out):
+    """The last plans, the newest first."""
+
+    plans: tuple[PastPlanOut, ...]
+
+
+class RolledBackOut(schema.Out):
+    """A rollback that is done."""
+
+    rolled_back_to: int
+    version: int = Field(description="Number under which the earlier plan is in force now.")
+
+
+class PolicyIn(schema.Out):
+    """A registered policy."""
+
+    policy: str = Field(description="Name of a registered policy.", max_length=200)
+
+
+class DryRunOut(schema.Out):
+    """What a plan would change."""
+
+    plan: schema.PlanOut
+    entries: dict[str, tuple[str, ...]] = Field(description="Updates of each switch, in their order.")
+    messages: tuple[str, ...] = Field(description="What agents would be told.")
+
+
+class PlanOperations(Protocol):
+    """What the routes call. Every method raises OperationError."""
+
+    async def history(self, most: int) -> tuple[PastPlanOut, ...]:
+        """The last plans, the newest first."""
+
+    async def plan(self, version: int) -> Plan:
+        """A plan of the history."""
+
+    async def roll_back(self, version: int) -> int:
+        """Bring a plan of the history into force again; returns its new number."""
+
+    async def dry_run(self, policy: str) -> tuple[Plan, dict[str, tuple[str, ...]], tuple[str, ...]]:
+        """The plan of another policy for the present jobs, the entries that it would change, and the messages
+        to agents.
+        """
+
+
+def plan_routes(operations: PlanOperations | None) -> APIRouter:
+    """The routes. `operations` None: a controller that does not lead; all answer 503."""
+    router = APIRouter(tags=["plan"])
+
+    def ready() -> PlanOperations:
+        if operations is None:
+            raise OperationError(503, "this controller is standby: ask the one that leads")
+        return operations
+
+    @router.get("/plans", summary="The history of plans", responses={503: _ERRORS[503]})
+    async def get_plans(most: Annotated[int, Query(ge=1, le=1000)] = 20) -> HistoryOut:
+        with _answered():
+            return HistoryOut(plans=await ready().history(most))
+
+    @router.get("/plans/{version}", summary="A plan of the history", responses=_ERRORS)
+    async def get_past_plan(version: Version) -> schema.PlanOut:
+        with _answered():
+            return render.plan(await ready().plan(version))
+
+    @router.post(
+        "/plans/{version}/rollback",
+        summary="Bring a plan of the history into force again",
+        description="It comes into force under a new number, for the jobs that are present. The next change "
+        "of jobs or of the fabric leads to a new plan as usual.",
+        responses=_ERRORS,
+        dependencies=[requires(Role.OPERATE)],
+    )
+    async def roll_back(version: Version) -> RolledBackOut:
+        with _answered():
+            return RolledBackOut(rolled_back_to=version, version=await ready().roll_back(version))
+
+    @router.post(
+        "/plan/dry-run",
+        summary="What the plan of another policy would change",
+        description="For the present jobs. Nothing is changed.",
+        responses=_ERRORS,
+        dependencies=[requires(Role.OPERATE)],
+    )
+    async def dry_run(asked: Annotated[PolicyIn, Body()]) -> DryRunOut:
+        with _answered():
+            plan, entries, messages = await ready().dry_run(asked.policy)
+        return DryRunOut(plan=render.plan(plan), entries=entries, messages=messages)
+
+    return router
+
+
+class _answered:  # noqa: N801 - reads as a statement
+    """Turns an OperationError into the answer that it asks for."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OperationError):
+            raise HTTPException(error.code, str(error)) from None

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations with plans that the REST API offers, on a running controller."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from controller.live.core import Core
+from controller.live.messages import Effect, SendAssignment, SendSchedule
+from controller.model.plan import Plan
+from controller.northbound.plan_routes import OperationError, PastPlanOut
+from controller.planner import PolicyError, plan
+from controller.planner.registry import registered_policy
+from controller.planner.rollback import RollbackError, rolled_back
+from controller.process.planning import Planning
+from controller.process.worker_process import WorkerProcess
+from controller.southbound.fleet import RunnerError
+from controller.southbound.table_writes import DesiredState, entry_changes
+from controller.store.interface import StateStore, StoreError
+from controller.store.records import plan_of
+
+# Chosen, host time: how long the caller of a rollback waits for the plan to come into force.
+IN_FORCE_S = 20.0
+# Chosen, host time: how often that is looked at.
+_LOOK_S = 0.02
+
+
+class RunningPlans:
+    """The `PlanOperations` of a running controller. Use it on the controller's event loop."""
+
+    def __init__(
+        self, core: Core, planning: Planning, worker: WorkerProcess, store: StateStore | None
+    ) -> None:
+        self._core = core
+        self._planning = planning
+        self._worker = worker
+        self._store = store
+
+    async def history(self, most: int) -> tuple[PastPlanOut, ...]:
+        """The last plans, the newest first. Raises OperationError."""
+        try:
+            found = await asyncio.to_thread(self._stored().plans, most)
+        except StoreError as error:
+            raise OperationError(503, str(error)) from None
+        now = self._core.plan
+        in_force = now.version if now is not None else 0
+        return tuple(
+            PastPlanOut(version=p.version, time_ns=p.time_ns, policy=p.policy, in_force=p.version == in_force)
+            for p in found
+        )
+
+    async def plan(self, version: int) -> Plan:
+        """A plan of the history. Raises OperationError."""
+        try:
+            found = await asyncio.to_thread(self._stored().plan, version)
+            if found is None:
+                raise OperationError(404, f"the history has no plan {version}")
+            return plan_of(found)
+        except StoreError as error:
+            raise OperationError(503, str(error)) from None
+
+    async def roll_back(self, version: int) -> int:
+        """Bring a plan of the history into force again; returns its new number. Raises OperationError."""
+        core, earlier = self._core, await self.plan(version)
+        before = core.plan.version if core.plan is not None else 0
+        condition = core.links.condition
+        try:
+            rolled_back(
+                earlier, core.registry.jobs, before + 1, condition.down_links, condition.down_switches
+            )
+        except RollbackError as error:
+            raise OperationError(409, str(error)) from None
+        # The control loop makes each plan, also this one, so that no two come into force at once.
+        self._planning.earlier = earlier
+        core.wants_plan = True
+        try:
+            async with asyncio.timeout(IN_FORCE_S):
+                while core.plan is None or core.plan.version <= before or self._planning.earlier is not None:
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            self._planning.earlier = None
+            raise OperationError(503, f"plan {version} is not in force after {IN_FORCE_S:g} s") from None
+        if self._planning.refusal:
+            raise OperationError(409, self._planning.refusal)
+        return core.plan.version
+
+    async def dry_run(self, policy: str) -> tuple[Plan, dict[str, tuple[str, ...]], tuple[str, ...]]:
+        """What the plan of another policy would change. Raises OperationError."""
+        core = self._core
+        try:
+            chosen = registered_policy(policy)
+        except PolicyError as error:
+            raise OperationError(409, str(error)) from None
+        try:
+            made = await self._worker.run(plan, replace(core.input_now(), policy=chosen))
+            wanted = DesiredState.of(core.condition, made)
+            changes = await self._worker.run(entry_changes, core.desired, wanted)
+        except RunnerError as error:
+            raise OperationError(409, f"no plan can be made: {error}") from None
+        told = core.assignments.preview(made, core.registry)
+        return made, dict(changes), tuple(_words(effect) for effect in told)
+
+    def _stored(self) -> StateStore:
+        if self._store is None:
+            raise OperationError(503, "this controller has no store: start it with --state")
+        return self._store
+
+
+def _words(effect: Effect) -> str:
+    """A message to an agent in words."""
+    match effect:
+        case SendAssignment(host, flow, port, dscp, cap):
+            way = f"source port {port}" if port else "ECMP"
+            limit = f", at most {cap} bit/s" if cap else ""
+            return f"host {host}: flow {flow}: {way}, DSCP {dscp}{limit}"
+        case SendSchedule():
+            period = f"{effect.period_ns / 1e6:g} ms"
+            slot = f"shift {effect.shift_ns / 1e6:g} ms of {period}" if effect.period_ns else "no slots"
+            return f"host {effect.host}: job {effect.job}: {slot}, sender {effect.sender}"
+    return str(effect)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm apply`: what the plan of another policy would change on a running controller."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from polyrhythm.rest_client import CallError, add_controller_options, call, reported
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm apply`."""
+    parser.add_argument("policy", metavar="POLICY", help="name of a registered policy")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="required: print the table entries and messages to agents that would change; nothing changes",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, with the whole plan")
+    add_controller_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the changes. Returns 0, 1 if the controller cannot be reached, 2 if it refuses."""
+
+    def work() -> None:
+        if not args.dry_run:
+            raise CallError(
+                2, "--dry-run is missing: a controller is given its policy when it starts (--policy)"
+            )
+        found = call(args, "plan/dry-run", {"policy": args.policy}, post=True)
+        if args.json:
+            print(json.dumps(found, indent=2))
+            return
+        entries = sum(len(updates) for updates in found["entries"].values())
+        print(f"{entries} table entries and {len(found['messages'])} messages to agents would change")
+        for switch, updates in found["entries"].items():
+            for update in updates:
+                print(f"switch {switch}: {update}")
+        for message in found["messages"]:
+            print(message)
+
+    return reported("apply", work)

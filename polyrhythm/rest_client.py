@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of a running controller's REST API, for commands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Chosen, in seconds: a plan of a large fabric takes some of them.
+TIMEOUT_S = 120.0
+
+
+class CallError(Exception):
+    """A call failed. The message is one line for the user; `code` is the exit code."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def add_controller_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say which controller is called."""
+    parser.add_argument(
+        "--controller",
+        default="http://127.0.0.1:8080",
+        metavar="URL",
+        help="where the controller serves its REST API (default %(default)s)",
+    )
+    parser.add_argument(
+        "--token", type=Path, metavar="FILE", help="file with a token, where the controller asks for one"
+    )
+
+
+def call(args: argparse.Namespace, path: str, body: object = None, *, post: bool = False) -> Any:
+    """The JSON answer of GET or POST `path` under /api/v1.
+
+    Raises:
+        CallError: the controller refuses (code 2), or cannot be reached (code 1).
+    """
+    headers = {"Content-Type": "application/json"}
+    if args.token is not None:
+        try:
+            headers["Authorization"] = f"Bearer {args.token.read_text(encoding='utf-8').strip()}"
+        except (OSError, ValueError) as error:
+            raise CallError(2, f"--token {args.token}: {getattr(error, 'strerror', error)}") from None
+    if not args.controller.startswith(("http://", "https://")):
+        raise CallError(2, f"--controller {args.controller}: legal: http://HOST:PORT or https://HOST:PORT")
+    url = f"{args.controller.rstrip('/')}/api/v1/{path}"
+    data = json.dumps(body).encode() if body is not None else None
+    try:
+        request = urllib.request.Request(url, data, headers, method="POST" if post else "GET")
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise CallError(2 if error.code < 500 else 1, _detail(error)) from None
+    except (urllib.error.URLError, OSError) as error:
+        raise CallError(1, f"{url}: {getattr(error, 'reason', error)}") from None
+    except ValueError as error:
+        raise CallError(1, f"{url}: no answer of a controller: {error}") from None
+
+
+def reported(command: str, work: Callable[[], None]) -> int:
+    """Run `work`; a CallError becomes one line and the exit code."""
+    try:
+        work()
+    except CallError as error:
+        print(f"polyrhythm {command}: {error}", file=sys.stderr)
+        return error.code
+    return 0
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    try:
+        detail = json.load(error)["detail"]
+    except (ValueError, KeyError, TypeError):
+        detail = error.reason
+    return f"the controller answers {error.code}: {detail}"

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""History of plans, rollback and dry run, by the commands that a user runs, against a running controller."""
+
+from __future__ import annotations
+
+import pytest
+from control_rig import eventually, job, join_message
+
+from controller.wire import agent_pb2 as wire
+from polyrhythm.cli import main
+
+
+@pytest.mark.slow
+def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_path, capsys):
+    description = fabric.description(profile="declared", verify=False)
+    controller = start_controller(description, f"--state={tmp_path / 'state'}", "--policy=ecmp")
+
+    def polyrhythm(*arguments: str) -> tuple[int, str]:
+        code = main([*arguments, "--controller", controller.web])
+        shown = capsys.readouterr()
+        return code, shown.out + shown.err
+
+    def version() -> int:
+        plan = controller.api("plan")
+        return plan["version"] if plan else 0
+
+    def planned() -> set[str]:
+        plan = controller.api("plan")
+        return {j["job"] for j in plan["jobs"]} if plan else set()
+
+    agents = {}
+    for member in (job("a", "h1", "h3"), job("b", "h2", "h4")):
+        for rank, host in enumerate(member.hosts):
+            agents[host] = connect(controller.agents, host)
+            agents[host].next("welcome")
+            agents[host].send(join_message(member, rank))
+            flow = member.flows[rank].name
+            agents[host].send(wire.AgentMessage(flow_request=wire.FlowRequest(flow=flow)))
+    eventually(lambda: planned() == {"a", "b"}, "both are planned")
+    both = version()
+
+    code, said = polyrhythm("apply", "polyrhythm", "--dry-run")
+    assert code == 0, said
+    assert "host h1: flow a/h1>h3: source port " in said
+    assert version() == both, "nothing changes"
+    assert polyrhythm("apply", "polyrhythm") == (
+        2,
+        "polyrhythm apply: --dry-run is missing: a controller is given its policy when it starts (--policy)\n",
+    )
+    code, said = polyrhythm("apply", "best", "--dry-run")
+    assert code == 2
+    assert "'best' is no policy; legal: " in said
+
+    # Job b leaves; the earlier plan comes back for job a.
+    for rank, host in enumerate(("h2", "h4")):
+        agents[host].send(wire.AgentMessage(job_leave=wire.JobLeave(job="b", rank=rank)))
+    eventually(lambda: planned() == {"a"}, "b has left the plan")
+    last = version()
+    eventually(lambda: f"{last:>8}  " in polyrhythm("history")[1], "the history has it")
+    code, said = polyrhythm("rollback", str(both))
+    assert (code, said) == (0, f"plan {both} is in force again, as plan {last + 1}\n")
+    assert version() == last + 1
+    code, said = polyrhythm("history", "--most", "1")
+    assert said.rstrip().endswith("ecmp  in force")
+
+    # A job that the earlier plan does not know.
+    newcomer = job("c", "h2", "h4")
+    for rank, host in enumerate(newcomer.hosts):
+        agents[host].send(join_message(newcomer, rank))
+    eventually(lambda: "c" in planned(), "c is planned")
+    code, said = polyrhythm("rollback", str(both))
+    assert code == 2
+    assert f"plan {both} has no job c, which is present" in said
+    code, said = polyrhythm("rollback", "999")
+    assert (code, said) == (
+        2,
+        "polyrhythm rollback: the controller answers 404: the history has no plan 999\n",
+    )
