@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from controller.process.config import FabricFile, load_fabric
+from controller.wire.log_lines import printable
 from hostagent.config import read_config
 from hostagent.process import DEFAULT_CONFIG
 from polyrhythm.doctor.certificates import check_certificates
@@ -77,9 +78,10 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"problems": problems, "findings": [asdict(f) for f in findings]}, indent=2))
     else:
         for finding in findings:
-            print(f"{finding.state:8} {finding.check:13} {finding.what}")
+            # Names come from others.
+            print(f"{finding.state:8} {finding.check:13} {printable(finding.what)}")
             if finding.remedy:
-                print(f"{'':22} do: {finding.remedy}")
+                print(f"{'':22} do: {printable(finding.remedy)}")
         unknown = sum(f.state == "unknown" for f in findings)
         print(f"{problems} problems; {unknown} of {len(findings)} checks could not be made here")
     return 1 if problems else 0
@@ -94,6 +96,10 @@ def _made(name: str, deployment: Deployment) -> Finding:
         return Finding(name, "unknown", f"cannot be checked here: {why}")
     except OSError as error:
         return Finding(name, "unknown", f"cannot be checked here: {error.strerror or error}")
+    except (KeyError, TypeError, ValueError) as error:
+        # Agent and REST API were read as they should answer.
+        what = f"cannot be checked here: an answer is not that of Polyrhythm: {error!r:.200}"
+        return Finding(name, "unknown", what)
 
 
 def _deployment(args: argparse.Namespace) -> Deployment:

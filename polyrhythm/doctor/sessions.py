@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
+from http.client import HTTPException
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -195,9 +196,9 @@ def _status(deployment: Deployment) -> Mapping[str, Any]:
 def _get(deployment: Deployment, path: str, *, missing_ok: bool = False) -> tuple[bytes, Mapping[str, str]]:
     """A GET of the REST API. Raises UncheckedError if there is no answer."""
     headers = {"Authorization": f"Bearer {deployment.token}"} if deployment.token else {}
-    request = urllib.request.Request(f"{deployment.web}/{path}", headers=headers)
     context = None
     try:
+        request = urllib.request.Request(f"{deployment.web}/{path}", headers=headers)
         if deployment.web_ca is not None:
             context = ssl.create_default_context(cafile=str(deployment.web_ca))
         with urllib.request.urlopen(request, timeout=ANSWER_S, context=context) as answer:
@@ -210,6 +211,8 @@ def _get(deployment: Deployment, path: str, *, missing_ok: bool = False) -> tupl
         raise UncheckedError(f"{deployment.web}/{path}: {error.code} {error.reason}") from None
     except (OSError, ValueError) as error:
         raise UncheckedError(f"{deployment.web}/{path}: {getattr(error, 'reason', error)}") from None
+    except HTTPException as error:
+        raise UncheckedError(f"{deployment.web}/{path} is no REST API: {error!r:.200}") from None
 
 
 def _trouble(target: Target) -> str:

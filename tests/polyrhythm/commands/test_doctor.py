@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,42 @@ def test_the_guide_lists_every_check() -> None:
     assert re.findall(
         r"^\| `([\w-]+)` \| .* \| .* \|$", DOC.read_text().partition("## Doctor")[2], re.M
     ) == list(CHECKS)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x00\x00\x18\x04\x00\x00\x00\x00\x00",  # A gRPC port: the beginning of HTTP/2.
+        b"HTTP/1.1 200 OK\r\n\r\n[1, 2]",
+        b'HTTP/1.1 200 OK\r\nDate: \x1b[31mnow\r\n\r\n{"policy": 3}',
+        b"HTTP/1.1 999999 \xff\r\n\r\n",
+        b"",
+    ],
+)
+def test_a_port_that_speaks_something_else_is_said_and_no_crash(
+    answer: bytes, agent: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def speak() -> None:
+            for _ in range(2):
+                accepted, _ = listener.accept()
+                with accepted:
+                    accepted.recv(4096)
+                    accepted.sendall(answer)
+
+        thread = threading.Thread(target=speak)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        only = ("--only", "time", "--only", "policy")
+        assert main(["doctor", "--agent", agent, "--web", url, "--policy", "crux", *only]) == 0
+        thread.join()
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert [line.split()[:2] for line in out.splitlines()[:2]] == [["unknown", "time"], ["unknown", "policy"]]
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://a b/", "http://\x01", "http://127.0.0.1:99999"])
+def test_an_address_that_is_none_is_said(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--web", url, "--only", "time"]) == 0
+    assert capsys.readouterr().out.startswith("unknown  time ")
