@@ -32,6 +32,7 @@ from controller.model import REALIGN
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
+from controller.wire.limits import MAX_NAME_CHARS, MAX_REASON_CHARS, MAX_REPORT_BINS
 from controller.wire.protocol import (
     ANSWER_DEADLINE_NS,
     DSCP_BEHAVIOURS,
@@ -41,13 +42,6 @@ from controller.wire.protocol import (
     PROTOCOL,
 )
 from controller.wire.senders import DCQCN, canonical_sender
-
-# Limits of what an agent may send, all chosen; they bound the controller's memory.
-MAX_REPORT_BINS = 8192
-"""The most bins of one flow in one report."""
-MAX_REASON_CHARS = 200
-"""The most characters of an agent's reason that are kept."""
-MAX_NAME_CHARS = 200
 
 AgentInput = (
     WorkerJoined

@@ -10,14 +10,11 @@ from dataclasses import dataclass, field, replace
 from controller.live.job_names import announced_name, candidate_names
 from controller.live.messages import SendJobAccepted
 from controller.model.job import Flow, Job
+from controller.wire.limits import MAX_FLOWS_OF_PAIR
 from topo.graph import Topology
 
 MAX_RATE_BPS = 10**15
 """The highest rate of a phase that is accepted, in bit/s. Chosen: far above any link of today."""
-
-MAX_FLOWS_OF_PAIR = 1024
-"""The most flows of a job from one host to another. Chosen: NCCL's most queue pairs of a connection (128) for
-eight connections; and they must differ in their source ports, of which there are 16,384."""
 
 
 class JoinError(ValueError):

@@ -13,7 +13,7 @@ import base64
 import binascii
 import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -23,6 +23,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from controller.northbound.audit import AuditLog
 from controller.northbound.tokens import Caller, Role, Tokens
 from controller.wire.limits import MAX_REQUEST_BODY_BYTES
 
@@ -37,12 +38,14 @@ class AccessRules:
     """Who may call.
 
     `hosts` are the names that requests may have in their Host header, besides localhost and IP addresses.
-    Without `tokens` every caller has the role `without_tokens`.
+    Without `tokens` every caller has the role `without_tokens`. `audit` records every request that would
+    change something, also a refused one.
     """
 
     tokens: Tokens | None = None
     hosts: frozenset[str] = frozenset()
     without_tokens: Role = Role.OPERATE
+    audit: AuditLog = field(default_factory=AuditLog)
 
 
 def requires(role: Role) -> Any:
@@ -90,11 +93,32 @@ class AccessCheck:
                 refusal = _answer(401, f"{found}; legal: Authorization: Bearer TOKEN")
                 for challenge in _CHALLENGES if reads else _CHALLENGES[:1]:
                     refusal.headers.append("WWW-Authenticate", challenge)
+        answer: ASGIApp = self._app
         if refusal is not None:
-            await refusal(scope, receive, send)
-            return
+            answer = refusal
         scope.setdefault("state", {})["caller"] = caller or Caller("anyone", Role.READ)
-        await self._app(scope, _bounded(receive), send)
+        if reads:
+            await answer(scope, _bounded(receive), send)
+        else:
+            await self._audited(answer, caller, scope, receive, send)
+
+    async def _audited(
+        self, answer: ASGIApp, caller: Caller | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        # What ends without an answer is recorded as an error of the server.
+        status = 500
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await answer(scope, _bounded(receive), noting)
+        finally:
+            name, role = (caller.name, caller.role.name.lower()) if caller is not None else ("", "")
+            peer = (scope.get("client") or ("unknown",))[0]
+            self._rules.audit.record(name, role, peer, scope["method"], scope["path"], status)
 
     def _foreign(self, headers: Headers, reads: bool) -> JSONResponse | None:
         """The refusal of a request that a page of another site caused."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controller.northbound.access import AccessRules
+from controller.northbound.audit import AuditLog
 from controller.northbound.tokens import Role, Tokens
 from controller.process.config import FabricDescription
 from controller.wire.server_tls import ServerTls, server_tls
@@ -89,6 +90,13 @@ def add_listener_arguments(parser: argparse.ArgumentParser) -> None:
         "(may be repeated)",
     )
     parser.add_argument(
+        "--audit",
+        type=Path,
+        metavar="FILE",
+        help="append a line of JSON to this file for each REST request that would change something (they are "
+        "in the log in any case)",
+    )
+    parser.add_argument(
         "--insecure",
         action="store_true",
         help="also serve other addresses than loopback, and connect to switches there, without certificates "
@@ -117,6 +125,7 @@ def listeners_of(args: argparse.Namespace) -> Listeners:
             frozenset(name.lower().rstrip(".") for name in args.web_host),
             # Whoever reaches the loopback interface is a user of this host; nobody else may change anything.
             Role.OPERATE if local else Role.READ,
+            AuditLog(args.audit),
         ),
         insecure=args.insecure,
     )

@@ -15,12 +15,23 @@ MAX_WEB_REQUESTS: Final = 256
 """The most open REST requests and event streams together."""
 MAX_IDLE_S: Final = 10.0
 """The longest that a web connection may wait with its first, or its next, request, in seconds."""
+MAX_AUDIT_WAITING: Final = 10_000
+"""The most records that wait to be written to the audit file. The rest is in the log only."""
 MAX_TOKENS: Final = 1_000
 """The most entries in the file of tokens."""
 
 # Agents.
 MAX_AGENT_MESSAGE_BYTES: Final = 4 << 20
 """The most bytes in one message of an agent."""
+MAX_NAME_CHARS: Final = 200
+"""The most characters of a job's or a model's name."""
+MAX_REASON_CHARS: Final = 200
+"""The most characters that are kept of an agent's reason."""
+MAX_REPORT_BINS: Final = 8192
+"""The most bins of one flow in one report of byte counts."""
+MAX_FLOWS_OF_PAIR: Final = 1024
+"""The most flows of a job from one host to another: NCCL's most queue pairs of a connection (128) for eight
+connections. They must differ in their source ports, of which there are 16,384."""
 MAX_JOBS_OF_HOST: Final = 256
 """The most jobs of which one host has a worker."""
 MAX_FLOWS_OF_HOST: Final = 1 << 17

@@ -16,6 +16,7 @@ from controller.model.job import Phase, Profile
 from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan
 from controller.model.view import JobView, LinkLoad, QueueCounter, SwitchView, View
 from controller.northbound import assets_dir, create_app, serve
+from controller.northbound.access import AccessRules
 from controller.northbound.health import NotReady, Readiness
 from controller.northbound.metrics import ControllerCounts
 from controller.planner import POLICIES
@@ -232,7 +233,11 @@ class FakeStatus:
 
 @contextlib.contextmanager
 def running(
-    first: View | None, port: int = 0, reading_s: float = 0.0, status: FakeStatus | None = None
+    first: View | None,
+    port: int = 0,
+    reading_s: float = 0.0,
+    status: FakeStatus | None = None,
+    rules: AccessRules | None = None,
 ) -> Iterator[Running]:
     """The API and the page on a free port, shut down at the end."""
     ready = threading.Event()
@@ -242,7 +247,8 @@ def running(
         board = WatchedBoard()
         if first is not None:
             board.publish(first)
-        server = await serve(create_app(board, assets_dir(), status or FakeStatus(), reading_s), port=port)
+        app = create_app(board, assets_dir(), status or FakeStatus(), reading_s, rules or AccessRules())
+        server = await serve(app, port=port)
         stop = asyncio.Event()
         box.append((asyncio.get_running_loop(), stop, Running(asyncio.get_running_loop(), board, server.url)))
         ready.set()

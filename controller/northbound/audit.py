@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit log: who asked the REST API to change something, when, from where, and what was answered.
+
+Each request is a line of the log. With a file, it is also a JSON object on a line of that file, which is only
+ever appended to. A thread of its own writes it, so a slow disk delays no request.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import threading
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from controller.wire.limits import MAX_AUDIT_WAITING
+from controller.wire.log_lines import printable
+from polyrhythm_files import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """A request that would change something. `caller` is empty if nobody was recognised."""
+
+    time: str
+    caller: str
+    role: str
+    peer: str
+    method: str
+    path: str
+    status: int
+
+
+class AuditLog:
+    """Writes records; `path` None: to the log only."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Open the file. Raises ConfigError."""
+        self._path = path
+        self._waiting: queue.SimpleQueue[AuditRecord] = queue.SimpleQueue()
+        if path is not None:
+            try:
+                self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise ConfigError(f"--audit: {path}: {error.strerror}") from None
+            threading.Thread(target=self._write, name="audit", daemon=True).start()
+
+    def record(self, caller: str, role: str, peer: str, method: str, path: str, status: int) -> None:
+        """Record a request that has been answered."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        made = AuditRecord(now, caller, role, peer, method, path[:1000], status)
+        log.info(
+            "%s (%s) at %s: %s %s was answered %d",
+            caller or "nobody", role or "no role", peer, method, printable(made.path), status,
+        )  # fmt: skip
+        if self._path is None:
+            return
+        if self._waiting.qsize() < MAX_AUDIT_WAITING:
+            self._waiting.put(made)
+        else:
+            log.error("%s: cannot be written fast enough, so a record is only here in the log", self._path)
+
+    def _write(self) -> None:
+        while True:
+            line = json.dumps(asdict(self._waiting.get())) + "\n"
+            try:
+                os.write(self._descriptor, line.encode())
+                os.fsync(self._descriptor)
+            except OSError as error:
+                log.error(
+                    "%s: %s; the record is only in the log: %s", self._path, error.strerror, line.strip()
+                )

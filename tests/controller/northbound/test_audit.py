@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit log: every request that would change something, and what was answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from fake_source import running, view
+
+from controller.northbound.access import AccessRules
+from controller.northbound.audit import AuditLog
+from controller.northbound.tokens import Tokens, token_hash
+from polyrhythm_files import ConfigError
+
+
+def lines(file: Path, count: int) -> list[dict[str, object]]:
+    until = time.monotonic() + 60
+    while len(found := file.read_text().splitlines()) < count and time.monotonic() < until:
+        time.sleep(0.01)
+    return [json.loads(line) for line in found]
+
+
+def test_writes_are_recorded_also_refused_ones_and_no_secret_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    tokens, file = tmp_path / "tokens.json", tmp_path / "audit.jsonl"
+    tokens.write_text(
+        json.dumps({"tokens": [{"name": "bob", "role": "job", "sha256": token_hash("sesame")}]})
+    )
+    rules = AccessRules(Tokens(tokens), audit=AuditLog(file))
+    with running(view(1), rules=rules) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+        known = {"Authorization": "Bearer sesame"}
+        assert client.get("api/v1/jobs", headers=known).status_code == 200
+        assert client.delete("api/v1/jobs/x", headers=known).status_code == 405
+        assert client.post("api/v1/jobs", headers={"Authorization": "Bearer guess"}).status_code == 401
+        assert client.post("x%0Ay", headers={**known, "Host": "evil.example"}).status_code == 421
+        found = lines(file, 3)
+    assert [(f["caller"], f["role"], f["method"], f["path"], f["status"]) for f in found] == [
+        ("bob", "job", "DELETE", "/api/v1/jobs/x", 405),
+        ("", "", "POST", "/api/v1/jobs", 401),
+        ("", "", "POST", "/x\ny", 421),
+    ]
+    assert {f["peer"] for f in found} == {"127.0.0.1"}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    said = [r.getMessage() for r in caplog.records if r.name.endswith("audit")]
+    assert len(said) == 3
+    assert said[0] == "bob (job) at 127.0.0.1: DELETE /api/v1/jobs/x was answered 405"
+    for text in (file.read_text(), caplog.text):
+        assert "sesame" not in text
+        assert "guess" not in text
+    assert "\n" not in said[2]
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--audit: .*none/a.jsonl: No such file"):
+        AuditLog(tmp_path / "none" / "a.jsonl")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_told_and_the_record_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    AuditLog(Path("/dev/full")).record("bob", "job", "::1", "POST", "/x", 200)
+    until = time.monotonic() + 60
+    while "No space left" not in caplog.text and time.monotonic() < until:
+        time.sleep(0.01)
+    assert '"path": "/x"' in caplog.text
