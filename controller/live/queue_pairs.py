@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 
 from controller.live.messages import AgentUp, FlowOpened
 from controller.model.job import Job
@@ -40,9 +41,10 @@ class QueuePairs:
 
         Until then they count as open: a plan that is made meanwhile must not move them.
         """
-        if self._nics.get(item.host) == item:
+        nic = replace(item, workers=None)
+        if self._nics.get(item.host) == nic:
             return
-        self._nics[item.host] = item
+        self._nics[item.host] = nic
         for name in [name for name, o in self._opened.items() if o.host == item.host]:
             del self._opened[name]
             self._changed.add(name)

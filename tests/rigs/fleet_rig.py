@@ -49,14 +49,16 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def fleet_of(fabric: HostFabric, artefacts, **options):
-    """A fleet with all its switches in service; options go to the worker."""
+async def fleet_of(fabric: HostFabric, artefacts, *, taken_up=None, **options):
+    """A fleet with all its switches in service, after it has `taken_up` a state; options go to the worker."""
     targets = {
         name: Target(server.address, fabric.topology.switch[name].device_id)
         for name, server in fabric.servers.items()
     }
     witness = Witness()
     fleet = SwitchFleet(fabric.topology, targets, artefacts, Here(fabric.topology, **options), witness)
+    if taken_up is not None:
+        fleet.take_up(taken_up)
     fleet.start()
     try:
         await until(lambda: len(witness.ready) == len(targets))

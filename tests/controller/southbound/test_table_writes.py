@@ -2,16 +2,20 @@
 """Sessions with real switch servers: pipeline, tables, reconnects, refusals, packets, port states."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 from control_rig import PATIENCE_S
+from finsy.proto import p4r
 from fleet_rig import held, in_service, until
 
 from bmv2.server import serve
+from controller.model.plan import FlowPin
 from controller.southbound.codec import Codec
 from controller.southbound.desired import Entry
 from controller.southbound.diff import EntryUpdate, UpdateType
 from controller.southbound.table_writes import DesiredState, FabricCondition
+from controller.southbound.update_encoder import table_entries
 
 
 def test_every_switch_gets_its_pipeline_and_tables(fabric, artefacts):
@@ -120,6 +124,70 @@ def test_each_refused_entry_is_named(fabric, artefacts):
         assert errors[1].why.startswith("NOT_FOUND")
 
     in_service(fabric, artefacts, scenario)
+
+
+def test_after_a_refusal_only_what_failed_is_written_again(fabric, artefacts):
+    async def scenario(fleet, witness):
+        codec, client = Codec(artefacts), fleet.clients["leaf1"]
+        device = fabric.topology.switch["leaf1"].device_id
+        port = next(p for p, peer in fabric.topology.ports["leaf1"].items() if peer.node == "spine1")
+        # Somebody else has written one of the entries that a failed link needs.
+        there = EntryUpdate(UpdateType.INSERT, Entry("port_state", (("port", port),), "set_port_down"))
+        assert await client.write(codec.write_requests(device, [[there]])) == ()
+        written, write = [], client.write
+
+        async def counted(stages):
+            requests = [p4r.WriteRequest.FromString(data) for stage in stages for data in stage]
+            written.append(sum(len(request.updates) for request in requests))
+            return await write(stages)
+
+        client.write = counted
+        down = FabricCondition(frozenset({("leaf1", "spine1")}))
+        assert await fleet.apply(DesiredState(down)) == ()
+        assert written[0] > 1
+        assert written[1:] == [0], "all but the refused entry were taken, and that one was there"
+        assert (await held(fleet, "leaf1"))[1] == 0
+
+    in_service(fabric, artefacts, scenario)
+
+
+PINS = (
+    FlowPin("a/h1>h3", "leaf1", "spine1", "h1", "h3", 50_001),
+    FlowPin("a/h1>h4", "leaf1", "spine1", "h1", "h4", 50_002),
+)
+
+
+def test_entries_of_an_earlier_controller_stay_until_they_are_forgotten(fabric, artefacts):
+    before = {}
+
+    async def first(fleet, witness):
+        assert await fleet.apply(DesiredState(pins=PINS)) == ()
+        before.update(await pins(fleet))
+        assert sorted(before) == [50_001, 50_002]
+
+    async def pins(fleet):
+        codec = Codec(artefacts)
+        read = table_entries(await fleet.clients["leaf1"].read_tables())
+        entries = [codec.decode(p4r.TableEntry.FromString(data)) for data in read]
+        return {dict(e.match)["src_port"]: e.params[0] for e in entries if e and e.table == "pinned_flow"}
+
+    async def second(fleet, witness):
+        # The stored plan has one of them on another path, and lacks the other one: the switch is believed.
+        assert await pins(fleet) == before
+        # A plan of this controller is believed, and the other entry stays.
+        newer = (replace(PINS[0], toward="spine2"), replace(PINS[1], source_port=50_003))
+        assert await fleet.apply(DesiredState(pins=newer)) == ()
+        await fleet.read_back()
+        now = await pins(fleet)
+        assert sorted(now) == [50_001, 50_002, 50_003]
+        assert now[50_001] != before[50_001]
+        await fleet.forget_found()
+        assert sorted(await pins(fleet)) == [50_001, 50_003]
+
+    in_service(fabric, artefacts, first)
+
+    stored = DesiredState(pins=(replace(PINS[0], toward="spine2"),))
+    in_service(fabric, artefacts, second, taken_up=stored)
 
 
 def test_packets_go_out_and_come_in(fabric, artefacts):
