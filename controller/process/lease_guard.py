@@ -19,6 +19,7 @@ import logging
 import signal
 import subprocess
 import sys
+import time
 
 from controller.store.etcd.address import EtcdAddress, EtcdTls
 from controller.store.etcd.members import Etcd, EtcdError
@@ -26,8 +27,11 @@ from controller.store.etcd.members import Etcd, EtcdError
 log = logging.getLogger(__name__)
 
 _RELEASED = "released"
-# Chosen, in seconds: as long as the lease of the leader lasts at most; later there is nothing to give back.
-REVOKE_S = 5.0
+# Chosen, in seconds: longer than the lease, because a restart of etcd lets leases begin anew.
+REVOKE_S = 30.0
+# Chosen: the deadline of one attempt, and the pause before the next one.
+CALL_S = 5.0
+RETRY_S = 0.1
 # Chosen: how long the end of the controller waits for the guard's.
 CLOSE_S = 1.0
 
@@ -90,8 +94,15 @@ def main() -> None:
         lease = 0 if line.strip() == _RELEASED else int(line, 16)
     if lease:
         etcd = Etcd(EtcdAddress(tuple(given["members"]), tls=tls))
-        with contextlib.suppress(EtcdError):
-            etcd.revoke(lease, REVOKE_S)
+        deadline = time.monotonic() + REVOKE_S
+        while time.monotonic() < deadline:
+            try:
+                etcd.revoke(lease, CALL_S)
+                return
+            except EtcdError as error:
+                if not error.unreachable:
+                    return
+            time.sleep(RETRY_S)
 
 
 if __name__ == "__main__":

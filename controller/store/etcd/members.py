@@ -37,7 +37,8 @@ _FINAL = (
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # Also the time for a connection to be made, which a busy machine needs.
+    ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
     # etcd's own limit of a request is 1.5 MiB, but a range may be longer.
     ("grpc.max_receive_message_length", -1),

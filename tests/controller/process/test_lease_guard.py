@@ -45,6 +45,22 @@ def test_a_lease_goes_with_its_holder_unless_it_was_released(cluster: Cluster, r
     etcd.close()
 
 
+def test_the_guard_tries_again_while_etcd_does_not_answer(cluster: Cluster) -> None:
+    etcd = Etcd(cluster.address())
+    lease = etcd.grant(LONG_S, 5.0)
+    guard = LeaseGuard(cluster.address())
+    guard.hold(lease)
+    cluster.end(signal.SIGKILL)
+    stdin = guard._process.stdin
+    assert stdin is not None
+    stdin.close()
+    cluster.start()
+    assert guard._process.wait(60) == 0
+    assert not etcd.renew(lease, 5.0)
+    guard.close()
+    etcd.close()
+
+
 def test_a_guard_that_died_does_not_harm(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     guard = LeaseGuard(cluster.address())
     guard._process.kill()
