@@ -41,6 +41,8 @@ _LONGEST = 4_000
 # Chosen: lines that wait for the stream's reader; and, in seconds, how long the end of the process waits.
 MOST_WAITING = 2_000
 FLUSH_S = 2.0
+# Chosen, in seconds: how long a call waits for a stream that has taken all lines so far.
+PATIENCE_S = 0.1
 
 _CONVERSION = re.compile(r"%(?:%|[-#0 +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[diouxXeEfFgGcrsa])")
 _SUBJECT = re.compile(r"\b(switch|host|job|flow|plan) $")
@@ -179,8 +181,10 @@ class RateLimit(logging.Filter):
 
 
 class LogHandler(logging.Handler):
-    """Writes the lines of a process to a stream, at a bounded rate and on a thread of its own: a reader that
-    stops to read the stream holds up nothing. Lines that wait for it beyond MOST_WAITING are left out.
+    """Writes the lines of a process to a stream, at a bounded rate and on a thread of its own.
+
+    A call returns when its line is written. If the stream's reader stops to read, one call waits for it, for
+    PATIENCE_S, and then none does. Lines that wait beyond MOST_WAITING are left out.
     """
 
     def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
@@ -190,6 +194,7 @@ class LogHandler(logging.Handler):
         self._stream = stream
         self._waiting: list[str] = []
         self._writing = False
+        self._stalled = False
         self._closed = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -204,7 +209,7 @@ class LogHandler(logging.Handler):
     def flush(self) -> None:
         """Wait until all lines are written, for FLUSH_S at most."""
         with self._changed:
-            self._changed.wait_for(lambda: not (self._waiting or self._writing), FLUSH_S)
+            self._changed.wait_for(self._written, FLUSH_S)
 
     def close(self) -> None:
         """Say what was left out since the last summary, and write what waits."""
@@ -228,11 +233,16 @@ class LogHandler(logging.Handler):
             self._waiting += lines[:room]
             self.limit.left_out += len(lines[room:])
             self._changed.notify_all()
+            if not self._stalled:
+                self._stalled = not self._changed.wait_for(self._written, PATIENCE_S)
+
+    def _written(self) -> bool:
+        return not (self._waiting or self._writing)
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._writing = False
+                self._writing = self._stalled = False
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
