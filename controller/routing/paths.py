@@ -106,7 +106,7 @@ def port_for_path(
             return None
         wanted = np.array([n in leads for n in table.groups[route.id]], dtype=np.bool_)
         good &= wanted[(hashes >> np.uint32(spec.slices[route.tier])) & np.uint32(0xFF)]
-    taken = [p - ROCE_SOURCE_PORTS.start for p in used if p in ROCE_SOURCE_PORTS]
-    good[taken] = False
+    taken = np.fromiter(used, np.int64, len(used)) - ROCE_SOURCE_PORTS.start
+    good[taken[(taken >= 0) & (taken < len(good))]] = False
     index = int(np.argmax(good))
     return ROCE_SOURCE_PORTS.start + index if good[index] else None
