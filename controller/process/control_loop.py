@@ -215,6 +215,7 @@ class ControlLoop:
             core.handle(item)
         core.run_timers()
         await self._carry_out()
+        self.planning.look_at(core)
         if self._wants_work:
             self._applying = self._applying or self._watched(self._apply())
         if self._applying is not None and isinstance(self._clock, EmbeddedClock):
@@ -276,13 +277,14 @@ class ControlLoop:
                     core.now_ns = self._clock.now_ns
                     try:
                         with self.progress.planning():
-                            made = await self.planning.plan(core.plan_input())
+                            made = await self.planning.plan(core, self._new_condition)
                     except RunnerError as error:
                         log.error("no plan could be made, so the last one stays in force: %s", error)
-                        core.now_ns = self._clock.now_ns
                         core.plan_failed(self.progress.no_plan(error))
                     else:
                         self.progress.plan_failure = ""
+                        if made is None:
+                            continue
                         PLAN.set(made.version)
                         # Write the tables first, so that no agent receives a path that switches do not have.
                         wanted = DesiredState.of(core.condition, core.in_force(made))
@@ -290,7 +292,6 @@ class ControlLoop:
                         self._save(core.in_force(made))
                         if wanted != core.desired:
                             await self._write(wanted)
-                        # On the host's clock, planning took time.
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
                         await self._pause()

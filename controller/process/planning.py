@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from controller.live.core import Core
 from controller.model.plan import Plan
 from controller.planner import PlanInput, plan
 from controller.planner.rollback import RollbackError, rolled_back
@@ -20,17 +24,44 @@ class Planning:
     def __init__(self, worker: WorkerProcess) -> None:
         self._worker = worker
         self._last_s = 0.0
+        self._failure = asyncio.Event()
         self.earlier: Plan | None = None
         """A plan of the history that comes into force next, instead of a new one."""
         self.refusal = ""
         """Why the last one of these did not; empty: it did."""
 
-    async def plan(self, inputs: PlanInput) -> Plan:
-        """The plan for `inputs`.
+    def look_at(self, core: Core) -> None:
+        """Something may have failed: a plan that is being made does not hold up the answer to it."""
+        if core.wants_tables:
+            self._failure.set()
+
+    async def plan(self, core: Core, answer: Callable[[], Awaitable[None]]) -> Plan | None:
+        """The plan for the core's present state. `answer` is awaited when a link or switch fails or recovers
+        meanwhile. None if one has failed, because the plan may lead over it: the core wants another plan.
 
         Raises:
             RunnerError: no plan could be made in time; the message says why.
         """
+        inputs = core.plan_input()
+        self._failure.clear()
+        self.look_at(core)
+        planning = asyncio.ensure_future(self._plan(inputs))
+        try:
+            while not planning.done():
+                failure = asyncio.ensure_future(self._failure.wait())
+                await asyncio.wait((planning, failure), return_when=asyncio.FIRST_COMPLETED)
+                failure.cancel()
+                if self._failure.is_set() and not planning.done():
+                    self._failure.clear()
+                    await answer()
+            made = planning.result()
+        finally:
+            planning.cancel()
+        now = core.condition
+        dead = now.down_links - inputs.down_links or now.down_switches - inputs.down_switches
+        return None if dead else made
+
+    async def _plan(self, inputs: PlanInput) -> Plan:
         if self.earlier is not None:
             earlier, self.earlier, self.refusal = self.earlier, None, ""
             version = inputs.previous.version + 1 if inputs.previous else 1

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(folder: Path, faults: list[Fault], seed: int) -> dict[str, Any]:
     # gRPC and the P4 classes take a second to import, and --help needs none of them.
     from polyrhythm.chaos.injection import inject
-    from polyrhythm.chaos.invariants import Invariants
+    from polyrhythm.chaos.invariants import START_S, Invariants
     from polyrhythm.chaos.processes import ChaosCluster, ProcessError
 
     began = time.monotonic()
@@ -99,7 +99,7 @@ def _run(folder: Path, faults: list[Fault], seed: int) -> dict[str, Any]:
     try:
         cluster.start()
         invariants = Invariants(cluster)
-        wrong, _ = invariants.settle()
+        wrong, _ = invariants.settle(START_S)
         seen = invariants.seen
         if wrong:
             raise ProcessError(f"before the first fault: {'; '.join(wrong)}")

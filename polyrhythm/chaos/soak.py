@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(folder: Path, seconds: int, seed: int) -> dict[str, Any]:
     # gRPC and the P4 classes take a second to import, and --help needs none of them.
-    from polyrhythm.chaos.invariants import Invariants
+    from polyrhythm.chaos.invariants import START_S, Invariants
     from polyrhythm.chaos.processes import ChaosCluster, ProcessError
 
     rng = Random(f"{seed}/soak")
@@ -83,7 +83,7 @@ def _run(folder: Path, seconds: int, seed: int) -> dict[str, Any]:
     try:
         cluster.start()
         invariants = Invariants(cluster)
-        wrong, _ = invariants.settle()
+        wrong, _ = invariants.settle(START_S)
         if wrong:
             raise ProcessError(f"it does not begin: {'; '.join(wrong)}")
         began = time.monotonic()
