@@ -10,11 +10,13 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import httpx
 import pytest
 from fake_source import FakeStatus, view
 from fastapi import APIRouter, Body
+from fastapi.routing import APIRoute
 
 from controller.northbound import ViewBoard, create_app, serve, web
 from controller.northbound.access import AccessRules, requires
@@ -80,6 +82,15 @@ def test_each_role_may_do_what_it_may_and_no_more(rules: AccessRules) -> None:
     assert served(rules, use) == {
         (role, path): 200 if ROLES[role] >= ROLES[path] else 403 for role in ROLES for path in ROLES
     }
+
+
+def test_every_route_that_changes_something_declares_its_role() -> None:
+    app = create_app(ViewBoard(), None, FakeStatus(), operations=MagicMock())
+    changing = [r for r in app.routes if isinstance(r, APIRoute) and r.methods - {"GET", "HEAD"}]
+    assert changing
+    for route in changing:
+        checks = [d.call.__module__ for d in route.dependant.dependencies if d.call is not None]
+        assert "controller.northbound.access" in checks, route.path
 
 
 def test_without_a_valid_token_only_health_is_answered(rules: AccessRules) -> None:
