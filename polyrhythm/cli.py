@@ -82,7 +82,7 @@ COMMANDS = {
     ),
     "apply": (
         "polyrhythm.commands.apply",
-        "show what the plan of another policy would change on a running controller",
+        "show what another policy, or the jobs of a scenario, would change on a running controller",
     ),
     "state": (
         "polyrhythm.commands.state",

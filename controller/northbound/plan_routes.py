@@ -51,10 +51,14 @@ class RolledBackOut(schema.Out):
     version: int = Field(description="Number under which the earlier plan is in force now.")
 
 
-class PolicyIn(schema.Out):
-    """A registered policy."""
+class DryRunIn(schema.Out):
+    """What to plan."""
 
-    policy: str = Field(description="Name of a registered policy.", max_length=200)
+    policy: str = Field("", description="A registered policy; empty: the controller's own.", max_length=200)
+    jobs: list[dict[str, Any]] | None = Field(
+        None,
+        description="Jobs to plan instead of the present ones, as `polyrhythm apply SCENARIO` sends them.",
+    )
 
 
 class DryRunOut(schema.Out):
@@ -77,9 +81,11 @@ class PlanOperations(Protocol):
     async def roll_back(self, version: int) -> int:
         """Bring a plan of the history into force again; returns its new number."""
 
-    async def dry_run(self, policy: str) -> tuple[Plan, dict[str, tuple[str, ...]], tuple[str, ...]]:
-        """The plan of another policy for the present jobs, the entries that it would change, and the messages
-        to agents.
+    async def dry_run(
+        self, policy: str, jobs: list[dict[str, Any]] | None
+    ) -> tuple[Plan, dict[str, tuple[str, ...]], tuple[str, ...]]:
+        """The plan of a policy (empty: the controller's own) for `jobs` (None: the present ones), the entries
+        that it would change, and the messages to agents.
         """
 
 
@@ -116,14 +122,14 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
 
     @router.post(
         "/plan/dry-run",
-        summary="What the plan of another policy would change",
-        description="For the present jobs. Nothing is changed.",
+        summary="What the plan of another policy, or for other jobs, would change",
+        description="Nothing is changed.",
         responses=_ERRORS,
         dependencies=[requires(Role.OPERATE)],
     )
-    async def dry_run(asked: Annotated[PolicyIn, Body()]) -> DryRunOut:
+    async def dry_run(asked: Annotated[DryRunIn, Body()]) -> DryRunOut:
         with _answered():
-            plan, entries, messages = await ready().dry_run(asked.policy)
+            plan, entries, messages = await ready().dry_run(asked.policy, asked.jobs)
         return DryRunOut(plan=render.plan(plan), entries=entries, messages=messages)
 
     return router

@@ -5,9 +5,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
+import msgspec
+
+from controller.live.assignments import Assignments
 from controller.live.core import Core
+from controller.live.job_registry import JobRegistry, JoinError
 from controller.live.messages import Effect, SendAssignment, SendSchedule
+from controller.model.job import Job
 from controller.model.plan import Plan
 from controller.northbound.plan_routes import OperationError, PastPlanOut
 from controller.planner import PolicyError, plan
@@ -19,6 +25,7 @@ from controller.southbound.fleet import RunnerError
 from controller.southbound.table_writes import DesiredState, entry_changes
 from controller.store.interface import StateStore, StoreError
 from controller.store.records import plan_of
+from topo.graph import Topology
 
 # Chosen, host time: how long the caller of a rollback waits for the plan to come into force.
 IN_FORCE_S = 20.0
@@ -85,26 +92,51 @@ class RunningPlans:
             raise OperationError(409, self._planning.refusal)
         return core.plan.version
 
-    async def dry_run(self, policy: str) -> tuple[Plan, dict[str, tuple[str, ...]], tuple[str, ...]]:
-        """What the plan of another policy would change. Raises OperationError."""
+    async def dry_run(
+        self, policy: str, jobs: list[dict[str, Any]] | None
+    ) -> tuple[Plan, dict[str, tuple[str, ...]], tuple[str, ...]]:
+        """What a plan would change. Raises OperationError."""
         core = self._core
+        inputs, registry = core.input_now(), core.registry
         try:
-            chosen = registered_policy(policy)
-        except PolicyError as error:
+            if policy:
+                inputs = replace(inputs, policy=registered_policy(policy))
+            if jobs is not None:
+                registry = _registry_of(core.topology, jobs)
+                inputs = replace(inputs, jobs=registry.jobs, queue_pairs={}, mistrusted=frozenset())
+        except (PolicyError, JoinError, msgspec.ValidationError) as error:
             raise OperationError(409, str(error)) from None
         try:
-            made = await self._worker.run(plan, replace(core.input_now(), policy=chosen))
+            made = await self._worker.run(plan, inputs)
             wanted = DesiredState.of(core.condition, made)
             changes = await self._worker.run(entry_changes, core.desired, wanted)
         except RunnerError as error:
             raise OperationError(409, f"no plan can be made: {error}") from None
-        told = core.assignments.preview(made, core.registry)
+        told = (core.assignments if jobs is None else _all_asked(registry)).preview(made, registry)
         return made, dict(changes), tuple(_words(effect) for effect in told)
 
     def _stored(self) -> StateStore:
         if self._store is None:
             raise OperationError(503, "this controller has no store: start it with --state")
         return self._store
+
+
+def _registry_of(topology: Topology, jobs: list[dict[str, Any]]) -> JobRegistry:
+    """The jobs as if all their workers had joined. Raises JoinError or msgspec.ValidationError."""
+    registry = JobRegistry(topology)
+    for job in msgspec.convert(jobs, tuple[Job, ...]):
+        for rank, host in enumerate(job.hosts):
+            registry.join(host, rank, job)
+    return registry
+
+
+def _all_asked(registry: JobRegistry) -> Assignments:
+    """Assignments as if agents had asked for every flow, and nothing had been told yet."""
+    asked = Assignments()
+    for job in registry.jobs:
+        for flow in job.flows:
+            tuple(asked.flow_asked(flow.src, flow.name, registry))
+    return asked
 
 
 def _words(effect: Effect) -> str:

@@ -9,6 +9,19 @@ from control_rig import eventually, job, join_message
 from controller.wire import agent_pb2 as wire
 from polyrhythm.cli import main
 
+LARGER = """
+name: larger
+about: a job on hosts that the fabric does not have
+fabric: {kind: leaf_spine, leaves: 2, spines: 1, hosts_per_leaf: 3, host_gbps: 50, fabric_gbps: 50}
+jobs:
+  - name: x
+    model: VGG19
+    gpus: 2
+    hosts: [h1, h5]
+    period_ms: 260
+    phases: [{start_ms: 0, end_ms: 120, gbps: 50}]
+"""
+
 
 @pytest.mark.slow
 def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_path, capsys):
@@ -50,6 +63,19 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     code, said = polyrhythm("apply", "best", "--dry-run")
     assert code == 2
     assert "'best' is no policy; legal: " in said
+    assert "; nor a scenario: " in said
+
+    # Jobs of a scenario instead of the present ones; and one for other hosts.
+    code, said = polyrhythm("apply", "two_vgg19", "--dry-run")
+    assert code == 0, said
+    assert "host h1: flow vgg19-a/h1>h3: " in said
+    assert "flow a/h1>h3" not in said
+    larger = tmp_path / "larger.yaml"
+    larger.write_text(LARGER)
+    code, said = polyrhythm("apply", str(larger), "--dry-run")
+    assert code == 2
+    assert "job x: the fabric has no host named h5" in said
+    assert version() == both
 
     # Job b leaves; the earlier plan comes back for job a.
     for rank, host in enumerate(("h2", "h4")):
@@ -60,8 +86,12 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     code, said = polyrhythm("rollback", str(both))
     assert (code, said) == (0, f"plan {both} is in force again, as plan {last + 1}\n")
     assert version() == last + 1
-    code, said = polyrhythm("history", "--most", "1")
-    assert said.rstrip().endswith("ecmp  in force")
+
+    def newest() -> str:
+        return polyrhythm("history", "--most", "1")[1].rstrip()
+
+    eventually(lambda: newest().startswith(f"{last + 1:>8}  "), "the history has the new number")
+    assert newest().endswith("ecmp  in force")
 
     # A job that the earlier plan does not know.
     newcomer = job("c", "h2", "h4")
