@@ -14,7 +14,7 @@ from agent_rig import ROOT, environment
 def bench(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "polyrhythm", "bench", "agent", *options],
-        capture_output=True, text=True, timeout=300, cwd=ROOT, env=environment(), check=False,
+        capture_output=True, text=True, timeout=900, cwd=ROOT, env=environment(), check=False,
     )  # fmt: skip
 
 
