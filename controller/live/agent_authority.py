@@ -104,17 +104,19 @@ class AgentAuthority:
         return found
 
     def _flow(self, host: str, flow: str) -> str:
-        """The name on the fabric of a flow that begins on the host; a flow of no job keeps its name."""
+        """The name on the fabric of a flow that begins on the host; a flow of no job keeps its name.
+
+        Jobs that have a worker on the host come first. A flow may also open before the worker has joined.
+        """
         registry = self._registry
         name, slash, _ = flow.partition("/")
-        for known in registry.names_of(name) if slash else ():
-            found = registry.flow(renamed_flow(flow, name, known))
-            if found is not None and found.src == host and registry.is_present(host, known):
+        known = sorted(registry.names_of(name), key=lambda job: not registry.is_present(host, job))
+        for job in known if slash else ():
+            found = registry.flow(renamed_flow(flow, name, job))
+            if found is not None and found.src == host:
                 return found.name
         if registry.flow(flow) is not None:
-            raise NotAllowedError(
-                f"flow {flow} does not begin on host {host}, or its job has no worker there"
-            )
+            raise NotAllowedError(f"flow {flow} does not begin on host {host}")
         return flow
 
     def _joined(self, item: WorkerJoined) -> tuple[Input, ...]:

@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from polyrhythm.bench.report import show
 HOST = "h1"
 JOBS, FLOWS_A_JOB, ITERATIONS_A_SECOND = 4, HOSTS_PER_LEAF, 10
 OFFERED_A_SECOND = 200
-POOL = 400
+POOLS = 2
 USUAL_DEADLINE_S = 0.010
 DEADLINE_MS = 1000.0
 _PERIOD_NS = 400_000_000
@@ -97,16 +97,17 @@ def _measure(folder: Path, stack: contextlib.ExitStack, seconds: float) -> dict[
     peers = stack.enter_context(_peers(address))
     client = stack.enter_context(contextlib.closing(_Client(path)))
     _until(lambda: client.status()["connected"], "the agent's session")
-    _announce_pool(peers)
+    _announce_pools(path, peers)
+    flows = _pool_flows(peers)
     trainers = [stack.enter_context(contextlib.closing(_Client(path))) for _ in range(JOBS)]
     for number, trainer in enumerate(trainers):
-        _join(number, trainer, peers)
-    _until(lambda: _answered(client), "a plan")
+        _join(f"job{number}", trainer, peers)
+    _until(lambda: _answered(client, flows[0]), "a plan")
     _until(lambda: len(client.status()["flows"]) == JOBS * FLOWS_A_JOB, "all flows placed")
     time.sleep(1.0)
     cpu_percent, reports = _report_iterations(agent.pid, trainers, seconds)
-    waits, unanswered = _offer(client, peers, switches, seconds)
-    rate = _flood(client, seconds / 2)
+    waits, unanswered = _offer(client, flows, peers, switches, seconds)
+    rate = _flood(client, flows, seconds / 2)
     return {
         "rss_mib": round(_peak_mib(agent.pid), 1),
         "cpu_percent": round(cpu_percent, 3),
@@ -122,10 +123,10 @@ def _measure(folder: Path, stack: contextlib.ExitStack, seconds: float) -> dict[
     }
 
 
-def _answered(client: _Client) -> bool:
+def _answered(client: _Client, flow: str) -> bool:
     """Whether the controller answers new flows already."""
-    answer = client.ask("pool/0")
-    client.tell_end("pool/0")
+    answer = client.ask(flow)
+    client.tell_end(flow)
     return bool(answer["by"] == "controller" and answer["dscp"])
 
 
@@ -244,19 +245,25 @@ def _job(name: str, hosts: list[str], pairs: list[tuple[str, str, str]], rank: i
     )
 
 
-def _announce_pool(peers: dict[str, ControllerSession]) -> None:
-    """Announce a job of the other hosts with many flows from our host. Each is a new flow when it is asked
-    for.
+def _announce_pools(client_path: Path, peers: dict[str, ControllerSession]) -> None:
+    """Announce jobs with flows from our host, then let our own workers leave them.
+
+    The agent forgets the flows then, so each is a new flow whenever it is asked for.
     """
-    hosts = list(peers)
-    pairs = [(f"pool/{i}", HOST, hosts[i % len(hosts)]) for i in range(POOL)]
-    for rank, host in enumerate(hosts):
-        peers[host].send(_job("pool", hosts, pairs, rank))
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(contextlib.closing(_Client(client_path))) for _ in range(POOLS)]
+        for number, client in enumerate(clients):
+            _join(f"pool{number}", client, peers)
+        _until(lambda: len(clients[0].status()["flows"]) == len(_pool_flows(peers)), "the first plan")
 
 
-def _join(number: int, trainer: _Client, peers: dict[str, ControllerSession]) -> None:
+def _pool_flows(peers: dict[str, ControllerSession]) -> list[str]:
+    return [f"pool{k}/{HOST}>{host}" for k in range(POOLS) for host in list(peers)[:FLOWS_A_JOB]]
+
+
+def _join(name: str, trainer: _Client, peers: dict[str, ControllerSession]) -> None:
     """Announce one training job: our host by the agent's socket, the other hosts by their sessions."""
-    name, hosts = f"job{number}", [HOST, *list(peers)[:FLOWS_A_JOB]]
+    hosts = [HOST, *list(peers)[:FLOWS_A_JOB]]
     ring = [[HOST, host] for host in hosts[1:]]
     trainer.tell(
         {
@@ -346,7 +353,11 @@ def _report_iterations(pid: int, trainers: list[_Client], seconds: float) -> tup
 
 
 def _offer(
-    client: _Client, peers: dict[str, ControllerSession], switches: subprocess.Popen[str], seconds: float
+    client: _Client,
+    flows: Sequence[str],
+    peers: dict[str, ControllerSession],
+    switches: subprocess.Popen[str],
+    seconds: float,
 ) -> tuple[list[float], int]:
     """Offer new flows at an even rate while plans are computed.
 
@@ -361,7 +372,7 @@ def _offer(
             _disturb(disturbed, peers, switches)
             disturbed += 1
         asked = time.monotonic()
-        answer = client.ask(f"pool/{number % POOL}")
+        answer = client.ask(flows[number % len(flows)])
         waits.append(time.monotonic() - asked)
         if answer["by"] in ("deadline", "late"):
             # An agent without news from the controller answers at once. That must not count as a quick
@@ -385,15 +396,15 @@ def _disturb(number: int, peers: dict[str, ControllerSession], switches: subproc
         if number % 4:
             peers[host].send(pb.AgentMessage(job_leave=pb.JobLeave(job="short", rank=rank)))
         else:
-            peers[host].send(_job("short", hosts, [("short/0", hosts[0], HOST)], rank))
+            peers[host].send(_job("short", hosts, [("short/0", hosts[0], hosts[1])], rank))
 
 
-def _flood(client: _Client, seconds: float) -> float:
+def _flood(client: _Client, flows: Sequence[str], seconds: float) -> float:
     """The answers of the controller per second, with 32 questions in flight."""
     began, asked, answered, counted = time.monotonic(), 0, 0, 0
     while time.monotonic() - began < seconds:
         while asked - answered < 32:
-            client.tell({"op": "flow", "flow": f"pool/{asked % POOL}", "bytes": _ELEPHANT})
+            client.tell({"op": "flow", "flow": flows[asked % len(flows)], "bytes": _ELEPHANT})
             asked += 1
         said = client.hear("flow")
         answered += 1
