@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from controller.measure.confidence import BEYOND
 from controller.model.job import Job
 
 RATIOS = (1, 2, 3, 4)
@@ -42,7 +43,7 @@ class _Group:
         one = self.period_ns
         widest = max(w / r for r, _, w in self.members.values())
         for ratio in RATIOS:
-            reach = width + ratio * widest
+            reach = BEYOND * (width + ratio * widest)
             if width >= NOISY * period and widest >= NOISY * one:
                 reach = max(reach, MOST_NOISE * period)
             if abs(period - ratio * one) <= reach:
@@ -53,9 +54,9 @@ class _Group:
 def with_common_periods(jobs: Sequence[Job]) -> tuple[Job, ...]:
     """The jobs, where those whose measured periods agree have one period or small multiples of it.
 
-    Two periods agree if they differ by at most the sum of their half-widths, or by 5 % if both are noisy. The
-    shortest is compared first. Phases stay, and no period becomes shorter than its phases. Jobs
-    without a measured confidence stay as they are.
+    Two periods agree if they differ by at most BEYOND times the sum of their half-widths, or by 5 % if both
+    are noisy. The shortest is compared first. Phases stay, and no period becomes shorter than its phases.
+    Jobs without a measured confidence stay as they are.
     """
     groups: list[_Group] = []
     for job, width in sorted(_known(jobs), key=lambda k: (k[0].profile.period_ns, k[0].name)):

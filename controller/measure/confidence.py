@@ -20,6 +20,9 @@ _STUDENT_MANY = 2.1
 """The same for more than 10 degrees of freedom. Chosen: between 2.20 (11) and 1.96 (infinitely many)."""
 _MEDIAN = 1.2533
 """The standard error of a median is so many times that of a mean (normal distribution: sqrt(pi / 2))."""
+BEYOND = 1.5
+"""Two measurements of one thing may be wrong by so many of their half-widths. Chosen: by their 95 % intervals
+alone, one of a hundred pairs of equal jobs would be taken for jobs that differ."""
 LEAST_PERIOD = 0.0025
 """The least half-width of a period, as a part of it. Chosen: queues vary iterations by about as much."""
 LEAST_EDGE_BINS = 0.5

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from controller.measure.confidence import BEYOND
 from controller.model import Job, Profile
 
 UNCERTAIN = 0.03
@@ -21,8 +22,8 @@ def twin_profiles(jobs: Sequence[Job]) -> Mapping[str, str]:
     """For each job that is planned with the profile of another one, the name of that job.
 
     Twins have the same model, number of GPUs, flows and phases, congestion control and rates, and periods and
-    phases that differ by at most the sum of their confidences. All of them get the profile with the longest
-    period: with a shorter one than its own, a job would miss its slots.
+    phases that differ by at most BEYOND times the sum of their confidences. All of them get the profile with
+    the longest period: with a shorter one than its own, a job would miss its slots.
     """
     alike: dict[tuple[object, ...], list[Job]] = defaultdict(list)
     for job in jobs:
@@ -41,7 +42,7 @@ def twin_profiles(jobs: Sequence[Job]) -> Mapping[str, str]:
 
 
 def _within_confidence(a: Job, b: Job) -> bool:
-    """Whether the profiles of two jobs with as many phases differ by at most the sum of their confidences."""
+    """Whether the profiles of two jobs with as many phases differ by no more than both may be wrong."""
     (period_a, edges_a), (period_b, edges_b) = _uncertainty(a), _uncertainty(b)
     if abs(a.profile.period_ns - b.profile.period_ns) > period_a + period_b:
         return False
@@ -64,6 +65,6 @@ def _uncertainty(job: Job) -> tuple[float, list[tuple[float, float]]]:
         return part, [(part, part)] * len(profile.phases)
     known = job.measured.confidence
     if known is not None and len(known.edges_ns) == len(profile.phases):
-        return float(known.period_ns), [(float(a), float(b)) for a, b in known.edges_ns]
+        return BEYOND * known.period_ns, [(BEYOND * a, BEYOND * b) for a, b in known.edges_ns]
     part = UNCERTAIN * profile.period_ns
     return part, [(part, part)] * len(profile.phases)

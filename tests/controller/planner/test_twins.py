@@ -50,8 +50,8 @@ def test_declared_profiles_of_twins_may_differ_a_little() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        measured("b", ["h2", "h6"], 287, 132, 4),
-        measured("b", ["h2", "h6"], 287, 132, None),
+        measured("b", ["h2", "h6"], 287, 132, 3),
+        measured("b", ["h2", "h6"], 280, 132, None),
         replace(measured("b", ["h2", "h6"], 305, 140, 12), gpus=4),
         replace(measured("b", ["h2", "h6"], 300, 140, 12), model="another"),
         replace(measured("b", ["h2", "h6"], 300, 140, 12), sender="reno"),
