@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import Any
 
 from controller.agents.server import AgentServer
@@ -94,13 +95,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"polyrhythm controller: {error}", file=sys.stderr)
         return 2
     _allow_connections()
-    stop = threading.Event()
+    # A signal may come while the main thread holds the lock of an Event; a SimpleQueue takes that (Python's
+    # documentation of `queue`).
+    stop: SimpleQueue[None] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: stop.put(None))
     _watch_input(stop)
     service = _Service(start, frame, stop)
     service.thread.start()
-    stop.wait()
+    stop.get()
     service.stop()
     frame.stop()
     sys.stdout.flush()
@@ -115,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
 class _Service:
     """The thread of the asyncio loop: everything except the Ryu applications."""
 
-    def __init__(self, start: StartOptions, frame: RyuApplications, stop: threading.Event) -> None:
+    def __init__(self, start: StartOptions, frame: RyuApplications, stop: SimpleQueue[None]) -> None:
         self.code = 0
         self.thread = threading.Thread(target=self._thread, name="controller", daemon=True)
         self._start = start
@@ -152,7 +155,7 @@ class _Service:
         finally:
             # The end of the loop ends the process. An error that is not caught above shows its traceback.
             self.code = self.code or (0 if self._main.cancelled() else 1)
-            self._stop.set()
+            self._stop.put(None)
 
     async def _serve(self) -> None:
         if not isinstance(self._start.state, SharedState):
@@ -376,7 +379,7 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _watch_input(stop: threading.Event) -> None:
+def _watch_input(stop: SimpleQueue[None]) -> None:
     """If standard input is a pipe, stop when it closes: then the parent process has ended."""
     try:
         piped = stat.S_ISFIFO(os.fstat(0).st_mode) or stat.S_ISSOCK(os.fstat(0).st_mode)
@@ -388,6 +391,6 @@ def _watch_input(stop: threading.Event) -> None:
     def watch() -> None:
         while os.read(0, 4096):
             pass
-        stop.set()
+        stop.put(None)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -18,6 +18,8 @@ ENDLESS = "/events"
 def test_every_route_answers_as_the_document_says() -> None:
     # It takes seconds to import.
     schemathesis = pytest.importorskip("schemathesis")
+    from schemathesis.checks import not_a_server_error
+
     routes = 0
     with running(view(5)) as server:
         document = schemathesis.openapi.from_url(server.url + "api/v1/openapi.json")
@@ -30,7 +32,10 @@ def test_every_route_answers_as_the_document_says() -> None:
             @given(operation.as_strategy())
             @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
             def call(case: object) -> None:
-                case.call_and_validate()  # type: ignore[attr-defined]
+                answer = case.call()  # type: ignore[attr-defined]
+                # 503 is documented: without a store there are no plans of the past.
+                assert answer.status_code < 500 or answer.status_code == 503
+                case.validate_response(answer, excluded_checks=[not_a_server_error])  # type: ignore[attr-defined]
 
             call()
     assert routes >= 8
