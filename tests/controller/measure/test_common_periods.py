@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.measure.common_periods import MOST_NOISE, with_common_periods
+from controller.measure.confidence import BEYOND
 from controller.model.job import Confidence, Job, Measurement, Phase, Profile
 
 MS = 1_000_000
@@ -66,6 +67,6 @@ def test_every_period_stays_within_what_it_may_be_off(drawn: list[tuple[float, f
     jobs = [known(f"j{n}", period, width, up_ms=1) for n, (period, width) in enumerate(drawn)]
     widest = max(width for _, width in drawn)
     for (period, width), found in zip(drawn, periods(*jobs), strict=True):
-        # It may differ from the mean of its group so far by both intervals, and the mean may move on by as much.
-        assert abs(found - period) <= 2 * max(width + 4 * widest, MOST_NOISE * period) + 1e-3
+        # It may differ from the mean of its group so far by both errors, and the mean may move on by as much.
+        assert abs(found - period) <= 2 * max(BEYOND * (width + 4 * widest), MOST_NOISE * period) + 1e-3
     assert periods(*jobs) == [*reversed(periods(*reversed(jobs)))]
