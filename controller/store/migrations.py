@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 
 from controller.store.interface import SCHEMA, StoreRefusedError
+from controller.store.transactions import transaction
 
 # The version of a file is SQLite's `user_version`. Version 0 is an empty file, or one whose tables `plans`
 # and `jobs` were a history that no controller read back. It counted plans from 1 again in each run, so of
@@ -47,17 +48,12 @@ def migrate(db: sqlite3.Connection) -> None:
         )
     if version == SCHEMA:
         return
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(db):
         # Another process may have done it while this one waited for the lock.
         (version,) = db.execute("PRAGMA user_version").fetchone()
         for step in _STEPS[version:]:
             step(db)
         db.execute(f"PRAGMA user_version = {SCHEMA}")
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
 
 
 def _from_0(db: sqlite3.Connection) -> None:

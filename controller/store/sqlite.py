@@ -30,6 +30,7 @@ from controller.store.interface import (
     StoreRefusedError,
 )
 from controller.store.migrations import migrate
+from controller.store.transactions import transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class SqliteStore:
     @_checked
     def commit(self, batch: Batch) -> None:
         """Write a batch, and wait until it is on the disk."""
-        with _transaction(self._db) as db:
+        with transaction(self._db) as db:
             for change in batch.changes:
                 _write(db, change)
             db.executemany(
@@ -127,7 +128,7 @@ class SqliteStore:
     def prune(self, now_ns: int, limits: StoreLimits = LIMITS) -> None:
         """Remove old plans and events."""
         oldest_ns = now_ns - round(limits.age_s * 1e9)
-        with _transaction(self._db) as db:
+        with transaction(self._db) as db:
             # The newest plan stays whatever its age and size: it may be in force.
             db.execute(
                 "DELETE FROM plan_history WHERE version < (SELECT max(version) FROM plan_history) AND ("
@@ -139,7 +140,7 @@ class SqliteStore:
             )
         removed = _PRUNED_AT_ONCE
         while removed == _PRUNED_AT_ONCE:
-            with _transaction(self._db) as db:
+            with transaction(self._db) as db:
                 removed = db.execute(
                     "DELETE FROM events WHERE number IN (SELECT number FROM events WHERE time_ns < ? OR "
                     "number <= (SELECT max(number) FROM events) - ? ORDER BY number LIMIT ?)",
@@ -194,19 +195,6 @@ def open_database(path: Path) -> sqlite3.Connection:
             f"{path}: not usable as an SQLite file: {error}"
         ) from None
     return db
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """All statements of the block, or none. A full disk may end a transaction by itself."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield db
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 def _write(db: sqlite3.Connection, change: Change) -> None:

@@ -24,7 +24,6 @@ from controller.store.interface import (
     Kind,
     StoredPlan,
     StoreError,
-    StoreLimits,
     StoreRefusedError,
 )
 from controller.store.records import decode, encode, plan_of, stored_plan
@@ -32,7 +31,6 @@ from controller.store.sqlite import SqliteStore
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=10**8, fabric_bps=10**8)
-S = 10**9
 
 
 def made():
@@ -66,30 +64,6 @@ def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         assert store.plans(10) == ()
         store._db.execute("DROP TRIGGER no")
         store.commit(Batch([Change(Kind.JOB, "a", b"1")]))
-
-
-def test_plans_and_events_are_pruned_by_number_size_and_age(tmp_path: Path) -> None:
-    with closing(SqliteStore(tmp_path / "state")) as store:
-
-        def versions() -> list[int]:
-            return [p.version for p in store.plans(100)]
-
-        for i in range(1, 11):
-            store.commit(Batch((), [StoredPlan(i, i * S, "p", b"x" * 100)], [Event(i * S, "e", str(i))]))
-        store.prune(10 * S, StoreLimits(plans=8, plan_bytes=10_000, events=7, age_s=100))
-        assert versions() == [10, 9, 8, 7, 6, 5, 4, 3]
-        assert [e.event.subject for e in store.events(100)] == ["10", "9", "8", "7", "6", "5", "4"]
-        store.prune(10 * S, StoreLimits(plans=8, plan_bytes=500, events=7, age_s=100))
-        assert versions() == [10, 9, 8, 7, 6]
-        store.prune(10 * S, StoreLimits(plans=8, plan_bytes=500, events=7, age_s=2.5))
-        assert versions() == [10, 9, 8]
-        assert [e.number for e in store.events(100)] == [10, 9, 8]
-        # The newest plan may be in force: it stays whatever its age and size.
-        store.prune(1000 * S, StoreLimits(plans=0, plan_bytes=0, events=0, age_s=0))
-        assert versions() == [10]
-        assert store.events(100) == ()
-        store.commit(Batch(events=[Event(1, "e", "next")]))
-        assert [e.number for e in store.events(100)] == [11], "numbers are never used again"
 
 
 def test_events_are_read_page_by_page(tmp_path: Path) -> None:
