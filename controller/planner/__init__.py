@@ -2,6 +2,7 @@
 """The planner: computes plans with the objects of a policy, and explains plans as text."""
 
 from controller.planner.compose import plan
+from controller.planner.first_plan import first_plan
 from controller.planner.inputs import PIN_CAPACITY, PlanInput
 from controller.planner.plan_text import diff, explain
 from controller.planner.policy import Policy, PolicyError
@@ -15,6 +16,7 @@ __all__ = [
     "PolicyError",
     "diff",
     "explain",
+    "first_plan",
     "plan",
     "policy_named",
 ]

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm bench plan`: its jobs meet, and its figures are those of the planner."""
-
-import argparse
-import json
+"""The group `joint-search` of `polyrhythm bench plan`: its jobs meet, and its figures are those of the planner."""
 
 import pytest
 
 from controller.planner import plan
-from polyrhythm.bench import plan as bench
+from polyrhythm.bench.plan import joint_search as bench
 
 
 def test_the_jobs_meet_and_one_may_be_far_slower() -> None:
@@ -20,13 +17,9 @@ def test_the_jobs_meet_and_one_may_be_far_slower() -> None:
     assert last > 400 * fast
 
 
-def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "JOBS", (2,))
-    monkeypatch.setattr(bench, "_RUNS", 1)
-    parser = argparse.ArgumentParser()
-    bench.add_arguments(parser)
-    assert bench.run(parser.parse_args(["--json"])) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = bench.measure(1, 1)
     assert report["plan_2_jobs_cpu_ms"] > 0
     assert report["plan_1000_times_slower_cpu_ms"] > 0
     assert report["evaluation_same"] is True
