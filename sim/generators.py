@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from controller.wire.traffic import Order, Parallelism
 from sim.cluster import JobRequest
 from sim.models import data_parallel, model_named
 from sim.shape import PhaseShape, Shape
@@ -37,9 +38,8 @@ class LargeModel:
         """Compute, then one ring per (TP, PP) rank over the copies. Rank r of copy c is GPU
         c * copy_gpus + r."""
         size = 4 * self.parameters / self.copy_gpus
-        groups = tuple(
-            tuple(copy * self.copy_gpus + rank for copy in range(ring)) for rank in range(self.copy_gpus)
-        )
+        layout = Parallelism(tensor=self.copy_gpus, data=ring, order=Order.TENSOR_PIPELINE_DATA)
+        groups = tuple(map(tuple, layout.data_groups()))
         return Shape((PhaseShape("ring", size, before_ns=round(self.compute_s * 1e9), groups=groups),))
 
 

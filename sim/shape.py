@@ -13,11 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.model import Flow, Job, Phase, Profile
+from controller.wire.collectives import Collective
 from sim.collectives import Collectives, Transport
 from sim.task_graph import FLOW, TaskGraph, TaskGraphBuilder, TaskGraphError
 from sim.units import PS_PER_NS
 
-COLLECTIVES = ("ring", "fused_ring", "tree", "all_to_all", "none")
+MESSAGES = "messages"
+FUSED = "fused_"
+COLLECTIVES = (*Collective, *(FUSED + name for name in Collective), MESSAGES, "none")
+"""Those that begin with FUSED are one step with the same bytes. MESSAGES: those of the phase, in one step."""
 
 # The floating-point operations of one A100 in a second, at the 40 % utilisation that large training reaches.
 # They are used for jobs whose flops are unknown.
@@ -28,9 +32,10 @@ FLOPS_PER_GPU_SECOND = 312e12 * 0.4
 class PhaseShape:
     """`before_ns` of compute, then the collective beside `beside_ns` of compute, then `after_ns`.
 
-    `size` is the collective's bytes (a ring's: what is reduced). `groups` are ranks that each run a
-    collective of their own at the same time; empty: one group of all ranks. `limit_bps` caps each pair of
-    endpoints, 0: no cap.
+    `size` is the collective's bytes, as `controller.wire.collectives.rounds` takes it. `groups` are ranks
+    that each run a collective of their own at the same time; empty: one group of all ranks. `limit_bps` caps
+    each pair of endpoints, 0: no cap. `messages` are those of the phase as (sending rank, receiving rank,
+    bytes) if it is no collective.
     """
 
     collective: str
@@ -40,6 +45,7 @@ class PhaseShape:
     after_ns: int = 0
     limit_bps: float = 0.0
     groups: tuple[tuple[int, ...], ...] = ()
+    messages: tuple[tuple[int, int, float], ...] = ()
 
     def __post_init__(self) -> None:
         if self.collective not in COLLECTIVES:
@@ -76,14 +82,14 @@ def program(shape: Shape, job: str, ranks: Sequence[str]) -> TaskGraph:
         ends: list[int] = []
         for group in phase.groups or (tuple(range(len(ranks))),):
             members = [ranks[r] for r in group]
-            if phase.collective == "ring":
-                ends.append(collectives.ring(last, members, phase.size))
-            elif phase.collective == "fused_ring":
-                ends.append(collectives.ring(last, members, phase.size, fused=True))
-            elif phase.collective == "tree":
-                ends.append(collectives.tree(last, members, phase.size))
-            elif phase.collective == "all_to_all":
-                ends.append(collectives.all_to_all(last, members, phase.size))
+            if phase.collective == MESSAGES:
+                ends.append(
+                    collectives.steps(last, [[(ranks[a], ranks[b], m) for a, b, m in phase.messages]])
+                )
+            elif phase.collective != "none":
+                what = Collective(phase.collective.removeprefix(FUSED))
+                fused = phase.collective.startswith(FUSED)
+                ends.append(collectives.collective(last, what, members, phase.size, fused=fused))
         if phase.beside_ns:
             ends.append(builder.compute(last, phase.beside_ns * PS_PER_NS))
         last = [builder.barrier(ends or last)]
