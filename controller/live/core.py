@@ -251,12 +251,10 @@ class Core:
             self.measuring.arrived(job)
         self._announce_if_verified()
 
-    def fail_over(self, emergency: Emergency) -> int:
-        """Tell agents the paths around a failure at once; returns how many flows move. A plan follows."""
-        if self.plan is None:
-            return 0
-        self._patch(emergency.applied(self.plan))
-        return len(emergency.flows)
+    def fail_over(self, emergency: Emergency) -> None:
+        """Tell agents the paths around a failure at once. A plan follows."""
+        if self.plan is not None:
+            self._patch(emergency.applied(self.plan))
 
     @property
     def next_senders(self) -> frozenset[str] | None:

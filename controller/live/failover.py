@@ -14,60 +14,66 @@ from functools import lru_cache
 
 from controller.model.plan import Plan
 from controller.planner import PlanInput
-from controller.planner.emergency import Emergency, emergencies
+from controller.planner.emergency import Emergencies, FlowReroutes
 from controller.routing.failover import Event, events
 from controller.routing.forwarding import pair
 from controller.southbound.table_writes import DesiredState, FabricCondition, SwitchWrites, writes_to
 from topo.graph import Topology
 
-# Bytes of prepared table writes that are kept; further answers are kept without their writes. Chosen: bounds
-# the controller's memory.
+# Bytes of prepared table writes that are kept. Chosen: bounds the controller's memory.
 MAX_PREPARED_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class FailoverAnswer:
-    """The answer to one failure: flows that move, the condition after the failure, and the table writes.
+    """The answer to one failure: the flows that change, and the condition of the fabric after it."""
 
-    `writes` leads each switch from its present tables to the tables for `condition`; None: not prepared.
-    """
-
-    emergency: Emergency
+    reroutes: FlowReroutes
     condition: FabricCondition
-    writes: Mapping[str, SwitchWrites] | None
 
 
-def prepare(
-    inputs: PlanInput, plan: Plan, condition: FabricCondition, chosen: tuple[Event, ...], with_writes: bool
-) -> tuple[FailoverAnswer, ...]:
-    """The answers to the chosen failures. Runs in the worker process."""
-    answers = []
-    for emergency in emergencies(inputs, plan, chosen):
-        after = _after(inputs.topology, condition, emergency.event)
-        before = DesiredState(condition, plan.pins, plan.remarks)
-        moves = {s.name: before for s in inputs.topology.switches}
-        writes = None
-        if with_writes:
-            found = writes_to(moves, replace(before, condition=after))
-            writes = {name: w for name, w in found.items() if w.updates}
-        answers.append(FailoverAnswer(emergency, after, writes))
-    return tuple(answers)
+class FailoverSearch:
+    """Computes the answers for one plan and one condition of the fabric. It lives in the worker process."""
+
+    def __init__(self, inputs: PlanInput, plan: Plan, condition: FabricCondition) -> None:
+        self._topology = inputs.topology
+        self._condition = condition
+        self._before = DesiredState(condition, plan.pins, plan.remarks)
+        self._emergencies = Emergencies(inputs, plan)
+
+    def answers(self, chosen: tuple[Event, ...]) -> tuple[FailoverAnswer, ...]:
+        """The answers to the chosen failures."""
+        return tuple(
+            FailoverAnswer(self._emergencies.answer(event), _after(self._topology, self._condition, event))
+            for event in chosen
+        )
+
+    def writes(self, event: Event) -> Mapping[str, SwitchWrites]:
+        """The table writes that lead each switch from its present tables to those after a failure."""
+        moves = {s.name: self._before for s in self._topology.switches}
+        after = replace(self._before, condition=_after(self._topology, self._condition, event))
+        return {name: w for name, w in writes_to(moves, after).items() if w.updates}
 
 
-def pack(inputs: PlanInput, plan: Plan, condition: FabricCondition) -> bytes:
-    """The state that `prepare_packed` needs, serialised once for all its calls."""
-    return pickle.dumps((inputs, plan, condition), pickle.HIGHEST_PROTOCOL)
+def pack(failovers: PreparedFailovers) -> bytes:
+    """The state that a search needs, serialised once for all calls of the worker process."""
+    state = failovers.inputs, failovers.plan, failovers.condition
+    return pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
 
 
-def prepare_packed(state: bytes, chosen: tuple[Event, ...], with_writes: bool) -> tuple[FailoverAnswer, ...]:
-    """Like `prepare`, from a state that `pack` has serialised. The worker process caches the last state."""
-    return prepare(*_unpacked(state), chosen, with_writes)
+def answers(state: bytes, chosen: tuple[Event, ...]) -> tuple[FailoverAnswer, ...]:
+    """The answers to the chosen failures, for a state that `pack` has serialised."""
+    return _search(state).answers(chosen)
+
+
+def writes(state: bytes, event: Event) -> Mapping[str, SwitchWrites]:
+    """The table writes for one failure, for a state that `pack` has serialised."""
+    return _search(state).writes(event)
 
 
 @lru_cache(maxsize=1)
-def _unpacked(state: bytes) -> tuple[PlanInput, Plan, FabricCondition]:
-    read: tuple[PlanInput, Plan, FabricCondition] = pickle.loads(state)
-    return read
+def _search(state: bytes) -> FailoverSearch:
+    return FailoverSearch(*pickle.loads(state))
 
 
 def _after(topology: Topology, condition: FabricCondition, event: Event) -> FabricCondition:
@@ -85,15 +91,17 @@ def _cables(topology: Topology, event: Event) -> frozenset[tuple[str, str]]:
 class PreparedFailovers:
     """The answers for one plan and one condition of the fabric.
 
-    `missing` lists the failures whose answers are not computed yet. `inputs` and `plan` are None before the
-    first plan.
+    `missing` lists the failures whose answers are not computed yet, `unwritten` those whose table writes are
+    not. `inputs` and `plan` are None before the first plan.
     """
 
     inputs: PlanInput | None = None
     plan: Plan | None = None
     condition: FabricCondition = field(default_factory=FabricCondition)
     missing: list[Event] = field(default_factory=list)
+    unwritten: list[Event] = field(default_factory=list)
     _answers: dict[Event, FailoverAnswer] = field(default_factory=dict)
+    _writes: dict[Event, Mapping[str, SwitchWrites]] = field(default_factory=dict)
     _bytes: int = 0
 
     @property
@@ -110,16 +118,18 @@ class PreparedFailovers:
             for e in events(inputs.topology)
             if not _cables(inputs.topology, e) <= condition.down_links and e not in condition.down_switches
         ]
-        return PreparedFailovers(inputs, plan, condition, todo)
+        return PreparedFailovers(inputs, plan, condition, todo, list(todo))
 
-    def put(self, answers: tuple[FailoverAnswer, ...]) -> None:
-        """Keep answers that the worker process has computed."""
-        for answer in answers:
-            writes = answer.writes or {}
-            size = sum(len(w) for x in writes.values() for stage in x.stages for w in stage)
-            room = self._bytes + size <= MAX_PREPARED_BYTES
-            self._bytes += size if room else 0
-            self._answers[answer.emergency.event] = answer if room else replace(answer, writes=None)
+    def put(self, found: tuple[FailoverAnswer, ...]) -> None:
+        """Take answers."""
+        self._answers |= {answer.reroutes.event: answer for answer in found}
+
+    def put_writes(self, event: Event, found: Mapping[str, SwitchWrites]) -> bool:
+        """Take the table writes for one failure; returns whether there is room for more."""
+        self._bytes += sum(len(data) for w in found.values() for stage in w.stages for data in stage)
+        if self._bytes <= MAX_PREPARED_BYTES:
+            self._writes[event] = found
+        return self._bytes < MAX_PREPARED_BYTES
 
     def event_of(self, now: FabricCondition) -> Event | None:
         """The single failure that leads from the plan's condition to `now`; None if it takes several."""
@@ -146,5 +156,6 @@ class PreparedFailovers:
     def writes(self, now: FabricCondition) -> Mapping[str, SwitchWrites] | None:
         """The table writes from the plan's condition to `now`, by switch; None if they are not prepared."""
         event = self.event_of(now)
-        answer = self._answers.get(event) if event is not None else None
-        return answer.writes if answer is not None and answer.condition == now else None
+        if event is None or self.inputs is None or _after(self.inputs.topology, self.condition, event) != now:
+            return None
+        return self._writes.get(event)

@@ -28,6 +28,7 @@ from controller.live.messages import (
 )
 from controller.live.notices import Notice
 from controller.model.plan import Plan
+from controller.planner.emergency import event_name
 from controller.process.clock import EmbeddedClock, HostClock, PeriodicTimer
 from controller.process.durable_state import DurableState
 from controller.process.input_queue import InputQueue
@@ -331,23 +332,19 @@ class ControlLoop:
         wanted = core.desired
         await self._write(wanted, PreparedWrites(failovers.desired, writes) if writes is not None else None)
         event = failovers.event_of(condition)
-        if event is None:
+        if event is None or failovers.plan is None:
             return
         answer, ready = await self._precomputation.answer(failovers, event)
         if answer is None:
             return
-        flows = core.fail_over(answer.emergency)
+        emergency = answer.reroutes.emergency(failovers.plan)
+        core.fail_over(emergency)
         if core.desired != wanted:
             await self._write(core.desired)
         await self._carry_out()
-        name = event if isinstance(event, str) else "-".join(event)
-        how = "was prepared" if ready else "was computed now"
-        log.info(
-            "failure of %s: %d flows move to other paths at once (the answer %s); a full plan follows",
-            name,
-            flows,
-            how,
-        )
+        how = "prepared" if ready else "computed now"
+        words = "failure of %s: %s (the answer was %s); a full plan follows"
+        log.info(words, event_name(event), emergency.words(), how)
 
     async def _assign_lookahead_paths(self, active: frozenset[str]) -> None:
         """Assign paths for just the jobs that are about to send (lookahead)."""

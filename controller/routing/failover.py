@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepare the reroute for every single failure of a switch or cable before it happens."""
+"""Answers to single failures of a switch or cable: new paths and source ports for the flows they touch."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.algorithms.base import Options, congestion
-from controller.routing.algorithms.greedy import greedy
+from controller.routing.algorithms.base import Options, congestion, loads
+from controller.routing.algorithms.greedy import add
 from controller.routing.algorithms.optimal import optimal
 from controller.routing.assign import SMALL
-from controller.routing.fabric import Cable, Fabric, Ints, LeafDemand, TwoTier, UnsuitableError
+from controller.routing.fabric import Cable, Fabric, Floats, Ints, LeafDemand, TwoTier, UnsuitableError
 from controller.routing.forwarding import pair
 from controller.routing.generic import GenericFabric
-from controller.routing.ports import leads, ports_for, stages
+from controller.routing.ports import leads, ports_for, stages, uplink_orders
 from controller.routing.three_tier import ThreeTier
 from topo.graph import Topology
 
@@ -44,13 +43,14 @@ class Reroute:
     """The answer to one failure.
 
     `flows` are the indices of the flows that change, `choice` their new choices on `fabric`, `ports` their
-    new source ports. Both are -1 for a flow that has no path left. `max_load` is the largest relative link
-    load after the change.
+    new source ports. Both are -1 for a flow that has no path left. `stays` says of each whether its path
+    stays and only its source port changes. `max_load` is the largest relative link load after the change.
     """
 
     flows: Ints
     choice: Ints
     ports: Ints
+    stays: NDArray[np.bool_]
     max_load: float
     fabric: Fabric
 
@@ -94,161 +94,155 @@ def degraded(fabric: Fabric, event: Event) -> Fabric:
     return replace(fabric, up=up, over=over)
 
 
-def reroute(topology: Topology, fabric: Fabric, now: CurrentAssignment, event: Event) -> Reroute:
-    """Compute the answer to one failure.
+class Failover:
+    """The answers to the single failures of a topology, for one assignment in force.
 
-    Flows that do not use the failed part keep their paths. The greedy algorithm routes the others around it.
-    If edge colouring is possible and gives a smaller largest load, all flows are coloured again instead.
-    A lost link changes where the ECMP buckets of a switch lead. So a flow that keeps its path may need
-    another source port.
+    What all answers need is computed once: the links and the loads of the assignment, and the hash of each
+    flow. An answer then looks only at the flows that its failure can touch. `fabric` contains what is down
+    already, so after one failure the answers to the next are found in the same way.
     """
-    after = degraded(fabric, event)
-    between = now.demand.src != now.demand.dst
-    old = now.choice.copy()
-    if isinstance(after, GenericFabric):
-        old[between] = _stands(fabric, after, now)[between]
-        kept = old
-    else:
-        links = after.links(now.demand, now.choice)
-        # Choice -1 indexes the extra last element: a flow without links has no broken link.
-        broken = np.append(after.capacity == 0, False)[links].any(axis=1)
-        kept = np.where(broken, -1, old).astype(np.int32)
-    free = now.demand.take(between)
-    plain = len(now.choice) < SMALL
-    choice = np.zeros(len(now.choice), dtype=np.int32)
-    choice[between] = greedy(after, free, Options(kept=kept[between], plain=plain))
-    load = congestion(after, now.demand, choice)
-    try:
+
+    def __init__(self, topology: Topology, fabric: Fabric, now: CurrentAssignment) -> None:
+        self._topology = topology
+        self._events = frozenset(events(topology))
+        self._fabric = fabric
+        self._now = now
+        self._plain = len(now.choice) < SMALL
+        self._far = now.demand.src != now.demand.dst
+        self._links = fabric.links(now.demand, now.choice)
+        self._loads = loads(fabric, now.demand, now.choice, now.demand.weights)
+        self._orders = uplink_orders(topology, fabric) if isinstance(fabric, TwoTier) else None
+
+    def answer(self, event: Event) -> Reroute:
+        """The answer to one failure.
+
+        Flows that do not use the failed part keep their paths. The greedy algorithm routes the others around
+        it. After the loss of a spine or core, all flows are coloured again if that is possible and gives a
+        smaller largest load. A lost link changes where the ECMP buckets of a switch lead, so a flow that
+        keeps its path may need another source port.
+
+        Raises:
+            KeyError: the topology has no such switch or cable.
+        """
+        now = self._now
+        if event not in self._events:
+            raise KeyError(event)
+        after = degraded(self._fabric, event)
+        touched = np.flatnonzero(self._touched(event))
+        demand = now.demand.take(touched)
+        old, links = now.choice[touched], self._links[touched]
+        far = self._far[touched]
+        if isinstance(after, GenericFabric):
+            # Its choices are positions in a list of paths, which the failure shortens.
+            old = np.where(far, _stands(self._fabric, after, demand, old), old).astype(np.int32)
+            kept, before = old, loads(after, demand, old, demand.weights)
+        else:
+            # A row of -1 pads: it indexes the extra last element.
+            broken = np.append(after.capacity == 0, False)[links].any(axis=1)
+            kept = np.where(broken, -1, old).astype(np.int32)
+            before = self._without(links[broken], demand.weights[broken])
+        choice = kept.copy()
+        lost = event if isinstance(event, str) and event in after.leaves else None
+        free = far & (kept < 0)
+        if lost is not None:
+            number = after.leaves.index(lost)
+            choice[(demand.src == number) | (demand.dst == number)] = -1
+        elif free.any():
+            moving = demand.take(free)
+            choice[free] = add(after, moving, before.copy(), Options(plain=self._plain))
+            before += loads(after, moving, choice[free], moving.weights)
+        load = _largest(after, before)
+        if isinstance(event, str) and lost is None and len(touched) == len(now.choice):
+            choice, load = self._coloured(after, choice, load)
+        ports = self._ports(after, touched, demand, choice)
+        changed = np.flatnonzero((choice != old) | (ports != now.ports[touched]))
+        return Reroute(
+            touched[changed].astype(np.int32),
+            choice[changed],
+            ports[changed],
+            ((choice == old) & (choice >= 0))[changed],
+            load,
+            after,
+        )
+
+    def _touched(self, event: Event) -> NDArray[np.bool_]:
+        """The flows whose path or source port an event may change, (flows,)."""
+        demand, fabric = self._now.demand, self._fabric
+        everything = np.ones(len(demand), dtype=np.bool_)
+        if isinstance(fabric, GenericFabric):
+            return everything
+        ends = {event} if isinstance(event, str) else set(event)
+        changes = np.array([name in ends for name in fabric.leaves])
+        if isinstance(fabric, ThreeTier) and not changes.any():
+            pods = [p for p, spines in enumerate(fabric.spines) if ends & set(spines)]
+            changes = np.isin(np.arange(len(changes)) // fabric.per_pod, pods)
+        if not changes.any():
+            return everything
+        either: NDArray[np.bool_] = changes[demand.src] | changes[demand.dst]
+        return either
+
+    def _without(self, links: Ints, weights: Floats) -> Floats:
+        """The loads of all links without some flows, whose links are given (flows, hops)."""
+        flow, hop = np.nonzero(links >= 0)
+        gone = np.bincount(links[flow, hop], weights[flow], minlength=len(self._loads))
+        rest: Floats = np.maximum(self._loads - gone, 0.0)
+        return rest
+
+    def _coloured(self, after: Fabric, choice: Ints, load: float) -> tuple[Ints, float]:
+        """The choices of all flows, coloured anew if that gives a smaller largest load; and this load."""
         anew = choice.copy()
-        anew[between] = optimal(after, free, Options(plain=plain))
-        if congestion(after, now.demand, anew) < load * (1 - 1e-9):
-            choice, load = anew, congestion(after, now.demand, anew)
-    except UnsuitableError:
-        pass
-    lost_leaf = event if isinstance(event, str) and event in after.leaves else None
-    if lost_leaf is not None:
-        number = after.leaves.index(lost_leaf)
-        choice[(now.demand.src == number) | (now.demand.dst == number)] = -1
-    ports = _ports(topology, after, now, choice)
-    changed = np.flatnonzero((choice != old) | (ports != now.ports)).astype(np.int32)
-    return Reroute(changed, choice[changed], ports[changed], load, after)
+        try:
+            anew[self._far] = optimal(after, self._now.demand.take(self._far), Options(plain=self._plain))
+        except UnsuitableError:
+            return choice, load
+        found = congestion(after, self._now.demand, anew)
+        return (anew, found) if found < load * (1 - 1e-9) else (choice, load)
+
+    def _ports(self, after: Fabric, touched: NDArray[np.intp], demand: LeafDemand, choice: Ints) -> Ints:
+        """Source ports of the touched flows: the old port where it still leads along the path, else the
+        lowest free port, -1 without a path. A port is free if no other flow of the same pair of hosts uses
+        it. All flows of a pair of hosts are touched by the same failures.
+        """
+        now, spec = self._now, self._topology.hash
+        src, dst, before = now.src[touched], now.dst[touched], now.ports[touched]
+        wanted = stages(self._topology, after, demand, choice, orders=self._orders)
+        good = leads(src, dst, before, wanted, spec=spec) & (choice >= 0)
+        ports = np.where(good, before, -1).astype(np.int32)
+        pair_of = src.astype(np.uint64) << np.uint64(32) | dst
+        todo = np.flatnonzero(~good & (choice >= 0))
+        used: dict[int, set[int]] = {key: set() for key in pair_of[todo].tolist()}
+        for f in np.flatnonzero(good & np.isin(pair_of, pair_of[todo])).tolist():
+            used[int(pair_of[f])].add(int(ports[f]))
+        skip = np.zeros(len(touched), dtype=np.int32)
+        while len(todo):
+            part = replace(wanted, stage=wanted.stage[todo], want=wanted.want[todo])
+            found = ports_for(src[todo], dst[todo], part, skip=skip[todo], spec=spec, plain=self._plain)
+            again = []
+            for f, port in zip(todo.tolist(), found.tolist(), strict=True):
+                taken = used[int(pair_of[f])]
+                if port in taken and skip[f] < len(taken):
+                    skip[f] += 1
+                    again.append(f)
+                    continue
+                taken.add(port)
+                ports[f] = port
+            todo = np.array(again, dtype=np.intp)
+        return ports
 
 
-def _stands(before: Fabric, after: GenericFabric, now: CurrentAssignment) -> Ints:
+def _largest(fabric: Fabric, carried: Floats) -> float:
+    """The largest load of a live link relative to its capacity."""
+    live = fabric.capacity > 0
+    return float((carried[live] / fabric.capacity[live]).max(initial=0.0))
+
+
+def _stands(before: Fabric, after: GenericFabric, demand: LeafDemand, choice: Ints) -> Ints:
     """The old path of each flow as a choice on the fabric after the failure; -1 if the path is gone."""
-    result = np.full(len(now.choice), -1, dtype=np.int32)
+    result = np.full(len(choice), -1, dtype=np.int32)
     for f, (u, v, c) in enumerate(
-        zip(now.demand.src.tolist(), now.demand.dst.tolist(), now.choice.tolist(), strict=True)
+        zip(demand.src.tolist(), demand.dst.tolist(), choice.tolist(), strict=True)
     ):
         if c >= 0 and u != v:
             path, ways = before.nodes(u, v, c), after.paths(u, v)
             result[f] = ways.index(path) if path in ways else -1
     return result
-
-
-def _ports(topology: Topology, after: Fabric, now: CurrentAssignment, choice: Ints) -> Ints:
-    """Source ports (flows,): the old port where it still leads along the path, else the lowest free port.
-
-    A port is free if no other flow of the same pair of hosts uses it.
-    """
-    wanted = stages(topology, after, now.demand, choice)
-    spec = topology.hash
-    good = leads(now.src, now.dst, now.ports, wanted, spec=spec) & (choice >= 0)
-    ports = np.where(good, now.ports, -1).astype(np.int32)
-    open_flows = np.flatnonzero(~good & (choice >= 0))
-    pair_of = now.src.astype(np.uint64) << np.uint64(32) | now.dst
-    used: dict[int, set[int]] = {key: set() for key in pair_of[open_flows].tolist()}
-    for f in np.flatnonzero(good & np.isin(pair_of, pair_of[open_flows])).tolist():
-        used[int(pair_of[f])].add(int(ports[f]))
-    skip = np.zeros(len(open_flows), dtype=np.int32)
-    todo = np.arange(len(open_flows))
-    while len(todo):
-        flows = open_flows[todo]
-        part = replace(wanted, stage=wanted.stage[flows], want=wanted.want[flows])
-        found = ports_for(
-            now.src[flows], now.dst[flows], part, skip=skip[todo], spec=spec, plain=len(now.choice) < SMALL
-        )
-        again = []
-        for i, f, port in zip(todo.tolist(), flows.tolist(), found.tolist(), strict=True):
-            taken = used[int(pair_of[f])]
-            if port in taken and skip[i] < len(taken):
-                skip[i] += 1
-                again.append(i)
-                continue
-            taken.add(port)
-            ports[f] = port
-        todo = np.array(again, dtype=np.intp)
-    return ports
-
-
-class Failover:
-    """The answers to all single failures of a topology, prepared in the background.
-
-    `refresh` sets the assignment in force and drops the answers to the old one. `step` computes one more
-    answer; `start` starts a thread that calls `step`. `plan` looks an answer up. The fabric contains what is
-    already down, so after one failure the answers for the next are prepared in the same way.
-    """
-
-    def __init__(self, topology: Topology, fabric: Fabric, now: CurrentAssignment) -> None:
-        self._topology = topology
-        self._wake = threading.Event()
-        self._stopped = False
-        self._thread: threading.Thread | None = None
-        self._now = (fabric, now)
-        self._plans: dict[Event, Reroute] = {}
-        self._todo = list(events(topology))[::-1]
-
-    def refresh(self, fabric: Fabric, now: CurrentAssignment) -> None:
-        """Set a new assignment in force and drop all answers."""
-        # New objects: an answer that the thread is still computing goes into the old dictionary.
-        self._now, self._plans, self._todo = (fabric, now), {}, list(events(self._topology))[::-1]
-        self._wake.set()
-
-    @property
-    def missing(self) -> int:
-        """How many failures have no answer yet."""
-        return len(self._todo)
-
-    def step(self) -> bool:
-        """Compute one more answer. Returns False if all are computed."""
-        (fabric, now), plans, todo = self._now, self._plans, self._todo
-        if not todo:
-            return False
-        event = todo[-1]
-        if event not in plans:
-            plans[event] = reroute(self._topology, fabric, now, event)
-        todo.pop()
-        return True
-
-    def plan(self, event: Event) -> Reroute:
-        """The answer to a failure. It is computed now if it is not prepared yet.
-
-        Raises:
-            KeyError: the topology has no such switch or cable.
-        """
-        found = self._plans.get(event)
-        if found is None:
-            if event not in set(events(self._topology)):
-                raise KeyError(event)
-            fabric, now = self._now
-            found = reroute(self._topology, fabric, now, event)
-            self._plans[event] = found
-        return found
-
-    def start(self) -> None:
-        """Start a thread that computes answers until `stop`."""
-        self._thread = threading.Thread(target=self._work, name="failover", daemon=True)
-        self._thread.start()
-
-    def _work(self) -> None:
-        while not self._stopped:
-            if not self.step():
-                self._wake.wait()
-                self._wake.clear()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopped = True
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join()

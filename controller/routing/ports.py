@@ -61,16 +61,55 @@ class _Tables:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class UplinkOrders:
+    """The orders in which the leaves of a leaf-spine number their uplinks.
+
+    `of` (leaves,) is the number of each leaf's order. `orders` holds each order as columns of `TwoTier.up`.
+    They depend on the wiring alone, so they hold for the fabric with any links down.
+    """
+
+    of: Ints
+    orders: tuple[tuple[int, ...], ...]
+
+
+def uplink_orders(topology: Topology, fabric: TwoTier) -> UplinkOrders:
+    """The orders of all leaves. Many leaves share one."""
+    columns = _columns(fabric)
+    number: dict[tuple[int, ...], int] = {}
+    of = []
+    for leaf in fabric.leaves:
+        unused = {name: iter(cables) for name, cables in columns.items()}
+        order = tuple(next(unused[s], columns[s][-1]) for s in topology.upward[leaf])
+        of.append(number.setdefault(order, len(number)))
+    return UplinkOrders(np.array(of, dtype=np.int32), tuple(number))
+
+
+def _columns(fabric: TwoTier) -> dict[str, list[int]]:
+    """The columns of each spine: one for each of its cables to a leaf."""
+    columns: dict[str, list[int]] = {}
+    for i, name in enumerate(fabric.spines):
+        columns.setdefault(name, []).append(i)
+    return columns
+
+
 def stages(
-    topology: Topology, fabric: Fabric, demand: LeafDemand, choice: Ints, spec: HashSpec | None = None
+    topology: Topology,
+    fabric: Fabric,
+    demand: LeafDemand,
+    choice: Ints,
+    spec: HashSpec | None = None,
+    orders: UplinkOrders | None = None,
 ) -> Stages:
     """What the hash of each switch must give so that every flow takes its choice.
 
     A flow with choice -1 needs nothing. `spec` is the hash of the switches; None means that of the topology.
+    `orders` are those of a leaf-spine; None: find them.
     """
     tables = _Tables(topology.hash if spec is None else spec)
     if isinstance(fabric, TwoTier):
-        return _two(topology, fabric, demand, choice, tables)
+        found = uplink_orders(topology, fabric) if orders is None else orders
+        return _two(topology, fabric, demand, choice, tables, found)
     if isinstance(fabric, ThreeTier):
         return _three(topology, fabric, demand, choice, tables)
     if isinstance(fabric, GenericFabric):
@@ -78,25 +117,24 @@ def stages(
     raise TypeError(f"no bucket tables for a {type(fabric).__name__}")
 
 
-def _two(topology: Topology, fabric: TwoTier, demand: LeafDemand, choice: Ints, tables: _Tables) -> Stages:
+def _two(
+    topology: Topology,
+    fabric: TwoTier,
+    demand: LeafDemand,
+    choice: Ints,
+    tables: _Tables,
+    orders: UplinkOrders,
+) -> Stages:
     """Leaf-spine. The table of a leaf depends on the order of its ports and on the spines that both leaves
     reach. A spine with several cables to the destination leaf makes a second choice among them."""
-    columns: dict[str, list[int]] = {}
-    for i, name in enumerate(fabric.spines):
-        columns.setdefault(name, []).append(i)
-    orders: dict[tuple[int, ...], int] = {}
-    order_of = []
-    for leaf in fabric.leaves:
-        unused = {name: iter(cables) for name, cables in columns.items()}
-        order = tuple(next(unused[s], columns[s][-1]) for s in topology.upward[leaf])
-        order_of.append(orders.setdefault(order, len(orders)))
+    columns = _columns(fabric)
     pair, src, dst = grouped(demand, len(fabric.leaves))
     both = fabric.live[src] & fabric.live[dst]
-    kinds = np.column_stack((np.array(order_of)[src], np.packbits(both, axis=1)))
+    kinds = np.column_stack((orders.of[src], np.packbits(both, axis=1)))
     _, first, kind = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
-    by_order = list(orders)
     table = np.array(
-        [tables.add(0, [s for s in by_order[order_of[src[p]]] if both[p, s]]) for p in first], dtype=np.int32
+        [tables.add(0, [s for s in orders.orders[orders.of[src[p]]] if both[p, s]]) for p in first],
+        dtype=np.int32,
     )
     stage = table[kind.reshape(-1)[pair]] if len(demand) else np.empty(0, dtype=np.int32)
     stage[(choice < 0) | (demand.src == demand.dst)] = -1
@@ -241,8 +279,9 @@ def leads(
     *,
     spec: HashSpec = OUR_HASH,
 ) -> NDArray[np.bool_]:
-    """Whether the port of each flow leads along its path, (flows,)."""
-    value = bases(spec, src, dst) ^ contributions(spec.algorithm)[ports - ROCE_SOURCE_PORTS.start]
+    """Whether the port of each flow leads along its path, (flows,). Port -1 leads nowhere."""
+    index = np.maximum(ports - ROCE_SOURCE_PORTS.start, 0)
+    value = bases(spec, src, dst) ^ contributions(spec.algorithm)[index]
     good = ports >= ROCE_SOURCE_PORTS.start
     for h in range(wanted.stage.shape[1]):
         chooses = np.flatnonzero(wanted.stage[:, h] >= 0)

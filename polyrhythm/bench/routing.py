@@ -232,7 +232,7 @@ def _slice(slices: list[int], port: int) -> int:
 
 
 def _failover(rng: np.random.Generator) -> dict[str, Any]:
-    """Plan all single failures of 64 leaves and 32 spines at full load, then measure the look-up of one."""
+    """The answers to all single failures of 64 leaves and 32 spines at full load."""
     topology = leaf_spine(64, 32, 32, host_bps=_RATE, fabric_bps=_RATE)
     fabric = fabric_of(topology)
     nics = rng.permutation(2048)
@@ -241,20 +241,13 @@ def _failover(rng: np.random.Generator) -> dict[str, Any]:
     choice = solve(optimal, fabric, flows)
     src, dst = ip, ip[nics]
     ports = ports_for(src, dst, stages(topology, fabric, flows, choice), skip=repeats(src, dst, choice))
-    failover = Failover(topology, fabric, CurrentAssignment(src, dst, flows, choice, ports))
-    began = time.perf_counter()
-    while failover.step():
-        pass
-    prepared_s = time.perf_counter() - began
     everything = list(events(topology))
-    picks = [everything[i] for i in rng.integers(0, len(everything), RUNS)]
-    times = []
-    for event in picks:
-        began = time.perf_counter()
-        failover.plan(event)
-        times.append(time.perf_counter() - began)
+    began = time.perf_counter()
+    failover = Failover(topology, fabric, CurrentAssignment(src, dst, flows, choice, ports))
+    for event in everything:
+        failover.answer(event)
+    prepared_s = time.perf_counter() - began
     return {
-        "failover_plan_us": 1e6 * statistics.median(times),
         "failover_plans": len(everything),
         "failover_prepare_ms_per_plan": 1e3 * prepared_s / len(everything),
     }

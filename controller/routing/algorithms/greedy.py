@@ -24,15 +24,22 @@ def greedy(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
         result[held] = kept[held]
         order = order[~held[order]]
     mine = demand if kept is None and options.order == "given" else demand.take(order)
-    if not isinstance(fabric, TwoTier):
-        carried = loads(fabric, demand, result, demand.weights)
-        result[order] = _any(fabric, mine, carried, options)
-        return result
-    equal = demand.weight is None and fabric.equal
-    weights = None if equal else demand.weights
-    carried = np.zeros(2 * fabric.up.size) if kept is None else loads(fabric, demand, result, weights)
-    result[order] = (_unit if equal else _weighted)(fabric, mine, carried, options)
+    carried = (
+        np.zeros(len(fabric.capacity)) if kept is None else loads(fabric, demand, result, demand.weights)
+    )
+    result[order] = add(fabric, mine, carried, options)
     return result
+
+
+def add(fabric: Fabric, demand: LeafDemand, carried: Floats, options: Options) -> Ints:
+    """Greedy choices (flows,) of further flows, in the given order, on links that carry `carried` (links,).
+
+    `carried` counts flows where the demand has no weights, else bit/s. It may be changed.
+    """
+    if not isinstance(fabric, TwoTier):
+        return _any(fabric, demand, carried, options)
+    equal = demand.weight is None and fabric.equal
+    return (_unit if equal else _weighted)(fabric, demand, carried, options)
 
 
 def _unit(fabric: TwoTier, demand: LeafDemand, carried: Floats, options: Options) -> Ints:

@@ -11,7 +11,7 @@ import pytest
 from control_rig import RATE_BPS, job
 
 from controller.live.core import Core
-from controller.live.failover import PreparedFailovers, prepare
+from controller.live.failover import FailoverSearch, PreparedFailovers
 from controller.live.link_state import GRACE_NS
 from controller.live.messages import (
     FlowAsked,
@@ -25,7 +25,7 @@ from controller.live.settings import CoreSettings
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.plan import QueuePair
 from controller.planner import POLICIES, PlanInput, plan
-from controller.planner.emergency import emergencies
+from controller.planner.emergency import Emergencies, Emergency
 from controller.routing.failover import events
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import path_of
@@ -58,12 +58,13 @@ def test_every_single_failure_has_its_answer(topology: Topology, before: frozens
     failovers = PreparedFailovers.after(inputs, made)
     todo = tuple(failovers.missing)
     assert set(todo) == {e for e in events(topology) if e not in before}
-    failovers.put(prepare(inputs, made, failovers.condition, todo, False))
+    failovers.put(FailoverSearch(inputs, made, failovers.condition).answers(todo))
     for event in todo:
         answer = failovers.answer(event)
         assert answer is not None
         assert failovers.event_of(answer.condition) == event
-        after = answer.emergency.applied(made)
+        emergency = answer.reroutes.emergency(made)
+        after = emergency.applied(made)
         tables = forwarding(topology, answer.condition.down_links)
         for name, flow in after.flows.items():
             src, dst = name.partition("/")[2].split(">")
@@ -74,8 +75,11 @@ def test_every_single_failure_has_its_answer(topology: Topology, before: frozens
             assert not cut
             assert path_of(topology, tables, src, dst, flow.source_port) == flow.path
             assert not {pair(a, b) for a, b in pairwise(flow.path)} & answer.condition.down_links
-        untouched = {n for n in made.flows if n not in answer.emergency.flows}
-        assert all(after.flows[n] == made.flows[n] for n in untouched)
+        assert all(after.flows[n] == made.flows[n] for n in made.flows.keys() - emergency.flows)
+        assert all(after.flows[n].path == made.flows[n].path for n in emergency.renumbered)
+        assert all(after.flows[n].source_port != made.flows[n].source_port for n in emergency.renumbered)
+        assert all(after.flows[n].path not in (None, made.flows[n].path) for n in emergency.moved)
+        assert all(after.flows[n].path is None for n in emergency.cut_off)
 
 
 def test_a_failure_is_told_from_what_the_switches_say_of_it() -> None:
@@ -100,7 +104,9 @@ def test_prepared_writes_are_those_that_would_be_worked_out(pinned: bool) -> Non
     made = plan(inputs)
     assert bool(made.pins) is pinned
     failovers = PreparedFailovers.after(inputs, made)
-    failovers.put(prepare(inputs, made, failovers.condition, (("leaf1", "spine2"), "spine1"), True))
+    search = FailoverSearch(inputs, made, failovers.condition)
+    for event in (("leaf1", "spine2"), "spine1"):
+        assert failovers.put_writes(event, search.writes(event))
     wanted = FabricCondition(frozenset({("leaf1", "spine2")}))
     ready = failovers.writes(wanted)
     before = DesiredState(FabricCondition(), made.pins)
@@ -119,7 +125,8 @@ def test_flows_that_switches_pin_or_nics_place_are_left_to_the_backups() -> None
     inputs = replace(inputs, queue_pairs=kept, mistrusted=frozenset({names[1]}), previous=first)
     made = plan(inputs)
     assert {p.flow for p in made.pins} == {names[1]}
-    for emergency in emergencies(inputs, made, ("spine1", "spine2")):
+    answers = Emergencies(inputs, made)
+    for emergency in (answers.answer(event).emergency(made) for event in ("spine1", "spine2")):
         assert not {names[0], names[1]} & emergency.flows.keys()
         assert emergency.applied(made).pins == made.pins
 
@@ -133,7 +140,7 @@ def test_a_remark_follows_its_flow_to_another_port() -> None:
     made = plan(inputs)
     assert [r.source_port for r in made.remarks] == [old.source_port]
     assert old.path is not None
-    (emergency,) = emergencies(inputs, made, (old.path[2],))
+    emergency = Emergencies(inputs, made).answer(old.path[2]).emergency(made)
     after = emergency.applied(made)
     assert after.flows[name].source_port != old.source_port
     assert [r.source_port for r in after.remarks] == [after.flows[name].source_port]
@@ -162,8 +169,8 @@ def test_agents_hear_of_the_way_around_before_the_full_plan() -> None:
     failovers = core.failovers
     event = failovers.event_of(core.take_condition())
     assert event == spine
-    (answer,) = prepare(failovers.inputs, failovers.plan, failovers.condition, (event,), False)
-    assert core.fail_over(answer.emergency) == len(answer.emergency.flows)
+    (answer,) = FailoverSearch(failovers.inputs, failovers.plan, failovers.condition).answers((event,))
+    core.fail_over(answer.reroutes.emergency(failovers.plan))
     told = {e.flow: e.source_port for e in core.take_effects() if isinstance(e, SendAssignment)}
     # Those off the failed spine keep their path, and may need another port for it; one on it
     # may find that its port leads the new way too.
@@ -180,3 +187,19 @@ def test_agents_hear_of_the_way_around_before_the_full_plan() -> None:
     core.now_ns += GRACE_NS
     core.run_timers()
     assert core.failovers.event_of(core.take_condition()) == spine
+
+
+def test_the_words_say_what_happens_to_the_flows() -> None:
+    one_spine = leaf_spine(2, 1, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+    inputs = PlanInput(one_spine, (job("a", "h1", "h3"),), POLICIES["routing"], 0)
+    made = plan(inputs)
+    gone = Emergencies(inputs, made).answer("spine1").emergency(made)
+    assert gone.words() == "2 flows have no path left"
+    assert {f.why for f in gone.flows.values()} == {"no path without spine1"}
+    assert Emergency("spine9", {}, {}, {}).words() == "it touches no planned flow"
+    flow = made.flows["a/h1>h3"]
+    some = Emergency("spine1", {"a": flow}, {"b": flow, "c": flow}, {"d": flow})
+    assert some.words() == (
+        "1 flow moves to another path at once, 2 flows keep their paths under other source ports, "
+        "1 flow has no path left"
+    )

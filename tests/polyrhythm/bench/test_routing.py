@@ -13,7 +13,7 @@ KEYS = {
     "greedy_1500_ms", "greedy_speedup_1500", "greedy_100k_ms", "optimal_2048_us", "optimal_excess",
     "greedy_excess", "fat_tree_8k_ms", "fat_tree_8k_excess", "optimal_vs_ilp", "arrive_leave_us",
     "maxmin_1500_ms", "maxmin_100k_ms", "maxmin_error", "ports_100k_ms", "probes_linear_32",
-    "failover_plan_us", "failover_live_ms",
+    "failover_prepare_ms_per_plan", "failover_live_ms",
 }  # fmt: skip
 
 
