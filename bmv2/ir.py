@@ -185,7 +185,7 @@ class Table:
     hit_miss: tuple[str | None, str | None] | None
     base_next: str | None
     default: DefaultEntry | None
-    const_entries: tuple[TableEntry, ...] | None
+    initial_entries: tuple[TableEntry, ...] | None
     profile: str | None = None
     direct_meter: str | None = None
     timeout: bool = False

@@ -47,7 +47,8 @@ def load(source: bytes | str) -> Ir:
     """
     try:
         document = json.loads(source)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
+        # Also an integer of more digits than Python converts: no value of a program needs thousands.
         raise P4ProgramError(f"not JSON: {error}") from None
     except RecursionError:
         raise P4ProgramError("not JSON that can be read: nested too deeply") from None

@@ -47,7 +47,7 @@ class Reference(Parser):
         """Set counters, registers, and the program's own entries and defaults."""
         super().__post_init__()
         for table in self.ir.tables():
-            self.entries.setdefault(table.name, list(table.const_entries or ()))
+            self.entries.setdefault(table.name, list(table.initial_entries or ()))
             if table.default is not None:
                 self.defaults.setdefault(table.name, (table.default.action, table.default.params))
 

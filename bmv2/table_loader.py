@@ -56,7 +56,7 @@ def table(
         hit_miss=hit_miss,
         base_next=reader.optional_text("base_default_next"),
         default=default,
-        const_entries=_const_entries(reader, key, actions),
+        initial_entries=_initial_entries(reader, key, actions),
         profile=_profile(reader, profiles),
         direct_meter=meter,
         timeout=reader.optional_flag("support_timeout", False),
@@ -96,7 +96,7 @@ def action_call(reader: Reader, actions: Mapping[int, Action]) -> Table:
         hit_miss=None,
         base_next=following,
         default=DefaultEntry(action.name, (), True, True),
-        const_entries=None,
+        initial_entries=None,
     )
 
 
@@ -151,7 +151,7 @@ def _default(reader: Reader, actions: Mapping[int, Action], own: Mapping[str, Ac
     )
 
 
-def _const_entries(
+def _initial_entries(
     reader: Reader, key: tuple[KeyField, ...], actions: Mapping[int, Action]
 ) -> tuple[TableEntry, ...] | None:
     """The program's own entries; BMv2's priorities (lower wins) turned into P4Runtime's (higher wins)."""

@@ -51,9 +51,16 @@ class MatchTable:
         self.constant = False
         self._groups = {} if profile is None else profile.attach(self._member_outcome, self._refresh)
         self._set_program_default()
-        for entry in table.const_entries or ():
+        self.size = table.size
+        for entry in table.initial_entries or ():
             self.insert(entry)
-        self.constant = table.const_entries is not None
+        # As in BMv2; P4Info may say that they are not (`open`).
+        self.constant = table.initial_entries is not None
+
+    def open(self, size: int) -> None:
+        """Let clients change the initial entries, and write up to `size` entries in all."""
+        self.constant = False
+        self.size = size
 
     def insert(self, entry: TableEntry, now: int = 0) -> None:
         """Add an entry; TableEntryError if it exists or does not fit, or the table is full or constant.
@@ -64,10 +71,8 @@ class MatchTable:
         self._check_writable()
         if identity in self._entries:
             raise TableEntryError(EntryFault.EXISTS, f"table '{self.table.name}' holds this match already")
-        if len(self._entries) >= self.table.size:
-            raise TableEntryError(
-                EntryFault.FULL, f"table '{self.table.name}' is full ({self.table.size} entries)"
-            )
+        if len(self._entries) >= self.size:
+            raise TableEntryError(EntryFault.FULL, f"table '{self.table.name}' is full ({self.size} entries)")
         state = self._new_state(now)
         outcome = self._outcome_of(entry, state)
         self._count_use(entry, 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from finsy.proto import p4r
 
 from bmv2.entries import MatchValue, TableEntry
-from bmv2.server.errors import invalid
+from bmv2.server.errors import INVALID_ARGUMENT, PERMISSION_DENIED, StatusError, invalid
 from bmv2.server.matches import decode_fields, decode_uint, encode_fields, encode_uint
 from bmv2.server.schema import Schema, TableInfo
 
@@ -43,18 +43,25 @@ def decode_action(
     """
     if message.WhichOneof("type") != "action":
         raise invalid(f"table {table.name}: a plain action is needed here")
-    allowed = table.default_actions if default else table.entry_actions
-    place = "its default entry" if default else "its entries"
-    return decode_call(schema, message.action, allowed, f"table {table.name}, {place}")
+    allowed, barred = table.entry_actions, table.default_actions
+    place = "its entries"
+    if default:
+        allowed, barred, place = barred, allowed, "its default entry"
+    return decode_call(schema, message.action, allowed, barred, f"table {table.name}, {place}")
 
 
 def decode_call(
-    schema: Schema, call: p4r.Action, allowed: frozenset[int], what: str
+    schema: Schema, call: p4r.Action, allowed: frozenset[int], barred: frozenset[int], what: str
 ) -> tuple[str, tuple[int, ...]]:
-    """Read an action, one of `allowed`, and its parameters; `what` names the place in errors."""
+    """Read an action, one of `allowed`, and its parameters; `what` names the place in errors.
+
+    Raises StatusError: PERMISSION_DENIED for another action of `barred`, those of the table that its scope
+    keeps from this place; INVALID_ARGUMENT for one that is not the table's at all.
+    """
     if call.action_id not in allowed:
         names = ", ".join(f"{key:#x} ({schema.actions[key].name})" for key in sorted(allowed)) or "none"
-        raise invalid(f"{what}: action id {call.action_id:#x} is not allowed; legal: {names}")
+        code = PERMISSION_DENIED if call.action_id in barred else INVALID_ARGUMENT
+        raise StatusError(code, f"{what}: action id {call.action_id:#x} is not allowed; legal: {names}")
     action = schema.actions[call.action_id]
     params = {param.id: param for param in action.params}
     values: dict[int, int] = {}

@@ -34,7 +34,6 @@ def check_consistency(schema: Schema, ir: Ir) -> None:
         _check_key(table, program_table)
         _check_actions(schema, table, program_table)
         _check_resources(table, program_table)
-    _check_action_params(schema, ir)
     _check_profiles(schema, ir)
     _check_arrays(schema, ir)
     for value_set in schema.value_sets.values():
@@ -57,23 +56,25 @@ def _check_key(table: TableInfo, program: ProgramTable) -> None:
     given = [(field.width, _PROGRAM_KINDS[field.kind]) for field in table.key]
     if given != [(field.width, field.kind) for field in program.key]:
         raise invalid(f"table {table.name}: P4Info and device config disagree on the key's fields")
-    # Of a table with constant entries p4c writes their number into the device config, whatever its size.
-    if table.key and program.const_entries is None and not 0 <= table.size <= program.size:
+    # Of a table with initial entries p4c writes their number into the device config, whatever its size.
+    if table.key and program.initial_entries is None and not 0 <= table.size <= program.size:
         raise invalid(
             f"table {table.name}: P4Info says {table.size} entries, the device config {program.size}"
         )
-    if program.const_entries is not None and not table.const:
-        raise invalid(f"table {table.name}: is constant in the device config, but not in P4Info")
 
 
 def _check_actions(schema: Schema, table: TableInfo, program: ProgramTable) -> None:
+    # Only the tables' own actions are compared: p4c also writes one for each direct call, under the same name
+    # and with its parameters bound, and keeps an action that no table uses in P4Info only.
     for action_id in table.entry_actions | table.default_actions:
-        if schema.actions[action_id].name not in program.actions:
-            raise invalid(
-                f"table {table.name}: has no action {schema.actions[action_id].name} in the device config"
-            )
+        action = schema.actions[action_id]
+        if action.name not in program.actions:
+            raise invalid(f"table {table.name}: has no action {action.name} in the device config")
+        widths = [param.width for param in action.params]
+        if [width for _, width in program.actions[action.name].params] != widths:
+            raise invalid(f"action {action.name}: P4Info and device config disagree on its parameters")
     known = {action.name for action in schema.actions.values()}
-    own = [entry.action for entry in program.const_entries or ()]
+    own = [entry.action for entry in program.initial_entries or ()]
     if program.default is not None:
         own.append(program.default.action)
         if program.default.const_action and not table.const_default:
@@ -92,15 +93,6 @@ def _check_resources(table: TableInfo, program: ProgramTable) -> None:
         raise invalid(f"table {table.name}: has a direct counter in P4Info only")
     if table.idle_timeout and not program.timeout:
         raise invalid(f"table {table.name}: only P4Info says that its entries age")
-
-
-def _check_action_params(schema: Schema, ir: Ir) -> None:
-    actions = {action.name: [width for _, width in action.params] for action in ir.actions}
-    for action in schema.actions.values():
-        widths = [param.width for param in action.params]
-        # p4c keeps an action that no table of the program uses in P4Info only.
-        if actions.get(action.name, widths) != widths:
-            raise invalid(f"action {action.name}: P4Info and device config disagree on its parameters")
 
 
 def _check_profiles(schema: Schema, ir: Ir) -> None:

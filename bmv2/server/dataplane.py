@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data plane as the server writes to it: the switch, and the objects that watch it on its own thread.
 
-Digest lists and idle time-outs follow P4Runtime 1.4, sections 9.9 and 9.1.7. All of it runs on the data-plane
+Digest lists and idle time-outs follow P4Runtime 1.5, sections 9.9 and 9.1.7. All of it runs on the data-plane
 thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -38,9 +38,14 @@ class DataPlane:
         self.digests = DigestLists(switch, notify)
         self.ageing = Ageing(switch, notify)
 
-    def load(self, program: P4Program) -> None:
-        """Run another program: nothing is left of what was written."""
+    def load(self, program: P4Program, preinitialised: Mapping[str, int]) -> None:
+        """Run another program: nothing is left of what was written.
+
+        `preinitialised` has the tables whose initial entries clients may change, with their sizes.
+        """
         self.switch.load(program)
+        for table, size in preinitialised.items():
+            self.switch.table(table).open(size)
         self.groups.clear()
         self.digests.clear()
         self.ageing.clear()

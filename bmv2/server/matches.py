@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of keys, of tables and of value sets, between P4Runtime's messages and the switch's values.
 
-Byte strings follow P4Runtime 1.4, section 8.3: a receiver looks at the value, not at the length, so a
+Byte strings follow P4Runtime 1.5, section 8.3: a receiver looks at the value, not at the length, so a
 padded string is read; everything kept, compared and sent is the canonical (shortest) form.
 """
 
@@ -142,6 +142,21 @@ def _absent(field: MatchField, what: str) -> MatchValue:
     if field.kind is MatchKind.RANGE:
         return Range(0, (1 << field.width) - 1)
     return Optional(None)
+
+
+def canonical_key(key: tuple[MatchField, ...], values: Iterable[MatchValue]) -> tuple[MatchValue, ...]:
+    """Write a program's own key as a client would have to: p4c has optional fields as ternary ones."""
+    return tuple(_canonical(field, value) for field, value in zip(key, values, strict=True))
+
+
+def _canonical(field: MatchField, value: MatchValue) -> MatchValue:
+    if isinstance(value, Ternary):
+        if field.kind is MatchKind.OPTIONAL:
+            return Optional(value.value if value.mask else None)
+        return Ternary(value.value & value.mask, value.mask)
+    if isinstance(value, Lpm):
+        return Lpm(value.value >> (rest := field.width - value.prefix_len) << rest, value.prefix_len)
+    return value
 
 
 def encode_fields(key: tuple[MatchField, ...], values: Iterable[MatchValue]) -> Iterator[p4r.FieldMatch]:

@@ -1,26 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The P4Runtime service of one switch (P4Runtime 1.4): arbitration, pipeline, write, read and packet I/O."""
+"""The P4Runtime service of one switch (P4Runtime 1.5): arbitration, pipeline, write, read and packet I/O."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import grpc
-from finsy.proto import U128, p4r, p4r_grpc
+from finsy.proto import p4r, p4r_grpc
+from google.protobuf import any_pb2
 
 from bmv2.boundary import Boundary
 from bmv2.entries import TableEntry, TableEntryError
-from bmv2.program import P4Program, P4ProgramError, load_program
-from bmv2.server.arbitration import Arbiter
-from bmv2.server.dataplane import DataPlane, Effect
+from bmv2.server.arbitration import Arbiter, given_election_id
+from bmv2.server.dataplane import DataPlane
 from bmv2.server.errors import (
     FAILED_PRECONDITION,
-    NOT_FOUND,
     PERMISSION_DENIED,
     UNIMPLEMENTED,
     StatusError,
@@ -29,13 +27,12 @@ from bmv2.server.errors import (
     invalid,
 )
 from bmv2.server.packets import decode_packet_in, encode_packet_out
+from bmv2.server.pipelines import Pipelines, build_pipeline
 from bmv2.server.reads import read
-from bmv2.server.schema import Schema
-from bmv2.server.store import EntityStore
 from bmv2.server.stream import ClientStream
 from bmv2.switch import EmbeddedSwitch
 
-API_VERSION = "1.4.1"
+API_VERSION = "1.5.0"
 
 _READ_CHUNK = 1000
 _Stream: TypeAlias = ClientStream[p4r.StreamMessageRequest, p4r.StreamMessageResponse]
@@ -48,15 +45,6 @@ _CONFIG_ACTIONS = {
     _SetConfig.COMMIT,
     _SetConfig.RECONCILE_AND_COMMIT,
 }
-# Switches of one fabric get the same program at one moment: the first compiles it, the rest find it cached.
-_COMPILING = threading.Lock()
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Pipeline:
-    config: p4r.ForwardingPipelineConfig
-    program: P4Program
-    store: EntityStore
 
 
 class _DataPlaneReader:
@@ -110,15 +98,12 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._switch = switch
         self._boundary = boundary
         self._delay_s = rpc_delay_s
-        self._arbiter = Arbiter(device_id)
-        # Guards the pipeline and its store, and makes the order of effects that of the store's changes.
+        self._arbiter = Arbiter(device_id, self._finish_writes)
+        # Guards the pipelines and their stores, and makes the order of effects that of the store's changes.
         self._lock = threading.Lock()
-        self._pipeline: _Pipeline | None = None
-        self._saved: _Pipeline | None = None
-        # The pipeline that runs in the data plane: written and used on the data-plane thread.
-        self._landed: _Pipeline | None = None
         self.dropped_packet_ins = 0
         self._plane = DataPlane(switch, self._notify)
+        self._pipelines = Pipelines(self._plane, partial(boundary.deliver, switch.name))
         switch.packet_in = self._on_packet_in
 
     @property
@@ -147,7 +132,12 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
     def _check_writer(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
         self._arbiter.check_device(request.device_id)
-        self._arbiter.check_primary(request.role, U128.decode(request.election_id))
+        self._arbiter.check_primary(request.role, given_election_id(request))
+
+    def _finish_writes(self) -> None:
+        """Wait until what has begun to change the pipelines or their entities has ended."""
+        with self._lock:
+            return
 
     def _set_config(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
         if request.action not in _CONFIG_ACTIONS:
@@ -157,42 +147,22 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             if request.HasField("config"):
                 raise invalid("pipeline config: COMMIT takes no config; it commits the one saved before")
             with self._lock:
-                if self._saved is None:
-                    raise StatusError(FAILED_PRECONDITION, "pipeline config: nothing was saved to commit")
-                self._commit(self._saved, [])
+                self._check_writer(request)
+                self._pipelines.commit_saved()
             return
-        pipeline = _build(request.config)
+        pipeline = build_pipeline(request.config, self._port_exists)
         with self._lock:
+            # Again, for another may have become the primary while the program was compiled.
+            self._check_writer(request)
             if request.action == _SetConfig.VERIFY_AND_SAVE:
-                self._saved = pipeline
+                self._pipelines.save(pipeline)
             elif request.action == _SetConfig.VERIFY_AND_COMMIT:
-                self._commit(pipeline, [])
+                self._pipelines.commit(pipeline)
             elif request.action == _SetConfig.RECONCILE_AND_COMMIT:
-                self._reconcile(pipeline)
+                self._pipelines.reconcile(pipeline)
 
-    def _reconcile(self, pipeline: _Pipeline) -> None:
-        current = self._pipeline
-        if current is None:
-            self._commit(pipeline, [])
-        elif (
-            current.config.p4_device_config == pipeline.config.p4_device_config
-            and current.config.p4info == pipeline.config.p4info
-        ):
-            # The same program under another cookie: nothing to touch in the data plane.
-            current.config.cookie.CopyFrom(pipeline.config.cookie)
-        else:
-            self._commit(pipeline, pipeline.store.replay(current.store))
-
-    def _commit(self, pipeline: _Pipeline, effects: Sequence[Effect]) -> None:
-        self._pipeline, self._saved = pipeline, None
-
-        def land() -> None:
-            self._plane.load(pipeline.program)
-            self._landed = pipeline
-            for effect in effects:
-                effect(self._plane)
-
-        self._boundary.deliver(self._switch.name, land)
+    def _port_exists(self, port: int) -> bool:
+        return port in self._switch.ports or port == self._switch.cpu_port
 
     def GetForwardingPipelineConfig(  # noqa: N802
         self, request: p4r.GetForwardingPipelineConfigRequest, context: grpc.ServicerContext
@@ -202,7 +172,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         try:
             self._arbiter.check_device(request.device_id)
             with self._lock:
-                config = self._committed().config
+                config = self._pipelines.committed().config
                 answer = p4r.ForwardingPipelineConfig(cookie=config.cookie)
                 if request.response_type in (_GetConfig.ALL, _GetConfig.P4INFO_AND_COOKIE):
                     answer.p4info.CopyFrom(config.p4info)
@@ -212,39 +182,21 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             abort(context, error)
         return p4r.GetForwardingPipelineConfigResponse(config=answer)
 
-    def _committed(self) -> _Pipeline:
-        if self._pipeline is None:
-            raise StatusError(FAILED_PRECONDITION, "No forwarding pipeline config set for this device.")
-        return self._pipeline
-
     def Write(self, request: p4r.WriteRequest, context: grpc.ServicerContext) -> p4r.WriteResponse:  # noqa: N802
         """Apply a batch in order; a failed update leaves the others in force (CONTINUE_ON_ERROR)."""
         time.sleep(self._delay_s)
-        effects: list[Effect] = []
-        outcomes: list[StatusError | None] = []
         try:
             with self._lock:
                 self._check_writer(request)
-                store = self._committed().store
+                self._pipelines.addressed()
                 if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
                     raise StatusError(UNIMPLEMENTED, "write: CONTINUE_ON_ERROR is the only atomicity here")
-                for update in request.updates:
-                    try:
-                        effects.append(store.apply(update))
-                        outcomes.append(None)
-                    except StatusError as error:
-                        outcomes.append(error)
-                if effects:
-                    self._boundary.deliver(self._switch.name, partial(self._take_effect, effects))
+                outcomes = self._pipelines.write(request.updates)
         except StatusError as error:
             abort(context, error)
         if any(outcomes):
             abort_batch(context, outcomes)
         return p4r.WriteResponse()
-
-    def _take_effect(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            effect(self._plane)
 
     def Read(self, request: p4r.ReadRequest, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:  # noqa: N802
         """Answer all entities of the request from one moment, in chunks."""
@@ -253,8 +205,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         try:
             self._arbiter.check_device(request.device_id)
             with self._lock:
-                pipeline = self._committed()
-                counters = _DataPlaneReader(self._switch, self._boundary, landed=self._landed is pipeline)
+                pipeline = self._pipelines.addressed()
+                landed = self._pipelines.landed is pipeline
+                counters = _DataPlaneReader(self._switch, self._boundary, landed=landed)
                 for entity in request.entities:
                     answers.extend(read(pipeline.store, entity, counters))
         except StatusError as error:
@@ -276,6 +229,8 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         kind = message.WhichOneof("update")
         if kind == "arbitration":
             self._arbiter.update(stream, message.arbitration)
+        elif kind is None:
+            _refuse_kind(stream, None)
         elif self._arbiter.role_of(stream) is None:
             raise StatusError(FAILED_PRECONDITION, "stream: the first message must be an arbitration update")
         elif kind == "packet":
@@ -283,8 +238,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         elif kind == "digest_ack":
             self._on_digest_ack(stream, message.digest_ack)
         else:
-            error = p4r.StreamError(canonical_code=UNIMPLEMENTED, message=f"stream: {kind} is not supported")
-            stream.send(p4r.StreamMessageResponse(error=error))
+            _refuse_kind(stream, message.other if kind == "other" else None)
 
     def _on_packet_out(self, stream: _Stream, packet: p4r.PacketOut) -> None:
         announced = self._arbiter.is_primary(stream)
@@ -292,7 +246,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             if not announced:
                 raise StatusError(PERMISSION_DENIED, "packet-out: only the primary may send packets")
             with self._lock:
-                schema = self._committed().store.schema
+                schema = self._pipelines.committed().store.schema
                 frame = encode_packet_out(schema.packet_out, packet)
                 switch = self._switch
                 self._boundary.deliver(switch.name, lambda: switch.receive(switch.cpu_port, frame))
@@ -309,8 +263,8 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             if not self._arbiter.is_primary(stream):
                 raise StatusError(PERMISSION_DENIED, "digest-ack: only the primary may acknowledge")
             with self._lock:
-                if ack.digest_id not in self._committed().store.schema.digests:
-                    raise StatusError(NOT_FOUND, f"digest-ack: digest id {ack.digest_id:#x} is unknown")
+                if ack.digest_id not in self._pipelines.committed().store.schema.digests:
+                    raise invalid(f"digest-ack: digest id {ack.digest_id:#x} is unknown")
                 effect = partial(self._plane.digests.acknowledge, ack.digest_id, ack.list_id)
                 self._boundary.deliver(self._switch.name, effect)
         except StatusError as error:
@@ -332,26 +286,19 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def _on_packet_in(self, frame: bytes) -> None:
         """Send a frame of the CPU port to the default role's primary (data-plane thread)."""
         primary = self._arbiter.primary()
-        if primary is None or self._landed is None:
+        if primary is None or self._pipelines.landed is None:
             self.dropped_packet_ins += 1
             return
-        packet = decode_packet_in(self._landed.store.schema.packet_in, frame)
+        packet = decode_packet_in(self._pipelines.landed.store.schema.packet_in, frame)
         message = p4r.StreamMessageResponse(packet=packet)
         name = self._switch.name
         self._boundary.depart(name, f"packet_in:{name}", partial(primary.send, message))
 
 
-def _build(config: p4r.ForwardingPipelineConfig) -> _Pipeline:
-    if not config.HasField("p4info"):
-        raise invalid("pipeline config: P4Info is missing")
-    if not config.p4_device_config:
-        raise invalid("pipeline config: the device config (p4c's BMv2 JSON) is missing")
-    schema = Schema.parse(config.p4info)
-    try:
-        with _COMPILING:
-            program = load_program(config.p4_device_config)
-    except P4ProgramError as error:
-        raise invalid(f"device config: {error}") from None
-    kept = p4r.ForwardingPipelineConfig()
-    kept.CopyFrom(config)
-    return _Pipeline(kept, program, EntityStore(schema, program.ir))
+def _refuse_kind(stream: _Stream, other: any_pb2.Any | None) -> None:
+    """Tell a client that its message is of no kind that is served here; the stream goes on."""
+    said = "an empty message" if other is None else f"a message of type {other.type_url or 'unknown'}"
+    error = p4r.StreamError(canonical_code=UNIMPLEMENTED, message=f"stream: {said} is not supported")
+    if other is not None:
+        error.other.other.CopyFrom(other)
+    stream.send(p4r.StreamMessageResponse(error=error))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,12 +22,14 @@ from bmv2.server.errors import (
     StatusError,
     invalid,
 )
-from bmv2.server.matches import decode_uint, encode_uint
+from bmv2.server.matches import encode_uint
 from bmv2.server.resources import ProfileInfo
 from bmv2.server.schema import Schema
 
 Call: TypeAlias = tuple[str, tuple[int, ...]]
 
+# Tells whether the device has a port of that number.
+PortTest: TypeAlias = Callable[[int], bool]
 _PORT_BITS = 9
 # Ids of what one-shot entries are made of: beyond P4Runtime's 32 bits, so they never meet a client's.
 _FIRST_OWN_ID = 1 << 32
@@ -52,11 +54,17 @@ class OneShot:
     message: p4r.ActionProfileActionSet
 
 
+def any_port(port: int) -> bool:
+    """Tell that every port that a program can name exists."""
+    return 1 <= port < 1 << _PORT_BITS
+
+
 class ProfileStore:
     """The members and groups of a pipeline's action profiles. Not thread-safe: its owner holds a lock."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, port_exists: PortTest) -> None:
         self._schema = schema
+        self._port_exists = port_exists
         self._states = {profile_id: _State() for profile_id in schema.profiles}
 
     def profile(self, profile_id: int) -> ProfileInfo:
@@ -99,13 +107,10 @@ class ProfileStore:
     def _call(self, profile: ProfileInfo, message: p4r.Action, what: str) -> Call:
         if not message.action_id:
             raise invalid(f"{what}: an action is needed")
-        allowed = frozenset(
-            action_id
-            for table_id in profile.table_ids
-            if table_id in self._schema.tables
-            for action_id in self._schema.tables[table_id].entry_actions
-        )
-        return decode_call(self._schema, message, allowed, what)
+        tables = [self._schema.tables[key] for key in profile.table_ids if key in self._schema.tables]
+        allowed = frozenset().union(*(table.entry_actions for table in tables))
+        barred = frozenset().union(*(table.default_actions for table in tables))
+        return decode_call(self._schema, message, allowed, barred, what)
 
     def apply_group(self, kind: int, message: p4r.ActionProfileGroup) -> Effect:
         """Check and keep a group's update. Raises StatusError, nothing changed, if not acceptable."""
@@ -131,7 +136,8 @@ class ProfileStore:
         if size < 0 or (profile.max_group_size and not 1 <= size <= profile.max_group_size):
             raise invalid(f"{what}: max_size {size} is not in 1..{profile.max_group_size or 'any'}")
         parts = tuple(
-            GroupMember(part.member_id, part.weight, _watch_port(part, what)) for part in message.members
+            GroupMember(part.member_id, _weight(profile, part, what), self._watch_port(part, what))
+            for part in message.members
         )
         if len({part.member for part in parts}) != len(parts):
             raise invalid(f"{what}: a member is given twice; use its weight")
@@ -165,20 +171,29 @@ class ProfileStore:
         """Check an action set and give it ids. Raises StatusError where it is not acceptable."""
         if not profile.selector:
             raise invalid(f"{what}: action sets need a profile with a selector")
-        if message.action_selection_mode or message.size_semantics:
-            raise StatusError(UNIMPLEMENTED, f"{what}: selection modes and size semantics are the program's")
+        self._check_selection(profile, message, what)
         self._check_style(profile, one_shot=True)
         state = self._states[profile.id]
         group, next_id = state.next_own_id, state.next_own_id + 1
         members, parts = [], []
         for number, item in enumerate(message.action_profile_actions, start=next_id):
             members.append((number, self._call(profile, item.action, what)))
-            parts.append(GroupMember(number, item.weight, _watch_port(item, what)))
+            weight = _weight(profile, item, what)
+            parts.append(GroupMember(number, weight, self._watch_port(item, what)))
         _check_size(profile, parts, profile.max_group_size, INVALID_ARGUMENT, what)
         state.next_own_id = next_id + len(members)
         kept = p4r.ActionProfileActionSet()
         kept.CopyFrom(message)
         return OneShot(group, tuple(members), tuple(parts), kept)
+
+    def _check_selection(self, profile: ProfileInfo, message: p4r.ActionProfileActionSet, what: str) -> None:
+        """Refuse what is not the selector's own way: hashing, and the size as P4Info has it."""
+        kind = p4r.ActionProfileActionSet
+        own_size = kind.SizeSemantics.SUM_OF_WEIGHTS if profile.weights else kind.SizeSemantics.SUM_OF_MEMBERS
+        if message.action_selection_mode not in (0, kind.ActionSelectionMode.HASH):
+            raise StatusError(UNIMPLEMENTED, f"{what}: a selector chooses by hash, no other way")
+        if message.size_semantics not in (0, own_size):
+            raise StatusError(UNIMPLEMENTED, f"{what}: the size semantics are the program's")
 
     def keep_one_shot(self, profile: ProfileInfo, by: int) -> None:
         """Count an entry written in one shot, or one that has gone (`by` -1)."""
@@ -218,29 +233,42 @@ class ProfileStore:
                         action_profile_id=profile.id, group_id=number, max_size=size
                     )
                     for part in parts:
-                        item = answer.members.add(member_id=part.member, weight=part.weight)
+                        weight = 0 if profile.weights_disallowed else part.weight
+                        item = answer.members.add(member_id=part.member, weight=weight)
                         if part.watch_port is not None:
                             item.watch_port = encode_uint(part.watch_port)
                     yield p4r.Entity(action_profile_group=answer)
+
+    def _watch_port(
+        self, item: p4r.ActionProfileGroup.Member | p4r.ActionProfileAction, what: str
+    ) -> int | None:
+        kind = item.WhichOneof("watch_kind")
+        if kind is None or (kind == "watch_port" and not item.watch_port):
+            return None
+        port = item.watch if kind == "watch" else int.from_bytes(item.watch_port, "big")
+        if not self._port_exists(port):
+            raise invalid(f"{what}: watch port {port} is no port of this device")
+        return port
 
     def _wanted(self, profile_id: int) -> Sequence[ProfileInfo]:
         return [self.profile(profile_id)] if profile_id else list(self._schema.profiles.values())
 
 
-def _watch_port(item: p4r.ActionProfileGroup.Member | p4r.ActionProfileAction, what: str) -> int | None:
-    kind = item.WhichOneof("watch_kind")
-    if kind is None or (kind == "watch_port" and not item.watch_port):
-        return None
-    port = item.watch if kind == "watch" else decode_uint(item.watch_port, _PORT_BITS, f"{what}, watch port")
-    if not 1 <= port < 1 << _PORT_BITS:
-        raise invalid(f"{what}: watch port {port} is not in 1..{(1 << _PORT_BITS) - 1}")
-    return port
+def _weight(
+    profile: ProfileInfo, item: p4r.ActionProfileGroup.Member | p4r.ActionProfileAction, what: str
+) -> int:
+    """A member's share: what the client says, or the same for all where P4Info disallows weights."""
+    if profile.weights_disallowed:
+        if item.weight:
+            raise invalid(f"{what}: weight {item.weight}; P4Info disallows weights here, leave it 0")
+        return 1
+    if item.weight < 1:
+        raise invalid(f"{what}: a weight of {item.weight}; it must be 1 or more")
+    return item.weight
 
 
 def _check_size(profile: ProfileInfo, parts: Sequence[GroupMember], limit: int, code: int, what: str) -> None:
     for part in parts:
-        if part.weight < 1:
-            raise invalid(f"{what}: weight {part.weight} of member {part.member}; it must be 1 or more")
         if not profile.weights and profile.max_member_weight and part.weight > profile.max_member_weight:
             raise invalid(f"{what}: weight {part.weight} is above {profile.max_member_weight}")
     total = sum(part.weight for part in parts) if profile.weights else len(parts)

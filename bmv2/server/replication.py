@@ -14,6 +14,8 @@ from bmv2.server.matches import decode_uint
 _PORT_BITS = 9
 _INSTANCE_BITS = 16
 _MAX_SESSION = 0x7FFF
+# v1model.p4: bit<16> mcast_grp.
+_MAX_GROUP = 0xFFFF
 
 
 class ReplicationStore:
@@ -36,6 +38,8 @@ class ReplicationStore:
         group = message.multicast_group_id
         what = f"multicast group {group}"
         _check_presence(kind, group, self._groups, what)
+        if group > _MAX_GROUP:
+            raise invalid(f"{what}: ids are in 1..{_MAX_GROUP}")
         if kind == p4r.Update.DELETE:
             del self._groups[group]
             return lambda plane: plane.groups.set(group, ())
@@ -105,8 +109,11 @@ def _replicas(messages: Sequence[p4r.Replica], what: str) -> tuple[Alternatives,
             _place(decode_uint(backup.port, _PORT_BITS, f"{what}, backup replica"), backup.instance, what)
             for backup in message.backup_replicas
         ]
+        if first[0] in (port for port, _ in backups):
+            raise invalid(f"{what}: a replica and its backup have the same port {first[0]}")
         replicas.append((first, *backups))
-    if len({choices[0] for choices in replicas}) != len(replicas):
+    places = [place for choices in replicas for place in choices]
+    if len(set(places)) != len(places):
         raise invalid(f"{what}: a pair of port and instance is given twice")
     return tuple(replicas)
 

@@ -18,7 +18,8 @@ class ProfileInfo:
     """An action profile. With a selector it also has groups.
 
     `weights` says that the size of a group is the sum of its weights, not the number of its members.
-    `max_group_size` and `max_member_weight` of 0 mean no limit.
+    `max_group_size` and `max_member_weight` of 0 mean no limit. `weights_disallowed`: all members count the
+    same.
     """
 
     id: int
@@ -29,6 +30,7 @@ class ProfileInfo:
     weights: bool
     max_member_weight: int
     table_ids: tuple[int, ...]
+    weights_disallowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def parse_profile(message: p4i.ActionProfile) -> ProfileInfo:
         weights=message.WhichOneof("selector_size_semantics") != "sum_of_members",
         max_member_weight=message.sum_of_members.max_member_weight,
         table_ids=tuple(message.table_ids),
+        weights_disallowed=message.weights_disallowed,
     )
 
 

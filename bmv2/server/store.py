@@ -9,21 +9,22 @@ from typing import Any
 from finsy.proto import p4r
 
 from bmv2.ir import Ir
+from bmv2.server.codec import encode_key
 from bmv2.server.consistency import check_consistency
 from bmv2.server.dataplane import Effect
 from bmv2.server.errors import (
     NOT_FOUND,
     OUT_OF_RANGE,
-    PERMISSION_DENIED,
     UNIMPLEMENTED,
     StatusError,
     invalid,
 )
 from bmv2.server.externs import ExternStore
-from bmv2.server.profiles import ProfileStore
+from bmv2.server.profiles import PortTest, ProfileStore, any_port
 from bmv2.server.replication import ReplicationStore
 from bmv2.server.schema import CounterInfo, Schema
-from bmv2.server.table_store import StoredEntry, TableStore, decode_counts
+from bmv2.server.table_effects import StoredEntry
+from bmv2.server.table_store import TableStore, decode_counts
 
 __all__ = ["Effect", "EntityStore", "StoredEntry", "check_index"]
 
@@ -33,14 +34,15 @@ _UPDATE_TYPES = {p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE}
 class EntityStore:
     """All entities of one committed pipeline. Not thread-safe: its owner holds a lock."""
 
-    def __init__(self, schema: Schema, ir: Ir) -> None:
-        """Start with what the program itself contains: its default actions and its constant entries.
+    def __init__(self, schema: Schema, ir: Ir, port_exists: PortTest = any_port) -> None:
+        """Start with what the program itself contains: its default actions and its initial entries.
 
-        Raises StatusError (INVALID_ARGUMENT) when P4Info names objects that the program has not.
+        `port_exists` tells whether the device has a port. Raises StatusError (INVALID_ARGUMENT) when P4Info
+        names objects that the program has not.
         """
         check_consistency(schema, ir)
         self.schema = schema
-        self.profiles = ProfileStore(schema)
+        self.profiles = ProfileStore(schema, port_exists)
         self.tables = TableStore(schema, ir, self.profiles)
         self.replication = ReplicationStore()
         self.externs = ExternStore(schema)
@@ -75,7 +77,7 @@ class EntityStore:
 
     def _apply_table_entry(self, kind: int, message: p4r.TableEntry) -> Effect:
         if message.is_const:
-            raise StatusError(PERMISSION_DENIED, "table entry: is_const is for the program's own entries")
+            raise invalid("table entry: is_const is for the program's own entries, a client leaves it false")
         if message.is_default_action:
             return self.tables.apply_default(kind, message)
         return self.tables.apply_entry(kind, message)
@@ -83,12 +85,22 @@ class EntityStore:
     def replay(self, source: EntityStore) -> list[Effect]:
         """Take over another store's entities, and return the effects that give them to a fresh pipeline.
 
-        Raises StatusError when something of it does not fit this schema.
+        Initial entries that the other store no longer has go too. Raises StatusError (INVALID_ARGUMENT) when
+        something of it does not fit this schema.
         """
-        return [
-            self.apply(p4r.Update(type=kind, entity=entity))  # type: ignore[arg-type]
-            for kind, entity in source.entities()
+        initial = [
+            (p4r.Update.DELETE, p4r.Entity(table_entry=self.tables.encode(table, stored)))
+            for table in self.schema.tables.values()
+            for stored in self.tables.entries(table)
+            if not stored.const
         ]
+        try:
+            return [
+                self.apply(p4r.Update(type=kind, entity=entity))  # type: ignore[arg-type]
+                for kind, entity in (*initial, *source.entities())
+            ]
+        except StatusError as error:
+            raise invalid(f"the present state cannot be kept: {error.message}") from None
 
     def entities(self) -> Iterator[tuple[int, p4r.Entity]]:
         """What a fresh pipeline would have to be given, with the type of update, in an order that works."""
@@ -102,6 +114,10 @@ class EntityStore:
                     if stored.meter is not None:
                         message.meter_config.CopyFrom(stored.meter)
                     yield insert, p4r.Entity(table_entry=message)
+                elif stored.meter is not None:
+                    message = encode_key(table, stored.entry)
+                    message.meter_config.CopyFrom(stored.meter)
+                    yield modify, p4r.Entity(table_entry=message)
             if self.tables.has_own_default(table):
                 yield modify, p4r.Entity(table_entry=self.tables.encode_default(table))
         yield from _all(insert, self.replication.entities())

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from finsy.proto import p4r
 
-from bmv2.entries import MatchValue, MeterConfig, TableEntry
+from bmv2.entries import MatchValue, TableEntry
 from bmv2.ir import Ir
 from bmv2.server.codec import (
     decode_action,
@@ -18,7 +18,7 @@ from bmv2.server.codec import (
     encode_entry,
     encode_key,
 )
-from bmv2.server.dataplane import DataPlane, Effect
+from bmv2.server.dataplane import Effect
 from bmv2.server.errors import (
     ALREADY_EXISTS,
     NOT_FOUND,
@@ -29,43 +29,37 @@ from bmv2.server.errors import (
     invalid,
 )
 from bmv2.server.externs import decode_meter_config
+from bmv2.server.matches import canonical_key
 from bmv2.server.profiles import OneShot, ProfileStore
 from bmv2.server.resources import ProfileInfo
 from bmv2.server.schema import Schema, TableInfo
+from bmv2.server.table_effects import DirectResources, StoredEntry, deletion, direct_write, placement
 
 _Key: TypeAlias = tuple[tuple[MatchValue, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredEntry:
-    """An entry of a table as a client wrote it, with what the client wants back on a read."""
-
-    entry: TableEntry
-    metadata: bytes = b""
-    controller_metadata: int = 0
-    const: bool = False
-    meter: p4r.MeterConfig | None = None
-    one_shot: OneShot | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ActionCall:
-    """An action, by its full name, with its parameters."""
+    """An action, by its full name, with its parameters, and what a client wants back with it."""
 
     action: str
     params: tuple[int, ...]
+    metadata: bytes = b""
+    controller_metadata: int = 0
 
 
 class TableStore:
     """The tables of one committed pipeline. Not thread-safe: its owner holds a lock."""
 
     def __init__(self, schema: Schema, ir: Ir, profiles: ProfileStore) -> None:
-        """Start with what the program itself contains: its default actions and its constant entries."""
+        """Start with what the program itself contains: its default actions and its initial entries."""
         self._schema = schema
         self._profiles = profiles
         self._entries: dict[int, dict[_Key, StoredEntry]] = {table_id: {} for table_id in schema.tables}
         self._defaults: dict[int, ActionCall] = {}
         self._program_defaults: dict[int, ActionCall | None] = {}
+        # The tables with initial entries that clients may change, with their sizes.
+        self.preinitialised: dict[str, int] = {}
         program_tables = {table.name: table for table in ir.tables()}
         for table in schema.tables.values():
             program_table = program_tables[table.name]
@@ -73,8 +67,11 @@ class TableStore:
             self._program_defaults[table.id] = (
                 None if default is None else ActionCall(default.action, default.params)
             )
-            for entry in program_table.const_entries or ():
-                self._entries[table.id][(entry.match, entry.priority)] = StoredEntry(entry, const=True)
+            if program_table.initial_entries is not None and not table.const:
+                self.preinitialised[table.name] = table.size
+            for written in program_table.initial_entries or ():
+                entry = replace(written, match=canonical_key(table.key, written.match))
+                self._entries[table.id][(entry.match, entry.priority)] = StoredEntry(entry, const=table.const)
 
     def table(self, table_id: int) -> TableInfo:
         """Find a table by id; StatusError (NOT_FOUND) with the known ones if there is none."""
@@ -122,13 +119,14 @@ class TableStore:
         call = self.default(table)
         if call is not None:
             message.action.CopyFrom(encode_action(self._schema, call.action, call.params))
+            message.metadata, message.controller_metadata = call.metadata, call.controller_metadata
         return message
 
     def apply_entry(self, kind: int, message: p4r.TableEntry) -> Effect:
         """Check and keep an entry's update. Raises StatusError, nothing changed, if it is not acceptable."""
         table = self.table(message.table_id)
-        if table.const:
-            raise StatusError(PERMISSION_DENIED, f"table {table.name}: is constant, nothing can be written")
+        if table.const and kind != p4r.Update.MODIFY:
+            raise StatusError(PERMISSION_DENIED, f"table {table.name}: its entries are constant")
         if not table.key:
             raise invalid(f"table {table.name}: has no key, and so no entry but its default one")
         key = (decode_match(table, message), decode_priority(table, message))
@@ -137,12 +135,12 @@ class TableStore:
         if present is None and kind != p4r.Update.INSERT:
             raise StatusError(NOT_FOUND, f"table {table.name}: no entry with that key and priority")
         if present is not None and present.const:
-            raise StatusError(PERMISSION_DENIED, f"table {table.name}: that entry is the program's own")
+            return self._apply_to_const(table, present, message)
         if kind == p4r.Update.DELETE:
             assert present is not None
             del entries[key]
             self._release(table, present)
-            return _deletion(table, present)
+            return deletion(table, present)
         if kind == p4r.Update.INSERT:
             if present is not None:
                 raise StatusError(
@@ -152,36 +150,51 @@ class TableStore:
                 raise StatusError(
                     RESOURCE_EXHAUSTED, f"table {table.name}: all {table.size} entries are used"
                 )
-        stored, meter = self._decode(table, message, key)
+        stored, direct = self._decode(table, message, key, present)
         entries[key] = stored
         self._retain(table, stored)
         if present is not None:
             self._release(table, present)
-        counts = None
-        if message.HasField("counter_data"):
-            counts = (message.counter_data.packet_count, message.counter_data.byte_count)
         notice = encode_key(table, stored.entry)
         notice.metadata, notice.controller_metadata = stored.metadata, stored.controller_metadata
         notice.idle_timeout_ns = stored.entry.timeout_ns
-        return _placement(table, stored, present, meter, counts, notice)
+        return placement(table, stored, present, direct, notice)
+
+    def _apply_to_const(self, table: TableInfo, present: StoredEntry, message: p4r.TableEntry) -> Effect:
+        """Change the direct resources of a constant entry, which is all that can be changed of it."""
+        what = f"table {table.name}: its entries are constant"
+        if message.HasField("action"):
+            raise StatusError(PERMISSION_DENIED, f"{what}; leave the action unset to reach direct resources")
+        if message.metadata or message.controller_metadata or message.idle_timeout_ns:
+            raise StatusError(PERMISSION_DENIED, f"{what}; only direct resources can be modified")
+        direct = self._check_extras(table, message)
+        meter = message.meter_config if direct.meter is not None else None
+        self._entries[table.id][(present.entry.match, present.entry.priority)] = replace(present, meter=meter)
+        return direct_write(table, present.entry, direct)
 
     def _decode(
-        self, table: TableInfo, message: p4r.TableEntry, key: _Key
-    ) -> tuple[StoredEntry, MeterConfig | None]:
-        """Read the rest of an entry. Raises StatusError for what the table or its action does not take."""
-        meter = self._check_extras(table, message)
+        self, table: TableInfo, message: p4r.TableEntry, key: _Key, present: StoredEntry | None
+    ) -> tuple[StoredEntry, DirectResources]:
+        """Read the rest of an entry; a modification without an action keeps that of `present`.
+
+        Raises StatusError for what the table or its action does not take.
+        """
+        direct = self._check_extras(table, message)
         match, priority = key
         action = ""
         params: tuple[int, ...] = ()
         member = group = one_shot = None
-        if table.profile is None:
+        if present is not None and not message.HasField("action"):
+            action, params = present.entry.action, present.entry.params
+            member, group, one_shot = present.entry.member, present.entry.group, present.one_shot
+        elif table.profile is None:
             action, params = decode_action(self._schema, table, message.action, default=False)
         else:
             member, group, one_shot = self._decode_reference(table, table.profile, message.action)
         entry = TableEntry(
             match, priority, action, params, member=member, group=group, timeout_ns=message.idle_timeout_ns
         )
-        config = message.meter_config if meter is not None else None
+        config = message.meter_config if direct.meter is not None else None
         return (
             StoredEntry(
                 entry,
@@ -190,7 +203,7 @@ class TableStore:
                 meter=config,
                 one_shot=one_shot,
             ),
-            meter,
+            direct,
         )
 
     def _decode_reference(
@@ -241,7 +254,8 @@ class TableStore:
             self._defaults.pop(table.id, None)
             return lambda plane: plane.switch.set_default(table.name, None)
         action, params = decode_action(self._schema, table, message.action, default=True)
-        self._defaults[table.id] = ActionCall(action, params)
+        call = ActionCall(action, params, message.metadata, message.controller_metadata)
+        self._defaults[table.id] = call
         return lambda plane: plane.switch.set_default(table.name, action, params)
 
     def apply_direct_counter(self, kind: int, message: p4r.DirectCounterEntry) -> Effect:
@@ -273,36 +287,31 @@ class TableStore:
             decode_meter_config(table.direct_meter, message.config) if message.HasField("config") else None
         )
         entry = stored.entry
-        self._entries[table.id][(entry.match, entry.priority)] = StoredEntry(
-            entry,
-            stored.metadata,
-            stored.controller_metadata,
-            stored.const,
-            message.config if meter is not None else None,
-            stored.one_shot,
-        )
+        kept = message.config if meter is not None else None
+        self._entries[table.id][(entry.match, entry.priority)] = replace(stored, meter=kept)
         return lambda plane: plane.switch.set_direct_meter(table.name, entry, meter)
 
     @staticmethod
-    def _check_extras(table: TableInfo, message: p4r.TableEntry) -> MeterConfig | None:
-        """Check time-out, counter and meter of an entry; gives the meter's configuration."""
+    def _check_extras(table: TableInfo, message: p4r.TableEntry) -> DirectResources:
+        """Check time-out, counter and meter of an entry; gives what counter and meter are to be."""
         if message.HasField("time_since_last_hit"):
             raise invalid(f"table {table.name}: time_since_last_hit is for reads")
         if message.idle_timeout_ns and not table.idle_timeout:
             raise invalid(f"table {table.name}: its entries do not age; leave idle_timeout_ns 0")
         if message.idle_timeout_ns < 0:
             raise invalid(f"table {table.name}: idle_timeout_ns cannot be negative")
+        counts = None
         if message.HasField("counter_data"):
             if table.direct_counter is None:
                 raise invalid(f"table {table.name}: has no direct counter")
-            decode_counts(table.name, message.counter_data)
+            counts = decode_counts(table.name, message.counter_data)
         if message.HasField("meter_counter_data"):
             raise StatusError(UNIMPLEMENTED, f"table {table.name}: there are no counters per colour")
         if not message.HasField("meter_config"):
-            return None
+            return DirectResources(None, counts)
         if table.direct_meter is None:
             raise invalid(f"table {table.name}: has no direct meter")
-        return decode_meter_config(table.direct_meter, message.meter_config)
+        return DirectResources(decode_meter_config(table.direct_meter, message.meter_config), counts)
 
 
 def decode_counts(name: str, data: p4r.CounterData) -> tuple[int, int]:
@@ -310,56 +319,3 @@ def decode_counts(name: str, data: p4r.CounterData) -> tuple[int, int]:
     if data.packet_count < 0 or data.byte_count < 0:
         raise invalid(f"counter {name}: counts cannot be negative")
     return data.packet_count, data.byte_count
-
-
-def _placement(
-    table: TableInfo,
-    stored: StoredEntry,
-    present: StoredEntry | None,
-    meter: MeterConfig | None,
-    counts: tuple[int, int] | None,
-    notice: p4r.TableEntry,
-) -> Effect:
-    """Make the effect of an insertion, or of a modification where there was an entry before."""
-    entry = stored.entry
-
-    def land(plane: DataPlane) -> None:
-        switch = plane.switch
-        if stored.one_shot is not None:
-            _add_group(plane, table, stored.one_shot)
-        (switch.insert if present is None else switch.modify)(table.name, entry)
-        if present is not None and present.one_shot is not None:
-            _remove_group(plane, table, present.one_shot)
-        if counts is not None:
-            switch.write_direct_counter(table.name, entry, *counts)
-        if table.direct_meter is not None:
-            switch.set_direct_meter(table.name, entry, meter)
-        if table.idle_timeout:
-            plane.ageing.watch(table.name, entry, notice)
-
-    return land
-
-
-def _deletion(table: TableInfo, stored: StoredEntry) -> Effect:
-    def land(plane: DataPlane) -> None:
-        plane.switch.delete(table.name, stored.entry)
-        if stored.one_shot is not None:
-            _remove_group(plane, table, stored.one_shot)
-        if table.idle_timeout:
-            plane.ageing.forget(table.name, stored.entry)
-
-    return land
-
-
-def _add_group(plane: DataPlane, table: TableInfo, one_shot: OneShot) -> None:
-    assert table.profile is not None
-    for member, (action, params) in one_shot.members:
-        plane.switch.add_member(table.profile.name, member, action, params)
-    plane.switch.add_group(table.profile.name, one_shot.group, one_shot.parts)
-
-
-def _remove_group(plane: DataPlane, table: TableInfo, one_shot: OneShot) -> None:
-    assert table.profile is not None
-    plane.switch.delete_group(table.profile.name, one_shot.group)
-    for member, _ in one_shot.members:
-        plane.switch.delete_member(table.profile.name, member)

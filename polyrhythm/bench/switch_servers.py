@@ -59,7 +59,7 @@ class _StandIn:
             )
 
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "Capabilities": unary(lambda _: p4r.CapabilitiesResponse(p4runtime_api_version="1.4.1")),
+            "Capabilities": unary(lambda _: p4r.CapabilitiesResponse(p4runtime_api_version="1.5.0")),
             "GetForwardingPipelineConfig": unary(self._pipeline),
             "Write": unary(self._write),
             "Read": grpc.unary_stream_rpc_method_handler(lambda *_: iter(self._replies)),

@@ -226,7 +226,7 @@ def test_a_constant_table_has_its_entries_in_order_of_priority() -> None:
     ]
     b.add_table("ingress", "t", [("ternary", ("eth", "type"))], [0, send], entries=entries)
     table = next(t for t in load_program(b.json()).tables() if t.name == "t")
-    assert [(e.priority, e.params) for e in table.const_entries or ()] == [(2, (2,)), (1, (3,))]
+    assert [(e.priority, e.params) for e in table.initial_entries or ()] == [(2, (2,)), (1, (3,))]
 
 
 def test_long_ladders_of_conditions_and_states_are_no_obstacle() -> None:

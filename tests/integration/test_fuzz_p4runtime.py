@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mutated P4Runtime requests over real gRPC: no crash, the codes of the specification, switch and store agree."""
 
+import contextlib
 import gc
 from random import Random
 
@@ -65,7 +66,9 @@ def check(error, method, data):
 
 
 def assert_store_and_switch_agree(rig, client):
-    """What clients read is what the data plane holds."""
+    """What clients read is what the data plane holds, once nothing that was saved waits for its commit."""
+    with contextlib.suppress(grpc.RpcError):
+        client.set_config(None, "COMMIT")
     told = client.read(p4r.Entity(table_entry=p4r.TableEntry()))
     held = rig.on_data_plane(
         lambda: {

@@ -157,7 +157,7 @@ def fill(pair: Pair, rng: Random) -> None:
     ir = program.ir
     _fill_profiles(pair, rng)
     for table in ir.tables():
-        if not table.key or table.const_entries is not None:
+        if not table.key or table.initial_entries is not None:
             continue
         for priority in range(1, rng.randint(1, 7)):
             match = tuple(random_match(rng, part) for part in table.key)

@@ -42,10 +42,40 @@ def test_a_primary_that_lowers_its_id_steps_down(connect):
     assert U128.decode(answer.election_id) == 10
 
 
-def test_election_id_zero_is_always_a_backup(rig, connect):
-    assert connect().arbitrate(0).status.code == rpc_code.NOT_FOUND
-    assert connect().arbitrate(0).status.code == rpc_code.NOT_FOUND
+def test_a_client_without_an_election_id_is_always_a_backup(rig, connect):
+    """Any number of them: an unset id is not the id 0, and is lower than that."""
+    for client in (connect(), connect()):
+        client.send(arbitration=p4r.MasterArbitrationUpdate(device_id=1))
+        told = client.next().arbitration
+        assert told.status.code == rpc_code.NOT_FOUND
+        assert not told.HasField("election_id")
     assert not rig.server.connected
+
+
+def test_election_id_zero_that_is_set_may_be_the_primarys(connect, config):
+    client = connect()
+    told = client.arbitrate(0)
+    assert told.status.code == rpc_code.OK
+    assert told.HasField("election_id")
+    client.set_config(config)
+    with pytest.raises(grpc.RpcError) as caught:
+        client.stub.Write(p4r.WriteRequest(device_id=1))
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert connect().arbitrate(1).status.code == rpc_code.OK
+
+
+def test_a_role_that_no_client_ever_had_is_not_found(connect, config):
+    client = connect()
+    client.arbitrate(10)
+    client.set_config(config)
+    request = p4r.WriteRequest(device_id=1, election_id=p4r.Uint128(low=10), role="telemetry")
+    with pytest.raises(grpc.RpcError) as caught:
+        client.stub.Write(request)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    connect().arbitrate(3, role="telemetry")
+    with pytest.raises(grpc.RpcError) as caught:
+        client.stub.Write(request)
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_an_election_id_in_use_is_refused_and_the_stream_closed(connect):

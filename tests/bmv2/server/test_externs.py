@@ -137,7 +137,7 @@ def test_digests_come_in_lists_and_not_again_before_they_are_acknowledged(bench)
     # The stream keeps order: once this is answered, the acknowledgement has been delivered.
     bench.client.send(digest_ack=p4r.DigestListAck(digest_id=1))
     error = bench.client.next().error
-    assert error.canonical_code == rpc_code.NOT_FOUND
+    assert error.canonical_code == rpc_code.INVALID_ARGUMENT
     assert error.digest_list_ack.digest_list_ack.digest_id == 1
     for number in (3, 1, 2):
         bench.send(5, number, port=3)

@@ -198,7 +198,7 @@ def test_an_action_of_another_table_or_of_the_default_entry_is_refused(names, ou
     assert outcome(update("INSERT", foreign)) == "INVALID_ARGUMENT"
     default_only = names.next_hop(b"\x01")
     default_only.action.CopyFrom(names.action("drop"))
-    assert outcome(update("INSERT", default_only)) == "INVALID_ARGUMENT"
+    assert outcome(update("INSERT", default_only)) == "PERMISSION_DENIED"
 
 
 def test_a_full_table_says_so(controller, names, batch_errors):
@@ -272,6 +272,7 @@ def test_multicast_groups(controller, outcome):
     assert outcome(update("INSERT", group(8, (1, 1), (1, 1)))) == "INVALID_ARGUMENT"
     assert outcome(update("INSERT", group(8, (0, 1)))) == "INVALID_ARGUMENT"
     assert outcome(update("INSERT", group(0, (1, 1)))) == "INVALID_ARGUMENT"
+    assert outcome(update("INSERT", group(1 << 16, (1, 1)))) == "INVALID_ARGUMENT"
     assert controller.read(group(0)) == [group(7, (1, 1), (2, 1))]
     assert outcome(update("MODIFY", group(7, (2, 5)))) == "OK"
     assert controller.read(group(7)) == [group(7, (2, 5))]

@@ -93,9 +93,18 @@ def test_a_backup_sends_no_packets_and_none_are_counted(rig, controller, connect
 
 def test_unsupported_stream_messages_are_answered(controller):
     controller.send(digest_ack=p4r.DigestListAck(digest_id=1))
-    assert controller.next().error.canonical_code == rpc_code.NOT_FOUND
-    controller.send(other=any_pb2.Any())
-    assert controller.next().error.canonical_code == rpc_code.UNIMPLEMENTED
+    assert controller.next().error.canonical_code == rpc_code.INVALID_ARGUMENT
+    other = any_pb2.Any(type_url="example/Thing")
+    controller.send(other=other)
+    error = controller.next().error
+    assert (error.canonical_code, error.other.other) == (rpc_code.UNIMPLEMENTED, other)
+
+
+def test_an_empty_message_is_answered_and_the_stream_goes_on(connect):
+    client = connect()
+    client.send()
+    assert client.next().error.canonical_code == rpc_code.UNIMPLEMENTED
+    assert client.arbitrate(1).status.code == rpc_code.OK
 
 
 def test_a_delay_of_every_message_changes_neither_content_nor_order(start_rig, connect, config):

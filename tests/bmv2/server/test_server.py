@@ -28,7 +28,7 @@ def test_a_whole_session(rig):
     seen = json.loads(done.stdout)
     assert seen == {
         "primary": True,
-        "version": "1.4.1",
+        "version": "1.5.0",
         "ports": {"1": [1, True], "2": [2, True]},
         "error": {"0": "ALREADY_EXISTS"},
         "entries": ["next_hop", "routing"],

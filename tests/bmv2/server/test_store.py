@@ -23,11 +23,11 @@ direct_counters { preamble { id: 20 name: "hits" } spec { unit: PACKETS } direct
 """
 
 
-def ir_table(name, const_entries=None):
+def ir_table(name, initial_entries=None):
     key = (KeyField("k", "exact", FieldRef("h", "k"), 8, None),)
     go = Action(0, "go", (("a", 8),), ())
     default = DefaultEntry("go", (3,), False, False)
-    return Table(name, "exact", key, 4, True, {"go": go}, {}, None, None, default, const_entries)
+    return Table(name, "exact", key, 4, True, {"go": go}, {}, None, None, default, initial_entries)
 
 
 IR = Ir(

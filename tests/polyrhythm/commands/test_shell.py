@@ -136,7 +136,7 @@ def test_the_shell_reads_and_does_not_take_the_switch(rig, controller, shell_pyt
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout.splitlines()[-1])
-    assert seen["version"] == "1.4.1"
+    assert seen["version"] == "1.5.0"
     assert seen["tables"] == sorted(table.preamble.name for table in p4info.tables)
     assert seen["hops"] == ["07"]
     assert seen["count"] == [42]
