@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.model import Plan, QueuePair
+from controller.model import Job, Plan, QueuePair
 from controller.planner import PlanInput, Policy, plan
 from controller.wire.senders import uses_mltcp
 from polyrhythm.run.comparison import ScenarioResult
@@ -55,23 +55,29 @@ def plan_scenario(scenario: Scenario, policy: Policy, seed: int = 1) -> Plan:
 
     `seed` decides the random choices of the planner.
     """
-    return plan(
-        PlanInput(
-            topology=scenario.topology,
-            jobs=tuple(w.job for w in scenario.workloads),
-            policy=policy,
-            epoch_ns=0,
-            seed=seed,
-            elephant_bytes=scenario.elephant_bytes,
-            queue_pairs={
-                f.name: QueuePair(port_fixed=True)
-                for w in scenario.workloads
-                for f in w.job.flows
-                if f.src in scenario.port_choosers
-            },
-            # The emulated NICs of a scenario can all send by MLTCP.
-            mltcp_hosts=frozenset(scenario.topology.host),
-        )
+    return plan(scenario_input(scenario, policy, seed))
+
+
+def scenario_input(
+    scenario: Scenario, policy: Policy, seed: int = 1, jobs: Sequence[Job] | None = None
+) -> PlanInput:
+    """The planner's input for `jobs` on the fabric of a scenario; None: all jobs of the scenario."""
+    planned = tuple(w.job for w in scenario.workloads) if jobs is None else tuple(jobs)
+    return PlanInput(
+        topology=scenario.topology,
+        jobs=planned,
+        policy=policy,
+        epoch_ns=0,
+        seed=seed,
+        elephant_bytes=scenario.elephant_bytes,
+        queue_pairs={
+            f.name: QueuePair(port_fixed=True)
+            for job in planned
+            for f in job.flows
+            if f.src in scenario.port_choosers
+        },
+        # The emulated NICs of a scenario can all send by MLTCP.
+        mltcp_hosts=frozenset(scenario.topology.host),
     )
 
 

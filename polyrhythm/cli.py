@@ -31,6 +31,10 @@ COMMANDS = {
         "polyrhythm.commands.interleave",
         "compute the time-shift of each job, for jobs and links listed in a file",
     ),
+    "place": (
+        "polyrhythm.commands.place",
+        "rank candidate placements of a job by how well it can share links in time with the others",
+    ),
     "config": (
         "polyrhythm.commands.config",
         "check files that a person writes, and print the JSON schemas of such files",

@@ -79,6 +79,12 @@ FILE_KINDS: Mapping[str, FileKind] = {
         ("InterleaveFile",),
         ("polyrhythm.interleave_file", "load_interleave_task"),
     ),
+    "placement": FileKind(
+        "Polyrhythm candidate placements of a job",
+        "polyrhythm.placement_file",
+        ("PlacementFile",),
+        ("polyrhythm.placement_file", "load_placement_task"),
+    ),
     "priority": FileKind(
         "Polyrhythm links and jobs to order by priority",
         "polyrhythm.priority_file",
@@ -114,6 +120,8 @@ def kind_of(path: Path) -> str:
         return "topology"
     if "tokens" in value:
         return "tokens"
+    if "scenario" in value:
+        return "placement"
     if "jobs" in value and "links" in value:
         return "interleave" if isinstance(value["links"], list) else "priority"
     raise document.error((), f"the kind of file is not clear; legal for --kind: {', '.join(FILE_KINDS)}")

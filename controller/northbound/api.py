@@ -20,6 +20,7 @@ from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
 from controller.northbound.health import HEALTH_PATHS, health_routes
 from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
+from controller.northbound.placement_routes import PlacementOperations, placement_routes
 from controller.northbound.plan_routes import PlanOperations, plan_routes
 from controller.northbound.source import ViewSource
 from controller.northbound.stream import ViewEncoder, view_events
@@ -69,6 +70,7 @@ def create_app(
     reading_s: float = READING_S,
     rules: AccessRules = AccessRules(),  # noqa: B008 - frozen
     operations: PlanOperations | None = None,
+    placements: PlacementOperations | None = None,
 ) -> FastAPI:
     """The web application that shows the views of `source`, and answers health checks from `status`.
 
@@ -100,6 +102,7 @@ def create_app(
     app.include_router(metrics_routes(source, status))
     app.include_router(health_routes(status), prefix=PREFIX)
     app.include_router(plan_routes(operations), prefix=PREFIX)
+    app.include_router(placement_routes(placements), prefix=PREFIX)
     app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
     if assets is not None:
         app.mount("/", StaticFiles(directory=assets, html=True), name="page")

@@ -100,12 +100,12 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
 
     @router.get("/plans", summary="The history of plans", responses={503: _ERRORS[503]})
     async def get_plans(most: Annotated[int, Query(ge=1, le=1000)] = 20) -> HistoryOut:
-        with _answered():
+        with answered():
             return HistoryOut(plans=await ready().history(most))
 
     @router.get("/plans/{version}", summary="A plan of the history", responses=_ERRORS)
     async def get_past_plan(version: Version) -> schema.PlanOut:
-        with _answered():
+        with answered():
             return render.plan(await ready().plan(version))
 
     @router.post(
@@ -117,7 +117,7 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
         dependencies=[requires(Role.OPERATE)],
     )
     async def roll_back(version: Version) -> RolledBackOut:
-        with _answered():
+        with answered():
             return RolledBackOut(rolled_back_to=version, version=await ready().roll_back(version))
 
     @router.post(
@@ -128,14 +128,14 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
         dependencies=[requires(Role.OPERATE)],
     )
     async def dry_run(asked: Annotated[DryRunIn, Body()]) -> DryRunOut:
-        with _answered():
+        with answered():
             plan, entries, messages = await ready().dry_run(asked.policy, asked.jobs)
         return DryRunOut(plan=render.plan(plan), entries=entries, messages=messages)
 
     return router
 
 
-class _answered:  # noqa: N801 - reads as a statement
+class answered:  # noqa: N801 - reads as a statement
     """Turns an OperationError into the answer that it asks for."""
 
     def __enter__(self) -> None:

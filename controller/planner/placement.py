@@ -3,67 +3,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean
 
-from controller.interleave.candidates import MOST, rank
 from controller.interleave.link_sharing import SLACK, contended
+from controller.interleave.solve import Interleaving, TooFineError, interleave
 from controller.model import Job
 from controller.planner.demand import Demands
-from controller.planner.inputs import PlanInput, check
+from controller.planner.inputs import DirectedLink, PlanInput, check
 from controller.planner.routing_stage import route_flows
+
+MOST = 64
+"""The most candidates of one question. Chosen: six times what a scheduler with auctions offers for a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkScore:
+    """A full link that several jobs would share.
+
+    `score` is its compatibility score under the shifts of the whole placement, `best_score` that of the link
+    alone. They differ where the affinity graph has loops.
+    """
+
+    link: DirectedLink
+    jobs: tuple[str, ...]
+    score: float
+    best_score: float
 
 
 @dataclass(frozen=True, slots=True)
 class RankedPlacement:
-    """One candidate placement with its rank values.
+    """One candidate placement, judged.
 
-    `index` is its position in the list of candidates. `links` are the full links that jobs would share.
-    `compatibility` is the mean score of these links, 1 if there are none. `lost` is the part of it that is
-    lost because the affinity graph has loops.
+    `index` is its position in the list of candidates. `compatibility` is the mean score of `links`, 1 if
+    there are none, and 0 if the links' circles are too fine to be judged. `lost` is the part of it that is
+    lost because the affinity graph has loops (`loops`). `cut_off` are the flows of the job without a path.
+    `why` says it in words.
     """
 
     index: int
     job: Job
     compatibility: float
     lost: float
-    links: tuple[tuple[str, str], ...]
+    loops: bool
+    links: tuple[LinkScore, ...]
+    cut_off: tuple[str, ...]
+    why: str
+
+
+Mapper = Callable[
+    [Callable[[tuple[int, Job]], RankedPlacement], Iterable[tuple[int, Job]]], Iterable[RankedPlacement]
+]
+"""Calls a function for each candidate, as `map` does; an executor's `map` does it in parallel."""
 
 
 def rank_placements(
-    inputs: PlanInput,
-    candidates: Sequence[Job],
-    *,
-    most: int = MOST,
-    workers: int = 1,
-    loops: bool = True,
+    inputs: PlanInput, candidates: Sequence[Job], *, loops: bool = True, mapper: Mapper = map
 ) -> list[RankedPlacement]:
-    """Rank the first `most` candidates for one new job, most compatible first.
+    """Rank the candidates for one new job, most compatible first; equally compatible ones in their order.
 
     Each candidate is the new job with its hosts and flows. `inputs` holds the jobs that run already. Paths
-    are what the policy of `inputs` chooses for these jobs and the candidate. `loops` False discards
-    candidates with a loop in the affinity graph, as the thesis does. `workers` is the number of threads; the
-    order does not depend on it.
+    are what the policy of `inputs` chooses for these jobs and the candidate. Candidates with flows that have
+    no path come last. `loops` False leaves out candidates with a loop in the affinity graph, as the thesis
+    does. The order does not depend on `mapper`.
+
+    Raises:
+        ValueError: no candidate, more than MOST, or a job that the fabric cannot have; the message says why.
+    """
+    if not 1 <= len(candidates) <= MOST:
+        raise ValueError(f"{len(candidates)} candidates; legal: 1 to {MOST}")
+    judged = list(mapper(partial(_judged, inputs), enumerate(candidates)))
+    return ranked(judged, loops=loops)
+
+
+def ranked(judged: Iterable[RankedPlacement], *, loops: bool = True) -> list[RankedPlacement]:
+    """Judged candidates in the order of `rank_placements`."""
+    kept = [p for p in judged if loops or not p.loops]
+    return sorted(kept, key=lambda p: (bool(p.cut_off), -round(p.compatibility, 9), p.index))
+
+
+def judge(inputs: PlanInput, index: int, candidate: Job) -> RankedPlacement:
+    """Judge one candidate beside the jobs of `inputs`.
 
     Raises:
         ValueError: a job that the fabric cannot have; the message says why.
     """
-    shared = []
-    periods: dict[str, int] = {}
-    for job in candidates[:most]:
-        tried = replace(inputs, jobs=(*inputs.jobs, job))
-        check(tried)
-        demands = Demands(tried)
-        shared.append([k for k in route_flows(demands).shared if contended(k, SLACK)])
-        periods |= {name: p.period_ns for name, p in demands.profiles.items()}
-    found = rank(shared, periods, most=most, workers=workers, loops=loops, seed=inputs.seed)
-    return [
-        RankedPlacement(
-            index=r.index,
-            job=candidates[r.index],
-            compatibility=r.compatibility,
-            lost=r.lost,
-            links=tuple(k.name for k in shared[r.index]),
+    tried = replace(inputs, jobs=(*inputs.jobs, candidate))
+    check(tried)
+    demands = Demands(tried)
+    stage = route_flows(demands)
+    paths = {name: a.path for name, a in stage.assignments.items()}
+    cut_off = tuple(f.name for f in candidate.flows if f.name in paths and paths[f.name] is None)
+    shared = [k for k in stage.shared if contended(k, SLACK)]
+    sharing = dict.fromkeys(job for k in shared for job in k.demands)
+    periods = {name: demands.profiles[name].period_ns for name in sharing}
+    try:
+        found = interleave(shared, periods, seed=inputs.seed)
+    except TooFineError as error:
+        return RankedPlacement(index, candidate, 0.0, 0.0, False, (), cut_off, str(error))
+    links = tuple(LinkScore(c.link.name, tuple(c.link.demands), c.score, c.best_score) for c in found.circles)
+    return RankedPlacement(
+        index,
+        candidate,
+        fmean(k.score for k in links) if links else 1.0,
+        fmean(c.loss for c in found.circles) if links else 0.0,
+        bool(found.loops),
+        links,
+        cut_off,
+        _why(candidate, links, found, cut_off),
+    )
+
+
+def _judged(inputs: PlanInput, numbered: tuple[int, Job]) -> RankedPlacement:
+    return judge(inputs, *numbered)
+
+
+def _why(candidate: Job, links: Sequence[LinkScore], found: Interleaving, cut_off: Sequence[str]) -> str:
+    words = []
+    if cut_off:
+        words.append(f"{len(cut_off)} of its {len(candidate.flows)} flows have no path, {cut_off[0]} first")
+    if not links:
+        words.append("no link would carry more than its rate")
+    else:
+        worst = min(links, key=lambda k: (round(k.score, 9), k.link))
+        others = ", ".join(worst.jobs)
+        if worst.score >= 1 - 1e-9:
+            words.append(f"on all of {len(links)} full links the jobs take turns without excess")
+        else:
+            lost = 100 * (1 - worst.score)
+            words.append(
+                f"of {len(links)} full links {'-'.join(worst.link)} is the worst: {others} together exceed "
+                f"it by {lost:.1f} % of its rate on average"
+            )
+    if found.loops:
+        count = len(found.loops)
+        loops = (
+            "a loop in the affinity graph makes"
+            if count == 1
+            else f"{count} loops in the affinity graph make"
         )
-        for r in found
-    ]
+        words.append(f"{loops} their shifts a compromise")
+    return "; ".join(words)

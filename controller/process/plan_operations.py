@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -102,7 +103,7 @@ class RunningPlans:
             if policy:
                 inputs = replace(inputs, policy=registered_policy(policy))
             if jobs is not None:
-                registry = _registry_of(core.topology, jobs)
+                registry = registry_of(core.topology, msgspec.convert(jobs, tuple[Job, ...]))
                 inputs = replace(inputs, jobs=registry.jobs, queue_pairs={}, mistrusted=frozenset())
         except (PolicyError, JoinError, msgspec.ValidationError) as error:
             raise OperationError(409, str(error)) from None
@@ -121,10 +122,10 @@ class RunningPlans:
         return self._store
 
 
-def _registry_of(topology: Topology, jobs: list[dict[str, Any]]) -> JobRegistry:
-    """The jobs as if all their workers had joined. Raises JoinError or msgspec.ValidationError."""
+def registry_of(topology: Topology, jobs: Sequence[Job]) -> JobRegistry:
+    """The jobs as if all their workers had joined. Raises JoinError."""
     registry = JobRegistry(topology)
-    for job in msgspec.convert(jobs, tuple[Job, ...]):
+    for job in jobs:
         for rank, host in enumerate(job.hosts):
             registry.join(host, rank, job)
     return registry

@@ -38,6 +38,7 @@ from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
 from controller.northbound.health import ControllerRole, Place
 from controller.northbound.metrics import MetricsSource
+from controller.northbound.placement_routes import PlacementOperations
 from controller.northbound.plan_routes import PlanOperations
 from controller.northbound.source import ViewBoard
 from controller.northbound.web import AddressError, assets_dir, serve
@@ -48,6 +49,7 @@ from controller.process.durable_state import DurableState
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
 from controller.process.listeners import Listeners
 from controller.process.loop_options import LoopOptions
+from controller.process.placing import RunningPlacements
 from controller.process.plan_operations import RunningPlans
 from controller.process.standby import Leadership, stand_by
 from controller.process.start_options import StartOptions, add_arguments, check_options
@@ -292,7 +294,10 @@ class _Service:
                 place=leadership.place if leadership is not None else Place,
             )
             operations = RunningPlans(core, control_loop.planning, worker, store)
-            url, close_web = await _serve_web(control_loop.board, status, start.listeners, operations)
+            placements = RunningPlacements(core, self._worker)
+            url, close_web = await _serve_web(
+                control_loop.board, status, start.listeners, operations, placements
+            )
             _say_ready(address, url, "leader" if leadership is not None else "alone")
             await warm
             collector = GarbageCollection()
@@ -330,6 +335,7 @@ async def _serve_web(
     status: MetricsSource,
     listeners: Listeners,
     operations: PlanOperations | None = None,
+    placements: PlacementOperations | None = None,
 ) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Start the API and the page; returns their address and the function that stops them."""
     try:
@@ -337,7 +343,9 @@ async def _serve_web(
     except FileNotFoundError as error:
         log.warning("only the REST API is served, not the page: %s", error)
         assets = None
-    app = create_app(board, assets, status, rules=listeners.access, operations=operations)
+    app = create_app(
+        board, assets, status, rules=listeners.access, operations=operations, placements=placements
+    )
     port = listeners.web_port
     try:
         server = await serve(app, listeners.web_address, port, listeners.web_tls)

@@ -2,7 +2,7 @@
 """Scenario files: what a person writes, checked, and turned into an emulated fabric and its jobs."""
 
 from polyrhythm.scenario.build import ALONE_ITERATIONS, ALONE_WARMUP, ROCE_OVERHEAD_BYTES, Scenario, Workload
-from polyrhythm.scenario.load import load_scenario, scenario_path, write_on
+from polyrhythm.scenario.load import load_placements, load_scenario, scenario_path, write_on
 
 __all__ = [
     "ALONE_ITERATIONS",
@@ -10,6 +10,7 @@ __all__ = [
     "ROCE_OVERHEAD_BYTES",
     "Scenario",
     "Workload",
+    "load_placements",
     "load_scenario",
     "scenario_path",
     "write_on",

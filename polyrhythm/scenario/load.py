@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from controller.model import Job
 from polyrhythm.scenario.build import Scenario, build
 from polyrhythm.scenario.config import FileConfig, ScenarioConfig
-from polyrhythm_files import SUFFIXES, ConfigError, InvalidValueError, convert, read_document
+from polyrhythm_files import SUFFIXES, ConfigError, InvalidValueError, convert, listed, read_document
 from topo.files import load_topology
 from topo.graph import Topology
 
@@ -41,6 +45,40 @@ def load_scenario(path: Path) -> Scenario:
     config = convert(document, ScenarioConfig)
     with document.checks():
         return build(config, _fabric_file(config, path))
+
+
+def load_placements(
+    path: Path, job: str, candidates: Sequence[tuple[str, ...]]
+) -> tuple[Scenario, tuple[Job, ...]]:
+    """The scenario of `path`, and its job `job` once for each candidate, a list of other hosts for it.
+
+    Raises:
+        ConfigError: `path` is no legal scenario.
+        InvalidValueError: ("job",): the scenario has no such job; ("candidates", i, ...): candidate i is not
+            legal.
+    """
+    document = read_document(path)
+    config = convert(document, ScenarioConfig)
+    with document.checks():
+        fabric = _fabric_file(config, path)
+        scenario = build(config, fabric)
+    own = next((j for j in config.jobs if j.name == job), None)
+    if own is None:
+        legal = listed([j.name for j in config.jobs])
+        raise InvalidValueError(("job",), f"{job!r} is no job of {path}; legal: {legal}")
+    jobs = []
+    for i, hosts in enumerate(candidates):
+        if len(hosts) != len(own.hosts):
+            raise InvalidValueError(
+                ("candidates", i), f"{len(hosts)} hosts; legal: {len(own.hosts)}, as job {job} has"
+            )
+        there = replace(config, jobs=(replace(own, hosts=hosts),))
+        try:
+            jobs.append(build(there, fabric).workloads[0].job)
+        except InvalidValueError as error:
+            at = error.loc[3:] if error.loc[:3] == ("jobs", 0, "hosts") else ()
+            raise InvalidValueError(("candidates", i, *at), error.message) from None
+    return scenario, tuple(jobs)
 
 
 def write_on(path: Path, topology: Path, out: Path) -> None:

@@ -265,7 +265,7 @@ def test_rest_shows_the_policy_and_takes_none(site: Path) -> None:
     assert out["options"]["routing.offset"] == 0
     assert out == render.plan(shown.plan).model_dump()["policy"]
     takes = {path for path, methods in paths.items() if set(methods) != {"get"}}
-    assert takes == {"/api/v1/plans/{version}/rollback", "/api/v1/plan/dry-run"}
+    assert takes == {"/api/v1/plans/{version}/rollback", "/api/v1/plan/dry-run", "/api/v1/placements"}
     # What a REST request could name is a registered policy only.
     assert registered_policy("path-per-job").routing == policy_named("path_per_job:POLICY").routing
     with pytest.raises(PolicyError, match="is no policy; legal: "):

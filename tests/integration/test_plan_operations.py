@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from control_rig import eventually, job, join_message
 
@@ -77,6 +79,25 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     assert "job x: the fabric has no host named h5" in said
     assert version() == both
 
+    # Placements of a new job beside the present ones.
+    wanted = tmp_path / "place.json"
+    wanted.write_text(
+        json.dumps({"scenario": "two_vgg19", "job": "vgg19-a", "candidates": [["h1", "h2"], ["h1", "h3"]]})
+    )
+    code, said = polyrhythm("place", str(wanted), "--running", "--json")
+    assert code == 0, said
+    ranked = json.loads(said)["placements"]
+    assert {p["index"] for p in ranked} == {0, 1}
+    assert ranked[0]["compatibility"] >= ranked[1]["compatibility"]
+    crossing = next(p for p in ranked if p["index"] == 1)
+    assert {name for k in crossing["links"] for name in k["jobs"]} <= {"a", "b", "vgg19-a"}
+    larger.write_text(LARGER.replace("hosts: [h1, h5]", "hosts: [h1, h4]"))
+    wanted.write_text(json.dumps({"scenario": str(larger), "job": "x", "candidates": [["h1", "h5"]]}))
+    code, said = polyrhythm("place", str(wanted), "--running")
+    assert code == 2
+    assert "the controller answers 409: job x: the fabric has no host named h5" in said
+    assert version() == both
+
     # Job b leaves; the earlier plan comes back for job a.
     for rank, host in enumerate(("h2", "h4")):
         agents[host].send(wire.AgentMessage(job_leave=wire.JobLeave(job="b", rank=rank)))
@@ -85,7 +106,7 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     eventually(lambda: f"{last:>8}  " in polyrhythm("history")[1], "the history has it")
     code, said = polyrhythm("rollback", str(both))
     assert (code, said) == (0, f"plan {both} is in force again, as plan {last + 1}\n")
-    assert version() == last + 1
+    eventually(lambda: version() == last + 1, "the API shows it")
 
     def newest() -> str:
         return polyrhythm("history", "--most", "1")[1].rstrip()

@@ -22,6 +22,7 @@ from controller.process.config import load_fabric
 from hostagent.config import load_config
 from polyrhythm.file_kinds import FILE_KINDS, check_file, kind_of
 from polyrhythm.interleave_file import load_interleave_task
+from polyrhythm.placement_file import load_placement_task
 from polyrhythm.priority_file import load_priority_task
 from polyrhythm.scenario import load_scenario
 from polyrhythm_files import ConfigError, read_document
@@ -115,6 +116,10 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
             "step_deg": 5,
         }
     ],
+    "placement": [
+        {"scenario": "two_vgg19", "job": "vgg19-a", "candidates": [["h1", "h2"], ["h2", "h4"]]},
+        {"scenario": "two_vgg19", "job": "vgg19-b"},
+    ],
     "priority": [
         {
             "links": {"l1": {"gbps": 100}},
@@ -132,6 +137,7 @@ LOADERS = {
     "fabric": load_fabric,
     "agent": load_config,
     "interleave": load_interleave_task,
+    "placement": load_placement_task,
     "priority": load_priority_task,
     "tokens": load_tokens,
 }

@@ -237,7 +237,10 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
     assert set(document["paths"]) == {
         f"/api/v1/{p}"
         for p in ("jobs", "jobs/{name}", "plan", "fabric", "counters", "view", "events", "healthz", "readyz")
-    } | {f"/api/v1/{p}" for p in ("plans", "plans/{version}", "plans/{version}/rollback", "plan/dry-run")}
+    } | {
+        f"/api/v1/{p}"
+        for p in ("plans", "plans/{version}", "plans/{version}/rollback", "plan/dry-run", "placements")
+    }
     schemas = document["components"]["schemas"]
     for path, item in document["paths"].items():
         [operation] = item.values()

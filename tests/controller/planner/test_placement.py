@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,8 +58,47 @@ def test_a_job_goes_where_it_can_take_turns() -> None:
     found = rank_placements(inputs, candidates)
     assert [f.index for f in found] == [1, 2, 0]
     assert [round(f.compatibility, 3) for f in found] == [1.0, 1.0, 0.8]
-    assert found[0].links == (("leaf1", "spine1"), ("spine1", "leaf1"))
-    assert found[1].links == ()
-    together = rank_placements(inputs, candidates, workers=3)
-    assert together == found
-    assert [f.index for f in rank_placements(inputs, candidates, most=1)] == [0]
+    assert [(k.link, k.jobs) for k in found[0].links] == [
+        (("leaf1", "spine1"), ("fits", "new")),
+        (("spine1", "leaf1"), ("fits", "new")),
+    ]
+    assert found[0].why == "on all of 2 full links the jobs take turns without excess"
+    assert (found[1].links, found[1].why) == ((), "no link would carry more than its rate")
+    assert "leaf2-spine1 is the worst: clashes, new together exceed it by 20.0 % of its rate" in found[2].why
+    with ThreadPoolExecutor(3) as pool:
+        assert rank_placements(inputs, candidates, mapper=pool.map) == found
+
+
+def test_loops_count_with_their_loss_and_are_left_out_where_the_thesis_does() -> None:
+    """Three jobs that share three uplinks pairwise cannot all take turns."""
+    running = (job("a", ("h1", "h5"), 30, 12), job("b", ("h6", "h9"), 30, 12))
+    inputs = PlanInput(FABRIC, running, POLICIES["polyrhythm"], 0)
+    candidates = [job("c", ("h10", "h2"), 30, 12), job("c", ("h13", "h17"), 30, 12)]
+    found = rank_placements(inputs, candidates)
+    assert [(f.index, f.loops) for f in found] == [(1, False), (0, True)]
+    # The jobs together miss 6 of 30 ms, on one of three links each way.
+    assert found[1].compatibility == pytest.approx(1 - 6 / 30 / 3, abs=1e-6)
+    assert found[1].lost == pytest.approx(6 / 30 / 3, abs=1e-6)
+    assert found[1].why.endswith("; a loop in the affinity graph makes their shifts a compromise")
+    assert [f.index for f in rank_placements(inputs, candidates, loops=False)] == [1]
+
+
+def test_a_candidate_without_a_path_comes_last() -> None:
+    down = frozenset({("leaf1", "spine1")})
+    clashing = (job("clashes", ("h5", "h17"), 200, 150),)
+    inputs = PlanInput(FABRIC, clashing, POLICIES["polyrhythm"], 0, down)
+    candidates = [job("new", ("h1", "h9"), 200, 150), job("new", ("h6", "h9"), 200, 150)]
+    found = rank_placements(inputs, candidates)
+    assert [(f.index, f.cut_off) for f in found] == [(1, ()), (0, ("new/h1>h9", "new/h9>h1"))]
+    assert found[0].compatibility < found[1].compatibility == 1.0
+    assert found[1].why.startswith("2 of its 2 flows have no path, new/h1>h9 first")
+
+
+def test_what_cannot_be_ranked_is_refused() -> None:
+    inputs = PlanInput(FABRIC, (), POLICIES["polyrhythm"], 0)
+    with pytest.raises(ValueError, match="0 candidates; legal: 1 to 64"):
+        rank_placements(inputs, [])
+    with pytest.raises(ValueError, match="65 candidates; legal: 1 to 64"):
+        rank_placements(inputs, [job("new", ("h1", "h5"), 200, 90)] * 65)
+    with pytest.raises(ValueError, match="h99"):
+        rank_placements(inputs, [job("new", ("h1", "h99"), 200, 90)])

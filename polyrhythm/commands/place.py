@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm place`: rank candidate placements of a job (CASSINI, Algorithm 2)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from controller.northbound.placement_routes import placements_out
+from controller.planner.options import POLICY_HELP, add_policy_options, policy_of
+from controller.planner.placement import RankedPlacement, rank_placements
+from polyrhythm.api import scenario_input
+from polyrhythm.placement_file import PlacementTask, load_placement_task
+from polyrhythm.rest_client import add_controller_options, call, reported
+from polyrhythm.subcommands import integer
+from polyrhythm_files import ConfigError
+
+CANDIDATES_A_PROCESS = 8
+"""Chosen: a process takes two seconds to start, as long as some candidates take."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `polyrhythm place`."""
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        type=Path,
+        help="file with a scenario, one of its jobs and lists of hosts (docs/interleaving.md has the format)",
+    )
+    parser.add_argument(
+        "--running",
+        action="store_true",
+        help="ask a running controller: the job is judged beside the jobs that are present there, by the "
+        "controller's policy",
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="NAME",
+        default="polyrhythm",
+        help=f"{POLICY_HELP}, which chooses the paths (default polyrhythm)",
+    )
+    add_policy_options(parser)
+    parser.add_argument(
+        "--discard-loops",
+        action="store_true",
+        help="leave out candidates with a loop in the affinity graph, as the thesis does",
+    )
+    parser.add_argument(
+        "--processes",
+        type=integer(1, 256),
+        default=None,
+        metavar="N",
+        help=f"processes that share the work (default: one for {CANDIDATES_A_PROCESS} candidates, at most "
+        "one for each processor)",
+    )
+    parser.add_argument(
+        "--seed", type=integer(0), default=1, metavar="N", help="seed of the planner, 0 or more (default 1)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, as POST /api/v1/placements answers")
+    add_controller_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the ranked candidates. Returns 2 for bad input, 1 if a controller cannot be reached."""
+    try:
+        task = load_placement_task(args.file)
+        if args.running:
+            return reported("place", lambda: _show(_asked(args, task), args.json))
+        _show(placements_out(_ranked(args, task)).model_dump(mode="json"), args.json)
+    except (ConfigError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _asked(args: argparse.Namespace, task: PlacementTask) -> Mapping[str, Any]:
+    """The answer of a running controller. Raises CallError."""
+    jobs = [asdict(job) for job in task.candidates]
+    body = {"candidates": jobs, "loops": not args.discard_loops}
+    found: Mapping[str, Any] = call(args, "placements", body, post=True)
+    return found
+
+
+def _ranked(args: argparse.Namespace, task: PlacementTask) -> list[RankedPlacement]:
+    """The candidates in order. Raises ValueError."""
+    inputs = scenario_input(task.scenario, policy_of(args, args.policy), args.seed, task.others)
+    loops = not args.discard_loops
+    most = min(os.cpu_count() or 1, -(-len(task.candidates) // CANDIDATES_A_PROCESS))
+    processes = min(args.processes or most, len(task.candidates))
+    if processes == 1:
+        return rank_placements(inputs, task.candidates, loops=loops)
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        return rank_placements(inputs, task.candidates, loops=loops, mapper=pool.map)
+
+
+def _show(found: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    for place, p in enumerate(found["placements"], 1):
+        hosts = ", ".join(p["hosts"])
+        print(f"{place}. candidate {p['index']}, compatibility {p['compatibility']:.3f}: {hosts}")
+        print(f"   {p['why']}")
+        for k in p["links"]:
+            alone = f", {k['best_score']:.3f} alone" if k["best_score"] > k["score"] + 1e-9 else ""
+            print(f"   {k['src']}-{k['dst']}: {', '.join(k['jobs'])}: score {k['score']:.3f}{alone}")
+    if not found["placements"]:
+        print("every candidate has a loop in its affinity graph")
