@@ -117,11 +117,19 @@ function switchDetails(view, id) {
   ];
 }
 
+function straysOf(view, host) {
+  const leaf = view.fabric.switches.find((s) => s.name === host.leaf);
+  return leaf ? leaf.strays_by_port.filter((s) => s.port === host.leaf_port) : [];
+}
+
 function host(view, id, actions) {
   const one = view.fabric.hosts.find((x) => x.name === id);
   return one && [
     h("h3", {}, one.name, " ", h("small", {}, "host")),
-    facts([["address", one.ip], ["leaf", `${one.leaf} port ${one.leaf_port}`], ["NIC", format.rate(one.rate_bps)]]),
+    facts([
+      ["address", one.ip], ["leaf", `${one.leaf} port ${one.leaf_port}`], ["NIC", format.rate(one.rate_bps)],
+      ...straysOf(view, one).map((s) => [`illegal packets: ${s.reason}`, format.count(s.packets)]),
+    ]),
     h("ul", { class: "flows" }, jobsOn(view, id).map((j) => h("li", { key: j.name },
       h("button", { type: "button", class: "link", on: { click: () => actions.choose({ kind: "job", id: j.name }) } }, j.name)))),
   ];

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.model.view import LinkLoad, QueueCounter
+from controller.model.view import LinkLoad, QueueCounter, StrayCounter
 from controller.southbound.codec import ECN_MARK_COUNTER, STRAY_COUNTER, CounterValue
+from controller.southbound.host_guard import STRAY_REASONS
 from topo.graph import Topology
 
 
@@ -27,7 +28,7 @@ class FabricCounters:
         self._load: dict[tuple[str, int], tuple[float, int]] = {}
         self.queues: tuple[QueueCounter, ...] = ()
         # Packets that each switch has dropped or remarked at its ports to hosts, for hosts may not send them.
-        self.strays: dict[str, int] = {}
+        self.strays: dict[str, tuple[StrayCounter, ...]] = {}
 
     def read(self, now_ns: int, values: Mapping[str, Sequence[CounterValue]]) -> None:
         """Add the counters of one poll. A switch without values in it keeps its last figures."""
@@ -35,7 +36,11 @@ class FabricCounters:
         for switch, cells in values.items():
             totals: dict[tuple[int, int], list[int]] = {}
             if cells:
-                self.strays[switch] = sum(c.packets for c in cells if c.counter == STRAY_COUNTER)
+                self.strays[switch] = tuple(
+                    StrayCounter(c.port, STRAY_REASONS[c.qid], c.packets)
+                    for c in cells
+                    if c.counter == STRAY_COUNTER and c.packets and c.qid < len(STRAY_REASONS)
+                )
             for cell in cells:
                 if cell.counter == STRAY_COUNTER:
                     continue

@@ -38,7 +38,7 @@ class FailoverSearch:
     def __init__(self, inputs: PlanInput, plan: Plan, condition: FabricCondition) -> None:
         self._topology = inputs.topology
         self._condition = condition
-        self._before = DesiredState(condition, plan.pins, plan.remarks)
+        self._before = DesiredState.of(condition, plan)
         self._emergencies = Emergencies(inputs, plan)
 
     def answers(self, chosen: tuple[Event, ...]) -> tuple[FailoverAnswer, ...]:

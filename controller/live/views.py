@@ -27,7 +27,7 @@ def build_view(core: Core, fleet: SwitchFleet, scenario: str) -> View:
                 client.state,
                 fleet.entries(name),
                 fleet.tables(name),
-                core.counters.strays.get(name, 0),
+                core.counters.strays.get(name, ()),
             )
             for name, client in fleet.clients.items()
         ),

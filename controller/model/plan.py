@@ -139,7 +139,8 @@ class LinkPlan:
 class Plan:
     """Everything that the controller has decided at one moment. Plans are compared, applied and rolled back.
 
-    `pins` and `remarks` are the table entries for single flows, in the order of the flows.
+    `pins` and `remarks` are the table entries for single flows, in the order of the flows. `pairs` are the
+    pairs of hosts (sender, receiver) whose RoCE packets switches let into the queues of levels.
     """
 
     version: int
@@ -150,3 +151,4 @@ class Plan:
     links: tuple[LinkPlan, ...]
     pins: tuple[FlowPin, ...] = ()
     remarks: tuple[FlowRemark, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()

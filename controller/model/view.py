@@ -76,17 +76,27 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
+class StrayCounter:
+    """Packets that a port dropped or remarked because hosts may not send them; `reason` is one of
+    STRAY_REASONS of the southbound."""
+
+    port: int
+    reason: str
+    packets: int
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchView:
     """The state of a switch in the southbound. `state`: connecting, waiting (for another controller to
     leave), ready or down. `tables`: number of entries by table. `strays`: packets that its ports to hosts
-    dropped or remarked."""
+    dropped or remarked, by port and reason, and none that are 0."""
 
     name: str
     address: str
     state: str
     entries: int
     tables: Mapping[str, int] = field(default_factory=dict)
-    strays: int = 0
+    strays: tuple[StrayCounter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

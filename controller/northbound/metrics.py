@@ -104,7 +104,14 @@ def _of_view(view: View) -> Iterator[Metric]:
     yield table.JOB_LEVEL.family(((j.name,), j.level) for j in jobs if j.level is not None)
     yield table.JOB_BREACHES.family(((j.name,), j.breaches) for j in jobs)
     if view.counters:
-        yield table.SWITCH_STRAYS.family(((s.name,), s.strays) for s in view.switches)
+        yield table.SWITCH_STRAYS.family(
+            ((s.name,), sum(stray.packets for stray in s.strays)) for s in view.switches
+        )
+        yield table.PORT_STRAYS.family(
+            ((s.name, str(stray.port), stray.reason), stray.packets)
+            for s in view.switches
+            for stray in s.strays
+        )
         totals: dict[tuple[str, str], list[int]] = {}
         for q in view.counters:
             sums = totals.setdefault((q.switch, str(q.qid)), [0, 0, 0])

@@ -127,7 +127,16 @@ def fabric(view: View) -> schema.FabricOut:
                 state=cast(schema.SwitchState, seen.state) if seen else "connecting",
                 entries=seen.entries if seen else 0,
                 tables=dict(seen.tables) if seen else {},
-                strays=seen.strays if seen else 0,
+                strays=sum(stray.packets for stray in seen.strays) if seen else 0,
+                strays_by_port=tuple(
+                    schema.StrayOut(
+                        port=stray.port,
+                        host=topology.ports[s.name][stray.port].node,
+                        reason=cast(schema.StrayReason, stray.reason),
+                        packets=stray.packets,
+                    )
+                    for stray in (seen.strays if seen else ())
+                ),
             )
         )
     return schema.FabricOut(

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from controller.interleave.timing import SENDER_CHOICES
 
 SwitchState = Literal["connecting", "waiting", "ready", "down"]
+StrayReason = Literal["probe", "cnp", "answer", "rate", "control", "unplanned"]
 Time = Annotated[int, Field(description="Fabric time of the figures, in ns.")]
 
 
@@ -225,6 +226,19 @@ class HostOut(Out):
     rate_bps: int = Field(description="Line rate of the NIC in bit/s.")
 
 
+class StrayOut(Out):
+    """Packets of a host that a switch dropped or remarked, for one reason."""
+
+    port: int
+    host: str = Field(description="The host behind the port.")
+    reason: StrayReason = Field(
+        description="probe: an INT probe of its own; cnp, answer: the DSCP of CNPs or acknowledgements on "
+        "another packet; rate: more of these than the port may send; control: a DSCP of the controller; "
+        "unplanned: the DSCP of a level on what is not a planned RoCE flow."
+    )
+    packets: int
+
+
 class SwitchOut(Out):
     """A switch, as its P4Runtime session shows it."""
 
@@ -236,8 +250,9 @@ class SwitchOut(Out):
     entries: int = Field(description="Table entries that the controller has written to it.")
     tables: dict[str, int] = Field(description="These entries by table of the P4 program.")
     strays: int = Field(
-        description="Packets of hosts that it dropped or remarked: INT probes and false CNPs."
+        description="Packets of hosts that it dropped or remarked, for hosts may not send them."
     )
+    strays_by_port: tuple[StrayOut, ...] = Field(description="The same by port and reason, none that are 0.")
 
 
 class LinkOut(Out):

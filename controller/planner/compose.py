@@ -15,6 +15,7 @@ from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput, check
 from controller.planner.joint_search import JointSearch
 from controller.planner.pinned_flows import remarks
+from controller.planner.planned_pairs import planned_pairs
 from controller.planner.rate_caps import rate_caps
 from controller.planner.reasons import (
     level_reason,
@@ -58,6 +59,7 @@ def plan_of(candidate: Candidate) -> Plan:
         links,
         pins=candidate.routing.pinned.pins,
         remarks=remarks(inputs, flows),
+        pairs=planned_pairs(inputs.jobs, flows),
     )
 
 

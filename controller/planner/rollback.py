@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from controller.model.job import Job
 from controller.model.plan import LinkPlan, Plan
+from controller.planner.planned_pairs import planned_pairs
 
 
 class RollbackError(ValueError):
@@ -57,4 +58,5 @@ def rolled_back(
         links=tuple(link for link in links if len(link.jobs) > 1),
         pins=tuple(pin for pin in earlier.pins if pin.flow in wanted),
         remarks=tuple(remark for remark in earlier.remarks if remark.flow in wanted),
+        pairs=planned_pairs(jobs, flows),
     )

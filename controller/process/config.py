@@ -106,10 +106,11 @@ class FabricFile(Section, frozen=True, kw_only=True):
         int, Meta(ge=0, description="a flow with less in an iteration is a mouse: it is left to ECMP")
     ] = 10_000
     strays: Annotated[
-        Literal["remark", "stop"],
+        Literal["remark", "stop", "trust"],
         Meta(
-            description="what switches do with packets that a host must not send (INT probes, false CNPs): "
-            "remark: send them on with the lowest priority; stop: drop them"
+            description="what switches do with packets that hosts may not send: remark: send them on with "
+            "the lowest priority; stop: drop INT probes and false CNPs of hosts, remark the others; trust: "
+            "let hosts use every DSCP"
         ),
     ] = "remark"
     read_back_ms: Annotated[

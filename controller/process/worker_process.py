@@ -24,8 +24,9 @@ from controller.kernel import watch_compilations
 from controller.process.latency import lower_priority
 from controller.southbound import table_writes
 from controller.southbound.codec import PipelineError
-from controller.southbound.desired import STRAY_ACTIONS, EcnProfile
+from controller.southbound.desired import EcnProfile
 from controller.southbound.fleet import RunnerError
+from controller.southbound.host_guard import STRAY_ACTIONS
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)

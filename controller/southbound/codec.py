@@ -15,7 +15,7 @@ from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
 from controller.southbound.artefacts import Artefacts
-from controller.southbound.desired import Entry, Match
+from controller.southbound.desired import METER_RATES, METERS, Entry, Match
 from controller.southbound.diff import EntryUpdate
 from controller.southbound.update_encoder import UpdateEncoder
 
@@ -112,6 +112,8 @@ class Codec:
         )
         self._table_names = {t.ident: t.name for t in self._tables.values()}
         self._counters = {c.alias: c.id for c in schema.counters}
+        self._meters = {m.alias: m.id for m in schema.meters}
+        self._meter_names = {ident: name for name, ident in self._meters.items()}
         self._counter_names = {ident: name for name, ident in self._counters.items()}
         self._headers = {
             header.preamble.alias: {m.name: m.id for m in header.metadata}
@@ -128,12 +130,18 @@ class Codec:
             raise PipelineError(f"the P4 program has no table {name!r}")
         return self._tables[name].size
 
-    def encode(self, entry: Entry) -> p4r.TableEntry:
-        """The P4Runtime table entry for an entry.
+    def has(self, name: str) -> bool:
+        """Whether the program has a table or a meter of this name."""
+        return name in self._tables or name in self._meters
+
+    def encode(self, entry: Entry) -> p4r.TableEntry | p4r.MeterEntry:
+        """The P4Runtime table entry, or meter entry, for an entry.
 
         Raises:
-            PipelineError: the program has no such table, field, action or number of parameters.
+            PipelineError: the program has no such table, meter, field, action or number of parameters.
         """
+        if entry.table in METERS:
+            return self._meter_entry(entry)
         table = self._tables.get(entry.table)
         if table is None:
             raise PipelineError(f"the P4 program has no table {entry.table!r}")
@@ -177,6 +185,24 @@ class Codec:
             match = tuple((f.name, _decode_match(by_id.get(f.ident), f)) for f in table.fields)
         return Entry(name, match, action, params, message.priority)
 
+    def _meter_entry(self, entry: Entry) -> p4r.MeterEntry:
+        ident, ((_, index),) = self._meters.get(entry.table), entry.match
+        if ident is None or not isinstance(index, int):
+            raise PipelineError(f"the P4 program has no meter {entry.table!r} with an index")
+        rate, burst, peak, peak_burst = entry.params
+        config = p4r.MeterConfig(cir=rate, cburst=burst, pir=peak, pburst=peak_burst)
+        return p4r.MeterEntry(meter_id=ident, index=p4r.Index(index=index), config=config)
+
+    def decode_cell(self, data: bytes) -> Entry | None:
+        """The entry for a serialised MeterEntry; None if the meter is unknown or the cell has no rates."""
+        cell = p4r.MeterEntry.FromString(data)
+        name = self._meter_names.get(cell.meter_id)
+        if name is None or not cell.HasField("config"):
+            return None
+        config = cell.config
+        limit = (config.cir, config.cburst, config.pir, config.pburst)
+        return Entry(name, (("index", cell.index.index),), METER_RATES, limit)
+
     def write_requests(
         self, device_id: int, stages: Iterable[Sequence[EntryUpdate]], chunk: int = WRITE_CHUNK
     ) -> tuple[tuple[bytes, ...], ...]:
@@ -189,17 +215,24 @@ class Codec:
 
     def describe(self, update: p4r.Update) -> str:
         """The update as text, for an error message."""
-        entry = self.decode(update.entity.table_entry)
+        entity = update.entity
         kind = p4r.Update.Type.Name(update.type).lower()
+        if entity.HasField("meter_entry"):
+            return f"{kind} {self.decode_cell(entity.meter_entry.SerializeToString())}"
+        entry = self.decode(entity.table_entry)
         return f"{kind} {entry if entry is not None else update.entity.table_entry.table_id}"
 
     def read_tables(self, device_id: int) -> p4r.ReadRequest:
-        """A request for every entry of every table, and for the default action of each keyless table."""
+        """A request for every entry of every table, for the default action of each keyless table, and for
+        the cells of the controller's meters.
+        """
         request = p4r.ReadRequest(device_id=device_id)
         request.entities.add(table_entry=p4r.TableEntry())
         for table in self._tables.values():
             if not table.fields:
                 request.entities.add(table_entry=p4r.TableEntry(table_id=table.ident, is_default_action=True))
+        for name in sorted(METERS & self._meters.keys()):
+            request.entities.add(meter_entry=p4r.MeterEntry(meter_id=self._meters[name]))
         return request
 
     def read_counters(self, device_id: int, counters: Mapping[str, Iterable[int]]) -> p4r.ReadRequest:

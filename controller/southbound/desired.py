@@ -21,14 +21,18 @@ from topo.graph import Switch
 # tables that forward, so that ports to hosts are guarded before packets flow.
 STAGES: tuple[frozenset[str], ...] = (
     frozenset({"port_state"}),
-    frozenset({"switch_identity", "queue", "edge", "edge_ingress", "ecn", "next_hop"}),
-    frozenset({"ecmp", "pinned_flow", "remark_flow"}),
+    frozenset({"switch_identity", "queue", "edge", "edge_ingress", "answer_rate", "ecn", "next_hop"}),
+    frozenset({"ecmp", "pinned_flow", "planned_pair", "remark_flow"}),
+    frozenset({"host_dscp"}),
     frozenset({"routing", "remark"}),
 )
 
-# What a switch does with packets that hosts may not send (INT probes, false CNPs): remark them as mice, or
-# drop them.
-STRAY_ACTIONS = ("remark", "stop")
+# What only some targets have: without it, the entries are left out.
+OPTIONAL = frozenset({"answer_rate", "host_dscp", "planned_pair"})
+
+# Meters among the names of tables. A cell always exists and can only be modified.
+METERS = frozenset({"answer_rate"})
+METER_RATES = "meter_rates"
 
 # Why a switch sends a packet to the controller: the codes of the P4 program's packet-in header.
 REASON_INT = 1
@@ -52,7 +56,9 @@ Match = int | tuple[int, int]
 class Entry:
     """A table entry. A match value is an int (exact), (value, prefix length) or (low, high).
 
-    An empty match means the table's default action.
+    An empty match means the table's default action. A cell of a meter (METERS) is an entry too: its match is
+    the index, its action METER_RATES, and its parameters are the committed rate and burst and the peak rate
+    and burst (RFC 2698), in packets a second and packets.
     """
 
     table: str
@@ -70,6 +76,11 @@ class Entry:
     def is_default(self) -> bool:
         """Whether this is the table's default action, which can only be modified."""
         return not self.match
+
+    @property
+    def exists_always(self) -> bool:
+        """Whether this is a default action or a cell of a meter: neither is inserted or deleted."""
+        return self.is_default or self.table in METERS
 
     def __str__(self) -> str:
         match = " ".join(f"{name}={value}" for name, value in self.match) or "default"
@@ -124,28 +135,18 @@ def desired_entries(
     ecn: EcnProfile,
     *,
     down_ports: Collection[int] = (),
-    strays: str = STRAY_ACTIONS[0],
 ) -> tuple[Entry, ...]:
-    """All entries that `switch` should have apart from those for single flows of a plan, each key once.
-
-    `down_ports` are the ports that lead nowhere now; `strays` is one of STRAY_ACTIONS.
+    """All entries that `switch` should have apart from those of a plan and those that guard ports to hosts
+    (host_guard), each key once. `down_ports` are the ports that lead nowhere now.
     """
     return (
         *(Entry("port_state", (("port", port),), "set_port_down") for port in sorted(down_ports)),
         Entry("switch_identity", (), "set_switch_id", (switch.device_id,)),
         *_queue(classes.queues),
         *_ecn(classes, ecn),
-        *_edges(forwarding.edge_ports, classes, strays),
+        *(Entry("edge", (("port", port),), "mark_edge") for port in sorted(forwarding.edge_ports)),
         *_routing(switch, forwarding),
     )
-
-
-def _edges(ports: Collection[int], classes: TrafficClasses, strays: str) -> Iterator[Entry]:
-    """Entries for the ports to hosts: INT probes end there, and hosts' own probes are not let in."""
-    action, params = ("stop_strays", ()) if strays == "stop" else ("remark_strays", (classes.mice,))
-    for port in sorted(ports):
-        yield Entry("edge", (("port", port),), "mark_edge")
-        yield Entry("edge_ingress", (("port", port),), action, params)
 
 
 def _queue(queues: Mapping[int, int]) -> Iterator[Entry]:

@@ -41,13 +41,13 @@ def difference(held: Iterable[Entry], wanted: Iterable[Entry]) -> tuple[tuple[En
         old = before.get(key)
         if old == entry:
             continue
-        if entry.is_default or old is not None:
+        if entry.exists_always or old is not None:
             change = EntryUpdate(UpdateType.MODIFY, entry)
         else:
             change = EntryUpdate(UpdateType.INSERT, entry)
         writes[_stage(entry)].append(change)
     for key, entry in before.items():
-        if key not in after and not entry.is_default:
+        if key not in after and not entry.exists_always:
             deletes[_stage(entry)].append(EntryUpdate(UpdateType.DELETE, entry))
     return tuple(tuple(stage) for stage in (*writes, *reversed(deletes)) if stage)
 

@@ -10,11 +10,12 @@ from controller.model.plan import FlowPin, FlowRemark
 from controller.routing.forwarding import Route, SwitchForwarding
 from controller.routing.hash import UDP
 from controller.southbound.desired import Entry, Match
+from controller.southbound.host_guard import PAIR_TABLE
 from controller.wire.rocev2 import ROCE_PORT
 from topo.graph import Topology
 
-FLOW_TABLES = frozenset({"pinned_flow", "remark", "remark_flow"})
-"""The tables of entries for single flows."""
+FLOW_TABLES = frozenset({"pinned_flow", PAIR_TABLE, "remark", "remark_flow"})
+"""The tables of entries that come from a plan."""
 
 Key = tuple[tuple[str, Match], ...]
 

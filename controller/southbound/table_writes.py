@@ -27,10 +27,17 @@ from controller.model.traffic import TRAFFIC_CLASSES
 from controller.routing.forwarding import SwitchForwarding, forwarding, pair
 from controller.southbound.artefacts import load_artefacts
 from controller.southbound.codec import Codec
-from controller.southbound.desired import STRAY_ACTIONS, EcnProfile, Entry, desired_entries
+from controller.southbound.desired import OPTIONAL, EcnProfile, Entry, desired_entries
 from controller.southbound.diff import EntryUpdate, difference
+from controller.southbound.host_guard import (
+    PAIR_TABLE,
+    STRAY_ACTIONS,
+    guard_entries,
+    host_rates,
+    pair_entries,
+)
 from controller.southbound.pinned_flows import FLOW_TABLES, next_hops_of, pin_entries, remark_entries
-from controller.southbound.update_encoder import table_entries
+from controller.southbound.update_encoder import read_entries
 from topo.graph import Topology
 
 
@@ -44,16 +51,21 @@ class FabricCondition:
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """The state that all switches should have: forwarding for a condition, and a plan's entries for flows."""
+    """The state that all switches should have: forwarding for a condition, and a plan's entries for flows
+    and pairs of hosts.
+    """
 
     condition: FabricCondition = FabricCondition()
     pins: tuple[FlowPin, ...] = ()
     remarks: tuple[FlowRemark, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
     def of(condition: FabricCondition, plan: Plan | None) -> DesiredState:
         """The state for a condition and a plan; `plan` None: before the first plan."""
-        return DesiredState(condition) if plan is None else DesiredState(condition, plan.pins, plan.remarks)
+        if plan is None:
+            return DesiredState(condition)
+        return DesiredState(condition, plan.pins, plan.remarks, plan.pairs)
 
 
 class Found(StrEnum):
@@ -87,6 +99,7 @@ class _Fabric:
     ecn: EcnProfile
     strays: str
     codec: Codec
+    lacking: frozenset[str]
 
 
 _fabric: _Fabric | None = None
@@ -111,8 +124,11 @@ def set_fabric(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str
     global _fabric  # noqa: PLW0603 - a pool's worker has no other place for what lasts between calls
     codec = Codec(load_artefacts(artefacts))
     cell_bytes = codec.depth_cell_bytes
-    _fabric = _Fabric(topology, ecn if cell_bytes is None else ecn.in_cells(cell_bytes), strays, codec)
+    in_units = ecn if cell_bytes is None else ecn.in_cells(cell_bytes)
+    lacking = frozenset(name for name in OPTIONAL if not codec.has(name))
+    _fabric = _Fabric(topology, in_units, strays, codec, lacking)
     _forwarding.cache_clear()
+    _pairs_by_leaf.cache_clear()
     _base_table_sizes.cache_clear()
 
 
@@ -156,10 +172,10 @@ def reconcile(
     missing = {codec.encoder.entry(entry): entry for entry in entries}
     others = []
     count = 0
-    for data in table_entries(read):
+    for is_cell, data in read_entries(read):
         count += 1
         if missing.pop(data, None) is None:
-            entry = codec.decode(p4r.TableEntry.FromString(data))
+            entry = codec.decode_cell(data) if is_cell else codec.decode(p4r.TableEntry.FromString(data))
             if entry is not None:
                 others.append(entry)
     stay = _staying(entries, others, found)
@@ -227,13 +243,13 @@ def _base_entries(name: str, condition: FabricCondition) -> tuple[Entry, ...]:
     switch = _forwarding(condition).get(name)
     if switch is None:
         return ()
-    return desired_entries(
-        fabric.topology.switch[name],
-        switch,
-        TRAFFIC_CLASSES,
-        fabric.ecn,
-        down_ports=_down_ports(name, condition),
-        strays=fabric.strays,
+    topology, ecn = fabric.topology, fabric.ecn
+    rates = host_rates(topology, name, switch.edge_ports)
+    guards = guard_entries(rates, TRAFFIC_CLASSES, ecn.frame_bytes, fabric.strays)
+    down = _down_ports(name, condition)
+    return (
+        *desired_entries(topology.switch[name], switch, TRAFFIC_CLASSES, ecn, down_ports=down),
+        *(entry for entry in guards if entry.table not in fabric.lacking),
     )
 
 
@@ -243,20 +259,33 @@ def _base_table_sizes(name: str, condition: FabricCondition) -> Mapping[str, int
 
 
 def _by_table(entries: Iterable[Entry]) -> Counter[str]:
-    return Counter(entry.table for entry in entries if not entry.is_default)
+    return Counter(entry.table for entry in entries if not entry.exists_always)
 
 
 def _flow_entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
-    """The entries of a switch for single flows of a plan."""
-    if not wanted.pins and not wanted.remarks:
+    """The entries of a switch for single flows and pairs of hosts of a plan."""
+    if not wanted.pins and not wanted.remarks and not wanted.pairs:
         return ()
-    topology, switch = _current_fabric().topology, _forwarding(wanted.condition).get(name)
+    fabric = _current_fabric()
+    topology, switch = fabric.topology, _forwarding(wanted.condition).get(name)
     if switch is None:
         return ()
+    pairs = () if PAIR_TABLE in fabric.lacking else _pairs_by_leaf(wanted.pairs).get(name, ())
     return (
         *pin_entries(topology, name, switch, wanted.pins),
+        *pair_entries(topology, pairs, fabric.strays),
         *remark_entries(topology, name, wanted.remarks),
     )
+
+
+@lru_cache(maxsize=4)
+def _pairs_by_leaf(pairs: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """Pairs of hosts by the leaf of the sender."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    host = _current_fabric().topology.host
+    for pair_of_hosts in pairs:
+        found.setdefault(host[pair_of_hosts[0]].leaf, []).append(pair_of_hosts)
+    return {leaf: tuple(own) for leaf, own in found.items()}
 
 
 def _down_ports(name: str, condition: FabricCondition) -> frozenset[int]:

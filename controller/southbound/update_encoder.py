@@ -12,7 +12,7 @@ from typing import Any
 
 from finsy.proto import p4r
 
-from controller.southbound.desired import Entry, Match
+from controller.southbound.desired import METERS, Entry, Match
 from controller.southbound.diff import EntryUpdate, UpdateType
 
 # Parts of one kind that are remembered. Chosen: more than the match values and actions of a large fabric.
@@ -41,6 +41,7 @@ def _tag(message: Any, field: str) -> bytes:
 _UPDATES = _tag(p4r.WriteRequest, "updates")
 _ENTITY = _tag(p4r.Update, "entity")
 _TABLE_ENTRY = _tag(p4r.Entity, "table_entry")
+_METER_ENTRY = _tag(p4r.Entity, "meter_entry")
 _ENTITIES = _tag(p4r.ReadResponse, "entities")
 _TYPES = {
     UpdateType.INSERT: p4r.Update(type=p4r.Update.INSERT).SerializeToString(),
@@ -67,14 +68,14 @@ class UpdateEncoder:
     """
 
     def __init__(
-        self, plain: Callable[[Entry], p4r.TableEntry], fields: Mapping[str, tuple[int, ...]]
+        self, plain: Callable[[Entry], p4r.TableEntry | p4r.MeterEntry], fields: Mapping[str, tuple[int, ...]]
     ) -> None:
         self._plain = plain
         self._fields = fields
         self._tables: dict[str, _Table] = {}
 
     def entry(self, entry: Entry) -> bytes:
-        """The serialised TableEntry of an entry. Raises PipelineError as Codec.encode."""
+        """The serialised TableEntry, or MeterEntry, of an entry. Raises PipelineError as Codec.encode."""
         try:
             table = self._tables[entry.table]
             parts = [fields[pair] for fields, pair in zip(table.fields, entry.match, strict=True)]
@@ -91,8 +92,10 @@ class UpdateEncoder:
             data = encode(change.entry)
             kind = _TYPES[change.operation]
             inner = len(data)
-            if inner > 1000:
-                out.append(_delimited(_UPDATES, kind + _delimited(_ENTITY, _delimited(_TABLE_ENTRY, data))))
+            meter = change.entry.table in METERS
+            if inner > 1000 or meter:
+                entity = _delimited(_METER_ENTRY if meter else _TABLE_ENTRY, data)
+                out.append(_delimited(_UPDATES, kind + _delimited(_ENTITY, entity)))
                 continue
             # The same for the usual length, without the intermediate strings. Each tag is one byte.
             first = lengths[inner]
@@ -106,7 +109,7 @@ class UpdateEncoder:
         """Encode an entry by protobuf, and remember its parts."""
         message = self._plain(entry)
         whole: bytes = message.SerializeToString()
-        if entry.is_default:
+        if isinstance(message, p4r.MeterEntry) or entry.is_default:
             return whole
         head = p4r.TableEntry(table_id=message.table_id).SerializeToString()
         table = self._tables.setdefault(entry.table, _Table(head, len(self._fields[entry.table])))
@@ -122,8 +125,8 @@ class UpdateEncoder:
         return whole
 
 
-def table_entries(replies: Iterable[bytes]) -> Iterator[bytes]:
-    """The serialised TableEntry messages of serialised ReadResponses.
+def read_entries(replies: Iterable[bytes]) -> Iterator[tuple[bool, bytes]]:
+    """The serialised TableEntry and MeterEntry messages of serialised ReadResponses; True: a MeterEntry.
 
     Entities of other kinds are left out. An entity that does not have the usual form is parsed by protobuf.
     """
@@ -136,17 +139,20 @@ def table_entries(replies: Iterable[bytes]) -> Iterator[bytes]:
                 yield from _parsed(p4r.ReadResponse.FromString(reply[at:]).entities)
                 break
             inner, length = _length(reply, start + 1)
-            if reply[start : start + 1] == _TABLE_ENTRY and inner + length == stop:
-                yield reply[inner:stop]
+            kind = reply[start : start + 1]
+            if inner + length == stop and kind in (_TABLE_ENTRY, _METER_ENTRY):
+                yield kind == _METER_ENTRY, reply[inner:stop]
             else:
                 yield from _parsed([p4r.Entity.FromString(reply[start:stop])])
             at = stop
 
 
-def _parsed(entities: Iterable[p4r.Entity]) -> Iterator[bytes]:
+def _parsed(entities: Iterable[p4r.Entity]) -> Iterator[tuple[bool, bytes]]:
     for entity in entities:
         if entity.HasField("table_entry"):
-            yield entity.table_entry.SerializeToString()
+            yield False, entity.table_entry.SerializeToString()
+        elif entity.HasField("meter_entry"):
+            yield True, entity.meter_entry.SerializeToString()
 
 
 def _length(data: Sequence[int], at: int) -> tuple[int, int]:

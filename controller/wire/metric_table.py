@@ -90,6 +90,12 @@ SWITCH_STRAYS = MetricType(
     "Packets of hosts that hosts may not send; read with --poll or while the page is open",
     _SWITCH,
 )
+PORT_STRAYS = MetricType(
+    "polyrhythm_port_stray_packets_total",
+    "counter",
+    "The same by port and reason: probe, cnp, answer, rate, control or unplanned",
+    ("switch", "port", "reason"),
+)
 QUEUE_LABELS = ("switch", "queue")
 QUEUE_PACKETS = MetricType(
     "polyrhythm_queue_packets_total",

@@ -297,9 +297,10 @@ class ScenarioConfig(Section, frozen=True, kw_only=True):
     failures: Annotated[tuple[FailureConfig, ...], Meta(max_length=64)] = ()
     mice: MiceConfig | None = None
     strays: Annotated[
-        Literal["remark", "stop"],
+        Literal["remark", "stop", "trust"],
         Meta(
-            description="what a switch does with packets that a host must not send (INT probes, false CNPs): "
-            "remark: send them on with the lowest priority; stop: drop them"
+            description="what switches do with packets that hosts may not send: remark: send them on with "
+            "the lowest priority; stop: drop INT probes and false CNPs of hosts, remark the others; trust: "
+            "let hosts use every DSCP"
         ),
     ] = "remark"

@@ -68,7 +68,7 @@ def spoil(path, value):
     [
         (("colour",), 1, "colour: unknown key; legal: name, clock"),
         (("clock",), "sundial", "embedded, host"),
-        (("strays",), ["stop"], "remark, stop"),
+        (("strays",), ["stop"], "remark, stop, trust"),
         (("read_back_ms",), 0, "read_back_ms: 0 is wrong; legal: a whole number from 1 to 1000000000"),
         (("grace_ms",), -1, "grace_ms: -1 is wrong; legal: a whole number from 0"),
         (("answer_deadline_ms",), 0, "answer_deadline_ms: 0 is wrong; legal: a number from 0.1 to 1000"),

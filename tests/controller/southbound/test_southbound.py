@@ -29,13 +29,11 @@ CODEC = Codec(load_artefacts())
 ECN = EcnProfile(5, 50, 0.1)
 
 
-def wanted(down=frozenset(), name="leaf1", **options):
+def wanted(down=frozenset(), name="leaf1"):
     topology = leaf_spine(3, 3, 2, host_bps=1, fabric_bps=1)
     table = forwarding(topology, down, frozenset())
     dead = {p for p, peer in topology.ports[name].items() if tuple(sorted((name, peer.node))) in down}
-    return desired_entries(
-        topology.switch[name], table[name], TRAFFIC_CLASSES, ECN, down_ports=dead, **options
-    )
+    return desired_entries(topology.switch[name], table[name], TRAFFIC_CLASSES, ECN, down_ports=dead)
 
 
 @settings(deadline=None)
@@ -156,19 +154,6 @@ def test_a_dead_port_is_entered_first_and_taken_out_last():
     assert [str(c.entry) for c in first] == ["port_state[port=3] -> set_port_down()"]
     last = difference(dead, alive)[-1]
     assert [(c.operation, c.entry.table) for c in last] == [(UpdateType.DELETE, "port_state")]
-
-
-@pytest.mark.parametrize(
-    ("options", "action"),
-    [({}, ("remark_strays", (0,))), ({"strays": "stop"}, ("stop_strays", ()))],
-)
-def test_ports_that_face_hosts_are_guarded_before_there_is_a_way(options, action):
-    entries = wanted(**options)
-    guards = {dict(e.match)["port"]: (e.action, e.params) for e in entries if e.table == "edge_ingress"}
-    assert guards == dict.fromkeys((1, 2), action)
-    stage = {c.entry.table: i for i, stage in enumerate(difference((), entries)) for c in stage}
-    assert stage["edge_ingress"] < stage["routing"]
-    assert not [e for e in wanted(name="spine1") if e.table == "edge_ingress"]
 
 
 LINKS = [(f"leaf{i}", f"spine{k}") for i in (1, 2, 3) for k in (1, 2, 3)]

@@ -15,7 +15,7 @@ from controller.southbound.codec import Codec
 from controller.southbound.desired import Entry
 from controller.southbound.diff import EntryUpdate, UpdateType
 from controller.southbound.table_writes import DesiredState, FabricCondition
-from controller.southbound.update_encoder import table_entries
+from controller.southbound.update_encoder import read_entries
 
 
 def test_every_switch_gets_its_pipeline_and_tables(fabric, artefacts):
@@ -167,8 +167,8 @@ def test_entries_of_an_earlier_controller_stay_until_they_are_forgotten(fabric, 
 
     async def pins(fleet):
         codec = Codec(artefacts)
-        read = table_entries(await fleet.clients["leaf1"].read_tables())
-        entries = [codec.decode(p4r.TableEntry.FromString(data)) for data in read]
+        read = read_entries(await fleet.clients["leaf1"].read_tables())
+        entries = [codec.decode(p4r.TableEntry.FromString(data)) for _, data in read]
         return {dict(e.match)["src_port"]: e.params[0] for e in entries if e and e.table == "pinned_flow"}
 
     async def second(fleet, witness):

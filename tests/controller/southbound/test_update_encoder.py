@@ -17,7 +17,7 @@ from controller.southbound.artefacts import load_artefacts
 from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.desired import EcnProfile, Entry, desired_entries
 from controller.southbound.diff import EntryUpdate, UpdateType
-from controller.southbound.update_encoder import table_entries, varint
+from controller.southbound.update_encoder import read_entries, varint
 from topo.generate import leaf_spine
 
 TYPES = {
@@ -104,7 +104,7 @@ def test_replies_are_taken_apart(found: list[Entry], split: int) -> None:
             reply.entities.add(counter_entry=p4r.CounterEntry(counter_id=1))
             reply.entities.add(table_entry=message)
         replies.append(reply.SerializeToString())
-    assert list(table_entries(replies)) == [m.SerializeToString() for m in messages]
+    assert list(read_entries(replies)) == [(False, m.SerializeToString()) for m in messages]
 
 
 def test_replies_of_an_unusual_form_are_parsed() -> None:
@@ -114,8 +114,8 @@ def test_replies_of_an_unusual_form_are_parsed() -> None:
     within = b"\xf8\x07\x01" + entity
     long = b"\x0a" + bytes([len(entity) | 0x80, 0]) + entity
     reply = long + b"\x0a" + varint(len(within)) + within + b"\xf8\x07\x01" + long
-    assert list(table_entries([reply])) == [body] * 3
-    assert list(table_entries([b"", b""])) == []
+    assert list(read_entries([reply])) == [(False, body)] * 3
+    assert list(read_entries([b"", b""])) == []
 
 
 @given(st.integers(0, 2**63 - 1))

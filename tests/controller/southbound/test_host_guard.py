@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The entries that guard ports to hosts."""
+
+import pytest
+
+from controller.model.traffic import TRAFFIC_CLASSES
+from controller.routing.forwarding import forwarding
+from controller.southbound.desired import EcnProfile, desired_entries
+from controller.southbound.diff import UpdateType, difference
+from controller.southbound.host_guard import (
+    FRAMES_PER_ANSWER,
+    STRAY_ACTIONS,
+    guard_entries,
+    host_rates,
+    pair_entries,
+)
+from topo.generate import leaf_spine
+
+TOPOLOGY = leaf_spine(2, 2, 2, host_bps=10_000_000, fabric_bps=20_000_000)
+FRAME = 1_082
+
+
+def guards(strays, name="leaf1"):
+    ports = forwarding(TOPOLOGY)[name].edge_ports
+    return tuple(guard_entries(host_rates(TOPOLOGY, name, ports), TRAFFIC_CLASSES, FRAME, strays))
+
+
+@pytest.mark.parametrize(
+    ("strays", "action"), [("remark", ("remark_strays", (0,))), ("stop", ("stop_strays", ()))]
+)
+def test_ports_that_face_hosts_are_guarded_before_there_is_a_way(strays, action):
+    entries = guards(strays)
+    found = {dict(e.match)["port"]: (e.action, e.params) for e in entries if e.table == "edge_ingress"}
+    assert found == dict.fromkeys((1, 2), action)
+    ways = desired_entries(
+        TOPOLOGY.switch["leaf1"], forwarding(TOPOLOGY)["leaf1"], TRAFFIC_CLASSES, EcnProfile(5, 50, 0.1)
+    )
+    stage = {c.entry.table: i for i, stage in enumerate(difference((), ways + entries)) for c in stage}
+    assert max(stage["edge_ingress"], stage["host_dscp"], stage["answer_rate"]) < stage["routing"]
+    assert guards(strays, "spine1") == ()
+
+
+@pytest.mark.parametrize("strays", ["remark", "stop"])
+def test_every_dscp_above_the_lowest_queue_is_asked_for_its_right(strays):
+    """A DSCP that a switch would let into a higher queue without a question would be a hole."""
+    asked = {dict(e.match)["dscp"] for e in guards(strays) if e.table == "host_dscp"}
+    assert asked == {dscp for dscp, qid in TRAFFIC_CLASSES.queues.items() if qid > 0}
+    lowest = {e.params for e in guards(strays) if e.table == "host_dscp"}
+    assert [TRAFFIC_CLASSES.queues[dscp] for (dscp,) in lowest] == [0]
+
+
+def test_answers_are_bounded_by_the_rate_of_the_port():
+    cells = {e.match: e.params for e in guards("remark") if e.table == "answer_rate"}
+    assert set(cells) == {(("index", 1),), (("index", 2),)}
+    rate, _, peak, _ = cells[(("index", 1),)]
+    assert rate == peak
+    # 10 Mbit/s are 1,155 full frames a second.
+    assert rate - 1 < 10_000_000 / 8 / FRAME / FRAMES_PER_ANSWER <= rate
+
+
+def test_where_hosts_are_trusted_nothing_is_guarded():
+    assert "trust" in STRAY_ACTIONS
+    assert guards("trust") == ()
+    assert tuple(pair_entries(TOPOLOGY, [("h1", "h3")], "trust")) == ()
+
+
+def test_a_pair_is_let_in_at_the_port_of_its_sender():
+    (entry,) = pair_entries(TOPOLOGY, [("h2", "h3")], "remark")
+    match = dict(entry.match)
+    assert match["port"] == TOPOLOGY.host["h2"].leaf_port
+    assert [match[f"ipv4_{end}"].to_bytes(4) for end in ("src", "dst")] == [
+        bytes(map(int, TOPOLOGY.host[h].ip.split("."))) for h in ("h2", "h3")
+    ]
+
+
+def test_a_cell_of_a_meter_is_modified_and_never_deleted():
+    stages = difference((), guards("remark"))
+    kinds = {c.operation for stage in stages for c in stage if c.entry.table == "answer_rate"}
+    assert kinds == {UpdateType.MODIFY}
+    back = difference(guards("remark"), ())
+    assert "answer_rate" not in {c.entry.table for stage in back for c in stage}
