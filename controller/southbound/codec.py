@@ -108,7 +108,7 @@ class Codec:
                 {ident: name for name, (ident, _) in actions.items()},
             )
         self.encoder = UpdateEncoder(
-            self.encode, {t.name: tuple(f.ident for f in t.fields) for t in self._tables.values()}
+            self.message, {t.name: tuple(f.ident for f in t.fields) for t in self._tables.values()}
         )
         self._table_names = {t.ident: t.name for t in self._tables.values()}
         self._counters = {c.alias: c.id for c in schema.counters}
@@ -134,14 +134,20 @@ class Codec:
         """Whether the program has a table or a meter of this name."""
         return name in self._tables or name in self._meters
 
-    def encode(self, entry: Entry) -> p4r.TableEntry | p4r.MeterEntry:
-        """The P4Runtime table entry, or meter entry, for an entry.
+    def message(self, entry: Entry) -> p4r.TableEntry | p4r.MeterEntry:
+        """The P4Runtime message for an entry of a table, or for a cell of a meter.
 
         Raises:
             PipelineError: the program has no such table, meter, field, action or number of parameters.
         """
-        if entry.table in METERS:
-            return self._meter_entry(entry)
+        return self._meter_entry(entry) if entry.table in METERS else self.encode(entry)
+
+    def encode(self, entry: Entry) -> p4r.TableEntry:
+        """The P4Runtime table entry for an entry of a table.
+
+        Raises:
+            PipelineError: the program has no such table, field, action or number of parameters.
+        """
         table = self._tables.get(entry.table)
         if table is None:
             raise PipelineError(f"the P4 program has no table {entry.table!r}")

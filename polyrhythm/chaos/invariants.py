@@ -12,6 +12,7 @@ import grpc
 from finsy.proto import p4r, p4r_grpc
 
 from controller.model.plan import FlowPin, FlowRemark
+from controller.model.traffic import TRAFFIC_CLASSES
 from controller.southbound import table_writes
 from controller.southbound.artefacts import artefacts_dir, load_artefacts
 from controller.southbound.codec import Codec
@@ -170,13 +171,15 @@ class Invariants:
     def _desired(self, flows: list[dict[str, Any]]) -> DesiredState:
         """What the switches should hold while nothing is down, with the plan's entries for single flows."""
         host = self._cluster.topology.host
-        pins, remarks = [], []
+        pins, remarks, pairs = [], [], set()
         for f in flows:
             ends = f["path"][0], f["path"][-1]
             nodes = dict(pairwise(f["path"]))
+            if f["dscp"] != TRAFFIC_CLASSES.mice:
+                pairs.add(ends)
             pins += [FlowPin(f["flow"], s, nodes[s], *ends, f["source_port"]) for s in f["pinned_in"]]
             if f["sent_dscp"] is not None:
                 leaf = host[ends[0]].leaf
                 where = (f["flow"], leaf, *ends, f["source_port"])
                 remarks.append(FlowRemark(*where, f["sent_dscp"], f["dscp"]))
-        return DesiredState(pins=tuple(pins), remarks=tuple(remarks))
+        return DesiredState(pins=tuple(pins), remarks=tuple(remarks), pairs=tuple(sorted(pairs)))
