@@ -25,8 +25,11 @@ from bmv2.server.errors import (
 class ControllerStream(Protocol):
     """A client's open stream, as far as arbitration needs it."""
 
-    def send(self, message: p4r.StreamMessageResponse) -> None:
-        """Queue a message to the client. Never blocks."""
+    def send(self, message: p4r.StreamMessageResponse, *, lossy: bool = False, size: int = 0) -> int:
+        """Queue a message of `size` bytes to the client; gives the older, lossy ones that are lost for it.
+
+        Never blocks.
+        """
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from finsy.proto import gnmi, gnmi_grpc
 
 from bmv2.boundary import Boundary
 from bmv2.server.errors import NOT_FOUND, UNIMPLEMENTED, StatusError, abort, invalid
+from bmv2.server.seats import Seats
 from bmv2.server.stream import ClientStream
 from bmv2.switch import EmbeddedSwitch
 
@@ -66,10 +67,11 @@ class _Subscription:
 class GnmiService(gnmi_grpc.gNMIServicer):
     """gNMI for one switch: Capabilities, Get, and Subscribe (STREAM on change, ONCE, POLL)."""
 
-    def __init__(self, switch: EmbeddedSwitch, boundary: Boundary, rpc_delay_s: float) -> None:
+    def __init__(self, switch: EmbeddedSwitch, boundary: Boundary, rpc_delay_s: float, seats: Seats) -> None:
         self._switch = switch
         self._boundary = boundary
         self._delay_s = rpc_delay_s
+        self.seats = seats
         self._lock = threading.Lock()
         self._streams: set[_Stream] = set()
         # Used on the data-plane thread only, so that initial values and changes cannot overtake each other.
@@ -110,12 +112,17 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     ) -> Iterator[gnmi.SubscribeResponse]:
         """Send the present values and a sync_response, then what the subscription's mode asks for."""
         stream: _Stream = ClientStream(context, self._delay_s)
+        try:
+            self.seats.take(stream)
+        except StatusError as error:
+            abort(context, error)
         with self._lock:
             self._streams.add(stream)
         handler = _Conversation(self, stream)
         try:
             yield from stream.run(request_iterator, handler.on_request, half_close_ends=False)
         finally:
+            self.seats.leave(stream)
             with self._lock:
                 self._streams.discard(stream)
             self._boundary.deliver(self._switch.name, partial(self._forget, stream))
@@ -168,7 +175,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
             if subscription.wants(leaf):
                 notification = gnmi.Notification(timestamp=self._switch.clock.now, update=[leaf.update(up)])
                 message = gnmi.SubscribeResponse(update=notification)
-                self._boundary.depart(name, f"gnmi:{name}", partial(subscription.stream.send, message))
+                self._boundary.depart(name, f"gnmi:{name}", partial(_send, subscription.stream, message))
 
 
 class _Conversation:
@@ -205,11 +212,16 @@ class _Conversation:
                     UNIMPLEMENTED, f"gNMI: {_text(path)}: SAMPLE is not supported; use ON_CHANGE"
                 )
         self._polled = wanted.mode == _List.POLL
+        self._service.seats.spoke(self._stream)
         self._service.start(
             self._stream, self._paths, initial=not wanted.updates_only, follow=wanted.mode == _List.STREAM
         )
         if wanted.mode == _List.ONCE:
             self._stream.close()
+
+
+def _send(stream: _Stream, message: gnmi.SubscribeResponse) -> None:
+    stream.send(message)
 
 
 def _check_encoding(encoding: int) -> None:

@@ -15,11 +15,12 @@ from google.protobuf import any_pb2
 
 from bmv2.boundary import Boundary
 from bmv2.entries import TableEntry, TableEntryError
-from bmv2.server.arbitration import Arbiter, given_election_id
+from bmv2.server.arbitration import Arbiter, ControllerStream, given_election_id
 from bmv2.server.dataplane import DataPlane
 from bmv2.server.errors import (
     FAILED_PRECONDITION,
     PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
     StatusError,
     abort,
@@ -29,12 +30,15 @@ from bmv2.server.errors import (
 from bmv2.server.packets import decode_packet_in, encode_packet_out
 from bmv2.server.pipelines import Pipelines, build_pipeline
 from bmv2.server.reads import read
+from bmv2.server.seats import Seats
 from bmv2.server.stream import ClientStream
 from bmv2.switch import EmbeddedSwitch
 
 API_VERSION = "1.5.0"
 
 _READ_CHUNK = 1000
+# Chosen: more than a controller has under way, and some tens of megabytes of frames.
+_MAX_PACKET_OUTS = 65_536
 _Stream: TypeAlias = ClientStream[p4r.StreamMessageRequest, p4r.StreamMessageResponse]
 _SetConfig = p4r.SetForwardingPipelineConfigRequest
 _GetConfig = p4r.GetForwardingPipelineConfigRequest
@@ -93,7 +97,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     """P4Runtime for one switch. The entity store is here; the switch gets effects through the boundary."""
 
     def __init__(
-        self, switch: EmbeddedSwitch, boundary: Boundary, device_id: int, rpc_delay_s: float
+        self, switch: EmbeddedSwitch, boundary: Boundary, device_id: int, rpc_delay_s: float, seats: Seats
     ) -> None:
         self._switch = switch
         self._boundary = boundary
@@ -101,7 +105,13 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._arbiter = Arbiter(device_id, self._finish_writes)
         # Guards the pipelines and their stores, and makes the order of effects that of the store's changes.
         self._lock = threading.Lock()
+        self._seats = seats
         self.dropped_packet_ins = 0
+        # Written on the data-plane thread.
+        self.unread_messages = 0
+        # Packet-outs given to the data plane, and those that it has processed: each written by one side.
+        self._packet_outs_taken = 0
+        self._packet_outs_done = 0
         self._plane = DataPlane(switch, self._notify)
         self._pipelines = Pipelines(self._plane, partial(boundary.deliver, switch.name))
         switch.packet_in = self._on_packet_in
@@ -221,14 +231,20 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         """Hold a client's session: arbitration, its packet-outs, and the packet-ins if it is the primary."""
         stream: _Stream = ClientStream(context, self._delay_s)
         try:
+            self._seats.take(stream)
+        except StatusError as error:
+            abort(context, error)
+        try:
             yield from stream.run(request_iterator, partial(self._on_message, stream), half_close_ends=True)
         finally:
+            self._seats.leave(stream)
             self._arbiter.leave(stream)
 
     def _on_message(self, stream: _Stream, message: p4r.StreamMessageRequest) -> None:
         kind = message.WhichOneof("update")
         if kind == "arbitration":
             self._arbiter.update(stream, message.arbitration)
+            self._seats.spoke(stream)
         elif kind is None:
             _refuse_kind(stream, None)
         elif self._arbiter.role_of(stream) is None:
@@ -248,12 +264,14 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             with self._lock:
                 schema = self._pipelines.committed().store.schema
                 frame = encode_packet_out(schema.packet_out, packet)
-                switch = self._switch
-                self._boundary.deliver(switch.name, lambda: switch.receive(switch.cpu_port, frame))
+                if self._packet_outs_taken - self._packet_outs_done >= _MAX_PACKET_OUTS:
+                    raise StatusError(RESOURCE_EXHAUSTED, f"packet-out: {_MAX_PACKET_OUTS} wait already")
+                self._packet_outs_taken += 1
+                self._boundary.deliver(self._switch.name, partial(self._send_packet_out, frame))
         except StatusError as error:
             answer = p4r.StreamError(canonical_code=error.code, message=error.message)
             answer.packet_out.packet_out.CopyFrom(packet)
-            stream.send(p4r.StreamMessageResponse(error=answer))
+            _send_error(stream, answer)
         if announced:
             # Also for a refused one: its sender has counted it, and time must not wait for it.
             self._boundary.arrived(f"packet_out:{self._switch.name}")
@@ -270,7 +288,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         except StatusError as error:
             answer = p4r.StreamError(canonical_code=error.code, message=error.message)
             answer.digest_list_ack.digest_list_ack.CopyFrom(ack)
-            stream.send(p4r.StreamMessageResponse(error=answer))
+            _send_error(stream, answer)
 
     def port_changed(self) -> None:
         """Hear that a port has gone up or down (data-plane thread)."""
@@ -280,8 +298,20 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         """Send a message to the default role's primary, if there is one (data-plane thread)."""
         primary = self._arbiter.primary()
         if primary is not None:
-            name = self._switch.name
-            self._boundary.depart(name, f"{kind}:{name}", partial(primary.send, message))
+            self._send_lossy(kind, primary, message)
+
+    def _send_lossy(self, kind: str, primary: ControllerStream, message: p4r.StreamMessageResponse) -> None:
+        name = self._switch.name
+        size = message.ByteSize()
+
+        def send() -> None:
+            self.unread_messages += primary.send(message, lossy=True, size=size)
+
+        self._boundary.depart(name, f"{kind}:{name}", send)
+
+    def _send_packet_out(self, frame: bytes) -> None:
+        self._packet_outs_done += 1
+        self._switch.receive(self._switch.cpu_port, frame)
 
     def _on_packet_in(self, frame: bytes) -> None:
         """Send a frame of the CPU port to the default role's primary (data-plane thread)."""
@@ -290,9 +320,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             self.dropped_packet_ins += 1
             return
         packet = decode_packet_in(self._pipelines.landed.store.schema.packet_in, frame)
-        message = p4r.StreamMessageResponse(packet=packet)
-        name = self._switch.name
-        self._boundary.depart(name, f"packet_in:{name}", partial(primary.send, message))
+        self._send_lossy("packet_in", primary, p4r.StreamMessageResponse(packet=packet))
 
 
 def _refuse_kind(stream: _Stream, other: any_pb2.Any | None) -> None:
@@ -301,4 +329,9 @@ def _refuse_kind(stream: _Stream, other: any_pb2.Any | None) -> None:
     error = p4r.StreamError(canonical_code=UNIMPLEMENTED, message=f"stream: {said} is not supported")
     if other is not None:
         error.other.other.CopyFrom(other)
-    stream.send(p4r.StreamMessageResponse(error=error))
+    _send_error(stream, error)
+
+
+def _send_error(stream: _Stream, error: p4r.StreamError) -> None:
+    message = p4r.StreamMessageResponse(error=error)
+    stream.send(message, lossy=True, size=message.ByteSize())

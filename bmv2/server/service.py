@@ -13,16 +13,28 @@ from bmv2.server.gnmi import GnmiService
 from bmv2.server.injection import InjectionService
 from bmv2.server.listening import Tls, listen
 from bmv2.server.p4runtime import P4RuntimeService
+from bmv2.server.seats import Seats
 from bmv2.switch import EmbeddedSwitch
 
-# Each open stream holds a thread; threads are made when needed, so this only bounds the clients. A call too
-# many is answered RESOURCE_EXHAUSTED.
+# Each open stream holds a thread; threads are made when needed, so this only bounds the clients. The threads
+# beyond those of streams are for the other calls, which thus are always served.
 _THREADS = 256
+_P4RUNTIME_STREAMS = 160
+_GNMI_STREAMS = 64
+# Calls that wait for a thread, in all. Chosen: thousands of streams at once that are refused one by one.
+_CALLS = 16_384
+# A client whose connection is half open answers no ping and loses its session: together the silence after
+# which a fabric takes its controller for gone.
+_PING_MS = 60_000
+_PING_PATIENCE_MS = 60_000
 _INJECTION_THREADS = 4
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.max_metadata_size", 1 << 20),
+    ("grpc.keepalive_time_ms", _PING_MS),
+    ("grpc.keepalive_timeout_ms", _PING_PATIENCE_MS),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 
@@ -52,6 +64,11 @@ class SwitchServer:
         """Packets for the CPU port that found no primary."""
         return self._p4runtime.dropped_packet_ins
 
+    @property
+    def unread_messages(self) -> int:
+        """Packet-ins, digests and notices that were lost because a client did not read its stream."""
+        return self._p4runtime.unread_messages
+
     def stop(self) -> None:
         """Close the port and all sessions, and wait until their threads have ended."""
         self._gnmi.close()
@@ -73,9 +90,9 @@ def serve(
     either direction: nothing that the data plane does may depend on it. Without `tls` clients speak in
     the clear. Raises OSError when the address is taken or is none.
     """
-    server = _server(switch.name, _THREADS)
-    p4runtime = P4RuntimeService(switch, boundary, device_id, rpc_delay_s)
-    gnmi = GnmiService(switch, boundary, rpc_delay_s)
+    server = _server(switch.name, _THREADS, _CALLS)
+    p4runtime = P4RuntimeService(switch, boundary, device_id, rpc_delay_s, Seats(_P4RUNTIME_STREAMS))
+    gnmi = GnmiService(switch, boundary, rpc_delay_s, Seats(_GNMI_STREAMS))
 
     def port_changed(port: int, up: bool) -> None:
         p4runtime.port_changed()
@@ -103,13 +120,13 @@ class InjectionServer:
 
 def serve_injection(service: InjectionService, *, address: str) -> InjectionServer:
     """Open the data-plane service's port. Raises OSError when the address is taken or is none."""
-    server = _server("injection", _INJECTION_THREADS)
+    server = _server("injection", _INJECTION_THREADS, _INJECTION_THREADS)
     service.add_to(server)
     bound = listen(server, address)
     server.start()
     return InjectionServer(server, bound)
 
 
-def _server(name: str, threads: int) -> grpc.Server:
+def _server(name: str, threads: int, calls: int) -> grpc.Server:
     pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-    return grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=threads)
+    return grpc.server(pool, options=_OPTIONS, maximum_concurrent_rpcs=calls)

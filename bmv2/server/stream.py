@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -11,10 +12,14 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from bmv2.server.errors import UNAVAILABLE, StatusError, abort
+from bmv2.server.errors import RESOURCE_EXHAUSTED, UNAVAILABLE, StatusError, abort
+from bmv2.server.outbox import Outbox
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+
+
+_LOG = logging.getLogger("polyrhythm.switch")
 
 
 class _End:
@@ -25,17 +30,36 @@ class ClientStream(Generic[Request, Response]):
     """A client's stream. `send` and `close` may be called by any thread and never block.
 
     Each message in either direction is held back by `delay_s` seconds of the host's time; messages
-    travel through the delay together, as through a long wire, and keep their order.
+    travel through the delay together, as through a long wire, and keep their order. What waits for a client
+    that does not read is bounded: the oldest messages that may be lost go first, and are counted in `lost`;
+    a client that leaves too many others unread loses its stream.
     """
 
     def __init__(self, context: grpc.ServicerContext, delay_s: float) -> None:
         self._context = context
         self._delay_s = delay_s
-        self._outbox: queue.SimpleQueue[tuple[float, Response | StatusError | _End]] = queue.SimpleQueue()
+        self._outbox: Outbox[tuple[float, Response | StatusError | _End]] = Outbox()
+        self._sending = False
 
-    def send(self, message: Response) -> None:
-        """Queue a message to the client."""
-        self._outbox.put((time.monotonic() + self._delay_s, message))
+    @property
+    def lost(self) -> int:
+        """Messages that were lost because the client did not read."""
+        return self._outbox.lost
+
+    def send(self, message: Response, *, lossy: bool = False, size: int = 0) -> int:
+        """Queue a message of `size` bytes to the client; gives how many older ones are lost for it."""
+        losses = self._outbox.put((time.monotonic() + self._delay_s, message), lossy=lossy, size=size)
+        if losses and losses == self._outbox.lost:
+            _LOG.warning("%s does not read its stream: messages to it are lost", self._context.peer())
+        if not lossy and self._outbox.crowded():
+            self.evict(StatusError(RESOURCE_EXHAUSTED, "stream: too much of it is unread"))
+        return losses
+
+    def evict(self, error: StatusError) -> None:
+        """End the stream with the error, or cancel it where its client takes nothing."""
+        self.close(error)
+        if self._sending:
+            self._context.cancel()
 
     def close(self, error: StatusError | None = None) -> None:
         """End the stream after what is queued, with the error if there is one."""
@@ -62,7 +86,9 @@ class ClientStream(Generic[Request, Response]):
                 return
             if isinstance(item, StatusError):
                 abort(self._context, item)
+            self._sending = True
             yield item
+            self._sending = False
 
     def _read(
         self, requests: Iterator[Request], handle: Callable[[Request], None], half_close_ends: bool

@@ -27,6 +27,7 @@ from bmv2 import EmbeddedSwitch
 from bmv2.hostloop import HostLoop
 from bmv2.server import SwitchServer, serve
 from bmv2.server.p4runtime import P4RuntimeService
+from bmv2.server.seats import Seats
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.southbound.artefacts import Artefacts, load_artefacts
 from controller.wire import agent_pb2 as wire
@@ -139,7 +140,9 @@ class SilentServer:
 
     def __init__(self, switch: EmbeddedSwitch, loop: HostLoop, *, device_id: int) -> None:
         self._server = grpc.server(ThreadPoolExecutor(16))
-        p4r_grpc.add_P4RuntimeServicer_to_server(P4RuntimeService(switch, loop, device_id, 0.0), self._server)
+        p4r_grpc.add_P4RuntimeServicer_to_server(
+            P4RuntimeService(switch, loop, device_id, 0.0, Seats(16)), self._server
+        )
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
 
