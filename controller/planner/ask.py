@@ -18,7 +18,7 @@ from controller.priority.protocol import LevelProblem, Levels, RankingProblem
 from controller.routing.assign import reachable
 from controller.routing.fabric import UnsuitableError
 from controller.routing.paths import Path, members, route_to
-from controller.routing.protocol import LeftToHash, Routes, RoutingProblem
+from controller.routing.protocol import ArrayRoutes, LeftToHash, Routes, RoutingProblem
 
 T = TypeVar("T")
 
@@ -36,6 +36,8 @@ def ask_routing(policy: Policy, problem: RoutingProblem) -> Routes | LeftToHash:
         raise PolicyError(
             f"policy {policy.name}: the routing answered {type(answer).__name__}; legal: Routes, LEFT_TO_HASH"
         )
+    if isinstance(answer, ArrayRoutes) and answer.alive:
+        return answer
     flows = {f.name: f for f in problem.flows}
     paths: dict[str, Path] = {}
     for name, given in _mapping(policy, "routing", "Routes.paths", answer.paths).items():

@@ -148,6 +148,7 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
             demands.forwarding,
             [*(flow[name] for name in answer.paths), *(c for c in commodities if c.name not in answer.paths)],
             answer.paths,
+            fabric=problem.fabric,
             down_links=x.down_links,
             previous=previous,
             learned=x.learned,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -229,7 +230,13 @@ def _any(fabric: GenericFabric, demand: LeafDemand, choice: Ints, tables: _Table
 
 def addresses(ips: Iterable[str]) -> NDArray[np.uint32]:
     """Dotted IPv4 addresses as 32-bit numbers."""
-    return np.array([int(ipaddress.IPv4Address(ip)) for ip in ips], dtype=np.uint32)
+    return np.array([_address(ip) for ip in ips], dtype=np.uint32)
+
+
+@lru_cache(maxsize=1 << 17)
+def _address(ip: str) -> int:
+    """Kept, because parsing takes longer than the search for a port, and hosts keep their addresses."""
+    return int(ipaddress.IPv4Address(ip))
 
 
 def repeats(*keys: NDArray[np.uint32] | Ints) -> Ints:

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from controller.routing.fabric import Fabric, Ints, LeafDemand
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand
 from controller.routing.from_topology import Failures, demand_of, fabric_of
 from controller.routing.greedy import Commodity, Overlap
 from controller.routing.paths import Forwarding, Path
@@ -31,6 +32,14 @@ class Routes:
     missing here gets no path: the switches' hash decides where it goes."""
 
     paths: Mapping[str, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRoutes(Routes):
+    """Paths that `RoutingProblem.routes` made from choices, shape (flows,). With `alive` every choice is a
+    live path of the fabric."""
+
+    alive: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,24 +74,57 @@ class RoutingProblem:
         """The flows as arrays, in the order of `flows`: source leaf, destination leaf and weight."""
         host = self.topology.host
         ends = [(host[f.src], host[f.dst]) for f in self.flows]
-        return demand_of(self.fabric, ends, np.array([f.weight for f in self.flows], dtype=np.float64))
+        return demand_of(self.fabric, ends, self.weights)
 
-    def routes(self, choice: Ints) -> Routes:
+    def routes(self, choice: Ints, order: NDArray[np.intp] | None = None) -> ArrayRoutes:
         """Turn an array answer, shape (flows,), into paths. A choice is the fabric's number of a path
-        (`Fabric.candidates`); -1 stands for a flow without a path."""
-        host = self.topology.host
-        rows = zip(
-            self.flows, self.demand.src.tolist(), self.demand.dst.tolist(), choice.tolist(), strict=True
-        )
-        return Routes(
-            {
-                f.name: (f.src, *self.fabric.nodes(u, v, c), f.dst)
-                for f, u, v, c in rows
-                if c >= 0
-                and not self.failures.cuts_off(host[f.src])
-                and not self.failures.cuts_off(host[f.dst])
-            }
-        )
+        (`Fabric.candidates`); -1 stands for a flow without a path. `order` (flows,) is the order of the
+        paths, by default that of the flows."""
+        found: dict[str, Path] = {}
+        src, dst, chosen = self.demand.src.tolist(), self.demand.dst.tolist(), choice.tolist()
+        nodes, cut = self.fabric.nodes, self.cut_off.tolist()
+        for i in range(len(chosen)) if order is None else order.tolist():
+            if chosen[i] >= 0 and not cut[i]:
+                f = self.flows[i]
+                found[f.name] = (f.src, *nodes(src[i], dst[i], chosen[i]), f.dst)
+        return ArrayRoutes(found, self.live(choice))
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The weight of each flow in bit/s, (flows,)."""
+        return np.array([f.weight for f in self.flows], dtype=np.float64)
+
+    @cached_property
+    def owners(self) -> tuple[Ints, Floats | None]:
+        """The number of each flow's owner, (flows,), and `overlap` between owners, (owners, owners), with
+        ones on the diagonal; None where all traffic meets."""
+        number: dict[str, int] = {}
+        owner = np.array([number.setdefault(f.owner, len(number)) for f in self.flows], dtype=np.int32)
+        if self.overlap is None:
+            return owner, None
+        part = np.ones((len(number), len(number)))
+        for a, i in number.items():
+            for b, j in number.items():
+                if i != j:
+                    part[i, j] = self.overlap(a, b)
+        return owner, part
+
+    def live(self, choice: Ints) -> bool:
+        """Whether every choice is -1 or a number of a live path."""
+        far = (choice >= 0) & (self.demand.src != self.demand.dst)
+        try:
+            links = self.fabric.links(self.demand.take(far), choice[far])
+        except IndexError:
+            return False
+        return bool((self.fabric.capacity[links] > 0).all(where=links >= 0, axis=None))
+
+    @cached_property
+    def cut_off(self) -> NDArray[np.bool_]:
+        """Which flows start or end at a host without a live cable or leaf, (flows,)."""
+        if not self.failures.links and not self.failures.switches:
+            return np.zeros(len(self.flows), dtype=np.bool_)
+        dead = {h.name for h in self.topology.hosts if self.failures.cuts_off(h)}
+        return np.array([f.src in dead or f.dst in dead for f in self.flows], dtype=np.bool_)
 
 
 @runtime_checkable

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 _SAME = 1e-12
+_LOAD_SAME = 1e-9
 
 
 def greedy_unit(
@@ -71,6 +72,32 @@ def greedy_candidates(
         choice[f] = best - first[p] if best >= 0 else -1
         for k in rows[best] if best >= 0 else ():
             load[k] += weight[f]
+
+
+def greedy_by_owner(
+    pair: Array,
+    first: Array,
+    links: Array,
+    weight: Array,
+    owner: Array,
+    capacity: Array,
+    overlap: Array,
+    felt: Array,
+    choice: Array,
+) -> None:
+    """The same where a flow feels only a part of the load of other owners."""
+    rows = [[link for link in row if link >= 0] for row in links.tolist()]
+    for f, p in enumerate(pair):
+        o, best, lowest, least = owner[f], -1, float("inf"), float("inf")
+        for row in range(first[p], first[p + 1]):
+            loads = [(felt[o, k] + weight[f]) / capacity[k] for k in rows[row]]
+            worst, total = max(loads, default=0.0), sum(loads)
+            less = worst < lowest - _LOAD_SAME or (worst < lowest + _LOAD_SAME and total < least - _LOAD_SAME)
+            if best < 0 or less:
+                best, lowest, least = row, worst, total
+        choice[f] = best - first[p] if best >= 0 else -1
+        for k in rows[best] if best >= 0 else ():
+            felt[:, k] += overlap[:, o] * weight[f]
 
 
 def flip(table: Array, left: Array, right: Array, colour: Array, v: int, a: int, b: int) -> int:

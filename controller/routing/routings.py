@@ -4,20 +4,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from controller.routing.algorithms.annealing import annealing
-from controller.routing.algorithms.base import ORDERS, Algorithm, Options
+from controller.routing.algorithms.base import ORDERS, Algorithm, Options, ordered
 from controller.routing.algorithms.dispatch import auto, solve
 from controller.routing.algorithms.ecmp import ecmp
 from controller.routing.algorithms.greedy import greedy
 from controller.routing.algorithms.ilp import ilp
 from controller.routing.algorithms.optimal import optimal
-from controller.routing.assign import SMALL, least_congested_paths
-from controller.routing.fabric import Fabric, Ints, LeafDemand
-from controller.routing.greedy import Commodity, connection_order
-from controller.routing.protocol import LEFT_TO_HASH, LeftToHash, Routes, Routing, RoutingProblem
+from controller.routing.assign import SMALL
+from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier
+from controller.routing.from_topology import choices_of
+from controller.routing.least_congested import OwnedDemand, least_congested
+from controller.routing.protocol import LEFT_TO_HASH, ArrayRoutes, LeftToHash, Routes, Routing, RoutingProblem
 
 FLOW_ORDERS = ("connections", "intensity", "distance")
 """The orders in which `LeastCongested` takes the flows."""
@@ -92,26 +95,68 @@ class LeastCongested(Routing):
             raise ValueError(f"max_moves must not be negative, not {self.max_moves}")
         check_cap_epsilon(self.cap_epsilon)
 
-    def route(self, problem: RoutingProblem) -> Routes:
+    def route(self, problem: RoutingProblem) -> ArrayRoutes:
         """Each flow in turn to its least congested path; flows that can stay move only for a gain."""
-        chosen = least_congested_paths(
-            problem.topology,
-            problem.forwarding,
-            self._ordered(problem),
-            down_links=problem.failures.links,
-            previous=problem.previous,
-            overlap=problem.overlap,
-            failures=problem.failures if self.balance else None,
-            max_moves=self.max_moves,
+        order, fabric = self._order(problem), bundled(problem.fabric)
+        demand = LeafDemand(problem.demand.src, problem.demand.dst, problem.weights)
+        far = order[(demand.src != demand.dst)[order] & ~problem.cut_off[order]]
+        owner, overlap = problem.owners
+        flows = OwnedDemand(demand.take(far), owner[far], held_choices(problem, fabric)[far], overlap)
+        choice = np.zeros(len(demand), dtype=np.int32)
+        choice[far] = least_congested(
+            fabric, flows, balance=self.balance, max_moves=self.max_moves, plain=len(far) < SMALL
         )
-        order = [c.name for c in self._ordered(problem)]
-        return Routes({name: chosen[name] for name in order if name in chosen})
+        return problem.routes(first_cables(problem.fabric, fabric, choice), order)
 
-    def _ordered(self, problem: RoutingProblem) -> Sequence[Commodity]:
+    def _order(self, problem: RoutingProblem) -> NDArray[np.intp]:
+        """The indices of the flows in the order in which they choose."""
         if self.order == "connections":
-            return connection_order(problem.topology, problem.flows)
+            return ordered(problem.demand, Options(order="connections"))
         first = problem.intensities() if self.order == "intensity" else problem.distances()
-        return sorted(problem.flows, key=lambda c: (-first[c.owner], c.owner))
+        rank = {n: i for i, n in enumerate(sorted(first, key=lambda n: (-first[n], n)))}
+        return np.argsort(np.array([rank[f.owner] for f in problem.flows], dtype=np.int64), kind="stable")
+
+
+def bundled(fabric: Fabric) -> Fabric:
+    """The fabric with all cables between two switches as one link, as a path by names has them."""
+    if not isinstance(fabric, TwoTier) or len(set(fabric.spines)) == len(fabric.spines):
+        return fabric
+    spines = tuple(dict.fromkeys(fabric.spines))
+    column = {name: i for i, name in enumerate(spines)}
+    up = np.zeros((len(fabric.leaves), len(spines)))
+    for i, name in enumerate(fabric.spines):
+        up[:, column[name]] += fabric.up[:, i]
+    return TwoTier(fabric.leaves, spines, up)
+
+
+def first_cables(fabric: Fabric, bundle: Fabric, choice: Ints) -> Ints:
+    """The choices (flows,) of `bundled(fabric)` as choices of the fabric: the first cable of each bundle."""
+    if bundle is fabric or not isinstance(fabric, TwoTier) or not isinstance(bundle, TwoTier):
+        return choice
+    first = np.array([fabric.spines.index(name) for name in bundle.spines] or [0], dtype=np.int32)
+    return np.where(choice >= 0, first[choice], -1).astype(np.int32)
+
+
+def held_choices(problem: RoutingProblem, fabric: Fabric) -> Ints:
+    """The choice of each flow whose previous path is alive, shape (flows,); -1 for the others."""
+    found = np.full(len(problem.flows), -1, dtype=np.int32)
+    host = problem.topology.host
+    known, paths = [], []
+    for i, f in enumerate(problem.flows):
+        path = problem.previous.get(f.name)
+        if path is None or (path[0], path[-1]) != (f.src, f.dst):
+            continue
+        if (path[1], path[-2]) == (host[f.src].leaf, host[f.dst].leaf):
+            known.append(i)
+            paths.append(path[1:-1])
+    if not known:
+        return found
+    demand = problem.demand.take(np.array(known))
+    choice = choices_of(fabric, demand, paths)
+    links = fabric.links(demand, choice)
+    alive = (fabric.capacity[links] > 0).all(where=links >= 0, axis=1) if len(fabric.capacity) else False
+    found[known] = np.where(alive, choice, -1)
+    return found
 
 
 @dataclass(frozen=True)

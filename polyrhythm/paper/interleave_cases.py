@@ -15,12 +15,14 @@ from controller.interleave.joint.instance import Instance, JointFlow, JointJob, 
 from controller.interleave.joint.time_sharing import TimeSharing
 from controller.interleave.joint.timings import shared_links
 from controller.planner.search_instance import SLOWEST
-from controller.routing.assign import optimal_paths
 from controller.routing.ecmp import draw_port
+from controller.routing.fabric import UnsuitableError
 from controller.routing.forwarding import forwarding
 from controller.routing.from_topology import Failures
-from controller.routing.greedy import Commodity, connection_order, route
+from controller.routing.greedy import Commodity, connection_order
 from controller.routing.paths import Forwarding, Path, path_of, paths
+from controller.routing.protocol import RoutingProblem
+from controller.routing.routings import LeastCongested, Optimal
 from sim.network import Network
 from topo.generate import explicit, leaf_spine
 from topo.graph import Tier, Topology
@@ -140,11 +142,12 @@ class InterleaveCase:
             for c in self.commodities
         }
         ordered = connection_order(self.topology, self.commodities)
-        best = optimal_paths(self.topology, ordered, Failures())
-        return {
-            "ecmp": ecmp,
-            "max-min": best or route(self.topology, table, ordered, spread=True)[0],
-        }
+        problem = RoutingProblem(self.topology, table, ordered, Failures(), {}, None, dict, dict, self.seed)
+        try:
+            best = problem.routes(Optimal().choices(problem.fabric, problem.demand))
+        except UnsuitableError:
+            best = LeastCongested().route(problem)
+        return {"ecmp": ecmp, "max-min": best.paths}
 
     @cached_property
     def instance(self) -> Instance:

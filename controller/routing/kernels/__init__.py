@@ -4,7 +4,7 @@
 from controller.routing.kernels.anneal import anneal
 from controller.routing.kernels.colour import balanced, laminar
 from controller.routing.kernels.fill import maxmin
-from controller.routing.kernels.greedy import greedy_candidates, greedy_unit, greedy_weighted
+from controller.routing.kernels.greedy import greedy_by_owner, greedy_candidates, greedy_unit, greedy_weighted
 from controller.routing.kernels.kempe import arrive, leave
 from controller.routing.kernels.scan import find_ports
 
@@ -13,6 +13,7 @@ __all__ = [
     "arrive",
     "balanced",
     "find_ports",
+    "greedy_by_owner",
     "greedy_candidates",
     "greedy_unit",
     "greedy_weighted",

@@ -17,6 +17,8 @@ _PLACE = np.zeros(64, dtype=np.int32)
 for _bit in range(64):
     _PLACE[(((1 << _bit) * int(_MAGIC)) & (2**64 - 1)) >> 58] = _bit
 _SAME = 1e-12
+_LOAD_SAME = 1e-9
+"""Loads relative to capacity that differ by less count as equal. Chosen: far below one flow's share."""
 
 
 @kernel
@@ -136,3 +138,49 @@ def greedy_candidates(
                 if links[best, h] < 0:
                     break
                 load[links[best, h]] += weight[f]
+
+
+@kernel
+def greedy_by_owner(
+    pair: Ints,
+    first: Ints,
+    links: Ints,
+    weight: Floats,
+    owner: Ints,
+    capacity: Floats,
+    overlap: Floats,
+    felt: Floats,
+    choice: Ints,
+) -> None:
+    """As `greedy_candidates`, but a flow feels only the part overlap[owner, other] of another owner's load.
+
+    `overlap` (owners, owners) has ones on the diagonal; `felt` (owners, links) is brought up to date. A tie
+    goes to the path with the smallest sum of loads, then to the first.
+    """
+    for f in range(len(pair)):
+        start, end = first[pair[f]], first[pair[f] + 1]
+        o = owner[f]
+        best, lowest, least = -1, np.inf, np.inf
+        for row in range(start, end):
+            worst, total = 0.0, 0.0
+            for h in range(links.shape[1]):
+                link = links[row, h]
+                if link < 0:
+                    break
+                load = (felt[o, link] + weight[f]) / capacity[link]
+                worst = max(worst, load)
+                total += load
+            if (
+                best < 0
+                or worst < lowest - _LOAD_SAME
+                or (worst < lowest + _LOAD_SAME and total < least - _LOAD_SAME)
+            ):
+                best, lowest, least = row, worst, total
+        choice[f] = best - start if best >= 0 else -1
+        if best >= 0:
+            for h in range(links.shape[1]):
+                link = links[best, h]
+                if link < 0:
+                    break
+                for other in range(len(felt)):
+                    felt[other, link] += overlap[other, o] * weight[f]

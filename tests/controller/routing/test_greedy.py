@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise, product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.routing.assign import assign_ecmp, assign_greedy
+from controller.routing.assign import Assignment, assign_ecmp, with_ports
 from controller.routing.forwarding import forwarding
+from controller.routing.from_topology import Failures
 from controller.routing.greedy import Commodity, connection_order, route
 from controller.routing.paths import path_of
+from controller.routing.protocol import RoutingProblem
+from controller.routing.routings import LeastCongested
 from topo.generate import leaf_spine
 from topo.graph import Link, Topology
 
@@ -22,6 +26,37 @@ G = 1_000
 
 def fabric(leaves: int, spines: int, hosts: int) -> Topology:
     return leaf_spine(leaves, spines, hosts, host_bps=G, fabric_bps=G)
+
+
+def assigned(
+    topology: Topology,
+    flows: list[Commodity],
+    down: frozenset[tuple[str, str]] = frozenset(),
+    previous: Mapping[str, tuple[tuple[str, ...], int]] | None = None,
+) -> Mapping[str, Assignment]:
+    """Path and port of each flow, as the planner finds them."""
+    standing = previous or {}
+    problem = RoutingProblem(
+        topology,
+        forwarding(topology, down),
+        tuple(flows),
+        Failures(down),
+        {n: path for n, (path, _) in standing.items()},
+        None,
+        dict,
+        dict,
+        0,
+    )
+    chosen = LeastCongested().route(problem).paths
+    return with_ports(
+        topology,
+        problem.forwarding,
+        flows,
+        chosen,
+        fabric=problem.fabric,
+        down_links=down,
+        previous=standing,
+    )
 
 
 def plain(pairs: list[tuple[str, str]], spines: int) -> list[int]:
@@ -135,10 +170,10 @@ def test_connection_order_is_by_leaf_sets() -> None:
 def test_standing_flows_stay_and_only_broken_ones_move() -> None:
     topology = fabric(2, 4, 4)
     flows = [Commodity(f"f{i}", f"h{i}", f"h{4 + i}", float(G)) for i in (1, 2, 3)]
-    first = assign_greedy(topology, forwarding(topology), flows)
+    first = assigned(topology, flows)
     now = {n: (a.path, a.source_port) for n, a in first.items() if a.path and a.source_port}
     dead = frozenset({("leaf1", "spine2")})
-    again = assign_greedy(topology, forwarding(topology, dead), flows, down_links=dead, previous=now)
+    again = assigned(topology, flows, dead, now)
     # Fewer members move the groups' buckets: the path stays, the port that leads there may not.
     assert {n for n in now if again[n].path == now[n][0]} == {"f1", "f3"}
     moved = again["f2"].path
@@ -150,7 +185,7 @@ def test_standing_flows_stay_and_only_broken_ones_move() -> None:
         assert path_of(topology, forwarding(topology, dead), c.src, c.dst, port) == again[c.name].path
     # A newcomer that goes first does not push anyone off an equally good path.
     wider = [Commodity("f4", "h4", "h8", float(G)), *flows]
-    third = assign_greedy(topology, forwarding(topology), wider, previous=now)
+    third = assigned(topology, wider, previous=now)
     assert all(third[n].kept for n in now)
     assert len({a.path[2] for a in third.values() if a.path}) == 4
 
@@ -162,7 +197,7 @@ def test_a_better_assignment_beats_standing_still() -> None:
         "f1": (("h1", "leaf1", "spine1", "leaf2", "h3"), 0xC000),
         "f2": (("h2", "leaf1", "spine1", "leaf2", "h4"), 0xC000),
     }
-    found = assign_greedy(topology, forwarding(topology), flows, previous=crowded)
+    found = assigned(topology, flows, previous=crowded)
     assert len({a.path[2] for a in found.values() if a.path}) == 2
 
 
@@ -186,7 +221,7 @@ def test_a_host_without_its_cable_has_no_path() -> None:
     flows = [Commodity("f", "h1", "h2", 1.0)]
     cut = frozenset({("h2", "leaf2")})
     for found in (
-        assign_greedy(topology, forwarding(topology, cut), flows, down_links=cut),
+        assigned(topology, flows, cut),
         assign_ecmp(topology, forwarding(topology, cut), flows, seed=0, down_links=cut),
     ):
         assert found["f"].path is None
@@ -196,6 +231,6 @@ def test_a_host_without_its_cable_has_no_path() -> None:
 def test_same_host_pair_gets_different_ports() -> None:
     topology = fabric(2, 1, 1)
     flows = [Commodity(f"f{i}", "h1", "h2", 1.0) for i in range(5)]
-    found = assign_greedy(topology, forwarding(topology), flows)
+    found = assigned(topology, flows)
     assert len({a.source_port for a in found.values()}) == 5
     assert all(a.path and len(list(pairwise(a.path))) == 4 for a in found.values())

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planner's own choice of paths: greedy, stable from plan to plan, aware of owners that take turns.
+
+Everything is arrays, and the loops are compiled. `controller/routing/greedy.py` is the same greedy choice in
+plain Python, by the names of nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.routing.algorithms.base import Options, loads
+from controller.routing.algorithms.greedy import CHUNK, chosen
+from controller.routing.algorithms.optimal import optimal
+from controller.routing.backend import backend
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, UnsuitableError
+from controller.routing.greedy import Congestion
+from controller.routing.incremental import rebalanced
+
+
+@dataclass(frozen=True)
+class OwnedDemand:
+    """Flows between different leaves, and whose they are.
+
+    `demand` has a weight in bit/s for each flow. `owner` (flows,) counts from 0. `overlap` (owners, owners)
+    is the part of the traffic of the second owner, 0 to 1, that meets traffic of the first in time, with
+    ones on the diagonal; None: all traffic meets. `held` (flows,) is the choice of a flow that has a live
+    path already, -1 for the others.
+    """
+
+    demand: LeafDemand
+    owner: Ints
+    held: Ints
+    overlap: Floats | None = None
+
+    def take(self, index: NDArray[np.intp]) -> OwnedDemand:
+        """The flows at these indices."""
+        return OwnedDemand(self.demand.take(index), self.owner[index], self.held[index], self.overlap)
+
+    @property
+    def unweighted(self) -> LeafDemand:
+        """The flows with `weight` None where all weights are equal, as edge colouring wants them."""
+        weight = self.demand.weights
+        equal = not len(weight) or weight.min() == weight.max()
+        return replace(self.demand, weight=None) if equal else self.demand
+
+
+def least_congested(
+    fabric: Fabric,
+    flows: OwnedDemand,
+    *,
+    balance: bool = False,
+    max_moves: int | None = None,
+    plain: bool = False,
+) -> Ints:
+    """The choice of each flow, in order; -1 without a live path.
+
+    The function compares up to four sets of choices and takes the least congested one. Of two equally
+    congested sets it takes the one that moves fewer flows.
+
+    1. Every held flow stays; the others are routed around it.
+    2. All flows are routed again by the greedy algorithm ("Routing for Large ML Models", Algorithm 1).
+    3. With `balance`, on a uniform leaf-spine: the held choices, balanced by Kempe chains.
+    4. With `balance`, on a uniform Clos: the exact optimum by edge colouring.
+
+    A set that moves more than `max_moves` of the held flows is not taken.
+    """
+    held = flows.held >= 0
+
+    def moves(choice: Ints) -> int:
+        return int((choice[held] != flows.held[held]).sum())
+
+    def legal(choice: Ints) -> bool:
+        return max_moves is None or moves(choice) <= max_moves
+
+    best = np.full(len(flows.demand), -1, dtype=np.int32)
+    if held.any():
+        best = greedy_around(fabric, flows, plain=plain)
+        congestion = congestion_of(fabric, flows, best)
+        if not (held.all() and max_moves == 0):
+            anew = greedy_around(fabric, replace(flows, held=np.full_like(flows.held, -1)), plain=plain)
+            if legal(anew) and (found := congestion_of(fabric, flows, anew)) < congestion:
+                best, congestion = anew, found
+    else:
+        best = greedy_around(fabric, flows, plain=plain)
+        congestion = congestion_of(fabric, flows, best)
+    if not balance:
+        return best
+    least = congestion.max_load, moves(best)
+    for way in (_coloured, _rebalanced):
+        choice = way(fabric, flows, max_moves, plain)
+        if choice is None:
+            continue
+        cost = congestion_of(fabric, flows, choice).max_load, moves(choice)
+        if legal(choice) and cost < least:
+            best, least = choice, cost
+        if way is _coloured and flows.overlap is None and least == (cost[0], 0):
+            # Nothing is less congested than the optimum, and nothing moves less.
+            break
+    return best
+
+
+def _coloured(fabric: Fabric, flows: OwnedDemand, max_moves: int | None, plain: bool) -> Ints | None:
+    try:
+        return optimal(fabric, flows.unweighted, Options(plain=plain))
+    except UnsuitableError:
+        return None
+
+
+def _rebalanced(fabric: Fabric, flows: OwnedDemand, max_moves: int | None, plain: bool) -> Ints | None:
+    if not (flows.held >= 0).any():
+        return None
+    try:
+        return rebalanced(fabric, flows.unweighted, flows.held, max_moves, plain=plain)
+    except UnsuitableError:
+        return None
+
+
+def greedy_around(fabric: Fabric, flows: OwnedDemand, *, plain: bool = False) -> Ints:
+    """Held flows stay; each of the others, in order, takes the path whose largest load is smallest.
+
+    Loads are relative to capacity. A tie goes to the smaller sum of loads, then to the first path.
+    """
+    choice = flows.held.astype(np.int32)
+    free = np.flatnonzero(choice < 0)
+    overlap = np.ones((1, 1)) if flows.overlap is None else flows.overlap
+    felt = np.ascontiguousarray(overlap @ _carried(fabric, flows, choice))
+    owner = np.zeros_like(flows.owner) if flows.overlap is None else flows.owner
+    for start in range(0, len(free), CHUNK):
+        index = free[start : start + CHUNK]
+        some = flows.demand.take(index)
+        ways = fabric.candidates(some)
+        row = np.empty(len(some), dtype=np.int32)
+        backend(plain).greedy_by_owner(
+            ways.pair,
+            ways.first,
+            ways.links,
+            some.weights,
+            owner[index],
+            fabric.capacity,
+            overlap,
+            felt,
+            row,
+        )
+        choice[index] = chosen(ways.first, ways.pair, ways.choice, row)
+    return choice
+
+
+def _carried(fabric: Fabric, flows: OwnedDemand, choice: Ints) -> Floats:
+    """The load of every directed link in bit/s by owner, (owners, links); in one row without `overlap`."""
+    if flows.overlap is None:
+        return loads(fabric, flows.demand, choice, flows.demand.weights)[None]
+    links = fabric.links(flows.demand, choice)
+    flow, hop = np.nonzero(links >= 0)
+    size, owners = len(fabric.capacity), len(flows.overlap)
+    place = flows.owner[flow].astype(np.int64) * size + links[flow, hop]
+    carried: Floats = np.bincount(place, flows.demand.weights[flow], owners * size)
+    return carried.reshape(owners, size)
+
+
+def congestion_of(fabric: Fabric, flows: OwnedDemand, choice: Ints) -> Congestion:
+    """The congestion under these choices: each owner on a link feels what meets its own traffic in time."""
+    carried = _carried(fabric, flows, choice)
+    if flows.overlap is None:
+        felt = carried[0]
+    else:
+        felt = np.where(carried > 0, flows.overlap @ carried, 0.0).max(axis=0, initial=0.0)
+    relative = np.divide(felt, fabric.capacity, out=np.zeros_like(felt), where=fabric.capacity > 0)
+    return Congestion(round(float(relative.max(initial=0.0)), 9), round(float(relative @ relative), 9))
