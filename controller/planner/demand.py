@@ -14,6 +14,8 @@ from controller.planner.twins import twin_profiles
 from controller.priority.jobs import LinkJob
 from controller.routing.fabric import capacities
 from controller.routing.forwarding import SwitchForwarding, forwarding
+from controller.routing.kept import kept
+from topo.graph import Topology
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,14 @@ class Demands:
     @cached_property
     def rates(self) -> Mapping[DirectedLink, int]:
         """Capacity in bit/s of every directed link, hosts' cables too."""
-        rates = dict(capacities(self.inputs.topology))
-        for host in self.inputs.topology.hosts:
-            rates[host.name, host.leaf] = rates[host.leaf, host.name] = host.rate_bps
-        for job in self.inputs.jobs:
-            for name in job.hosts if job.pcie_link else ():
-                rates[_inside(name, job)] = job.pcie_bps
-        return rates
+        pcie = {
+            _inside(name, job): job.pcie_bps
+            for job in self.inputs.jobs
+            if job.pcie_link
+            for name in job.hosts
+        }
+        cables = _cable_rates(self.inputs.topology)
+        return {**cables, **pcie} if pcie else cables
 
     @cached_property
     def inside(self) -> Mapping[str, tuple[DirectedLink, ...]]:
@@ -157,3 +160,12 @@ class Demands:
 def _inside(host: str, job: Job) -> DirectedLink:
     """A job's PCIe link in a host, from its GPUs to the NIC."""
     return f"{host}:{job.pcie_link}", host
+
+
+@kept
+def _cable_rates(topology: Topology) -> Mapping[DirectedLink, int]:
+    """The bit/s of every cable each way, those of hosts too."""
+    rates = dict(capacities(topology))
+    for host in topology.hosts:
+        rates[host.name, host.leaf] = rates[host.leaf, host.name] = host.rate_bps
+    return rates

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.routing.kept import kept
 from topo.graph import Tier, Topology
 
 Ints = NDArray[np.int32]
@@ -91,6 +92,7 @@ class Fabric(Protocol):
         """A lower bound: every assignment puts at least this number of flows on some link."""
 
 
+@kept
 def capacities(
     topology: Topology,
     down_links: frozenset[Cable] = frozenset(),
@@ -106,7 +108,7 @@ def capacities(
         if not dead:
             rates[k.a, k.b] += k.rate_bps
             rates[k.b, k.a] += k.rate_bps
-    return rates
+    return dict(rates)
 
 
 def grouped(demand: LeafDemand, leaves: int) -> tuple[Ints, Ints, Ints]:

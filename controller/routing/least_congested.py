@@ -157,7 +157,7 @@ def _carried(fabric: Fabric, flows: OwnedDemand, choice: Ints) -> Floats:
     flow, hop = np.nonzero(links >= 0)
     size, owners = len(fabric.capacity), len(flows.overlap)
     place = flows.owner[flow].astype(np.int64) * size + links[flow, hop]
-    carried: Floats = np.bincount(place, flows.demand.weights[flow], owners * size)
+    carried = np.bincount(place, flows.demand.weights[flow], owners * size).astype(np.float64)
     return carried.reshape(owners, size)
 
 
