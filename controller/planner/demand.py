@@ -14,7 +14,7 @@ from controller.planner.twins import twin_profiles
 from controller.priority.jobs import LinkJob
 from controller.routing.fabric import capacities
 from controller.routing.forwarding import SwitchForwarding, forwarding
-from controller.routing.kept import kept
+from controller.routing.topology_cache import cached_by_topology
 from topo.graph import Topology
 
 
@@ -162,7 +162,7 @@ def _inside(host: str, job: Job) -> DirectedLink:
     return f"{host}:{job.pcie_link}", host
 
 
-@kept
+@cached_by_topology
 def _cable_rates(topology: Topology) -> Mapping[DirectedLink, int]:
     """The bit/s of every cable each way, those of hosts too."""
     rates = dict(capacities(topology))

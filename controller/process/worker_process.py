@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from controller.kernel import watch_compilations
 from controller.process.latency import lower_priority
+from controller.process.shared_objects import ObjectReceiver, ObjectSender, SharedMessage
 from controller.southbound import table_writes
 from controller.southbound.codec import PipelineError
 from controller.southbound.desired import EcnProfile
@@ -98,6 +99,7 @@ class WorkerProcess:
         host_clock: bool = True,
     ) -> None:
         self._limited = host_clock
+        self._sender = ObjectSender()
         self._start = (host_clock, topology, ecn, artefacts, strays)
         self._pool = self._new_pool()
         # One call at a time: a call that waits for another one is not late.
@@ -128,12 +130,17 @@ class WorkerProcess:
         """As `run`, with a limit of processor time; returns the result and the processor time in s."""
         for _ in range(ATTEMPTS):
             async with self._turn:
-                pool = self._pool
+                pool, done = self._pool, False
                 try:
-                    call = asyncio.wrap_future(pool.submit(_timed, function, args, kwargs))
+                    message = self._sender.message((function, args, kwargs))
+                    call = asyncio.wrap_future(pool.submit(_timed, message))
                     if self._limited:
                         await self._within_limits(pool, call, cpu_limit_s)
-                    return await call
+                    result, cpu_s, number = await call
+                    done = True
+                    if number:
+                        self._sender.know(number, result)
+                    return result, cpu_s
                 except BrokenProcessPool:
                     log.error("the worker process died; a new one takes its place and repeats the call")
                     self._replace(pool)
@@ -145,6 +152,10 @@ class WorkerProcess:
                 except Exception as error:
                     what = f"{type(error).__name__}: {error}"
                     raise RunnerError(f"{function.__name__} failed: {what}") from error
+                finally:
+                    if not done:
+                        # The worker may not have read the message.
+                        self._sender = ObjectSender()
         raise RunnerError(f"the worker process died {ATTEMPTS} times during {function.__name__}")
 
     async def _within_limits(
@@ -185,16 +196,29 @@ class WorkerProcess:
     def _new_pool(self) -> ProcessPoolExecutor:
         self._compile_times = _CompileTimes()
         arguments = (self._compile_times, *self._start)
+        self._sender = ObjectSender()
         return ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=arguments
         )
 
 
-def _timed(function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[T, float]:
-    """Runs in the worker: the result of a call, and its processor time in s."""
-    before = time.process_time()
-    result = function(*args, **kwargs)
-    return result, time.process_time() - before
+_received = ObjectReceiver()
+
+
+def _timed(message: SharedMessage) -> tuple[Any, float, int]:
+    """Runs in the worker: the result of a call, its processor time in s, and the number of a kept result.
+
+    The garbage collector rests meanwhile: it would visit all objects of a large plan again and again, and
+    plans leave no cycles behind.
+    """
+    function, args, kwargs = _received.content(message)
+    gc.disable()
+    try:
+        before = time.process_time()
+        result = function(*args, **kwargs)
+        return result, time.process_time() - before, _received.keep(result)
+    finally:
+        gc.enable()
 
 
 def _processes(pool: ProcessPoolExecutor) -> list[BaseProcess]:

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.kept import kept
+from controller.routing.topology_cache import cached_by_topology
 from topo.graph import Tier, Topology
 
 Ints = NDArray[np.int32]
@@ -92,7 +92,7 @@ class Fabric(Protocol):
         """A lower bound: every assignment puts at least this number of flows on some link."""
 
 
-@kept
+@cached_by_topology
 def capacities(
     topology: Topology,
     down_links: frozenset[Cable] = frozenset(),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.routing.kept import kept
+from controller.routing.topology_cache import cached_by_topology
 from topo.graph import Switch, Topology
 
 BUCKETS = 256
@@ -52,7 +52,7 @@ def pair(a: str, b: str) -> tuple[str, str]:
     return (a, b) if a <= b else (b, a)
 
 
-@kept
+@cached_by_topology
 def forwarding(
     topology: Topology,
     down_links: frozenset[tuple[str, str]] = frozenset(),

@@ -11,8 +11,8 @@ import numpy as np
 from controller.routing.fabric import Cable, Fabric, Floats, Ints, LeafDemand, TwoTier, two_tier
 from controller.routing.forwarding import pair
 from controller.routing.generic import GenericFabric
-from controller.routing.kept import kept
 from controller.routing.three_tier import ThreeTier, three_tier
+from controller.routing.topology_cache import cached_by_topology
 from topo.graph import Host, Topology
 
 
@@ -49,7 +49,7 @@ def parse_failures(topology: Topology, words: Sequence[str]) -> Failures:
     return Failures(frozenset(links), frozenset(switches))
 
 
-@kept
+@cached_by_topology
 def fabric_of(topology: Topology, failures: Failures = Failures(), shortest: int | None = None) -> Fabric:
     """The topology as arrays: `TwoTier` or `ThreeTier` where it is such a Clos, else `GenericFabric`.
 

@@ -17,7 +17,9 @@ RESULTS = 4
 """Chosen: the fabric as it is, as it was, intact, and with a failure that an answer is prepared for."""
 
 
-def kept(function: Callable[Concatenate[Topology, P], T]) -> Callable[Concatenate[Topology, P], T]:
+def cached_by_topology(
+    function: Callable[Concatenate[Topology, P], T],
+) -> Callable[Concatenate[Topology, P], T]:
     """The same function, which keeps its last RESULTS results. Callers must not change them.
 
     The topology is compared by identity, because comparing 2,000 hosts takes longer than many plans; the

@@ -2,7 +2,7 @@
 """Results of a topology are kept by its identity and by the value of the other arguments."""
 
 from controller.routing.forwarding import forwarding
-from controller.routing.kept import RESULTS, kept
+from controller.routing.topology_cache import RESULTS, cached_by_topology
 from topo.generate import leaf_spine
 from topo.graph import Topology
 
@@ -14,7 +14,7 @@ def _fabric() -> Topology:
 def test_one_computation_for_one_condition() -> None:
     calls = []
 
-    @kept
+    @cached_by_topology
     def work(topology: Topology, down: frozenset[str] = frozenset()) -> int:
         calls.append((topology, down))
         return len(calls)
