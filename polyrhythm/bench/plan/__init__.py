@@ -13,6 +13,10 @@ from polyrhythm.subcommands import integer
 GROUPS = {
     "cluster": ("polyrhythm.bench.plan.cluster", "plans for 5 to 500 jobs on fabrics of 64 and 512 leaves"),
     "excess": ("polyrhythm.bench.plan.excess", "link loads of plans, against the exact optimum"),
+    "failures": (
+        "polyrhythm.bench.plan.failures",
+        "answers to all single failures of 64 leaves and 32 spines",
+    ),
     "joint-search": ("polyrhythm.bench.plan.joint_search", "plans for jobs that all meet on one link"),
 }
 """Group -> (module with `measure(seed, runs)` -> figures by name, what it measures)."""
