@@ -24,6 +24,7 @@ from hostagent.metering import Metering
 from hostagent.nic.driver import NicDriver, ReceiveQueue, SendQueue
 from hostagent.nic.requester import check_pin
 from hostagent.worker import Worker
+from hostagent.worker_state import WorkerState
 from polyrhythm_job.schedule import REALIGN_THRESHOLD, Schedule
 
 log = logging.getLogger(__name__)
@@ -35,25 +36,6 @@ UNKNOWN_NS = 1 << 62
 """The error of fabric time until the controller has sent the time."""
 LINGER_NS = 1_000_000_000
 """How long receiving ends outlive their worker: they acknowledge again what a peer retransmits."""
-
-
-class _WorkerState:
-    """A worker on this host and its flows. `waiting`: flow name -> destination of the flows not yet open;
-    `asked`: the flows that the controller was asked about."""
-
-    __slots__ = ("asked", "joined", "out", "receive", "waiting", "worker")
-
-    def __init__(self, worker: Worker, waiting: dict[str, str]) -> None:
-        self.worker = worker
-        self.joined = False
-        self.waiting = waiting
-        self.asked: set[str] = set()
-        self.out: dict[str, SendQueue] = {}
-        self.receive: list[ReceiveQueue] = []
-
-    def read(self) -> Mapping[str, int]:
-        """Bytes that each flow of the worker has put on the wire so far."""
-        return {flow: qp.wire_bytes for flow, qp in self.out.items()}
 
 
 class Agent:
@@ -113,7 +95,7 @@ class Agent:
         self._most_wait_ns = most_wait_ns
         self._present = present or (lambda: clock.now)
         self._sequence = 0
-        self._workers: dict[tuple[str, int], _WorkerState] = {}
+        self._workers: dict[tuple[str, int], WorkerState] = {}
         self.metering = Metering(
             clock, self.time, lambda counts: self._send(pb.AgentMessage(byte_counts=counts)), byte_source
         )
@@ -178,8 +160,7 @@ class Agent:
         """
         self.check_worker(worker)
         spec, at = worker.spec, max(join_ns, self._clock.now)
-        ends = {spec.flow_name(src, dst): dst for src, dst in spec.ring if src == self.host}
-        state = self._workers[spec.name, worker.rank] = _WorkerState(worker, ends)
+        state = self._workers[spec.name, worker.rank] = WorkerState(worker, self.host)
         worker.keep_time(self.fabric_time)
         self._clock.call_at(at, self._join, state)
 
@@ -340,15 +321,15 @@ class Agent:
         if port != pin.source_port and self._nic.pinning != "none":
             self._send(flow_opened(self._nic, qp, port))
 
-    def _join(self, state: _WorkerState) -> None:
+    def _join(self, state: WorkerState) -> None:
         worker = state.worker
         if worker.done:
             return
         state.joined = True
         spec = worker.spec
-        for src, dst in spec.ring:
+        for name, src, dst in spec.flows():
             if dst == self.host:
-                queue = self._nic.listen(spec.flow_name(src, dst), self._addresses[src], worker.on_bytes)
+                queue = self._nic.listen(name, self._addresses[src], worker.on_bytes)
                 state.receive.append(queue)
         self.metering.joined(worker, state.read)
         schedule = self.schedules.get(spec.name)
@@ -364,27 +345,26 @@ class Agent:
         if not state.waiting:
             self._start(state)
 
-    def _announce(self, state: _WorkerState) -> None:
+    def _announce(self, state: WorkerState) -> None:
         """Announce a worker's job to the controller, and ask for the source ports of its flows.
 
         That includes open flows: an earlier session was perhaps with another controller.
         """
         self._send(pb.AgentMessage(job_join=job_join(state.worker.spec, state.worker.rank)))
-        mice = state.worker.spec.bytes_per_iteration < self.settings.elephant_bytes
         for flow, qp in state.out.items():
             self._send(flow_opened(self._nic, qp, qp.source_port))
             if flow in self.fallen:
                 self._send_fallback(flow)
-            if not mice:
+            if state.sizes[flow] >= self.settings.elephant_bytes:
                 self.request(flow)
         for flow in list(state.waiting):
-            if mice or flow in self.pins:
+            if state.sizes[flow] < self.settings.elephant_bytes or flow in self.pins:
                 self._open_flow(state, flow)
             elif flow not in state.asked:
                 state.asked.add(flow)
                 self.request(flow)
 
-    def _open_waiting(self, state: _WorkerState) -> None:
+    def _open_waiting(self, state: WorkerState) -> None:
         """No answer came in time, or there is no session: open the waiting flows by their pins, else by
         ECMP."""
         if state.worker.done or not state.joined:
@@ -393,11 +373,11 @@ class Agent:
             self._open_flow(state, flow)
         self._start(state)
 
-    def _open_flow(self, state: _WorkerState, flow: str) -> None:
+    def _open_flow(self, state: WorkerState, flow: str) -> None:
         dst = state.waiting.pop(flow)
         settings = self.settings
-        mice = state.worker.spec.bytes_per_iteration < settings.elephant_bytes
-        pin = self.pins.get(flow) or Pin(0, settings.mice_dscp if mice else settings.equal_dscp)
+        dscp = settings.mice_dscp if state.sizes[flow] < settings.elephant_bytes else settings.equal_dscp
+        pin = self.pins.get(flow) or Pin(0, dscp)
         port = self.port_of(flow, pin)
         qp = self._nic.open_qp(flow, self._addresses[dst], port, pin.dscp)
         qp.set_rate_cap(pin.rate_cap_bps)
@@ -405,11 +385,11 @@ class Agent:
         self._send(flow_opened(self._nic, qp, qp.source_port))
         self._start(state)
 
-    def _update_level(self, state: _WorkerState) -> None:
+    def _update_level(self, state: WorkerState) -> None:
         """Give the worker the job's priority level: it holds within the host as in the fabric."""
         state.worker.set_level(self.settings.level(self.pins[f] for f in state.out if f in self.pins))
 
-    def _start(self, state: _WorkerState) -> None:
+    def _start(self, state: WorkerState) -> None:
         if not state.waiting and not state.worker.running:
             self._update_level(state)
             state.worker.open(tuple(state.out.values()), tuple(state.receive))

@@ -73,7 +73,8 @@ class EmulatedWorker:
         self._phase_start = 0
         self._unacked = 0
         self._communicating = False
-        self._owed = 0
+        self._numbers: dict[str, int] = {}
+        self._owed: dict[str, int] = {}
         self._spans: list[tuple[int, int]] = []
         self._wire: list[int] = []
         self._base = (0, 0, 0)
@@ -84,6 +85,8 @@ class EmulatedWorker:
     def open(self, out: Sequence[SendQueue], receive: Sequence[ReceiveQueue]) -> None:
         """The worker's flows are open: begin at the start time."""
         self._out, self._in = out, receive
+        self._numbers = {name: number for number, (name, _, _) in enumerate(self.spec.flows())}
+        self._owed = {queue.flow: 0 for queue in receive}
         self.running = True
         self._token += 1
         self._clock.call_at(max(self._clock.now, self.start_ns), self._ready, self._token)
@@ -107,7 +110,7 @@ class EmulatedWorker:
 
     def on_bytes(self, queue: ReceiveQueue, size: int) -> None:
         """Bytes of an incoming flow have arrived. They may belong to a phase that has not begun here yet."""
-        if self._communicating and not self._unacked and queue.bytes >= self._owed:
+        if self._communicating and not self._unacked and queue.bytes >= self._owed[queue.flow]:
             self._check_barrier()
 
     def stop(self) -> None:
@@ -200,27 +203,31 @@ class EmulatedWorker:
         self._phase_start = self._clock.now
         self._wire_base = sum(qp.wire_bytes for qp in self._out)
         self._communicating = True
-        self._owed += phase.bytes_per_flow
-        if phase.bytes_per_flow:
-            self._unacked = len(self._out)
+        for name in self._owed:
+            self._owed[name] += phase.bytes_of(self._numbers[name])
+        sizes = [(qp, size) for qp in self._out if (size := phase.bytes_of(self._numbers[qp.flow]))]
+        if sizes:
+            self._unacked = len(sizes)
             token = self._token
             if self._copier is not None:
-                self._copy(self._copier, phase, token)
+                self._copy(self._copier, sizes, phase.rate_bps, token)
             else:
-                for qp in self._out:
-                    qp.post(phase.bytes_per_flow, lambda: self._acked(token), phase.rate_bps)
+                for qp, size in sizes:
+                    qp.post(size, lambda: self._acked(token), phase.rate_bps)
         self._check_barrier()
 
-    def _copy(self, copier: PcieTransfer, phase: PhaseSpec, token: int) -> None:
+    def _copy(
+        self, copier: PcieTransfer, sizes: Sequence[tuple[SendQueue, int]], rate_bps: int, token: int
+    ) -> None:
         """Move the bytes of every flow to the NIC in pieces, the flows one after another, and send each piece
         from there.
         """
-        left = phase.bytes_per_flow
-        while left:
-            size = min(left, copier.piece_bytes)
-            left -= size
-            for qp in self._out:
-                copier.copy(size, partial(self._copied, qp, size, phase.rate_bps, last=not left, token=token))
+        for sent in range(0, max(size for _, size in sizes), copier.piece_bytes):
+            for qp, whole in sizes:
+                piece = min(whole - sent, copier.piece_bytes)
+                if piece > 0:
+                    last = sent + piece == whole
+                    copier.copy(piece, partial(self._copied, qp, piece, rate_bps, last=last, token=token))
 
     def _copied(self, qp: SendQueue, size: int, rate_bps: int, *, last: bool, token: int) -> None:
         """A piece is at the NIC. Messages stay in order: when the last is acknowledged, all are."""
@@ -233,7 +240,7 @@ class EmulatedWorker:
             self._check_barrier()
 
     def _check_barrier(self) -> None:
-        if self._unacked or any(queue.bytes < self._owed for queue in self._in):
+        if self._unacked or any(queue.bytes < self._owed[queue.flow] for queue in self._in):
             return
         self._communicating = False
         now = self._clock.now

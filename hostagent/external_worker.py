@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from controller.wire.traffic import flows_of, spread
+from controller.wire.traffic_config import TrafficConfig
 from hostagent.job import (
     MOST_NS,
     IterationRecord,
@@ -49,6 +51,15 @@ class JoinMessage(Section, frozen=True, kw_only=True):
         tuple[tuple[Whole, Whole], ...],
         Meta(description="[start, end] of each Up phase in ns from the start of the first; empty: all of it"),
     ] = ()
+    traffic: Annotated[
+        TrafficConfig | None,
+        Meta(
+            description="what the job is; its flows and their bytes follow. Not with ring or bytes_per_flow"
+        ),
+    ] = None
+    rails: Annotated[
+        int, Meta(ge=1, le=64, description="with traffic: so many neighbours in hosts are NICs of one server")
+    ] = 1
     silent: Annotated[bool, Meta(description="it will not report its iterations")] = False
     pcie_link: Annotated[str, Meta(description="the PCIe link between its GPUs and the NIC on each host")] = (
         ""
@@ -73,20 +84,45 @@ class JoinMessage(Section, frozen=True, kw_only=True):
                 raise ValueError(f"job {self.job}: phases must be sorted, disjoint and within the period")
             end = phase[1]
         up_ns = sum(end - start for start, end in phases)
-        size = self.bytes_per_flow or line_bps * up_ns // (8 * 10**9)
-        rate_bps = max(1, size * 8 * 10**9 // up_ns)
+        ring = self.ring or (around if len(hosts) > 1 else ())
+        sizes: int | tuple[int, ...] = self.bytes_per_flow or line_bps * up_ns // (8 * 10**9)
+        if self.traffic is not None:
+            ring, sizes = self._expanded(self.traffic)
+        rate_bps = max(1, (sizes if isinstance(sizes, int) else max(sizes)) * 8 * 10**9 // up_ns)
         return JobSpec(
             name=self.job,
             model=self.model or self.job,
             gpus=self.gpus or len(hosts),
             hosts=hosts,
-            ring=self.ring or (around if len(hosts) > 1 else ()),
-            phases=(PhaseSpec(up_ns, size, 0, self.period_ns - up_ns),),
+            ring=ring,
+            phases=(PhaseSpec(up_ns, sizes, 0, self.period_ns - up_ns),),
             flops_per_iteration=self.flops_per_iteration,
             profile=MeasuredProfile(self.period_ns, tuple(MeasuredPhase(*p, rate_bps) for p in phases)),
             silent=self.silent,
             pcie=PcieUse(self.pcie_link, self.pcie_bps) if self.pcie_link and self.pcie_bps else None,
         )
+
+    def _expanded(self, config: TrafficConfig) -> tuple[tuple[tuple[str, str], ...], tuple[int, ...]]:
+        """The flows of what the job is, and the bytes of each in an iteration."""
+        if self.ring or self.bytes_per_flow:
+            raise ValueError(
+                f"job {self.job}: ring and bytes_per_flow follow from traffic; legal: one of both"
+            )
+        hosts, rails = self.hosts, self.rails
+        if len(set(hosts)) < len(hosts) or len(hosts) % rails:
+            raise ValueError(
+                f"job {self.job}: {len(hosts)} hosts, {rails} rails; legal: each host once, and so many "
+                f"on each rail"
+            )
+        servers = [(hosts[k], hosts[k : k + rails]) for k in range(0, len(hosts), rails)]
+        gpus = self.gpus or len(hosts)
+        try:
+            traffic = config.traffic(gpus)
+            flows = flows_of(traffic, spread(servers, gpus))
+        except ValueError as error:
+            raise ValueError(f"job {self.job}: traffic: {error}") from None
+        sizes = tuple(f.exchange_bytes * traffic.exchanges + f.reduce_bytes for f in flows)
+        return tuple((f.src, f.dst) for f in flows), sizes
 
 
 class StepMessage(Section, frozen=True, kw_only=True):
@@ -121,10 +157,13 @@ class ExternalWorker:
         self._schedule = UNSCHEDULED
         self._level = NO_LEVEL
         self._out: Sequence[SendQueue] = ()
+        self._flow_bytes = 0
 
     def open(self, out: Sequence[SendQueue], receive: Sequence[ReceiveQueue]) -> None:
         """Take the flows that are open, and tell the process where they go."""
         self._out = out
+        sizes = self.spec.flow_bytes()
+        self._flow_bytes = sum(sizes[qp.flow] for qp in out)
         self.running = True
         self.send_flows()
 
@@ -169,7 +208,7 @@ class ExternalWorker:
             start_ns=step.start_ns,
             end_ns=step.end_ns,
             communication_ns=step.communication_ns,
-            bytes_sent=sent - before[0] or self.spec.bytes_per_iteration * len(self._out),
+            bytes_sent=sent - before[0] or self._flow_bytes,
             ecn_marks=0,
             retransmits=retransmits - before[1],
             held_ns=step.held_ns,

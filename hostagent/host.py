@@ -177,13 +177,15 @@ def measured_profile(records: Sequence[IterationRecord], spec: JobSpec, skip: in
     if not measured:
         raise ValueError(f"job {spec.name}: no iteration after the first {skip} to measure")
     host = spec.hosts[measured[0].rank]
-    flows = max(1, sum(src == host for src, _ in spec.ring))
+    sends = [k for k, (src, _) in enumerate(spec.ring) if src == host]
     phases = []
     for index, phase in enumerate(spec.phases):
-        if phase.bytes_per_flow:
+        own = [phase.bytes_of(k) for k in sends]
+        if phase.most_bytes and any(own):
             start = int(median(record.phases[index][0] for record in measured))
             length = int(median(record.phases[index][1] - record.phases[index][0] for record in measured))
             sent = median(record.wire_bytes[index] for record in measured)
-            phases.append(MeasuredPhase(start, start + length, int(sent * 8e9 / flows / max(1, length))))
+            largest = phase.most_bytes / sum(own)
+            phases.append(MeasuredPhase(start, start + length, int(sent * 8e9 * largest / max(1, length))))
     period = int(median(record.end_ns - record.start_ns - record.held_ns for record in measured))
     return MeasuredProfile(period, tuple(phases))

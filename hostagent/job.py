@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
 from controller.wire.protocol import MAX_GPUS
 from controller.wire.senders import DCQCN, SENDERS
+from controller.wire.traffic import flow_name
 
 MOST_NS = 10**15
 """The longest iteration: eleven days. Chosen, as the other bounds: far beyond any job, and within 63 bits."""
@@ -19,14 +21,41 @@ MOST_BPS = 10**18
 class PhaseSpec:
     """An Up phase and the Down phase after it.
 
-    Each flow sends `bytes_per_flow`, at most at `rate_bps` on the wire (0: no cap). Without other jobs that
-    takes `up_ns`. Then the worker computes for `down_ns`.
+    Each flow sends `bytes_per_flow`, or its own one of several figures, at most at `rate_bps` on the wire (0:
+    no cap). Without other jobs that takes `up_ns`. Then the worker computes for `down_ns`.
     """
 
     up_ns: int
-    bytes_per_flow: int
+    bytes_per_flow: int | tuple[int, ...]
     rate_bps: int
     down_ns: int
+
+    def bytes_of(self, flow: int) -> int:
+        """What flow number `flow` of the job sends in this phase."""
+        return self.bytes_per_flow if isinstance(self.bytes_per_flow, int) else self.bytes_per_flow[flow]
+
+    @property
+    def most_bytes(self) -> int:
+        """What the largest flow sends in this phase."""
+        return (
+            self.bytes_per_flow
+            if isinstance(self.bytes_per_flow, int)
+            else max(self.bytes_per_flow, default=0)
+        )
+
+    @property
+    def least_bytes(self) -> int:
+        """What the smallest flow sends in this phase."""
+        return (
+            self.bytes_per_flow
+            if isinstance(self.bytes_per_flow, int)
+            else min(self.bytes_per_flow, default=0)
+        )
+
+
+def one_or_each(sizes: tuple[int, ...]) -> int | tuple[int, ...]:
+    """The bytes of each flow as `PhaseSpec.bytes_per_flow` has them: one figure if all are alike."""
+    return sizes[0] if sizes and min(sizes) == max(sizes) else sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +100,8 @@ class PcieUse:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """A training job. `hosts` in rank order; `ring` lists its flows as (source, destination) hosts.
+    """A training job. `hosts` in rank order; `ring` lists its flows as (source, destination) hosts. A pair
+    that is there several times has several flows.
 
     `profile` is reported to the controller; None reports the nominal profile, made of the phases. `sender`:
     the congestion control that the job chose (controller.wire.senders.SENDERS). `increase_timer`: DCQCN's
@@ -110,8 +140,6 @@ class JobSpec:
                 raise ValueError(
                     f"job {self.name}: flow {src}>{dst} must join two of {', '.join(self.hosts)}"
                 )
-        if len(set(self.ring)) != len(self.ring):
-            raise ValueError(f"job {self.name}: a flow is listed twice")
         if self.sender not in SENDERS:
             raise ValueError(f"job {self.name}: sender {self.sender!r}; legal: {', '.join(SENDERS)}")
         if not 0 <= self.compute_jitter <= 1:
@@ -126,7 +154,7 @@ class JobSpec:
         for what, value, most in (
             ("GPUs", self.gpus, MAX_GPUS),
             ("ns an iteration", max(profile.period_ns, *(p.up_ns + p.down_ns for p in phases)), MOST_NS),
-            ("bytes of a flow in an iteration", sum(p.bytes_per_flow for p in phases), MOST_BYTES),
+            ("bytes of a flow in an iteration", sum(p.most_bytes for p in phases), MOST_BYTES),
             ("bit/s", max(pcie_bps, *rates), MOST_BPS),
         ):
             if value > most:
@@ -136,8 +164,13 @@ class JobSpec:
         if not phases:
             raise ValueError(f"job {self.name}: needs at least one phase")
         for phase in phases:
-            if min(phase.up_ns, phase.bytes_per_flow, phase.rate_bps, phase.down_ns) < 0:
+            if min(phase.up_ns, phase.least_bytes, phase.rate_bps, phase.down_ns) < 0:
                 raise ValueError(f"job {self.name}: a phase has a negative figure: {phase}")
+            if isinstance(phase.bytes_per_flow, tuple) and len(phase.bytes_per_flow) != len(self.ring):
+                raise ValueError(
+                    f"job {self.name}: a phase gives the bytes of {len(phase.bytes_per_flow)} flows; "
+                    f"legal: one figure, or one for each of its {len(self.ring)} flows"
+                )
         if sum(phase.up_ns + phase.down_ns for phase in phases) <= 0:
             raise ValueError(f"job {self.name}: an iteration needs time")
 
@@ -149,14 +182,21 @@ class JobSpec:
                 phases, flops = change.phases, change.flops_per_iteration
         return phases, flops
 
-    @property
-    def bytes_per_iteration(self) -> int:
-        """The bytes that each flow carries in one iteration, before any change."""
-        return sum(phase.bytes_per_flow for phase in self.phases)
+    def flows(self) -> list[tuple[str, str, str]]:
+        """The flows of `ring` in its order: (fabric-wide name, source, destination)."""
+        seen: Counter[tuple[str, str]] = Counter()
+        found = []
+        for src, dst in self.ring:
+            found.append((flow_name(self.name, src, dst, seen[src, dst]), src, dst))
+            seen[src, dst] += 1
+        return found
 
-    def flow_name(self, src: str, dst: str) -> str:
-        """The fabric-wide name of a flow of this job."""
-        return f"{self.name}/{src}>{dst}"
+    def flow_bytes(self) -> dict[str, int]:
+        """The bytes that each flow carries in one iteration, before any change, by its name."""
+        return {
+            name: sum(phase.bytes_of(number) for phase in self.phases)
+            for number, (name, _, _) in enumerate(self.flows())
+        }
 
     def announced(self) -> MeasuredProfile:
         """The profile that is reported to the controller."""
@@ -165,8 +205,11 @@ class JobSpec:
         at = 0
         phases = []
         for phase in self.phases:
-            if phase.bytes_per_flow:
-                rate = phase.rate_bps or (phase.bytes_per_flow * 8 * 10**9 // max(1, phase.up_ns))
+            if phase.most_bytes:
+                mean = phase.most_bytes * 8 * 10**9 // max(1, phase.up_ns)
+                # Flows of different sizes share a phase's time, and none of them is at the cap all the time.
+                alike = isinstance(phase.bytes_per_flow, int)
+                rate = phase.rate_bps if alike and phase.rate_bps else mean
                 phases.append(MeasuredPhase(at, at + phase.up_ns, rate))
             at += phase.up_ns + phase.down_ns
         return MeasuredProfile(at, tuple(phases))

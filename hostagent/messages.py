@@ -52,7 +52,7 @@ def flow_fallback(flow: str, source_port: int, why: str) -> pb.AgentMessage:
 
 def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
     """The description of a job that each of its workers sends."""
-    profile = spec.announced()
+    profile, sizes = spec.announced(), spec.flow_bytes()
     return pb.JobJoin(
         job=spec.name,
         model=spec.model,
@@ -63,10 +63,8 @@ def job_join(spec: JobSpec, rank: int) -> pb.JobJoin:
         phases=[pb.Phase(start_ns=p.start_ns, end_ns=p.end_ns, rate_bps=p.rate_bps) for p in profile.phases],
         flops_per_iteration=spec.flops_per_iteration,
         flows=[
-            pb.FlowSpec(
-                name=spec.flow_name(src, dst), src=src, dst=dst, bytes_per_iteration=spec.bytes_per_iteration
-            )
-            for src, dst in spec.ring
+            pb.FlowSpec(name=name, src=src, dst=dst, bytes_per_iteration=sizes[name])
+            for name, src, dst in spec.flows()
         ],
         silent=spec.silent,
         pcie_link=spec.pcie.link if spec.pcie is not None else "",

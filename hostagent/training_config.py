@@ -17,7 +17,10 @@ class TrainingPhase(Section, frozen=True, kw_only=True):
     """An Up phase of an emulated job and the Down phase after it."""
 
     up_ns: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="nominal length of the Up phase")]
-    bytes_per_flow: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="bytes that each flow sends in it")]
+    bytes_per_flow: Annotated[
+        Whole | tuple[Whole, ...],
+        Meta(description="bytes that each flow sends in it, or a list with those of each flow"),
+    ]
     rate_bps: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="rate cap of a flow; 0: line rate")] = 0
     down_ns: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="compute time after it")]
 

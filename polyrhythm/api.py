@@ -25,7 +25,7 @@ from sim.mltcp import LINEAR, check_sender
 from sim.network import Network
 from sim.output import MarkEstimate, job_rows, summary
 from sim.scheduler import scheduler_named
-from sim.shape import PhaseShape, Shape
+from sim.shape import MESSAGES, PhaseShape, Shape
 from sim.simulation import FabricFailure, Simulation, SimulationSettings
 from sim.workload import check_connected, read_trace
 from topo.graph import Topology
@@ -96,14 +96,21 @@ def scenario_workload(scenario: Scenario, iterations: int | None = None) -> list
     count = iterations or scenario.warmup + scenario.iterations
     requests = []
     for workload in scenario.workloads:
-        job, n = workload.job, len(workload.job.hosts)
+        job = workload.job
         if workload.stop_ns is not None:
             raise ValueError(f"job {job.name} has stop_ms; legal in a simulation: iterations")
         check_sender(job.sender, f"job {job.name}")
+        rank = {host: number for number, host in enumerate(job.hosts)}
+        ends = [(rank[flow.src], rank[flow.dst]) for flow in job.flows]
         phases = tuple(
-            # In a fused ring of this size every flow carries `size` bytes.
-            PhaseShape("fused_ring", size * n / (2 * (n - 1)), after_ns=compute, limit_bps=rate)
-            for size, rate, compute in workload.steps
+            PhaseShape(
+                MESSAGES,
+                0.0,
+                after_ns=step.compute_ns,
+                limit_bps=step.rate_bps,
+                messages=tuple((a, b, size) for (a, b), size in zip(ends, step.sizes, strict=True)),
+            )
+            for step in workload.steps
         )
         requests.append(
             JobRequest(

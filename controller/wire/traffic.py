@@ -6,9 +6,10 @@ Pure: hosts are names, and bytes are per iteration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from controller.wire.collectives import Collective, pair_count, rounds
 
@@ -213,6 +214,38 @@ def flows_of(traffic: Traffic, places: RankPlaces) -> tuple[TrafficFlow, ...]:
             f"{len(merged) * traffic.queue_pairs:,} flows; legal: up to {MAX_FLOWS:,} in a job"
         )
     return _queue_pairs(merged, traffic)
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficPhase:
+    """An Up phase of a job: `sizes` are the bytes of each flow. Then its GPUs compute for `compute_ns`."""
+
+    sizes: tuple[int, ...]
+    compute_ns: int
+
+
+def phases_of(flows: Sequence[TrafficFlow], exchanges: int, compute_ns: int) -> tuple[TrafficPhase, ...]:
+    """The phases of an iteration in which the GPUs compute for `compute_ns`.
+
+    Each exchange is followed by its equal part of the compute time, and the last of them by the reduction of
+    the gradients. A job without exchanges reduces, then computes.
+    """
+    exchanged = tuple(f.exchange_bytes for f in flows)
+    reduced = tuple(f.reduce_bytes for f in flows)
+    if not any(exchanged):
+        return (TrafficPhase(reduced, compute_ns),)
+    cuts = [compute_ns * k // exchanges for k in range(exchanges + 1)]
+    found = [TrafficPhase(exchanged, b - a) for a, b in pairwise(cuts)]
+    return (*found, TrafficPhase(reduced, 0)) if any(reduced) else tuple(found)
+
+
+def busy_s(flows: Sequence[TrafficFlow], sizes: Sequence[float], bps: Mapping[str, int]) -> float:
+    """How long the busiest NIC needs, in s, when each flow carries `sizes` bytes. `bps`: rate by NIC."""
+    carried: dict[tuple[str, bool], float] = {}
+    for flow, size in zip(flows, sizes, strict=True):
+        for end in ((flow.src, True), (flow.dst, False)):
+            carried[end] = carried.get(end, 0.0) + size
+    return max((8 * size / bps[nic] for (nic, _), size in carried.items()), default=0.0)
 
 
 def _parts(traffic: Traffic) -> list[tuple[str, Collective, Iterator[list[int]], int]]:

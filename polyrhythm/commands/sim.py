@@ -23,8 +23,7 @@ from controller.planner import Policy, policy_named
 from controller.planner.options import POLICY_HELP, add_max_slowdown, policy_of
 from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.progress import Bar
-from polyrhythm.scenario import scenario_path
-from polyrhythm.scenario.build import ROCE_OVERHEAD_BYTES
+from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, scenario_path
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 from sim import figures

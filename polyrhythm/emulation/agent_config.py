@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hostagent.job import one_or_each
 from polyrhythm.scenario import Scenario, Workload
 
 
@@ -71,11 +72,11 @@ def _job(agent_job: AgentJob) -> dict[str, Any]:
         "phases": [
             {
                 "up_ns": phase.end_ns - phase.start_ns,
-                "bytes_per_flow": size,
-                "rate_bps": rate,
-                "down_ns": compute,
+                "bytes_per_flow": size if isinstance(size := one_or_each(step.sizes), int) else list(size),
+                "rate_bps": step.rate_bps,
+                "down_ns": step.compute_ns,
             }
-            for phase, (size, rate, compute) in zip(job.profile.phases, agent_job.workload.steps, strict=True)
+            for phase, step in zip(job.profile.phases, agent_job.workload.steps, strict=True)
         ],
         "flops_per_iteration": float(job.flops_per_iteration),
         "start_ns": agent_job.start_ns,

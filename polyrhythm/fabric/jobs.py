@@ -9,12 +9,19 @@ from random import Random
 from typing import Any
 
 from controller.model.job import Profile
-from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PhaseChange, PhaseSpec
+from hostagent.job import (
+    IterationRecord,
+    JobSpec,
+    MeasuredPhase,
+    MeasuredProfile,
+    PhaseChange,
+    PhaseSpec,
+    one_or_each,
+)
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.parent_messages import session_result
 from polyrhythm.fabric.presence import Presence
-from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Workload
-from polyrhythm.scenario.build import Steps
+from polyrhythm.scenario import ALONE_ITERATIONS, ALONE_WARMUP, Steps, Workload
 
 # Start of the first job, in fabric time. Chosen: by then the switches are programmed and the agents
 # connected.
@@ -326,8 +333,8 @@ def job_spec(workload: Workload, measured: Mapping[str, Any] | None, *, changes:
 
 def _phases(profile: Profile, steps: Steps) -> tuple[PhaseSpec, ...]:
     return tuple(
-        PhaseSpec(phase.end_ns - phase.start_ns, size, rate, compute)
-        for phase, (size, rate, compute) in zip(profile.phases, steps, strict=True)
+        PhaseSpec(phase.end_ns - phase.start_ns, one_or_each(step.sizes), step.rate_bps, step.compute_ns)
+        for phase, step in zip(profile.phases, steps, strict=True)
     )
 
 

@@ -3,40 +3,29 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 
-from controller.model.job import Flow, Job, Phase, Profile
+from controller.model.job import Flow, Job, Profile
 from controller.wire.senders import canonical_sender
+from controller.wire.traffic import flow_name
 from hostagent.job import PcieUse
 from polyrhythm.scenario.config import (
     ELEPHANT_NOMINAL_BYTES,
-    ChangeConfig,
     EcnConfig,
     JobConfig,
-    PhaseConfig,
     ScenarioConfig,
 )
 from polyrhythm.scenario.emulated_fabric import emulated_bps, emulated_fabric
 from polyrhythm.scenario.failures import Failure, FailureError, failure_of
+from polyrhythm.scenario.patterns import Pattern, Steps, check_phases, flops_of, nics_of, pattern_of, steps_of
 from polyrhythm_files import InvalidValueError, listed
 from topo.graph import Topology
-
-FLOPS_PER_GPU_SECOND = 312e12 * 0.4
-"""An A100's peak in bf16 (data sheet), at the 40 % that large training reaches. It stands for a job's flops
-where the scenario gives none."""
 
 ALONE_WARMUP = 2
 ALONE_ITERATIONS = 8
 """Iterations of a job alone on the fabric, which give its profile (chosen: nothing disturbs the job, so few
 suffice)."""
-
-ROCE_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
-"""Ethernet, IPv4, UDP, BTH and ICRC around a payload."""
-
-Steps = tuple[tuple[int, int, int], ...]
-"""For each Up phase: bytes of each flow, rate cap of a flow in bit/s, compute time after the phase in ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +65,7 @@ class Workload:
     @property
     def compute_ns(self) -> int:
         """Mean compute time of one iteration, before any change."""
-        return sum(step[2] for step in self.steps)
+        return sum(step.compute_ns for step in self.steps)
 
     @property
     def leaves(self) -> bool:
@@ -142,12 +131,15 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
     """
     topology = emulated_fabric(config, fabric)
     names = Counter(job.name for job in config.jobs)
+    patterns: list[Pattern] = []
     for i, job in enumerate(config.jobs):
         if names[job.name] > 1:
             raise InvalidValueError(
                 ("jobs", i, "name"), f"{job.name!r} names {names[job.name]} jobs; legal: a name of its own"
             )
-        _check_job(i, job, topology)
+        patterns.append(pattern_of(config, job, topology, ("jobs", i)))
+        _check_changes(i, job)
+        _check_end(i, job, patterns[-1])
     _check_pcie(config)
     _check_reachable(config, topology)
     limited = _limited(config, topology)
@@ -155,7 +147,10 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         name=config.name,
         about=config.about,
         topology=topology,
-        workloads=tuple(_workload(config, job, topology) for job in config.jobs),
+        workloads=tuple(
+            _workload(config, job, pattern, topology)
+            for job, pattern in zip(config.jobs, patterns, strict=True)
+        ),
         scale=config.scale,
         packet_bytes=config.packet_bytes,
         buffer_packets=config.buffer_packets,
@@ -217,19 +212,7 @@ def _check_pcie(config: ScenarioConfig) -> None:
             )
 
 
-def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
-    for k, host in enumerate(job.hosts):
-        if host not in topology.host:
-            legal = listed(list(topology.host))
-            raise InvalidValueError(
-                ("jobs", i, "hosts", k), f"{host!r} is no host of the fabric; legal: {legal}"
-            )
-        if host in job.hosts[:k]:
-            raise InvalidValueError(
-                ("jobs", i, "hosts", k), f"{host!r} is in the list twice; legal: each host once"
-            )
-    _check_phases(("jobs", i), job.phases, job.period_ms)
-    _check_end(i, job)
+def _check_changes(i: int, job: JobConfig) -> None:
     last = 0
     for k, change in enumerate(job.changes):
         where = ("jobs", i, "changes", k)
@@ -239,17 +222,17 @@ def _check_job(i: int, job: JobConfig, topology: Topology) -> None:
                 f"{change.iteration} is not above that of the change before; legal: {last + 1} or more",
             )
         last = change.iteration
-        _check_phases(where, change.phases, change.period_ms)
+        check_phases(where, change.phases, change.period_ms)
 
 
-def _check_end(i: int, job: JobConfig) -> None:
+def _check_end(i: int, job: JobConfig, pattern: Pattern) -> None:
     if job.stop_ms is None:
         return
     if job.iterations is not None:
         raise InvalidValueError(
             ("jobs", i, "stop_ms"), "the job has iterations too; legal: one of stop_ms and iterations"
         )
-    begin = job.start_ms + job.phases[0].start_ms
+    begin = job.start_ms + pattern.lead_ns / 1e6
     if job.stop_ms <= begin:
         raise InvalidValueError(
             ("jobs", i, "stop_ms"),
@@ -257,70 +240,39 @@ def _check_end(i: int, job: JobConfig) -> None:
         )
 
 
-def _check_phases(at: tuple[str | int, ...], phases: tuple[PhaseConfig, ...], period_ms: float) -> None:
-    end = 0.0
-    for k, phase in enumerate(phases):
-        where = (*at, "phases", k)
-        if round(phase.end_ms * 1e6) <= round(phase.start_ms * 1e6):
-            raise InvalidValueError(
-                (*where, "end_ms"),
-                f"{phase.end_ms:g} is not after start_ms; legal: above {phase.start_ms:g}, by 1 ns or more",
-            )
-        if phase.start_ms < end:
-            raise InvalidValueError(
-                (*where, "start_ms"), f"{phase.start_ms:g} overlaps the phase before; legal: {end:g} or more"
-            )
-        if phase.start_ms >= period_ms:
-            raise InvalidValueError(
-                (*where, "start_ms"), f"{phase.start_ms:g} is past the period; legal: below {period_ms:g}"
-            )
-        end = phase.end_ms
-        # The last phase may reach into the next period, to the start of the first phase there.
-        most = period_ms + phases[0].start_ms
-        if end > most:
-            raise InvalidValueError(
-                (*where, "end_ms"),
-                f"{end:g} is past the period"
-                + (" and the start of the first phase in the next" if phases[0].start_ms else "")
-                + f"; legal: up to {most:g}",
-            )
-
-
 def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
     for i, job in enumerate(config.jobs):
-        first = topology.host[job.hosts[0]]
-        for k, name in enumerate(job.hosts):
-            if topology.part[topology.host[name].leaf] != topology.part[first.leaf]:
+        servers = nics_of(job, topology, ("jobs", i))
+        first = servers[0][1][0]
+        for k, (_, nics) in enumerate(servers):
+            apart = next((n for n in nics if topology.part[n.leaf] != topology.part[first.leaf]), None)
+            if apart is not None:
                 raise InvalidValueError(
                     ("jobs", i, "hosts", k),
-                    f"no path from {first.name} to {name}: the fabric does not connect "
-                    f"{first.leaf} and {topology.host[name].leaf}; add a spine or a link",
+                    f"no path from {first.name} to {apart.name}: the fabric does not connect "
+                    f"{first.leaf} and {apart.leaf}; add a spine or a link",
                 )
 
 
-def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Workload:
+def _workload(config: ScenarioConfig, job: JobConfig, pattern: Pattern, topology: Topology) -> Workload:
     """A job as the emulated hosts run it."""
-    nic_bps = min(topology.host[h].rate_bps for h in job.hosts)
-    steps, profile = _steps(config, job, nic_bps)
-    flops = _flops(job, job.gpus, steps)
-    ring = [(job.hosts[k], job.hosts[(k + 1) % len(job.hosts)]) for k in range(len(job.hosts))]
-    total = sum(step[0] for step in steps)
+    nic_bps = min(topology.host[h].rate_bps for h in pattern.hosts)
     changes = []
     for change in job.changes:
-        after, pattern = _steps(config, change, nic_bps)
-        changes.append(ChangedPattern(change.iteration, pattern, after, _flops(change, job.gpus, after)))
+        after, profile = steps_of(config, change, len(pattern.ends), nic_bps)
+        changes.append(ChangedPattern(change.iteration, profile, after, flops_of(change, job.gpus, after)))
     return Workload(
         job=Job(
             name=job.name,
             model=job.model,
             gpus=job.gpus,
-            hosts=job.hosts,
-            profile=profile,
-            flops_per_iteration=flops,
-            flows=tuple(Flow(f"{job.name}/{a}>{b}", job.name, a, b, total) for a, b in ring),
+            hosts=pattern.hosts,
+            profile=pattern.profile,
+            flops_per_iteration=flops_of(job, job.gpus, pattern.steps),
+            flows=_flows(job.name, pattern),
             sender=canonical_sender(job.sender),
         ),
-        steps=steps,
+        steps=pattern.steps,
         increase_timer=job.increase_timer,
         announces=job.announces,
         silent=job.silent,
@@ -329,32 +281,18 @@ def _workload(config: ScenarioConfig, job: JobConfig, topology: Topology) -> Wor
         if job.pcie is not None
         else None,
         arrival_ns=round(job.start_ms * 1e6),
-        lead_ns=round(job.phases[0].start_ms * 1e6),
+        lead_ns=pattern.lead_ns,
         stop_ns=None if job.stop_ms is None else round(job.stop_ms * 1e6),
         iterations=job.iterations,
         jitter=job.jitter_pct / 100,
     )
 
 
-def _steps(config: ScenarioConfig, job: JobConfig | ChangeConfig, nic_bps: int) -> tuple[Steps, Profile]:
-    """For each Up phase the payload that fills it at the phase's rate, and the profile from the first phase
-    on.
-    """
-    share = config.packet_bytes / (config.packet_bytes + ROCE_OVERHEAD_BYTES)
-    steps: list[tuple[int, int, int]] = []
-    phases: list[Phase] = []
-    first = job.phases[0].start_ms
-    starts = [p.start_ms for p in job.phases[1:]] + [job.period_ms + first]
-    for phase, next_start in zip(job.phases, starts, strict=True):
-        rate = min(emulated_bps(phase.gbps, config.scale), nic_bps)
-        up_s = (phase.end_ms - phase.start_ms) / 1e3
-        packets = max(1, math.floor(rate * up_s * share / 8 / config.packet_bytes))
-        steps.append((packets * config.packet_bytes, rate, round((next_start - phase.end_ms) * 1e6)))
-        phases.append(Phase(round((phase.start_ms - first) * 1e6), round((phase.end_ms - first) * 1e6), rate))
-    return tuple(steps), Profile(round(job.period_ms * 1e6), tuple(phases))
-
-
-def _flops(job: JobConfig | ChangeConfig, gpus: int, steps: Steps) -> float:
-    """Flops of an iteration: the file's, or what the GPUs do in their compute time."""
-    compute_s = sum(step[2] for step in steps) / 1e9
-    return (job.teraflops_per_iteration or 0) * 1e12 or gpus * max(compute_s, 1e-9) * FLOPS_PER_GPU_SECOND
+def _flows(name: str, pattern: Pattern) -> tuple[Flow, ...]:
+    seen: Counter[tuple[str, str]] = Counter()
+    flows = []
+    for k, (a, b) in enumerate(pattern.ends):
+        total = sum(step.sizes[k] for step in pattern.steps)
+        flows.append(Flow(flow_name(name, a, b, seen[a, b]), name, a, b, total))
+        seen[a, b] += 1
+    return tuple(flows)

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from controller.model import REALIGN_PCT
 from controller.wire.senders import Sender
+from controller.wire.traffic_config import TrafficConfig
 from polyrhythm_files import InvalidValueError, Section, finite
 
 Name = Annotated[
@@ -151,16 +152,34 @@ class PcieConfig(Section, frozen=True, kw_only=True):
 
 
 class JobConfig(Section, frozen=True, kw_only=True):
-    """A training job: one ring all-reduce over its hosts in each Up phase, compute between the phases."""
+    """A training job: either what it is (`traffic` and `compute_ms`), or when a ring over its hosts sends
+    (`period_ms` and `phases`).
+    """
 
     name: Name
     model: Annotated[str, Meta(min_length=1, max_length=64)]
     gpus: Annotated[int, Meta(ge=1, le=100_000, description="of the whole job")]
     hosts: Annotated[
-        tuple[Name, ...], Meta(min_length=2, max_length=1024, description="in the order of the ring")
+        tuple[Name, ...],
+        Meta(
+            min_length=1,
+            max_length=1024,
+            description="in the order of the ring, two or more; with traffic in the order of the GPUs, and a "
+            "server with several NICs under its own name",
+        ),
     ]
-    period_ms: Period
-    phases: Phases
+    period_ms: Period | None = None
+    phases: Annotated[
+        tuple[PhaseConfig, ...],
+        Meta(max_length=64, description="with period_ms: one ring all-reduce in each Up phase"),
+    ] = ()
+    traffic: Annotated[
+        TrafficConfig | None, Meta(description="instead of period_ms and phases: they follow from it")
+    ] = None
+    compute_ms: Annotated[
+        Annotated[float, finite(0, MAX_MS)] | None,
+        Meta(description="with traffic: the GPUs' compute time of an iteration"),
+    ] = None
     sender: Annotated[
         Sender, Meta(description="congestion control of the job's NICs; mltcp: mltcp-dcqcn")
     ] = "dcqcn"

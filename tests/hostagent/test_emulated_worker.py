@@ -370,7 +370,11 @@ def test_what_cannot_run_is_refused() -> None:
         ({"phases": ()}, "at least one phase"),
         ({"phases": (dataclasses.replace(phase, down_ns=-1),)}, "negative figure"),
         ({"ring": (("h0", "h9"),)}, "must join two of h0, h1"),
-        ({"ring": (("h0", "h1"), ("h0", "h1"))}, "listed twice"),
+        (
+            {"phases": (dataclasses.replace(phase, bytes_per_flow=(1,)),)},
+            "bytes of 1 flows; legal: one figure",
+        ),
+        ({"phases": (dataclasses.replace(phase, bytes_per_flow=(1, -1)),)}, "negative figure"),
         ({"compute_jitter": -0.1}, "jitter"),
         ({"compute_jitter": 1.1}, "jitter"),
     ):
@@ -411,3 +415,36 @@ def test_two_runs_with_one_seed_are_equal() -> None:
 
     assert run(1) == run(1)
     assert run(1) != run(2)
+
+
+def test_flows_of_a_phase_may_carry_different_bytes_over_several_queue_pairs() -> None:
+    cluster = Cluster()
+    cluster.connect()
+    # h0 sends two messages to h1 and one to h2 in the first phase; only h2 answers, in the second.
+    ring = (("h0", "h1"), ("h0", "h1"), ("h0", "h2"), ("h2", "h0"))
+    phases = (
+        PhaseSpec(40 * MS, (up(20), up(10), up(10), 0), 0, 20 * MS),
+        PhaseSpec(30 * MS, (0, 0, 0, up(30)), 0, 10 * MS),
+    )
+    spec = JobSpec("p", "m", 3, ("h0", "h1", "h2"), ring, phases, 1e12)
+    cluster.run_job(spec, 15, 5)
+    cluster.heap.run(2_000 * MS)
+    records = {name: cluster.records(name, "p") for name in spec.hosts}
+    assert {name: len(found) for name, found in records.items()} == {"h0": 5, "h1": 5, "h2": 5}
+    assert all(r.bytes_sent == up(20) + 2 * up(10) for r in records["h0"])
+    assert all(r.bytes_sent == 0 for r in records["h1"])
+    # Three flows share the NIC of h0 evenly, so the two small ones end at 30 ms. Then h2 computes for 20 ms
+    # and sends for 30 ms; h0 ends its second phase when those bytes have arrived.
+    for r in records["h0"][1:]:
+        (first, second) = r.phases
+        assert first[1] - first[0] == pytest.approx(40 * MS, rel=0.05)
+        assert second[1] == pytest.approx(80 * MS, rel=0.05)
+    profile = measured_profile(records["h0"], spec)
+    # The rate is that of the largest flow: half of what the worker sends.
+    assert profile.phases[0].rate_bps == pytest.approx(RATE / 2, rel=0.06)
+    join = cluster.bodies("h0", "job_join")[0][1].job_join
+    assert [(f.name, f.bytes_per_iteration) for f in join.flows] == [
+        ("p/h0>h1", up(20)), ("p/h0>h1#1", up(10)), ("p/h0>h2", up(10)), ("p/h2>h0", up(30)),
+    ]  # fmt: skip
+    # A phase's rate is what its largest flow needs on average.
+    assert [p.rate_bps for p in join.phases] == [up(20) * 8000 // 40, up(30) * 8000 // 30]

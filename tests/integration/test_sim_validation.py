@@ -14,8 +14,7 @@ from controller.routing.forwarding import forwarding
 from controller.routing.paths import path_of
 from polyrhythm.api import scenario_workload
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
-from polyrhythm.scenario import Scenario, load_scenario, scenario_path
-from polyrhythm.scenario.build import ROCE_OVERHEAD_BYTES
+from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario, load_scenario, scenario_path
 from sim.jobrun import FREE, IterationSchedule, JobRun
 from sim.network import Network
 from sim.output import MARKED
@@ -179,7 +178,7 @@ def test_rings_that_only_neighbours_hold_together_agree_with_packets(tmp_path: P
     overhead = (scenario.packet_bytes + ROCE_OVERHEAD_BYTES) / scenario.packet_bytes
     runs, rank_of = [], {}
     for workload in scenario.workloads:
-        ((size, rate, compute_ns),) = workload.steps
+        (((size, *_), rate, compute_ns),) = workload.steps
         builder, paths = TaskGraphBuilder(), []
         # Each rank begins where it was found to.
         last = {

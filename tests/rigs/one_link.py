@@ -15,6 +15,7 @@ from host_bench import FRAME, MS, RATE, set_tos
 
 from bmv2.scheduler import SwitchPort
 from controller.southbound.desired import EcnProfile
+from controller.wire.traffic import flow_name
 from hostagent.emulated_worker import EmulatedWorker
 from hostagent.job import IterationRecord, JobSpec, PhaseSpec
 from hostagent.nic.dcqcn import DcqcnProfile
@@ -138,8 +139,8 @@ class TrainingJob:
             for rank in range(2)
         ]  # fmt: skip
         there, here = self.workers
-        out, at_right = link.flow(left, right, self.spec.flow_name(*ends), level, here.on_bytes)
-        back, at_left = link.flow(right, left, self.spec.flow_name(*ends[::-1]), level, there.on_bytes)
+        out, at_right = link.flow(left, right, flow_name(self.spec.name, *ends), level, here.on_bytes)
+        back, at_left = link.flow(right, left, flow_name(self.spec.name, *ends[::-1]), level, there.on_bytes)
         self.senders = (out, back)
         for worker in self.workers:
             if slot is not None:

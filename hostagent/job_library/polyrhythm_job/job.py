@@ -52,6 +52,10 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
     phases. `bytes_per_flow`: the bytes that each flow carries in an iteration. `flops_per_iteration`: of the
     whole job.
 
+    `traffic` says what the job is instead of `bytes_per_flow`: its collective, its parallelism and the bytes
+    of each group, with the keys of docs/jobs.md. The agent makes the job's flows of it. `rails`: so many
+    neighbours in `hosts` are NICs of one server.
+
     `pcie` (or POLYRHYTHM_PCIE): the PCIe link that this process shares with others of the host, see
     `pcie_transfer()`. `pcie_gbps`: the rate of that link in Gbit/s; with it the plan knows which jobs share
     it. `agent` (or POLYRHYTHM_AGENT): the agent's socket.
@@ -74,6 +78,8 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         period_ms: float = 0.0,
         phases_ms: Sequence[tuple[float, float]] = (),
         lead_ms: float = 0.0,
+        traffic: Mapping[str, Any] | None = None,
+        rails: int = 1,
         agent: str = "",
         pcie: str = "",
         pcie_gbps: float = 0.0,
@@ -98,6 +104,8 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
         if period_ms:
             self._join["period_ns"] = int(period_ms * 1e6)
             self._join["phases"] = [[int(start * 1e6), int(end * 1e6)] for start, end in phases_ms]
+        if traffic is not None:
+            self._join |= {"traffic": dict(traffic), "rails": rails}
         self._lead_ns = int(lead_ms * 1e6)
         self._connection = AgentConnection(agent or environment.get("POLYRHYTHM_AGENT", DEFAULT_SOCKET))
         self._joined = False

@@ -36,7 +36,7 @@ def test_shipped_scenarios_load(name: str) -> None:
     assert scenario.warmup == 5
     for workload in scenario.workloads:
         # The payload and its headers fill the Up phases at their rate, to within one packet.
-        packets = sum(step[0] for step in workload.steps) / scenario.packet_bytes
+        packets = sum(step.sizes[0] for step in workload.steps) / scenario.packet_bytes
         wire_bits = packets * (scenario.packet_bytes + 58) * 8
         phases = workload.job.profile.phases
         room = sum(p.rate_bps * (p.end_ns - p.start_ns) / 1e9 for p in phases)
@@ -107,7 +107,7 @@ def test_a_sender_has_one_form_inside(tmp_path: Path, said: str, sender: str) ->
         (
             "[h1, h3]",
             "h1",
-            "11: jobs[0].hosts: 'h1' is wrong; legal: a list of 2 to 1024 values, each a name of",
+            "11: jobs[0].hosts: 'h1' is wrong; legal: a list of 1 to 1024 values, each a name of",
         ),
         ("gpus: 2", "gpus: two", "10: jobs[0].gpus: 'two' is wrong; legal: a whole number from 1 to 100000"),
         ("name: two_vgg19", "name: two_vgg19\nname: x", "5: name: this key is there twice; first in line 4"),
