@@ -68,6 +68,8 @@ class TableInfo:
     entry_actions: frozenset[int]
     default_actions: frozenset[int]
     const_default: bool
+    # What P4Info says that the default entry is at first: an action's id and its arguments.
+    initial_default: tuple[int, tuple[int, ...]] | None
     const: bool
     size: int
     direct_counter: CounterInfo | None
@@ -236,6 +238,7 @@ def _table(
         entry_actions=_scoped(message.action_refs, p4i.ActionRef.DEFAULT_ONLY),
         default_actions=_scoped(message.action_refs, p4i.ActionRef.TABLE_ONLY),
         const_default=message.const_default_action_id != 0,
+        initial_default=_initial_default(message, actions),
         const=message.is_const_table,
         size=message.size,
         direct_counter=counter,
@@ -243,6 +246,17 @@ def _table(
         profile=profiles.get(message.implementation_id),
         idle_timeout=message.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL,
     )
+
+
+def _initial_default(
+    message: p4i.Table, actions: Mapping[int, ActionInfo]
+) -> tuple[int, tuple[int, ...]] | None:
+    declared = message.initial_default_action
+    if not message.HasField("initial_default_action") or declared.action_id not in actions:
+        return None
+    given = {item.param_id: int.from_bytes(item.value, "big") for item in declared.arguments}
+    params = actions[declared.action_id].params
+    return declared.action_id, tuple(given.get(param.id, 0) for param in params)
 
 
 def _scoped(refs: Iterable[p4i.ActionRef], barred: int) -> frozenset[int]:

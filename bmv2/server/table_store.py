@@ -64,9 +64,14 @@ class TableStore:
         for table in schema.tables.values():
             program_table = program_tables[table.name]
             default = program_table.default
-            self._program_defaults[table.id] = (
-                None if default is None else ActionCall(default.action, default.params)
-            )
+            if default is not None:
+                self._program_defaults[table.id] = ActionCall(default.action, default.params)
+            elif table.initial_default is not None:
+                # p4c's JSON has no default entry for a table with an action profile: it is NoAction.
+                action_id, params = table.initial_default
+                self._program_defaults[table.id] = ActionCall(schema.actions[action_id].name, params)
+            else:
+                self._program_defaults[table.id] = None
             if program_table.initial_entries is not None and not table.const:
                 self.preinitialised[table.name] = table.size
             for written in program_table.initial_entries or ():

@@ -13,6 +13,10 @@ BENCHES = {
         "memory and processor time of an agent, and its answers to new flows",
     ),
     "compress": ("polyrhythm.bench.compress", "time of priority compression"),
+    "conformance": (
+        "polyrhythm.bench.conformance",
+        "the switch's P4Runtime server against the specification's rules and a model of its state",
+    ),
     "interleave": ("polyrhythm.bench.interleave", "time of the rotation search, against plain enumeration"),
     "p4runtime": (
         "polyrhythm.bench.p4runtime",
