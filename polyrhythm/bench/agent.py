@@ -36,6 +36,7 @@ from typing import Any
 from controller.wire import agent_pb2 as pb
 from hostagent.session import ControllerSession
 from polyrhythm.bench.hostfabric import HOSTS_PER_LEAF, fabric
+from polyrhythm.bench.processes import READY_S, last_words, line, process, until
 from polyrhythm.bench.report import show
 
 HOST = "h1"
@@ -46,8 +47,6 @@ USUAL_DEADLINE_S = 0.010
 DEADLINE_MS = 1000.0
 _PERIOD_NS = 400_000_000
 _ELEPHANT = 1 << 30
-# Chosen: a fresh machine compiles the planner for half a minute, a loaded one for longer.
-_READY_S = 300.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -72,38 +71,38 @@ def run(args: argparse.Namespace) -> int:
         try:
             show(_measure(Path(folder), stack, args.seconds), args.json)
         except (RuntimeError, OSError) as error:
-            print(f"polyrhythm bench agent: {error}{_last_words(Path(folder))}", file=sys.stderr)
+            print(f"polyrhythm bench agent: {error}{last_words(Path(folder))}", file=sys.stderr)
             return 1
     return 0
 
 
 def _measure(folder: Path, stack: contextlib.ExitStack, seconds: float) -> dict[str, Any]:
-    switches = stack.enter_context(_process("-m", "polyrhythm.bench.hostfabric", log=folder / "fabric.log"))
+    switches = stack.enter_context(process("-m", "polyrhythm.bench.hostfabric", log=folder / "fabric.log"))
     description = folder / "fabric.json"
     # With a long deadline every answer is measured; those after the usual deadline are counted.
-    fabric_json = {**json.loads(_line(switches, folder / "fabric.log")), "answer_deadline_ms": DEADLINE_MS}
+    fabric_json = {**json.loads(line(switches, folder / "fabric.log")), "answer_deadline_ms": DEADLINE_MS}
     description.write_text(json.dumps(fabric_json))
     controller = stack.enter_context(
-        _process("-m", "polyrhythm", "controller", f"--fabric={description}", log=folder / "controller.log")
+        process("-m", "polyrhythm", "controller", f"--fabric={description}", log=folder / "controller.log")
     )
-    address = json.loads(_line(controller, folder / "controller.log"))["agents"]
+    address = json.loads(line(controller, folder / "controller.log"))["agents"]
     path = folder / "agent.sock"
     config = folder / "agent.toml"
     config.write_text(_config(address, path))
     agent = stack.enter_context(
-        _process("-m", "polyrhythm", "agent", f"--config={config}", log=folder / "agent.log")
+        process("-m", "polyrhythm", "agent", f"--config={config}", log=folder / "agent.log")
     )
-    _line(agent, folder / "agent.log")
+    line(agent, folder / "agent.log")
     peers = stack.enter_context(_peers(address))
     client = stack.enter_context(contextlib.closing(_Client(path)))
-    _until(lambda: client.status()["connected"], "the agent's session")
+    until(lambda: client.status()["connected"], "the agent's session")
     _announce_pools(path, peers)
     flows = _pool_flows(peers)
     trainers = [stack.enter_context(contextlib.closing(_Client(path))) for _ in range(JOBS)]
     for number, trainer in enumerate(trainers):
         _join(f"job{number}", trainer, peers)
-    _until(lambda: _answered(client, flows[0]), "a plan")
-    _until(lambda: len(client.status()["flows"]) == JOBS * FLOWS_A_JOB, "all flows placed")
+    until(lambda: _answered(client, flows[0]), "a plan")
+    until(lambda: len(client.status()["flows"]) == JOBS * FLOWS_A_JOB, "all flows placed")
     time.sleep(1.0)
     cpu_percent, reports = _report_iterations(agent.pid, trainers, seconds)
     waits, unanswered = _offer(client, flows, peers, switches, seconds)
@@ -133,44 +132,6 @@ def _answered(client: _Client, flow: str) -> bool:
 # -- the processes
 
 
-@contextlib.contextmanager
-def _process(*arguments: str, log: Path) -> Iterator[subprocess.Popen[str]]:
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            for end in (process.stdin, process.stdout):
-                if end is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        end.close()
-
-
-def _line(process: subprocess.Popen[str], log: Path) -> str:
-    line = process.stdout.readline() if process.stdout is not None else ""
-    if not line:
-        raise RuntimeError(f"a process did not start: {log.read_text()[-500:]}")
-    return line
-
-
-def _last_words(folder: Path) -> str:
-    """The last line of each log, for the error message of a bench that failed."""
-    lines = {log.stem: log.read_text().splitlines()[-1:] for log in sorted(folder.glob("*.log"))}
-    return "".join(f"\n  {name}: {line[0]}" for name, line in lines.items() if line)
-
-
 def _config(address: str, path: Path) -> str:
     hosts = "".join(f'{h.name} = "{h.ip}"\n' for h in fabric().hosts)
     ip = fabric().host[HOST].ip
@@ -189,14 +150,6 @@ def _peak_mib(pid: int) -> float:
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def _until(condition: Any, what: str) -> None:
-    deadline = time.monotonic() + _READY_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{what} not ready within {_READY_S:g} s")
-        time.sleep(0.02)
 
 
 # -- the other hosts
@@ -221,7 +174,7 @@ def _peers(address: str) -> Iterator[dict[str, ControllerSession]]:
     for session in sessions.values():
         session.start()
     try:
-        _until(lambda: len(up) == len(sessions), "the sessions of the other hosts")
+        until(lambda: len(up) == len(sessions), "the sessions of the other hosts")
         yield sessions
     finally:
         for session in sessions.values():
@@ -254,7 +207,7 @@ def _announce_pools(client_path: Path, peers: dict[str, ControllerSession]) -> N
         clients = [stack.enter_context(contextlib.closing(_Client(client_path))) for _ in range(POOLS)]
         for number, client in enumerate(clients):
             _join(f"pool{number}", client, peers)
-        _until(lambda: len(clients[0].status()["flows"]) == len(_pool_flows(peers)), "the first plan")
+        until(lambda: len(clients[0].status()["flows"]) == len(_pool_flows(peers)), "the first plan")
 
 
 def _pool_flows(peers: dict[str, ControllerSession]) -> list[str]:
@@ -293,7 +246,7 @@ class _Client:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(_READY_S)
+        self._socket.settimeout(READY_S)
         self._socket.connect(str(path))
         self._reader = self._socket.makefile("rb")
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small fabric in host time, for benches: embedded switches in one process, served on real ports.
+"""A fabric in host time, for benches: embedded switches in one process, served on real ports.
+
+`python -m polyrhythm.bench.hostfabric [LEAVES SPINES HOSTS_PER_LEAF]`; the default is a small one.
 
 It prints its description as one line of JSON, and ends when its input is closed. For each number that it
 reads, the link between leaf1 and spine1 goes down for this many milliseconds. The controller then reconciles
@@ -29,15 +31,15 @@ HOSTS_PER_LEAF = 25
 NICENESS = 10
 
 
-def fabric() -> Topology:
-    """A fabric of 2 leaves, 2 spines and 50 hosts."""
-    return leaf_spine(2, 2, HOSTS_PER_LEAF, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
+def fabric(leaves: int = 2, spines: int = 2, hosts_per_leaf: int = HOSTS_PER_LEAF) -> Topology:
+    """A leaf-spine fabric; by default of 2 leaves, 2 spines and 50 hosts."""
+    return leaf_spine(leaves, spines, hosts_per_leaf, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
 
 
-def main() -> None:
+def main(*sizes: int) -> None:
     """Serve until the input is closed."""
     os.nice(NICENESS)
-    topology = fabric()
+    topology = fabric(*sizes)
     loop = HostLoop()
     switches = {s.name: EmbeddedSwitch(s.name, loop) for s in topology.switches}
 
@@ -73,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +13,7 @@ from polyrhythm.subcommands import integer
 
 GROUPS = {
     "cluster": ("polyrhythm.bench.plan.cluster", "plans for 5 to 500 jobs on fabrics of 64 and 512 leaves"),
+    "effect": ("polyrhythm.bench.plan.effect", "a running controller of 96 switches and 64 agents"),
     "excess": ("polyrhythm.bench.plan.excess", "link loads of plans, against the exact optimum"),
     "failures": (
         "polyrhythm.bench.plan.failures",
@@ -39,10 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print."""
+    """Measure and print. Returns 1 if a process of a bench does not start."""
     chosen = [name for name in GROUPS if args.group is None or name in args.group]
     found: dict[str, Any] = {}
     for name in chosen:
-        found |= import_module(GROUPS[name][0]).measure(args.seed, args.runs)
+        try:
+            found |= import_module(GROUPS[name][0]).measure(args.seed, args.runs)
+        except RuntimeError as error:
+            print(f"polyrhythm bench plan: {name}: {error}", file=sys.stderr)
+            return 1
     show(found, args.json)
     return 0

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running controller: `job_to_effect_p99_ms` and `answer_p99_ms`.
+
+One process serves the sessions of all switches, this one those of the agents, one host for each leaf. Jobs of
+HOSTS_A_JOB hosts with declared profiles arrive and leave, JOBS_A_SECOND a second.
+
+- `job_to_effect_p99_ms`: from the first message of a job's agents until the last of them has been told the
+  schedule of the job and the source port of its flow. The controller writes to switches what these need, and
+  waits for their acknowledgements, before it tells agents.
+- `answer_p99_ms`: from the question for the path of a flow until the answer, QUESTIONS_A_SECOND a second
+  meanwhile.
+- `jobs_unfinished`, `unanswered`: those without an effect or an answer within END_S. They count as END_S.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import json
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from controller.wire import agent_pb2 as pb
+from hostagent.session import ControllerSession
+from polyrhythm.bench.hostfabric import RATE_BPS, fabric
+from polyrhythm.bench.processes import last_words, line, process, until
+from topo.graph import Host
+
+SIZES = (64, 32, 1)
+"""Leaves, spines, hosts of a leaf: 96 switches, 64 agents."""
+JOBS, HOSTS_A_JOB, JOBS_A_SECOND = 200, 8, 5
+QUESTIONS_A_SECOND = 200
+LIFE_S = 5.0
+"""How long a job stays. Chosen: 25 jobs are present at a time, three on each host."""
+END_S = 10.0
+"""How long the bench waits for the last effects. Chosen: far above the bounds."""
+POOL = "pool"
+"""The job whose flows are asked for."""
+_MS = 1_000_000
+
+
+@dataclass
+class Arrival:
+    """A job that arrives. `missing` are the flows and the hosts that have not been told yet."""
+
+    began_s: float
+    missing: set[str]
+    ended_s: float | None = None
+
+
+@dataclass
+class Agents:
+    """The sessions of all agents, and what they have been told."""
+
+    sessions: dict[str, ControllerSession] = field(default_factory=dict)
+    up: set[str] = field(default_factory=set)
+    arrivals: dict[str, Arrival] = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)
+    answers_s: list[float] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def said(self, host: str, message: pb.ControllerMessage) -> None:
+        """The controller has sent a message to the agent of `host`."""
+        now = time.monotonic()
+        kind = message.WhichOneof("body")
+        with self.lock:
+            if kind == "welcome":
+                self.up.add(host)
+            elif kind == "flow":
+                flow = message.flow.flow
+                asked = self.asked.pop(flow, None)
+                if asked is not None:
+                    self.answers_s.append(now - asked)
+                elif message.flow.source_port:
+                    self._told(flow.partition("/")[0], flow, now)
+            elif kind == "schedule":
+                self._told(message.schedule.job, host, now)
+
+    def _told(self, job: str, what: str, now: float) -> None:
+        arrival = self.arrivals.get(job)
+        if arrival is not None and what in arrival.missing:
+            arrival.missing.discard(what)
+            if not arrival.missing:
+                arrival.ended_s = now
+
+    def arrive(self, job: pb.JobJoin) -> None:
+        """All workers of a job join, and ask for the paths of their flows."""
+        names = {f.src: f.name for f in job.flows}
+        with self.lock:
+            self.arrivals[job.job] = Arrival(time.monotonic(), {*job.hosts, *names.values()})
+        for rank, host in enumerate(job.hosts):
+            joined = pb.JobJoin()
+            joined.CopyFrom(job)
+            joined.rank = rank
+            self.sessions[host].send(pb.AgentMessage(job_join=joined))
+            self.sessions[host].send(pb.AgentMessage(flow_request=pb.FlowRequest(flow=names[host])))
+
+    def leave(self, job: pb.JobJoin) -> None:
+        """All workers of a job leave."""
+        for rank, host in enumerate(job.hosts):
+            self.sessions[host].send(pb.AgentMessage(job_leave=pb.JobLeave(job=job.job, rank=rank)))
+
+    def ask(self, flow: pb.FlowSpec) -> None:
+        """Ask for the path of a flow, unless the last question for it waits still."""
+        with self.lock:
+            if flow.name in self.asked:
+                return
+            self.asked[flow.name] = time.monotonic()
+        self.sessions[flow.src].send(pb.AgentMessage(flow_request=pb.FlowRequest(flow=flow.name)))
+
+
+def measure(seed: int, runs: int) -> dict[str, Any]:
+    """All figures by name. The jobs arrive once, whatever `runs` is: each of them is a measurement.
+
+    Raises:
+        RuntimeError: a process did not start, or the first job had no effect.
+    """
+    with tempfile.TemporaryDirectory(prefix="polyrhythm-") as folder, contextlib.ExitStack() as stack:
+        try:
+            return _measure(Path(folder), stack, Random(f"{seed}/bench plan/effect"))
+        except (RuntimeError, OSError) as error:
+            raise RuntimeError(f"{error}{last_words(Path(folder))}") from None
+
+
+def _measure(folder: Path, stack: contextlib.ExitStack, rng: Random) -> dict[str, Any]:
+    sizes = [str(n) for n in SIZES]
+    switches = stack.enter_context(
+        process("-m", "polyrhythm.bench.hostfabric", *sizes, log=folder / "fabric.log")
+    )
+    description = folder / "fabric.json"
+    said = json.loads(line(switches, folder / "fabric.log"))
+    description.write_text(json.dumps({**said, "profile": "declared"}))
+    controller = stack.enter_context(
+        process("-m", "polyrhythm", "controller", f"--fabric={description}", log=folder / "controller.log")
+    )
+    address = json.loads(line(controller, folder / "controller.log"))["agents"]
+    hosts = fabric(*SIZES).hosts
+    agents = stack.enter_context(_connected(address, hosts))
+    pool = job(POOL, [h.name for h in hosts[: max(HOSTS_A_JOB, len(hosts) // 2)]], rng)
+    agents.arrive(pool)
+    until(lambda: agents.arrivals[POOL].ended_s, "the first plan")
+    # The first plans of a process load and compile kernels; the bounds are those of a controller that runs.
+    for number in range(2 * JOBS_A_SECOND):
+        first = job(f"first{number}", [h.name for h in rng.sample(hosts, HOSTS_A_JOB)], rng)
+        agents.arrive(first)
+        until(lambda name=first.job: agents.arrivals[name].ended_s, "the effect of a job")  # type: ignore[misc]
+        agents.leave(first)
+    agents.arrivals.clear()
+    jobs = [
+        job(f"j{number}", [h.name for h in rng.sample(hosts, HOSTS_A_JOB)], rng) for number in range(JOBS)
+    ]
+    _offer(agents, jobs, pool.flows)
+    return figures(agents.arrivals, agents.answers_s, len(agents.asked))
+
+
+def figures(
+    arrivals: Mapping[str, Arrival], answers_s: Sequence[float], unanswered: int
+) -> dict[str, float | int]:
+    """The figures from the arrivals of all jobs and the answers to new flows."""
+    effects = [END_S if a.ended_s is None else a.ended_s - a.began_s for a in arrivals.values()]
+    answers = [*answers_s, *[END_S] * unanswered]
+    return {
+        "job_to_effect_p99_ms": round(1e3 * _p99(effects), 2),
+        "job_to_effect_median_ms": round(1e3 * statistics.median(effects), 2),
+        "jobs": len(effects),
+        "jobs_unfinished": sum(a.ended_s is None for a in arrivals.values()),
+        "answer_p99_ms": round(1e3 * _p99(answers), 2),
+        "answer_median_ms": round(1e3 * statistics.median(answers), 2),
+        "answers": len(answers_s),
+        "unanswered": unanswered,
+    }
+
+
+def job(name: str, hosts: list[str], rng: Random) -> pb.JobJoin:
+    """A ring job whose flows send at the rate of the NICs for 25 to 65 % of a period of 0.2 to 2 s."""
+    period = round(200 * 10 ** rng.random()) * _MS
+    up = round(rng.uniform(0.25, 0.65) * period)
+    pairs = [(host, hosts[(n + 1) % len(hosts)]) for n, host in enumerate(hosts)]
+    size = RATE_BPS * up // 8_000_000_000
+    return pb.JobJoin(
+        job=name,
+        model="bench",
+        gpus=8 * len(hosts),
+        hosts=hosts,
+        period_ns=period,
+        phases=[pb.Phase(start_ns=0, end_ns=up, rate_bps=RATE_BPS)],
+        flops_per_iteration=rng.uniform(1e14, 1e16),
+        flows=[pb.FlowSpec(name=f"{name}/{a}>{b}", src=a, dst=b, bytes_per_iteration=size) for a, b in pairs],
+    )
+
+
+def _offer(agents: Agents, jobs: Sequence[pb.JobJoin], flows: Sequence[pb.FlowSpec]) -> None:
+    """Let the jobs arrive and leave while agents ask for flows; then wait for the last effects."""
+    # (when, kind, number); of one time, jobs go first.
+    todo = [(n / JOBS_A_SECOND, 0, n) for n in range(len(jobs))]
+    todo += [(n / JOBS_A_SECOND + LIFE_S, 1, n) for n in range(len(jobs))]
+    last = len(jobs) / JOBS_A_SECOND
+    todo += [(n / QUESTIONS_A_SECOND, 2, n) for n in range(int(last * QUESTIONS_A_SECOND))]
+    heapq.heapify(todo)
+    began = time.monotonic()
+    while todo:
+        due, kind, number = heapq.heappop(todo)
+        time.sleep(max(0.0, began + due - time.monotonic()))
+        if kind == 0:
+            agents.arrive(jobs[number])
+        elif kind == 1:
+            agents.leave(jobs[number])
+        else:
+            agents.ask(flows[number % len(flows)])
+    end = time.monotonic() + END_S
+    while time.monotonic() < end and (agents.asked or any(a.missing for a in agents.arrivals.values())):
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def _connected(address: str, hosts: Sequence[Host]) -> Iterator[Agents]:
+    """The sessions of the agents of all hosts."""
+    agents = Agents()
+    for host in hosts:
+        hello = pb.Hello(host=host.name, ip=host.ip, pinning="verbs", protocol=1)
+
+        def connected(name: str = host.name, hello: pb.Hello = hello) -> None:
+            agents.sessions[name].send(pb.AgentMessage(sequence=1, hello=hello))
+
+        def said(message: pb.ControllerMessage, name: str = host.name) -> None:
+            agents.said(name, message)
+
+        agents.sessions[host.name] = ControllerSession((address,), said, lambda: None, connected)
+    for session in agents.sessions.values():
+        session.start()
+    try:
+        until(lambda: len(agents.up) == len(hosts), "the sessions of the agents")
+        yield agents
+    finally:
+        for session in agents.sessions.values():
+            session.stop()
+
+
+def _p99(values: Sequence[float]) -> float:
+    return sorted(values)[int(0.99 * (len(values) - 1))]
