@@ -109,7 +109,7 @@ def test_prepared_writes_are_those_that_would_be_worked_out(pinned: bool) -> Non
         assert failovers.put_writes(event, search.writes(event))
     wanted = FabricCondition(frozenset({("leaf1", "spine2")}))
     ready = failovers.writes(wanted)
-    before = DesiredState(FabricCondition(), made.pins)
+    before = DesiredState.of(FabricCondition(), made)
     assert failovers.desired == before
     anew = table_writes.writes_to({s.name: before for s in SMALL.switches}, replace(before, condition=wanted))
     assert ready == {name: w for name, w in anew.items() if w.updates}
