@@ -47,7 +47,7 @@ _MS = 1_000_000
 
 
 @dataclass
-class Arrival:
+class JobArrival:
     """A job that arrives. `missing` are the flows and the hosts that have not been told yet."""
 
     began_s: float
@@ -56,12 +56,12 @@ class Arrival:
 
 
 @dataclass
-class Agents:
+class AgentStandIns:
     """The sessions of all agents, and what they have been told."""
 
     sessions: dict[str, ControllerSession] = field(default_factory=dict)
     up: set[str] = field(default_factory=set)
-    arrivals: dict[str, Arrival] = field(default_factory=dict)
+    arrivals: dict[str, JobArrival] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
     answers_s: list[float] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -94,7 +94,7 @@ class Agents:
         """All workers of a job join, and ask for the paths of their flows."""
         names = {f.src: f.name for f in job.flows}
         with self.lock:
-            self.arrivals[job.job] = Arrival(time.monotonic(), {*job.hosts, *names.values()})
+            self.arrivals[job.job] = JobArrival(time.monotonic(), {*job.hosts, *names.values()})
         for rank, host in enumerate(job.hosts):
             joined = pb.JobJoin()
             joined.CopyFrom(job)
@@ -161,7 +161,7 @@ def _measure(folder: Path, stack: contextlib.ExitStack, rng: Random) -> dict[str
 
 
 def figures(
-    arrivals: Mapping[str, Arrival], answers_s: Sequence[float], unanswered: int
+    arrivals: Mapping[str, JobArrival], answers_s: Sequence[float], unanswered: int
 ) -> dict[str, float | int]:
     """The figures from the arrivals of all jobs and the answers to new flows."""
     effects = [END_S if a.ended_s is None else a.ended_s - a.began_s for a in arrivals.values()]
@@ -196,7 +196,7 @@ def job(name: str, hosts: list[str], rng: Random) -> pb.JobJoin:
     )
 
 
-def _offer(agents: Agents, jobs: Sequence[pb.JobJoin], flows: Sequence[pb.FlowSpec]) -> None:
+def _offer(agents: AgentStandIns, jobs: Sequence[pb.JobJoin], flows: Sequence[pb.FlowSpec]) -> None:
     """Let the jobs arrive and leave while agents ask for flows; then wait for the last effects."""
     # (when, kind, number); of one time, jobs go first.
     todo = [(n / JOBS_A_SECOND, 0, n) for n in range(len(jobs))]
@@ -220,9 +220,9 @@ def _offer(agents: Agents, jobs: Sequence[pb.JobJoin], flows: Sequence[pb.FlowSp
 
 
 @contextlib.contextmanager
-def _connected(address: str, hosts: Sequence[Host]) -> Iterator[Agents]:
+def _connected(address: str, hosts: Sequence[Host]) -> Iterator[AgentStandIns]:
     """The sessions of the agents of all hosts."""
-    agents = Agents()
+    agents = AgentStandIns()
     for host in hosts:
         hello = pb.Hello(host=host.name, ip=host.ip, pinning="verbs", protocol=1)
 

@@ -20,8 +20,8 @@ class _Session:
         return True
 
 
-def _agents() -> effect.Agents:
-    return effect.Agents(sessions={"h1": _Session(), "h2": _Session()})  # type: ignore[dict-item]
+def _agents() -> effect.AgentStandIns:
+    return effect.AgentStandIns(sessions={"h1": _Session(), "h2": _Session()})  # type: ignore[dict-item]
 
 
 def _flow(name: str, port: int) -> pb.ControllerMessage:
@@ -52,7 +52,7 @@ def test_an_effect_is_there_when_every_agent_has_been_told_everything() -> None:
 
 
 def test_figures_count_what_never_came() -> None:
-    arrivals = {"a": effect.Arrival(1.0, set(), 1.25), "b": effect.Arrival(2.0, {"h1"})}
+    arrivals = {"a": effect.JobArrival(1.0, set(), 1.25), "b": effect.JobArrival(2.0, {"h1"})}
     found = effect.figures(arrivals, [0.002, 0.004], 1)
     assert found["jobs_unfinished"] == found["unanswered"] == 1
     assert found["job_to_effect_median_ms"] == (250 + 10_000) / 2
