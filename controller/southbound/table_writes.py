@@ -84,7 +84,7 @@ class SwitchWrites:
     """The writes for one switch: serialised WriteRequests in stages, and the number of updates in them.
 
     `tables` is how many entries each table has after them, without default actions. `read` is how many
-    entries were read from the switch for them.
+    entries were read from the switch for them, without cells of meters.
     """
 
     stages: tuple[tuple[bytes, ...], ...]
@@ -173,7 +173,7 @@ def reconcile(
     others = []
     count = 0
     for is_cell, data in read_entries(read):
-        count += 1
+        count += not is_cell
         if missing.pop(data, None) is None:
             entry = codec.decode_cell(data) if is_cell else codec.decode(p4r.TableEntry.FromString(data))
             if entry is not None:

@@ -10,6 +10,7 @@
 //       |- bad checksum, options, cut short, not IPv4 ---------------------------> drop
 //       |- TTL <= 1 -------------------------------------------------------------> CPU, reason 3
 //       |- EdgeGuard (suspects)  edge_ingress: count stray_packets, remark or -----> drop
+//       |- HostTrust (others)    host_dscp -> answer_rate or planned_pair: count stray_packets, remark
 //       |- Remarking (others)    remark -> remark_flow
 //       |- Forwarding        routing -> pinned_flow or ecmp -> port_state -> next_hop
 //       |                    a miss ---------------------------------------------> drop
@@ -34,7 +35,9 @@
 #include <core.p4>
 #include <v1model.p4>
 
+#include "ids.p4"                   // what this target has beyond ../shared/ids.p4
 #include "target.p4"                // the hash, IPv4 checksums
+#include "host_trust.p4"            // host_dscp, planned_pair
 #include "../shared/parser.p4"      // frames to headers and back
 #include "../shared/edge.p4"        // edge_ingress
 #include "../shared/forwarding.p4"  // routing, pinned_flow, ecmp, port_state, next_hop
@@ -71,6 +74,7 @@ parser SwitchParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
                       inout standard_metadata_t standard_metadata) {
     EdgeGuard() edge_guard;
+    HostTrust() host_trust;
     Remarking() remarking;
     Forwarding() forwarding;
     QueueSelection() queue_selection;
@@ -80,7 +84,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     @name(".ingress_packets") @id(INGRESS_PACKETS_COUNTER_ID)
     counter<counter_index_t>(COUNTER_SIZE, CounterType.packets_and_bytes) ingress_packets;
 
-    // Strays stopped or remarked at the edge; index ingress port * 8 + STRAY_*.
+    // Strays stopped or remarked at ports to hosts; index ingress port * 8 + STRAY_*.
     @name(".stray_packets") @id(STRAY_PACKETS_COUNTER_ID)
     counter<counter_index_t>(COUNTER_SIZE, CounterType.packets) stray_packets;
 
@@ -91,13 +95,17 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
             if (standard_metadata.checksum_error == 0 && standard_metadata.parser_error == error.NoError
                 && hdr.ipv4.version_ihl == IPV4_NO_OPTIONS) {
                 if (hdr.ipv4.ttl > 1) {
+                    if (meta.is_cnp == 1 && !HAS_LENGTH(CNP_BYTES)) {
+                        meta.is_cnp = 0;
+                    }
                     if (IS_SUSPECT) {
                         edge_guard.apply(hdr, meta);
-                        if (meta.is_stray == 1) {
-                            stray_packets.count(meta.ingress_port ++ meta.stray);
-                        }
                     } else {
+                        host_trust.apply(hdr, meta, standard_metadata);
                         remarking.apply(hdr, meta);
+                    }
+                    if (meta.is_stray == 1) {
+                        stray_packets.count(meta.ingress_port ++ meta.stray);
                     }
                     if (meta.stopped == 0) {
                         forwarding.apply(hdr, meta);
@@ -170,7 +178,7 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
     }
 }
 
-@pkginfo(name="polyrhythm", version=POLYRHYTHM_VERSION)
+@pkginfo(name="polyrhythm", version=V1MODEL_INTERFACE_VERSION)
 @depth_unit(DEPTH_UNIT)
 @time_unit(TIME_UNIT)
 V1Switch(SwitchParser(), VerifyIpv4(), SwitchIngress(), SwitchEgress(), UpdateIpv4(), FrameDeparser()) main;

@@ -6,16 +6,21 @@ from functools import partial
 
 import pytest
 from control_rig import running
-from fleet_rig import in_service, until
+from finsy.proto import p4r
+from fleet_rig import held, in_service, until
 from rocev2 import at_host, from_host, roce
 
 from bmv2 import EmbeddedSwitch, PortTable
 from bmv2.server import serve
 from controller.live.verify import FiveTuple, build_probe, parse_probe
+from controller.model.traffic import TRAFFIC_CLASSES
+from controller.southbound.codec import STRAY_COUNTER
+from controller.southbound.host_guard import STRAY_REASONS
 from controller.southbound.table_writes import DesiredState, FabricCondition
 
 CNP, ACK_OPCODE, CNP_OPCODE = 48, 0x11, 0x81
 PROBES, CNPS = 0, 1
+METER = 0x14000001
 
 
 def strays(fabric, host):
@@ -76,6 +81,7 @@ async def send_all(fabric, ports):
 
 
 PORTS = range(0xC000, 0xC000 + 40)
+PAIRS = (("h1", "h3"),)
 
 
 @pytest.fixture
@@ -88,6 +94,7 @@ def watchful(topology):
 
 def test_a_dead_port_is_left_before_the_controller_says_anything(watchful, artefacts):
     async def scenario(fleet, witness):
+        assert await fleet.apply(DesiredState(pairs=PAIRS)) == ()
         await send_all(watchful, PORTS)
         before = await asyncio.to_thread(uplinks, watchful)
         assert min(before) > 8
@@ -99,10 +106,10 @@ def test_a_dead_port_is_left_before_the_controller_says_anything(watchful, artef
         assert (after[0] - before[0], after[1] - before[1]) == (0, len(PORTS))
         # The controller finds out and writes the same; then the port is up again.
         down = FabricCondition(frozenset({("leaf1", "spine1")}))
-        assert await fleet.apply(DesiredState(down)) == ()
+        assert await fleet.apply(DesiredState(down, pairs=PAIRS)) == ()
         await send_all(watchful, PORTS)
         await asyncio.to_thread(watchful.on_data_plane, lambda: leaf.set_port_up(3, True))
-        assert await fleet.apply(DesiredState(FabricCondition())) == ()
+        assert await fleet.apply(DesiredState(pairs=PAIRS)) == ()
         await send_all(watchful, PORTS)
         last = await asyncio.to_thread(uplinks, watchful)
         assert last[0] - after[0] == before[0]
@@ -120,5 +127,49 @@ def test_where_a_switch_enters_no_port_states_the_controller_does(fabric, artefa
         assert [entry.match[0].value for entry in held] == [3]
         assert await fleet.apply(DesiredState(FabricCondition())) == ()
         assert await asyncio.to_thread(entered) == []
+
+    in_service(fabric, artefacts, scenario)
+
+
+async def dscps_at_h3(fabric, frames):
+    """The DSCPs under which frames from h1 arrive."""
+    for frame in frames:
+        await from_host(fabric, "h1", frame)
+    return sorted([(await at_host(fabric))[1][15] >> 2 for _ in frames])
+
+
+def test_levels_are_for_planned_pairs(fabric, artefacts):
+    """The plan comes and goes, and what was remarked is counted by port and reason."""
+    topology = fabric.topology
+    levels = [roce(topology, "h1", "h3", 0xC001, dscp, 0) for dscp in TRAFFIC_CLASSES.levels]
+
+    async def scenario(fleet, witness):
+        assert await dscps_at_h3(fabric, levels) == [0] * len(levels)
+        assert await fleet.apply(DesiredState(pairs=PAIRS)) == ()
+        assert await dscps_at_h3(fabric, levels) == sorted(TRAFFIC_CLASSES.levels)
+        assert await fleet.apply(DesiredState()) == ()
+        assert await dscps_at_h3(fabric, levels) == [0] * len(levels)
+        counts = (await fleet.read_counters())["leaf1"]
+        found = {
+            (c.port, STRAY_REASONS[c.qid]): c.packets
+            for c in counts
+            if c.counter == STRAY_COUNTER and c.packets
+        }
+        assert found.pop((topology.host["h1"].leaf_port, "unplanned")) == 2 * len(levels)
+        assert not found
+
+    in_service(fabric, artefacts, scenario)
+
+
+def test_a_meter_that_lost_its_rates_is_found_and_set_again(fabric, artefacts):
+    async def scenario(fleet, witness):
+        assert (await held(fleet, "leaf1"))[1] == 0
+        empty = p4r.MeterEntry(meter_id=METER, index=p4r.Index(index=1))
+        update = p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(meter_entry=empty))
+        write = p4r.WriteRequest(device_id=1, updates=[update]).SerializeToString()
+        assert await fleet.clients["leaf1"].write(((write,),)) == ()
+        assert (await held(fleet, "leaf1"))[1] == 1
+        await fleet.read_back()
+        assert (await held(fleet, "leaf1"))[1] == 0
 
     in_service(fabric, artefacts, scenario)

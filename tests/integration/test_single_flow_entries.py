@@ -73,17 +73,19 @@ def test_a_pinned_flow_takes_its_way_until_it_goes(fabric, artefacts):
 
 def test_a_remarked_flow_is_queued_by_its_new_dscp_and_no_other_is(fabric, artefacts):
     remark = FlowRemark("a/h1>h3", "leaf1", "h1", "h3", PORTS[0], 30, 22)
+    pairs = (("h1", "h3"), ("h2", "h3"))
 
     async def scenario(fleet, witness):
+        assert await fleet.apply(DesiredState(pairs=pairs)) == ()
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:2], dscp=30)] == [(6, 30)] * 2
-        assert await fleet.apply(DesiredState(remarks=(remark,))) == ()
+        assert await fleet.apply(DesiredState(remarks=(remark,), pairs=pairs)) == ()
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:2], dscp=30)] == [(4, 22), (6, 30)]
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:1], dscp=26)] == [(5, 26)]
         # Another host under the same DSCP is not meant.
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:1], dscp=30, host="h2")] == [(6, 30)]
-        assert await fleet.apply(DesiredState(remarks=(replace(remark, dscp=10),))) == ()
+        assert await fleet.apply(DesiredState(remarks=(replace(remark, dscp=10),), pairs=pairs)) == ()
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:1], dscp=30)] == [(1, 10)]
-        assert await fleet.apply(DesiredState()) == ()
+        assert await fleet.apply(DesiredState(pairs=pairs)) == ()
         assert [(q, d) for _, q, d in await sent_by(fabric, PORTS[:2], dscp=30)] == [(6, 30)] * 2
 
     in_service(fabric, artefacts, scenario)

@@ -80,6 +80,20 @@ TABLES = {
         {"NoAction"},
         512,
     ),
+    "host_dscp": (
+        0x0200000D,
+        [("port", 9, EXACT), ("dscp", 6, EXACT)],
+        {"trust_answers", "trust_planned", "trust_nothing"},
+        {"NoAction"},
+        8192,
+    ),
+    "planned_pair": (
+        0x0200000E,
+        [("port", 9, EXACT), ("ipv4_src", 32, EXACT), ("ipv4_dst", 32, EXACT)],
+        {"trust_pair"},
+        {"NoAction"},
+        65536,
+    ),
 }
 ACTIONS = {
     "set_next_hop": (0x01000101, [("next_hop_id", 16)]),
@@ -101,7 +115,12 @@ ACTIONS = {
     "set_switch_id": (0x01000302, [("switch_id", 32)]),
     "stop_strays": (0x01000401, []),
     "remark_strays": (0x01000402, [("dscp", 6)]),
+    "trust_answers": (0x01000403, [("dscp", 6)]),
+    "trust_planned": (0x01000404, [("dscp", 6)]),
+    "trust_nothing": (0x01000405, [("dscp", 6)]),
+    "trust_pair": (0x01000406, []),
 }
+METERS = {"answer_rate": (0x14000001, p4i.MeterSpec.PACKETS, 512)}
 COUNTERS = {
     "ingress_packets": (0x12000001, p4i.CounterSpec.BOTH),
     "egress_packets": (0x12000002, p4i.CounterSpec.BOTH),
@@ -159,6 +178,8 @@ def test_default_actions(p4info):
         "remark": "NoAction",
         "remark_flow": "NoAction",
         "edge_ingress": "NoAction",
+        "host_dscp": "NoAction",
+        "planned_pair": "NoAction",
         "queue": None,
         "ecn": None,
         "switch_identity": None,
@@ -181,6 +202,12 @@ def test_counters(p4info):
     assert not p4info.direct_counters
 
 
+def test_meters(p4info):
+    found = {m.preamble.name: (m.preamble.id, m.spec.unit, m.size) for m in p4info.meters}
+    assert found == METERS
+    assert not p4info.direct_meters
+
+
 def test_packet_headers(p4info):
     found = {
         header.preamble.name: [(field.name, field.bitwidth) for field in header.metadata]
@@ -192,7 +219,7 @@ def test_packet_headers(p4info):
 def test_version_and_units(p4info):
     """The controller converts Kmin, Kmax and INT's times by what P4Info says, not by the target's name."""
     package = p4info.pkg_info
-    assert (package.name, package.version) == ("polyrhythm", "1.1.0")
+    assert (package.name, package.version) == ("polyrhythm", "1.2.0")
     assert list(package.annotations) == ['@depth_unit("packets")', '@time_unit("microseconds")']
     assert f"`pkg_info.version`: {package.version}." in (ROOT / "docs/data-plane.md").read_text()
 
@@ -221,7 +248,7 @@ def test_probability_0xffff_always_marks():
 
 def test_the_documentation_names_all_of_it(p4info):
     text = (ROOT / "docs/data-plane.md").read_text()
-    for thing in (*p4info.tables, *p4info.counters):
+    for thing in (*p4info.tables, *p4info.counters, *p4info.meters):
         assert f"| `{thing.preamble.name}` | 0x{thing.preamble.id:08x} |" in text
     for action in p4info.actions:
         name = action.preamble.name

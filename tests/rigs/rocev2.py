@@ -22,10 +22,14 @@ def internet_checksum(header):
     return ~total & 0xFFFF
 
 
+# Bytes behind the BTH, ICRC included, of the packets that have one length: acknowledgements and CNPs.
+LENGTHS = {0x11: 4 + 4, 0x81: 16 + 4}
+
+
 def roce(topology, src, dst, sport, dscp, opcode):
     """A RoCEv2 frame from one host to another."""
     a, b = topology.host[src], topology.host[dst]
-    body = bytes([opcode]) + bytes(11) + b"payload!" * 8
+    body = bytes([opcode]) + bytes(11) + (b"payload!" * 8)[: LENGTHS.get(opcode)]
     ip = struct.pack(
         "!BBHHHBBH4s4s",
         0x45, dscp << 2, 28 + len(body), 0, 0, 64, 17, 0,

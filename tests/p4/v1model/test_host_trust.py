@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the compiled program lets hosts use: DSCPs of planned pairs, and answers by opcode, length and rate."""
+
+import struct
+from ipaddress import IPv4Address
+
+import pytest
+from p4_bench import BTH, ICMP, PROBE, TCP, UDP, A, B, as_forwarded, dscp_of, ipv4, roce, udp, with_dscp
+
+from bmv2.entries import Exact, MeterConfig
+
+HOST, TRUNK = 1, 2
+CONTROL, CNP, ACK = 56, 48, 50
+LEVELS = (30, 26, 22, 18, 14, 10)
+MICE = 0
+PROBES, CNPS, ANSWER, RATE, CONTROLS, UNPLANNED = range(6)
+
+
+def answer(opcode, size, dscp, trailing=b""):
+    """A RoCEv2 packet with an opcode and so many bytes between BTH and ICRC."""
+    return ipv4(UDP, udp(bytes([opcode]) + BTH[1:] + bytes(size + 4)), dscp=dscp) + trailing
+
+
+@pytest.fixture
+def trusting(bench):
+    """Port 1 faces hosts, and the flow from A to B is planned; port 2 leads on."""
+    bench.insert("edge_ingress", [Exact(HOST)], "remark_strays", MICE)
+    actions = {CONTROL: "trust_nothing", PROBE: "trust_nothing", CNP: "trust_answers", ACK: "trust_answers"}
+    for dscp, action in (actions | dict.fromkeys(LEVELS, "trust_planned")).items():
+        bench.insert("host_dscp", [Exact(HOST), Exact(dscp)], action, MICE)
+        bench.insert("queue", [Exact(dscp)], "set_queue", 7 if dscp in actions else 6 - LEVELS.index(dscp))
+    ends = [Exact(int(IPv4Address(end))) for end in (A, B)]
+    bench.insert("planned_pair", [Exact(HOST), *ends], "trust_pair")
+    return bench
+
+
+def strays(bench):
+    return {cell: packets for cell, (packets, _) in bench.counted("stray_packets").items()}
+
+
+# The cases of issue 18, and what each counts as.
+ATTACKS = {
+    "TCP under network control": (ipv4(TCP, struct.pack("!HH", 9, 9) + bytes(16), dscp=CONTROL), CONTROLS),
+    "HTTP under the probe's DSCP": (ipv4(UDP, udp(bytes(64), dport=80), dscp=PROBE), CONTROLS),
+    "first fragment of a probe": (ipv4(UDP, udp(bytes(64)), dscp=PROBE, fragment=0x2000), CONTROLS),
+    "RoCE write under the ACK's DSCP": (answer(0x0A, 1000, ACK), ANSWER),
+    "1,000 bytes with the CNP's opcode": (answer(0x81, 1000, CNP), CNPS),
+    "1,000 bytes as acknowledgement": (answer(0x11, 1000, ACK), ANSWER),
+    "an acknowledgement with a long tail": (answer(0x11, 4, ACK, bytes(900)), ANSWER),
+    "a CNP with a long tail": (answer(0x81, 16, CNP, bytes(900)), CNPS),
+    "a CNP one byte short": (answer(0x81, 15, CNP), CNPS),
+    "TCP under a level": (ipv4(TCP, struct.pack("!HH", 9, 4791) + bytes(16), dscp=26), UNPLANNED),
+    "UDP under a level": (ipv4(UDP, udp(bytes(64), dport=80), dscp=30), UNPLANNED),
+    "ICMP under a level": (ipv4(ICMP, b"\x08\0ping", dscp=10), UNPLANNED),
+    "fragment of RoCE under a level": (ipv4(UDP, udp(BTH), dscp=26, fragment=0x2000), UNPLANNED),
+    "RoCE to another host": (roce(dscp=26, dst="10.0.1.4"), UNPLANNED),
+    "RoCE from another address": (roce(dscp=26, src="10.0.0.9"), UNPLANNED),
+    "the planned flow's way back": (roce(dscp=26, src=B, dst=A), UNPLANNED),
+}
+
+
+@pytest.mark.parametrize(("frame", "reason"), ATTACKS.values(), ids=ATTACKS)
+def test_what_the_plan_did_not_give_travels_as_mice(trusting, frame, reason):
+    trusting.route("0.0.0.0/0", "set_next_hop", 7)
+    assert trusting.push(HOST, frame) == [(2, as_forwarded(with_dscp(frame, MICE)))]
+    assert strays(trusting) == {(HOST, reason): 1}
+    assert list(trusting.counted("egress_packets")) == [(2, 0)]
+
+
+@pytest.mark.parametrize("frame", [frame for frame, _ in ATTACKS.values()], ids=ATTACKS)
+def test_ports_of_the_fabric_are_trusted(trusting, frame):
+    """What passed the port of a host is not asked again."""
+    trusting.route("0.0.0.0/0", "set_next_hop", 7)
+    [(_, left)] = trusting.push(TRUNK, frame)
+    assert dscp_of(left) == dscp_of(frame)
+    assert strays(trusting) == {}
+
+
+@pytest.mark.parametrize("dscp", LEVELS)
+def test_a_planned_flow_keeps_each_level(trusting, dscp):
+    frame = roce(dscp=dscp)
+    assert trusting.push(HOST, frame) == [(2, as_forwarded(frame))]
+    assert strays(trusting) == {}
+    assert list(trusting.counted("egress_packets")) == [(2, 6 - LEVELS.index(dscp))]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [answer(0x11, 4, ACK), answer(0x12, 12, ACK), answer(0x81, 16, CNP)],
+    ids=["acknowledgement", "atomic acknowledgement", "CNP"],
+)
+def test_answers_pass_in_the_first_queue(trusting, frame):
+    assert trusting.push(HOST, frame) == [(2, as_forwarded(frame))]
+    assert strays(trusting) == {}
+    assert list(trusting.counted("egress_packets")) == [(2, 7)]
+
+
+def test_every_other_dscp_is_nobodys_business(trusting):
+    named = {CONTROL, PROBE, CNP, ACK, *LEVELS}
+    frames = [roce(dscp=dscp, dst="10.0.1.4") for dscp in range(64) if dscp not in named]
+    trusting.route("0.0.0.0/0", "set_next_hop", 7)
+    assert trusting.push(HOST, *frames) == [(2, as_forwarded(frame)) for frame in frames]
+    assert strays(trusting) == {}
+    assert list(trusting.counted("egress_packets")) == [(2, 0)]
+
+
+def test_answers_above_the_rate_travel_as_mice(trusting):
+    """One a second after a burst of three: of five at once, two are too many."""
+    trusting.switch.set_meter("answer_rate", HOST, MeterConfig(1, 3, 1, 3))
+    frame = answer(0x11, 4, ACK)
+    trusting.push(HOST, *[frame] * 5)
+    assert sorted(dscp_of(left) for _, left in trusting.sent) == [MICE, MICE, ACK, ACK, ACK]
+    assert strays(trusting) == {(HOST, RATE): 2}
+
+
+def test_a_guarded_flow_can_be_remarked_too(trusting):
+    trusting.insert("remark", [Exact(HOST), Exact(26)], "set_dscp", 10)
+    [(_, left)] = trusting.push(HOST, roce(dscp=26))
+    assert dscp_of(left) == 10
+    assert strays(trusting) == {}
