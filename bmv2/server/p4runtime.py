@@ -126,6 +126,11 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     ) -> p4r.CapabilitiesResponse:
         """Tell the version of P4Runtime."""
         time.sleep(self._delay_s)
+        if request.device_id:
+            try:
+                self._arbiter.check_device(request.device_id)
+            except StatusError as error:
+                abort(context, error)
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     def SetForwardingPipelineConfig(  # noqa: N802

@@ -62,8 +62,10 @@ def read(store: EntityStore, entity: p4r.Entity, source: DataPlaneSource) -> Ite
             yield from store.externs.read_digests(entity.digest_entry)
         case "register_entry":
             yield from store.externs.read_registers(entity.register_entry, source)
+        case None:
+            raise invalid("read: an entity of no kind; name one, for there is no wildcard over all kinds")
         case kind:
-            raise StatusError(UNIMPLEMENTED, f"{kind or 'an empty entity'}: cannot be read")
+            raise StatusError(UNIMPLEMENTED, f"{kind}: cannot be read")
 
 
 def _read_tables(

@@ -86,6 +86,22 @@ def test_an_election_id_in_use_is_refused_and_the_stream_closed(connect):
     assert "Election ID 10 is already used" in caught.value.details()
 
 
+def test_a_later_election_id_in_use_is_refused_too(connect):
+    first, second = connect(), connect()
+    first.arbitrate(10)
+    second.arbitrate(9)
+    with pytest.raises(grpc.RpcError) as caught:
+        second.arbitrate(10)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    # Its own id is none of another's.
+    assert first.arbitrate(10).status.code == rpc_code.OK
+
+
+def test_a_restart_forgets_the_highest_election_id(connect, start_rig):
+    assert connect().arbitrate(10).status.code == rpc_code.OK
+    assert connect(start_rig().server.address).arbitrate(1).status.code == rpc_code.OK
+
+
 def test_roles_elect_apart_and_a_stream_keeps_its_role(connect):
     plain, special = connect(), connect()
     assert plain.arbitrate(10).status.code == rpc_code.OK

@@ -201,6 +201,31 @@ def test_an_action_of_another_table_or_of_the_default_entry_is_refused(names, ou
     assert outcome(update("INSERT", default_only)) == "PERMISSION_DENIED"
 
 
+def test_a_deletion_looks_at_the_key_alone(controller, names, outcome):
+    assert outcome(update("INSERT", names.next_hop(b"\x05"))) == "OK"
+    nonsense = names.next_hop(b"\x05")
+    nonsense.action.action.action_id = UNKNOWN_ID
+    nonsense.idle_timeout_ns, nonsense.metadata = -1, b"x"
+    nonsense.meter_config.cir = -1
+    assert outcome(update("DELETE", nonsense)) == "OK"
+    assert table_entries(controller) == []
+
+
+def test_a_table_without_a_key_takes_no_entries(names, outcome):
+    entry = p4r.TableEntry(table_id=names.tables["switch_identity"].preamble.id)
+    entry.action.CopyFrom(names.action("set_switch_id", b"\x01"))
+    assert outcome(update("INSERT", entry)) == "INVALID_ARGUMENT"
+
+
+def test_a_default_entry_does_not_age(names, outcome):
+    entry = names.default("switch_identity", names.action("set_switch_id", b"\x01"))
+    entry.idle_timeout_ns = 5
+    assert outcome(update("MODIFY", entry)) == "INVALID_ARGUMENT"
+    entry.idle_timeout_ns = 0
+    entry.time_since_last_hit.SetInParent()
+    assert outcome(update("MODIFY", entry)) == "INVALID_ARGUMENT"
+
+
 def test_a_full_table_says_so(controller, names, batch_errors):
     size = names.tables["next_hop"].size
     entries = [names.next_hop(value.to_bytes(2, "big").lstrip(b"\0") or b"\0") for value in range(size + 1)]

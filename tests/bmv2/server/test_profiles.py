@@ -101,6 +101,13 @@ def test_a_backup_replica_stands_in_for_a_port_that_is_down(bench):
     assert bench.send(6, 1) == []
 
 
+def test_backup_replicas_are_read_in_their_order(bench):
+    backups = "".join(f'backup_replicas {{ port: "\\x{port:02x}" instance: 1 }} ' for port in (4, 1, 3))
+    wanted = multicast(1, f'port: "\\x02" instance: 1 {backups}')
+    assert bench.write("INSERT", wanted) == "OK"
+    assert bench.read(multicast(1)) == [bench.entity(wanted)]
+
+
 def clone(session, rest=""):
     return f"packet_replication_engine_entry {{ clone_session_entry {{ session_id: {session} {rest} }} }}"
 
