@@ -15,7 +15,6 @@ from google.protobuf.message import DecodeError
 
 from controller.agents.answer_times import AnswerTimes
 from controller.agents.channels import ChannelCounts
-from controller.agents.message_rate import MessageRate
 from controller.agents.port import new_server
 from controller.agents.tls import certified_names
 from controller.agents.translate import (
@@ -29,8 +28,9 @@ from controller.agents.translate import (
 from controller.live.messages import AgentDown, AgentEffect, Input, SendAssignment
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
-from controller.wire.limits import MAX_UNSENT_MESSAGES
+from controller.wire.limits import MAX_MESSAGES_PER_S, MAX_UNSENT_MESSAGES
 from controller.wire.server_tls import ServerTls
+from controller.wire.token_bucket import TokenBucket
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class _Session:
     instance: str
     ended: bool = False
     outbox: asyncio.Queue[wire.ControllerMessage | None] = field(default_factory=asyncio.Queue)
-    rate: MessageRate = field(default_factory=MessageRate)
+    rate: TokenBucket = field(default_factory=lambda: TokenBucket(MAX_MESSAGES_PER_S))
 
     def end(self) -> None:
         """End the session, as soon as its peer has read the message that is under way."""
@@ -256,8 +256,9 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                 await self._pause()
                 if session.ended:
                     return
-                if self._ticks is None:
-                    await session.rate.wait()
+                if self._ticks is None and (delay_s := session.rate.delay_s()):
+                    # What the agent has sent meanwhile waits in its connection.
+                    await asyncio.sleep(delay_s)
                 if message.WhichOneof("body") == "flow_request":
                     self.asked_s = time.monotonic()
                     self.answers.asked(host, message.flow_request.flow)

@@ -22,6 +22,7 @@ from controller.northbound.health import HEALTH_PATHS, health_routes
 from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
 from controller.northbound.placement_routes import PlacementOperations, placement_routes
 from controller.northbound.plan_routes import PlanOperations, plan_routes
+from controller.northbound.request_rate import RequestRate
 from controller.northbound.source import ViewSource
 from controller.northbound.stream import ViewEncoder, view_events
 from controller.northbound.web import ResponseHeaders
@@ -94,6 +95,7 @@ def create_app(
     app.state.closing = asyncio.Event()
     # The last one added is the first that sees a request.
     app.add_middleware(AccessCheck, rules=rules, public=PUBLIC_PATHS)
+    app.add_middleware(RequestRate, exempt=PUBLIC_PATHS)
     heads = (*HEALTH_PATHS, METRICS_PATH)
     app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=heads)
     app.add_exception_handler(405, _not_allowed)

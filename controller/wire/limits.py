@@ -13,6 +13,8 @@ MAX_REQUEST_BODY_BYTES: Final = 1 << 20
 """The most bytes in the body of a REST request."""
 MAX_WEB_REQUESTS: Final = 256
 """The most open REST requests and event streams together."""
+MAX_WEB_REQUESTS_PER_S: Final = 1_000
+"""The most REST requests a second from one address, health checks not counted. More are answered with 429."""
 MAX_IDLE_S: Final = 10.0
 """The longest that a web connection may wait with its first, or its next, request, in seconds."""
 MAX_AUDIT_WAITING: Final = 10_000

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the messages of one agent are read, on a clock of the test."""
+"""Token buckets, on a clock of the test."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.agents.message_rate import MessageRate
+from controller.wire.token_bucket import TokenBucket
 
 
 @given(st.lists(st.floats(0, 3), min_size=1, max_size=300), st.integers(1, 50))
 def test_no_second_has_more_than_its_messages_and_the_saved_ones(pauses: list[float], per_s: int) -> None:
     now = 0.0
-    rate = MessageRate(per_s, lambda: now)
+    rate = TokenBucket(per_s, lambda: now)
     read = []
     for pause in pauses:
         now += pause
@@ -26,7 +26,23 @@ def test_no_second_has_more_than_its_messages_and_the_saved_ones(pauses: list[fl
 
 def test_messages_below_the_rate_never_wait() -> None:
     now = 0.0
-    rate = MessageRate(10, lambda: now)
+    rate = TokenBucket(10, lambda: now)
     for _ in range(100):
         now += 0.1
         assert rate.delay_s() == 0
+
+
+@given(st.lists(st.floats(0, 3), min_size=1, max_size=300), st.integers(1, 50))
+def test_what_is_refused_takes_no_token(pauses: list[float], per_s: int) -> None:
+    now = 0.0
+    rate = TokenBucket(per_s, lambda: now)
+    passed: list[float] = []
+    for pause in pauses:
+        now += pause
+        wait = rate.refusal_s()
+        if wait == 0:
+            passed.append(now)
+        else:
+            assert wait <= 1 / per_s + 1e-9
+    for i, first in enumerate(passed):
+        assert sum(first <= at < first + 1 for at in passed[i:]) <= 2 * per_s
