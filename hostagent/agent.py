@@ -19,7 +19,14 @@ from hostagent.clock import EventClock
 from hostagent.counts import ByteSource
 from hostagent.fabric_time import FabricTime
 from hostagent.job import IterationRecord
-from hostagent.messages import flow_fallback, flow_opened, hello, iteration_report, job_join
+from hostagent.messages import (
+    flow_fallback,
+    flow_opened,
+    hello,
+    iteration_report,
+    job_join,
+    joined_workers,
+)
 from hostagent.metering import Metering
 from hostagent.nic.driver import NicDriver, ReceiveQueue, SendQueue
 from hostagent.nic.requester import check_pin
@@ -104,12 +111,15 @@ class Agent:
 
     # -- session with the controller
 
-    def session_up(self) -> None:
-        """A session with a controller is open: send Hello."""
+    def session_up(self, *, complete: bool = True) -> None:
+        """A session with a controller is open: send Hello. `complete`: all workers of the host are known."""
         self.connected = True
         self.welcomed = False
-        joined = [key for key, state in self._workers.items() if state.joined]
-        self._send(hello(self.host, self.ip, self._nic, joined))
+        self._send(hello(self.host, self.ip, self._nic, self._joined() if complete else None))
+
+    def list_workers(self) -> None:
+        """Tell the controller which workers the host has: others that it knows of this host have ended."""
+        self._send(pb.AgentMessage(workers=self._joined()))
 
     def session_lost(self) -> None:
         """The session has ended: open flows stay as they are, flows that wait for an answer go by ECMP."""
@@ -245,6 +255,9 @@ class Agent:
         """How long a flow waits for the controller's answer."""
         deadline = self.settings.deadline_ns
         return min(deadline, self._most_wait_ns) if self._most_wait_ns else deadline
+
+    def _joined(self) -> pb.Workers:
+        return joined_workers(key for key, state in self._workers.items() if state.joined)
 
     def _silent(self, record: IterationRecord) -> bool:
         state = self._workers.get((record.job, record.rank))

@@ -14,8 +14,8 @@ from hostagent.nic.driver import NicDriver, SendQueue
 _INSTANCE = secrets.token_hex(8)
 
 
-def hello(host: str, ip: str, nic: NicDriver, workers: Iterable[tuple[str, int]]) -> pb.AgentMessage:
-    """The first message of a session. `workers`: job and rank of each worker that has joined."""
+def hello(host: str, ip: str, nic: NicDriver, workers: pb.Workers | None) -> pb.AgentMessage:
+    """The first message of a session. `workers`: all that have joined; None: some may not yet have."""
     return pb.AgentMessage(
         hello=pb.Hello(
             host=host,
@@ -26,9 +26,14 @@ def hello(host: str, ip: str, nic: NicDriver, workers: Iterable[tuple[str, int]]
             counts_bytes=True,
             mltcp=nic.mltcp,
             instance=_INSTANCE,
-            workers=pb.Workers(workers=[pb.Worker(job=job, rank=rank) for job, rank in workers]),
+            workers=workers,
         )
     )
+
+
+def joined_workers(joined: Iterable[tuple[str, int]]) -> pb.Workers:
+    """The list of a host's workers, given job and rank of each."""
+    return pb.Workers(workers=[pb.Worker(job=job, rank=rank) for job, rank in joined])
 
 
 def flow_opened(nic: NicDriver, qp: SendQueue, source_port: int) -> pb.AgentMessage | None:

@@ -33,6 +33,9 @@ KEEPALIVE_S = 2.0
 SILENT_POLLS = 2
 """Questions for the time without any message of the controller after which the session ends. The kernel of a
 controller that hangs still answers pings. Chosen: one answer may be late."""
+REJOIN_NS = 15_000_000_000
+"""How long after its start an agent lists its workers: those that an earlier process had join again by
+themselves. Chosen: the job library tries every 5 s at the latest, when its training process calls it."""
 _SILENCE_CHECK_NS = 1_000_000_000
 _DONE_POLL_NS = 100_000_000
 
@@ -80,6 +83,8 @@ class AgentService:
         self.local = self._open_socket()
         self._sessions_lost = 0
         self.metrics = self._open_metrics()
+        self._complete = False
+        self.loop.call_at(self.loop.now + REJOIN_NS, self._workers_are_back)
         self._heard_ns = self.loop.now
         self.loop.every(_SILENCE_CHECK_NS, self._end_silent_session)
         self.training = EmulatedTraining(config.training, self.agent, self.nic, self.loop)
@@ -185,7 +190,12 @@ class AgentService:
 
     def _connected(self) -> None:
         self._heard_ns = self.loop.now
-        self.agent.session_up()
+        self.agent.session_up(complete=self._complete)
+
+    def _workers_are_back(self) -> None:
+        """Workers that an earlier process of this agent knew have joined again by now, or have ended."""
+        self._complete = True
+        self.agent.list_workers()
 
     def _end_silent_session(self) -> None:
         silent_ns = self.loop.now - self._heard_ns

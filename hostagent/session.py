@@ -188,7 +188,8 @@ class ControllerSession:
             if error.code() == grpc.StatusCode.FAILED_PRECONDITION and not welcome:
                 self._log_once(address, str(error.details()))
             elif not self._stopping.is_set():
-                log.warning("session with %s ended: %s", address, error)
+                why = f"{error.code().name}: {error.details()}"
+                log.warning("session with %s ended (%s); another is opened", address, why)
         finally:
             with self._lock:
                 self._outbox = self._call = None

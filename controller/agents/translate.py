@@ -27,6 +27,7 @@ from controller.live.messages import (
     SendWelcome,
     WorkerJoined,
     WorkerLeft,
+    WorkersListed,
 )
 from controller.model import REALIGN
 from controller.model.job import Flow, Job, Phase, Profile
@@ -53,6 +54,7 @@ AgentInput = (
     | ProbeAsked
     | BytesCounted
     | ClockAsked
+    | WorkersListed
 )
 
 
@@ -99,8 +101,12 @@ def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
 
 def agent_up(hello: wire.Hello) -> AgentUp:
     """The input for a Hello that has been checked."""
-    workers = frozenset((w.job, w.rank) for w in hello.workers.workers) if hello.HasField("workers") else None
+    workers = _workers(hello.workers) if hello.HasField("workers") else None
     return AgentUp(hello.host, hello.pinning, hello.dscp or NEW_DSCP, hello.mltcp, workers)
+
+
+def _workers(listed: wire.Workers) -> frozenset[tuple[str, int]]:
+    return frozenset((worker.job, worker.rank) for worker in listed.workers)
 
 
 def from_agent(host: str, message: wire.AgentMessage) -> Iterator[AgentInput]:
@@ -135,6 +141,8 @@ def _body(host: str, message: wire.AgentMessage) -> AgentInput:
         return ProbeAsked(host, message.probe_request.flow)
     if kind == "job_leave":
         return WorkerLeft(host, message.job_leave.rank, message.job_leave.job)
+    if kind == "workers":
+        return WorkersListed(host, _workers(message.workers))
     if kind == "job_join":
         return WorkerJoined(host, message.job_join.rank, _job(message.job_join))
     if kind == "iteration":

@@ -185,14 +185,16 @@ class Core:
         """Process one input. What an agent may not say is refused."""
         inputs, refusals = self._authority.checked(item)
         self._effects.extend(refusals)
-        for allowed in (*self.leases.ended_by(self.now_ns, item, self.registry), *inputs):
+        for allowed in inputs:
+            for ended in self.leases.ended_by(self.now_ns, allowed, self.registry):
+                self._handle(ended)
+            self.reannouncement.heard(self.now_ns, allowed)
             self._handle(allowed)
 
     def _handle(self, item: Input) -> None:
         match item:
             case FlowOpened():
-                needs_plan = self.queue_pairs.opened(item, self.registry.job_of(item.flow), self.plan)
-                self.wants_plan = self.wants_plan or needs_plan
+                self.wants_plan |= self.queue_pairs.opened(item, self.registry.job_of(item.flow), self.plan)
             case FlowFallback():
                 self._effects.extend(self.assignments.flow_fallback(self.now_ns, item, self.registry))
             case FlowAsked(host, flow):
@@ -214,7 +216,6 @@ class Core:
             case AgentUp():
                 self._effects.append(SendWelcome(item.host))
                 self.assignments.agent_up(item.host)
-                self.reannouncement.agent_up(self.now_ns, item.host)
                 self.queue_pairs.agent_up(replace(item, workers=None))
                 self._effects.extend(self.measuring.agent_up(item.host))
             case PortsSeen(switch, ports):

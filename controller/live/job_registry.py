@@ -123,7 +123,7 @@ class JobRegistry:
             self._check(job)
             known = self._jobs[job.name] = RegisteredJob(job, job)
             self._index(job)
-        elif known.announced != _with_pcie_of(job, known.announced):
+        elif self.differs(job):
             raise JoinError(
                 f"job {job.name}: rank {rank} describes the job differently than its other workers"
             )
@@ -166,6 +166,11 @@ class JobRegistry:
         """The job as its workers announced it; None if no worker has joined."""
         known = self._jobs.get(name)
         return known.announced if known is not None else None
+
+    def differs(self, job: Job) -> bool:
+        """Whether a job of that name is registered and was described differently."""
+        known = self._jobs.get(job.name)
+        return known is not None and known.announced != _with_pcie_of(job, known.announced)
 
     def correct_period(self, name: str, period_ns: int, half_width_ns: int) -> None:
         """Set a job's period to `period_ns`, but not below the end of its last phase. The phases stay.

@@ -20,7 +20,8 @@ class AgentUp:
 
     `pinning` is how the agent sets UDP source ports ("none": its NIC chooses them). `dscp` is "qp" where an
     open queue pair takes a new DSCP, "fixed" where it keeps its first one. `mltcp` says whether the NIC can
-    send by MLTCP for single jobs. `workers` are job and rank of all that have joined; None: not said.
+    send by MLTCP for single jobs. `workers` are job and rank of all that have joined; None: the agent's
+    process is young, and lists them later (`WorkersListed`).
     """
 
     host: str
@@ -28,6 +29,14 @@ class AgentUp:
     dscp: str = "qp"
     mltcp: bool = False
     workers: frozenset[tuple[str, int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersListed:
+    """Job and rank of all workers that have joined on a host. Others of the host have ended."""
+
+    host: str
+    workers: frozenset[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +210,7 @@ class FrameAsked:
 
 Input = (
     AgentUp
+    | WorkersListed
     | AgentDown
     | WorkerJoined
     | WorkerLeft

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from controller.live.job_registry import RegisteredJob
-from controller.live.messages import WorkerLeft
+from controller.live.messages import AgentUp, Input, WorkerLeft, WorkersListed
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,14 @@ class Reannouncement:
         for job in jobs:
             for rank in sorted(job.ranks):
                 self._workers[job.announced.hosts[rank], job.announced.name, rank] = None
+
+    def heard(self, now_ns: int, item: Input) -> None:
+        """Take an input: an agent that has listed its workers announces their jobs now."""
+        match item:
+            case AgentUp(host, workers=frozenset()) | WorkersListed(host):
+                self.agent_up(now_ns, host)
+            case _:
+                pass
 
     def agent_up(self, now_ns: int, host: str) -> None:
         """An agent is back, and announces its jobs now."""

@@ -118,7 +118,7 @@ class RunningPlans:
 
     def _stored(self) -> StateStore:
         if self._store is None:
-            raise OperationError(503, "this controller has no store: start it with --state")
+            raise OperationError(503, "this controller has no store: start it with --state FILE")
         return self._store
 
 

@@ -233,7 +233,9 @@ class _Service:
         core.now_ns = clock.now_ns
         store = open_store(start, leadership)
         if store is None and not embedded:
-            log.warning("without --state jobs, plans and profiles are lost when this process ends")
+            log.warning(
+                "no state is stored: jobs, plans and profiles are lost when this process ends (--state)"
+            )
         state = await DurableState.open(store, core, clock.boot) if store is not None else None
         control_loop = ControlLoop(
             core,

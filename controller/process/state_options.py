@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,11 @@ from pathlib import Path
 from controller.process.config import FabricDescription
 from controller.store.etcd.address import SCHEME, AddressOfEtcdError, EtcdAddress, EtcdTls, parse_address
 from polyrhythm_files import ConfigError
+
+NONE = "none"
+"""The value of `--state` for a controller that stores nothing."""
+SUFFIX = ".state.sqlite"
+"""What the name of the state file ends with, where the command line names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +31,11 @@ def add_state_arguments(parser: argparse.ArgumentParser) -> None:
     """The options for the state."""
     parser.add_argument(
         "--state",
-        metavar="FILE|ETCD",
-        help="FILE: store plans, and the log of events, in this SQLite file (the newest 1,000 plans and "
-        "100,000 events of the last 90 days); while it cannot be written, the controller goes on without it. "
+        metavar="FILE|none|ETCD",
+        help="FILE: store jobs, profiles, plans and the log of events in this SQLite file (the newest 1,000 "
+        "plans and 100,000 events of the last 90 days); while it cannot be written, the controller goes on "
+        "without it. By default it lies beside the fabric's description, as fabric.state.sqlite beside "
+        "fabric.json; an embedded fabric has none. none: store nothing. "
         "etcd://HOST:PORT[,HOST:PORT...][/PREFIX][?epoch=N]: be one of several controllers, which share "
         "their state there; one of them leads",
     )
@@ -53,6 +61,8 @@ def state_of(args: argparse.Namespace, fabric: FabricDescription) -> Path | Shar
         if getattr(args, option) and not several:
             raise ConfigError(f"--{option.replace('_', '-')}: legal: with --state {SCHEME}HOST:PORT")
     if text is None:
+        return None if fabric.clock == "embedded" else _beside(args.fabric)
+    if text == NONE:
         return None
     if not several:
         return Path(text)
@@ -66,6 +76,12 @@ def state_of(args: argparse.Namespace, fabric: FabricDescription) -> Path | Shar
     except AddressOfEtcdError as error:
         raise ConfigError(f"--state: {error}") from None
     return SharedState(address, args.name or socket.gethostname())
+
+
+def _beside(description: Path) -> Path | None:
+    """The state file beside a fabric's description; None where it cannot be written."""
+    file = description.with_suffix(SUFFIX)
+    return file if os.access(file if file.exists() else file.parent, os.W_OK) else None
 
 
 def _tls(args: argparse.Namespace) -> EtcdTls | None:

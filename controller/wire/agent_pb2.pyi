@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request", "flow_opened", "flow_fallback", "earlier")
+    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request", "flow_opened", "flow_fallback", "workers", "earlier")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class AgentMessage(_message.Message):
     CLOCK_REQUEST_FIELD_NUMBER: _ClassVar[int]
     FLOW_OPENED_FIELD_NUMBER: _ClassVar[int]
     FLOW_FALLBACK_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
     EARLIER_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     time_ns: int
@@ -33,8 +34,9 @@ class AgentMessage(_message.Message):
     clock_request: ClockRequest
     flow_opened: FlowOpened
     flow_fallback: FlowFallback
+    workers: Workers
     earlier: _containers.RepeatedCompositeFieldContainer[IterationReport]
-    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ..., flow_fallback: _Optional[_Union[FlowFallback, _Mapping]] = ..., earlier: _Optional[_Iterable[_Union[IterationReport, _Mapping]]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ..., flow_fallback: _Optional[_Union[FlowFallback, _Mapping]] = ..., workers: _Optional[_Union[Workers, _Mapping]] = ..., earlier: _Optional[_Iterable[_Union[IterationReport, _Mapping]]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
     __slots__ = ("sequence", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock", "accepted")

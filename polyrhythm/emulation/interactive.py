@@ -62,6 +62,7 @@ def _controller(
     argv = [
         sys.executable, "-m", "polyrhythm", "controller", f"--fabric={description}", f"--policy={policy}",
         f"--seed={seed}", f"--web-port={port}", f"--agents-address=unix:{folder / 'agents.sock'}",
+        "--state=none",
     ]  # fmt: skip
     log = logs / "controller.log"
     with log.open("wb") as sink:

@@ -109,6 +109,8 @@ class FabricSession:
                 f"--seed={spec.seed}",
                 f"--web-port={spec.web_port}",
                 f"--rpc-delay-ms={spec.rpc_delay_ms}",
+                # The fabric ends with the session.
+                "--state=none",
                 *spec.policy_options,
                 *([f"--agents-address={ready['agents']}"] if "agents" in ready else []),
             ],

@@ -18,10 +18,21 @@ from polyrhythm_files import ConfigError
 PEM = b"-----BEGIN CERTIFICATE-----\n"
 
 
-def read(*options: str, clock: str = "host") -> Any:
+def read(*options: str, clock: str = "host", fabric: Path = Path("/none/fabric.json")) -> Any:
     parser = argparse.ArgumentParser()
     add_state_arguments(parser)
-    return state_of(parser.parse_args(options), SimpleNamespace(clock=clock))  # type: ignore[arg-type]
+    args = parser.parse_args(options, argparse.Namespace(fabric=fabric))
+    return state_of(args, SimpleNamespace(clock=clock))  # type: ignore[arg-type]
+
+
+def test_the_state_is_beside_the_description_where_that_can_be_written(tmp_path: Path) -> None:
+    fabric = tmp_path / "fabric.json"
+    assert read(fabric=fabric) == tmp_path / "fabric.state.sqlite"
+    assert read("--state=none", fabric=fabric) is None
+    assert read(clock="embedded", fabric=fabric) is None
+    assert read(fabric=tmp_path / "none" / "fabric.json") is None
+    (tmp_path / "fabric.state.sqlite").touch()
+    assert read(fabric=fabric) == tmp_path / "fabric.state.sqlite"
 
 
 def test_the_state_is_nowhere_in_a_file_or_in_etcd(tmp_path: Path) -> None:
