@@ -28,7 +28,7 @@ from hostagent.messages import (
     joined_workers,
 )
 from hostagent.metering import Metering
-from hostagent.nic.driver import NicDriver, ReceiveQueue, SendQueue
+from hostagent.nic.driver import NicDriver, SendQueue
 from hostagent.nic.requester import check_pin
 from hostagent.worker import Worker
 from hostagent.worker_state import WorkerState
@@ -154,6 +154,10 @@ class Agent:
             self.time.add(reply.sent_ns, reply.received_ns, reply.replied_ns, arrived)
             if self.on_clock is not None:
                 self.on_clock()
+        elif kind == "accepted":
+            accepted = self._workers.get((message.accepted.job, message.accepted.rank))
+            if accepted is not None:
+                accepted.accepted = True
         elif kind == "refusal":
             self.refusals.append(message.refusal.what)
             log.warning("agent %s: the controller refuses: %s", self.host, message.refusal.what)
@@ -195,7 +199,7 @@ class Agent:
             qp.close()
             self.pins.pop(flow, None)
             self.fallen.pop(flow, None)
-        self._clock.call_at(self._clock.now + LINGER_NS, _close_all, state.receive)
+        self._clock.call_at(self._clock.now + LINGER_NS, state.close_receiving_ends)
         if all(job != name for job, _ in self._workers):
             self.schedules.pop(name, None)
             self.senders.pop(name, None)
@@ -256,8 +260,13 @@ class Agent:
         deadline = self.settings.deadline_ns
         return min(deadline, self._most_wait_ns) if self._most_wait_ns else deadline
 
+    @property
+    def workers(self) -> Mapping[tuple[str, int], bool]:
+        """Job and rank of each worker that has joined, and whether the controller has stored it."""
+        return {key: state.accepted for key, state in self._workers.items() if state.joined}
+
     def _joined(self) -> pb.Workers:
-        return joined_workers(key for key, state in self._workers.items() if state.joined)
+        return joined_workers(self.workers)
 
     def _silent(self, record: IterationRecord) -> bool:
         state = self._workers.get((record.job, record.rank))
@@ -406,8 +415,3 @@ class Agent:
         if not state.waiting and not state.worker.running:
             self._update_level(state)
             state.worker.open(tuple(state.out.values()), tuple(state.receive))
-
-
-def _close_all(queues: list[ReceiveQueue]) -> None:
-    for queue in queues:
-        queue.close()

@@ -169,6 +169,10 @@ class JobServer:
             "connected": agent.welcomed,
             "policy": agent.settings.policy,
             "equal_dscp": agent.settings.equal_dscp,
+            "workers": [
+                {"job": job, "rank": rank, "accepted": accepted}
+                for (job, rank), accepted in sorted(agent.workers.items())
+            ],
             "flows": {
                 flow: {"source_port": qp.source_port, "dscp": qp.dscp, "fallen": flow in agent.fallen}
                 for flow, qp in sorted(agent.queue_pairs().items())

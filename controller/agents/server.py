@@ -68,7 +68,7 @@ class _Session:
     instance: str
     ended: bool = False
     outbox: asyncio.Queue[wire.ControllerMessage | None] = field(default_factory=asyncio.Queue)
-    rate: TokenBucket = field(default_factory=lambda: TokenBucket(MAX_MESSAGES_PER_S))
+    rate: TokenBucket = field(default_factory=lambda: TokenBucket(MAX_MESSAGES_PER_S, time.monotonic))
 
     def end(self) -> None:
         """End the session, as soon as its peer has read the message that is under way."""

@@ -88,7 +88,7 @@ class Core:
         self.leases = JobLeases(settings.lease_ns)
         self._authority = AgentAuthority(self.registry)
         self.unplannable = UnplannableJobs()
-        self.links = LinkState(settings.topology, settings.grace_ns)
+        self.links = LinkState(settings.topology, settings.grace_ns, settings.restart_grace_ns)
         self.counters = FabricCounters(settings.topology)
         self.reports = IterationReports()
         self.plan: Plan | None = None

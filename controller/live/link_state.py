@@ -61,12 +61,16 @@ class PortTransition:
 class LinkState:
     """The fabric's condition, derived from port states, link probes and the state of the sessions."""
 
-    def __init__(self, topology: Topology, grace_ns: int = GRACE_NS) -> None:
-        """A switch whose session has been gone for `grace_ns` counts as lost."""
+    def __init__(self, topology: Topology, grace_ns: int = GRACE_NS, start_grace_ns: int = 0) -> None:
+        """A switch whose session has been gone for `grace_ns` counts as lost, and one that has had none
+        `start_grace_ns` after the start (0: never).
+        """
         self._topology = topology
         self._grace_ns = grace_ns
-        # Switches without a session, and the time when each counts as lost.
-        self._absent: dict[str, int] = {}
+        # None: every switch is awaited already.
+        self._start_grace_ns = start_grace_ns or None
+        # Switches without a session: since when, and the time when each counts as lost.
+        self._absent: dict[str, tuple[int, int]] = {}
         self._names = {s.device_id: s.name for s in topology.switches}
         self._down: set[End] = set()
         self._ready: set[str] = set()
@@ -107,8 +111,10 @@ class LinkState:
     @property
     def next_timer_ns(self) -> int | None:
         """When the next round of link probes is due, or a switch without a session counts as lost."""
-        times = [*self._absent.values(), *([] if self._next_probe_ns is None else [self._next_probe_ns])]
-        return min(times, default=None)
+        if self._start_grace_ns is not None:
+            return 0
+        absent = (until for _, until in self._absent.values())
+        return min((*absent, *([] if self._next_probe_ns is None else [self._next_probe_ns])), default=None)
 
     def port_up(self, switch: str, port: int) -> bool:
         """Whether a port is up, as far as the controller knows."""
@@ -136,18 +142,20 @@ class LinkState:
 
         If the session is not back within the grace time, no plan uses the switch until it is.
         """
-        self._absent.setdefault(switch, now_ns + self._grace_ns)
+        self._absent.setdefault(switch, (now_ns, now_ns + self._grace_ns))
         self._ready.discard(switch)
         self._give_up(now_ns)
 
     def _give_up(self, now_ns: int) -> None:
-        for switch in [s for s, deadline in self._absent.items() if deadline <= now_ns]:
+        for switch, (since_ns, until_ns) in list(self._absent.items()):
+            if until_ns > now_ns:
+                continue
             del self._absent[switch]
             self._lost.add(switch)
             log.error(
-                "switch %s is lost: it has had no session for %g s; plans avoid it until the session is back",
+                "switch %s is lost: it has had no session for %g s; plans avoid it until it has one",
                 switch,
-                self._grace_ns / 1e9,
+                (now_ns - since_ns) / 1e9,
             )
 
     def ports_seen(self, switch: str, ports: Mapping[int, bool]) -> tuple[PortTransition, ...]:
@@ -169,6 +177,13 @@ class LinkState:
 
     def due(self, now_ns: int) -> tuple[tuple[SendFrame, ...], tuple[PortTransition, ...]]:
         """The link probes to send at `now_ns`, and the ports that count as down since too many were lost."""
+        if self._start_grace_ns is not None:
+            self._absent |= {
+                s: (now_ns, now_ns + self._start_grace_ns)
+                for s in self._topology.switch
+                if s not in self._ready | self._absent.keys()
+            }
+            self._start_grace_ns = None
         self._give_up(now_ns)
         if self._next_probe_ns is None or now_ns < self._next_probe_ns:
             return (), ()

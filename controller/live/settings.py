@@ -20,8 +20,9 @@ class CoreSettings:
     `verify`: probe the paths of every plan by INT. Flows of fewer than `elephant_bytes` per iteration go by
     ECMP. `pin_capacity` is how many flows one switch can pin by table entries. A switch that has had no
     session for `grace_ns` counts as lost. For `restart_grace_ns` after the start, agents may announce again
-    the jobs that an earlier controller knew; 0: there was none. The jobs of
-    a host end when its agent has had no session for `lease_ns`.
+    the jobs that an earlier controller knew, and a switch without a session does not count as lost; 0: there
+    was no earlier one, and every switch has a session. The jobs of a host end when its agent has had no
+    session for `lease_ns`.
     """
 
     topology: Topology

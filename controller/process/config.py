@@ -125,7 +125,8 @@ class FabricFile(Section, frozen=True, kw_only=True):
             ge=0,
             le=MAX_MS,
             description="after a start: how long agents may take to announce their jobs again; until then, "
-            "entries for single flows that switches hold stay",
+            "entries for single flows that switches hold stay. A switch without a session by then counts as "
+            "lost",
         ),
     ] = RESTART_GRACE_NS // 1_000_000
     lease_ms: Annotated[

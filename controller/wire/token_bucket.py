@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 
 class TokenBucket:
     """A token bucket that holds as many tokens as come in a second. `clock` is in seconds."""
 
-    def __init__(self, per_s: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, per_s: int, clock: Callable[[], float]) -> None:
         self._per_s = per_s
         self._clock = clock
         self._left = float(per_s)

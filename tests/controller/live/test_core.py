@@ -232,6 +232,21 @@ def test_without_grace_a_lost_session_is_a_lost_switch():
     assert links.condition.down_switches == {"spine1"}
 
 
+def test_a_switch_that_never_had_a_session_is_lost_some_time_after_the_start():
+    links = LinkState(TOPOLOGY, 1, 100)
+    links.due(7)
+    others = sorted(TOPOLOGY.switch.keys() - {"spine1"})
+    for name in others:
+        links.switch_ready(50, name, {})
+    assert links.next_timer_ns == 107
+    links.due(106)
+    assert links.condition.down_switches == frozenset()
+    links.due(107)
+    assert links.condition.down_switches == {"spine1"}
+    links.switch_ready(200, "spine1", {})
+    assert links.condition.down_switches == frozenset()
+
+
 @given(st.integers(1, 50), st.booleans(), st.lists(st.integers(0, 30), max_size=30))
 def test_what_is_done_every_so_often_is_done_once_an_interval(interval, at_once, steps):
     every, now, done = PeriodicTimer(interval, at_once), 0, []

@@ -200,6 +200,25 @@ def test_without_an_agent_nothing_waits_and_nothing_breaks(tmp_path: Path) -> No
         assert job.flow("a/h2>h3", 1 << 30).by == "nobody"
 
 
+def test_the_agents_status_says_what_the_controller_has_stored(
+    start_agent: Start, tmp_path: Path, hub: tuple[Hub, str]
+) -> None:
+    made, address = hub
+
+    def answer(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
+        if message.WhichOneof("body") == "job_join":
+            join = message.job_join
+            return [pb.ControllerMessage(accepted=pb.JobAccepted(job=join.job, rank=join.rank))]
+        return welcome_and_pin(message)
+
+    made.answer = answer
+    _, path = connected_agent(start_agent, tmp_path, address)
+    with polyrhythm_job("a", ["h2", "h3"], rank=0, period_ms=50, agent=path) as job:
+        job.step()
+        stored = [{"job": "a", "rank": 0, "accepted": True}]
+        eventually(lambda: status(path)["workers"] == stored, "the controller's word")
+
+
 def test_the_job_outlives_its_agent_and_finds_the_next(
     start_agent: Start, tmp_path: Path, hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
