@@ -11,10 +11,10 @@ switches are processes of their own on the same machine. The figures:
 - `end_to_end_entries_per_s`, `finsy_end_to_end_entries_per_s`: the same inserts from values to the switch's
   last answer: by the controller's encoder and session, and by finsy's `Switch.insert` with 1,000 entries a
   call. Each has a switch of its own, and they take turns. `end_to_end_speedup` is their ratio.
-- `reconcile_64x10k_s`: the time to read back and compare 64 switches that hold what they should, with the
-  entries of `reconcile_ecmp_entries` in table `ecmp` of each. The switches are stand-ins that answer from
-  memory; `reconcile_stand_ins_cpu_s` is their processor time within it, and `reconcile_writes` is how many
-  write requests they received (0: nothing differs).
+- `reconcile_s`: the time to read back and compare 64 switches (`--switches`) that hold what they should, with
+  the entries of `reconcile_ecmp_entries` in table `ecmp` of each; `reconcile_64x10k_s`: the same, for 64.
+  The switches are stand-ins that answer from memory; `reconcile_stand_ins_cpu_s` is their processor time
+  within it, and `reconcile_writes` is how many write requests they received (0: nothing differs).
 """
 
 from __future__ import annotations
@@ -84,6 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rounds, the median counts (default %(default)s)",
     )
+    parser.add_argument(
+        "--switches",
+        type=integer(1),
+        default=SWITCHES,
+        metavar="N",
+        help="switches that are read back, 1 to 64 (default %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -91,8 +98,13 @@ def run(args: argparse.Namespace) -> int:
     if args.batches > 60:
         print(f"polyrhythm bench p4runtime: --batches {args.batches}; legal: 1 to 60", file=sys.stderr)
         return 2
+    if args.switches > SWITCHES:
+        print(
+            f"polyrhythm bench p4runtime: --switches {args.switches}; legal: 1 to {SWITCHES}", file=sys.stderr
+        )
+        return 2
     try:
-        figures = {**asyncio.run(_writes(args.batches, args.rounds)), **_reconcile()}
+        figures = {**asyncio.run(_writes(args.batches, args.rounds)), **_reconcile(args.switches)}
     except (OSError, RuntimeError, TimeoutError) as error:
         print(f"polyrhythm bench p4runtime: {error}", file=sys.stderr)
         return 1
@@ -132,10 +144,11 @@ def reconcile_entries(name: str) -> tuple[Entry, ...]:
     )
 
 
-def _reconcile() -> dict[str, Any]:
-    topology, names, condition = reconcile_fabric()
+def _reconcile(switches: int) -> dict[str, Any]:
+    topology, leaves, condition = reconcile_fabric()
+    names = leaves[:switches]
     ecmp = [sum(e.table == "ecmp" for e in reconcile_entries(name)) for name in names]
-    with _servers("stand-ins") as (addresses, counts):
+    with _servers("stand-ins", str(switches)) as (addresses, counts):
         targets = {n: Target(addresses[n], topology.switch[n].device_id) for n in names}
         worker = WorkerProcess(topology, _ECN, artefacts_dir())
         try:
@@ -144,7 +157,8 @@ def _reconcile() -> dict[str, Any]:
             worker.close()
         writes = counts()["writes"]
     return {
-        "reconcile_64x10k_s": took_s,
+        "reconcile_64x10k_s": took_s if switches == SWITCHES else None,
+        "reconcile_s": took_s,
         "reconcile_stand_ins_cpu_s": cpu_s,
         "reconcile_switches": len(names),
         "reconcile_ecmp_entries": min(ecmp),
@@ -209,10 +223,10 @@ class _Listener:
 
 
 @contextlib.contextmanager
-def _servers(kind: str) -> Iterator[tuple[dict[str, str], Callable[[], dict[str, Any]]]]:
+def _servers(kind: str, *arguments: str) -> Iterator[tuple[dict[str, str], Callable[[], dict[str, Any]]]]:
     """The addresses of the servers of a process, and a function that asks it for its counts."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "polyrhythm.bench.switch_servers", kind],
+        [sys.executable, "-m", "polyrhythm.bench.switch_servers", kind, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -87,8 +87,8 @@ class _StandIn:
                 yield p4r.StreamMessageResponse(arbitration=request.arbitration)
 
 
-def main(kind: str) -> None:
-    """Serve until the input is closed."""
+def main(kind: str, count: str = "0") -> None:
+    """Serve until the input is closed. `count`: how many stand-ins."""
     writes: Counter[str] = Counter()
     addresses: dict[str, str] = {}
     if kind == "switch":
@@ -103,8 +103,8 @@ def main(kind: str) -> None:
         artefacts = load_artefacts()
         _, names, _ = reconcile_fabric()
         servers = []
-        for name in names:
-            stand_in = grpc.server(ThreadPoolExecutor(_THREADS // len(names) + 2))
+        for name in names[: int(count)]:
+            stand_in = grpc.server(ThreadPoolExecutor(_THREADS // int(count) + 2))
             _StandIn(artefacts, reconcile_entries(name), writes).add_to(stand_in)
             addresses[name] = f"127.0.0.1:{stand_in.add_insecure_port('127.0.0.1:0')}"
             stand_in.start()
@@ -115,4 +115,4 @@ def main(kind: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
