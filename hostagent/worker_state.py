@@ -13,8 +13,8 @@ class WorkerState:
     """A worker of `host` and its flows.
 
     `sizes`: bytes of each flow of the job in an iteration. `waiting`: flow name -> destination of the flows
-    not yet open. `asked`: the flows that the controller was asked about. `accepted`: the controller has stored
-    the worker.
+    not yet open. `asked`: the flows that the controller was asked about. `accepted`: the controller has
+    stored the worker.
     """
 
     __slots__ = ("accepted", "asked", "joined", "out", "receive", "sizes", "waiting", "worker")
