@@ -149,6 +149,17 @@ class PreparedFailovers:
                 return name
         return None
 
+    def unanswered(self, now: FabricCondition) -> tuple[str, ...]:
+        """The parts that have failed since the plan, if they are several at once, for which there is no
+        answer: switches, and cables between switches, by name."""
+        if self.inputs is None or not self.inputs.jobs or self.event_of(now) is not None:
+            return ()
+        switch = self.inputs.topology.switch
+        new = now.down_links - self.condition.down_links
+        cables = (cable for cable in new if cable[0] in switch and cable[1] in switch)
+        switches = now.down_switches - self.condition.down_switches
+        return (*sorted(switches), *sorted("-".join(cable) for cable in cables))
+
     def answer(self, event: Event) -> FailoverAnswer | None:
         """The answer to a failure; None if it is not computed yet."""
         return self._answers.get(event)

@@ -43,6 +43,7 @@ from controller.southbound.fleet import PreparedWrites, RunnerError, SwitchFleet
 from controller.southbound.table_writes import DesiredState
 from controller.wire import agent_pb2 as wire
 from controller.wire.log_lines import PLAN
+from polyrhythm_files import listed
 
 log = logging.getLogger(__name__)
 
@@ -332,6 +333,8 @@ class ControlLoop:
         wanted = core.desired
         await self._write(wanted, PreparedWrites(failovers.desired, writes) if writes is not None else None)
         event = failovers.event_of(condition)
+        if several := failovers.unanswered(condition):
+            log.warning("down since the last plan: %s; the next plan moves their flows", listed(several))
         if event is None or failovers.plan is None:
             return
         answer, ready = await self._precomputation.answer(failovers, event)

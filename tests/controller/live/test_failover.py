@@ -94,6 +94,12 @@ def test_a_failure_is_told_from_what_the_switches_say_of_it() -> None:
     assert failovers.event_of(FabricCondition(frozenset({("leaf1", "spine2"), ("leaf2", "spine1")}))) is None
     assert failovers.event_of(FabricCondition(frozenset(), frozenset({"spine1", "spine2"}))) is None
     assert failovers.event_of(FabricCondition()) is None
+    # The log names what has no answer: several failures at once, but no host, and nothing that came back.
+    assert failovers.unanswered(FabricCondition(around)) == ()
+    assert failovers.unanswered(FabricCondition(frozenset({("h1", "leaf1")}))) == ()
+    assert failovers.unanswered(FabricCondition()) == ()
+    two = FabricCondition(frozenset({("leaf1", "spine2"), ("h1", "leaf1")}), frozenset({"spine1"}))
+    assert failovers.unanswered(two) == ("spine1", "leaf1-spine2")
 
 
 @pytest.mark.parametrize("pinned", [False, True])

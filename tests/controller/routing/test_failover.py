@@ -76,8 +76,13 @@ def check(
 
 @pytest.mark.parametrize(
     "topology",
-    [clos(4, 3, 4), three_tier(2, 2, 2, 2, 3, host_bps=10, fabric_bps=10), clos(1, 0, 5)],
-    ids=["two", "three", "one leaf"],
+    [
+        clos(4, 3, 4),
+        three_tier(2, 2, 2, 2, 3, host_bps=10, fabric_bps=10),
+        three_tier(3, 2, 2, 2, 2, host_bps=10, fabric_bps=10),
+        clos(1, 0, 5),
+    ],
+    ids=["two", "three", "three pods", "one leaf"],
 )
 def test_there_is_a_plan_for_every_single_failure(topology: Topology) -> None:
     fabric, now, pairs = assigned(topology, 40, 1)
@@ -85,7 +90,11 @@ def test_there_is_a_plan_for_every_single_failure(topology: Topology) -> None:
     everything = list(events(topology))
     assert len(everything) == len(topology.switches) + len(topology.links)
     for event in everything:
-        check(topology, now, pairs, event, failover.answer(event))
+        found = failover.answer(event)
+        check(topology, now, pairs, event, found)
+        choice = now.choice.copy()
+        choice[found.flows] = found.choice
+        assert found.max_load == pytest.approx(congestion(found.fabric, now.demand, choice))
     with pytest.raises(KeyError):
         failover.answer("spine99")
 
