@@ -45,16 +45,19 @@ def _circle(circle: Circle, found: Interleaving, colours: dict[str, str]) -> Ite
     radius = _RADIUS - 14
     for job, phases in link.demands.items():
         yield f'<circle r="{radius:g}" fill="none" stroke="#ddd" stroke-width="1"/>'
+        if not around:
+            continue
         own = overlay([(phases, found.periods[job], found.shifts[job])], around)
         title = escape(f"{job}: {circle.rotation_deg[job]:.1f}°, {found.shifts[job] / 1e6:g} ms")
         for begin, end in _runs(own.edges.tolist(), (own.rate > 0).tolist()):
             yield _arc(begin / around, end / around, radius, width * 0.8, colours[job], title)
         radius -= width
-    total = demand(link, found.periods, found.shifts)
-    over = excess_rate(total.rate, link.rate_bps) > 0
     yield f'<circle r="{_RADIUS:g}" fill="none" stroke="#999" stroke-width="1"/>'
-    for begin, end in _runs(total.edges.tolist(), over.tolist()):
-        yield _arc(begin / around, end / around, _RADIUS, 6, _OVER, "demand above capacity")
+    if around:
+        total = demand(link, found.periods, found.shifts)
+        over = excess_rate(total.rate, link.rate_bps) > 0
+        for begin, end in _runs(total.edges.tolist(), over.tolist()):
+            yield _arc(begin / around, end / around, _RADIUS, 6, _OVER, "demand above capacity")
     words = f"score {circle.score:.3f}, {circle.perimeter_ns / 1e6:g} ms, {link.rate_bps / 1e9:g} Gbit/s"
     yield f'<text y="{_RADIUS + _MARGIN:g}" text-anchor="middle">{words}</text>'
     legend = escape(", ".join(link.demands)[:60])

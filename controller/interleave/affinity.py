@@ -104,13 +104,14 @@ def align(
     seed: int = 0,
     nodes: int = NODES,
     fast: bool = False,
+    starts: int = 0,
 ) -> Alignment:
     """The shifts of all jobs on `links`. Their `periods` (ns) must have a small common multiple.
 
     Links with equal capacity, jobs and demands are one vertex. Where the graph is a tree, each vertex gets
     its best rotation, and Algorithm 1 joins them. Where it has loops, the thesis discards the placement; this
     function uses the shifts that lose least over all links of the part. `nodes` limits each exact search;
-    `fast` uses the compiled kernels.
+    `starts` gives parts with loops further starts; `fast` uses the compiled kernels.
     """
     shifts: dict[str, int] = {}
     fits: dict[LinkName, LinkFit] = {}
@@ -125,7 +126,7 @@ def align(
         if edges >= len(joined) + len(vertices):
             loops.append(Loop(tuple(link.name for link in part), tuple(joined)))
             joined = rotate(
-                part, periods, start=joined, slack=slack, seed=seed, nodes=nodes, fast=fast
+                part, periods, start=joined, slack=slack, seed=seed, nodes=nodes, fast=fast, starts=starts
             ).shifts
         shifts |= joined
         for alike, rotation in zip(vertices, alone, strict=True):

@@ -46,18 +46,22 @@ def rotate(
     nodes: int = NODES,
     fast: bool = False,
     widen: bool = True,
+    starts: int = 0,
 ) -> Rotation:
     """The shifts (ns) that lose least on `links` together; the shift of the first job is 0.
 
     `start` is a first guess. The result is exact for up to EXACT_JOBS jobs if `nodes` steps of the search
     suffice, and comes from coordinate descent from several starts otherwise. `fast` uses the kernels where
     Numba is installed. They pay off from some dozens of links on, and their first use compiles them. `widen`
-    moves the jobs to the middle of their gaps. Deterministic for a seed.
+    moves the jobs to the middle of their gaps. `starts`: how many further starts a result that is not proven
+    gets. Deterministic for a seed.
     """
     search = searcher(fast)(links, periods, slack)
     if not search.jobs:
         return Rotation({}, 0.0, True)
     best, shifts, exact = search.solve(start, seed, nodes)
+    if not exact:
+        best, shifts = search.explore(best, shifts, starts, seed)
     if widen:
         centred = search.centre(shifts)
         if search.loss(centred) <= best + 1e-7:

@@ -21,6 +21,11 @@ EXACT_JOBS = 4
 """Up to this many jobs the search is exact. Chosen: beyond, the number of alignment trees explodes."""
 _RESTARTS = 3
 """Starts of the descent besides the first one. Chosen: bounds the time of the plain search."""
+RANDOM_STARTS = 10
+"""How many of the further starts (see `Search.explore`) are at random shifts. Chosen: as many as a plain
+coordinate ascent would get."""
+_DESCENT = 8
+"""Rounds that a descent is counted as. Chosen: most end earlier."""
 _WORK = 300_000_000
 """The positions (see `places`) that a search may visit. Chosen: some seconds of NumPy."""
 
@@ -95,6 +100,29 @@ class Search:
                 best, shifts = loss, other
         return best, shifts, exact
 
+    def explore(
+        self, best: float, shifts: Mapping[str, int], starts: int, seed: int
+    ) -> tuple[float, Mapping[str, int]]:
+        """The least loss of `best` at `shifts` and of descents from up to `starts` further starts.
+
+        The first RANDOM_STARTS are at random shifts. The others take some jobs out of the best shifts so far
+        and add them again in random order. There are fewer starts where circles have very many edges.
+        """
+        rng = random.Random(f"{seed}/explore")
+        for number in range(min(starts, self._afford // _DESCENT)):
+            if best <= self.bound + EPS:
+                break
+            if number < RANDOM_STARTS:
+                begin = {j: rng.randrange(self._periods[j]) for j in self.jobs}
+            else:
+                moved = rng.sample(self.jobs, rng.randint(2, max(2, len(self.jobs) - 1)))
+                begin = {j: shift for j, shift in shifts.items() if j not in moved}
+                begin = self.insert(moved, begin)
+            loss, other = self.descend(begin)
+            if loss < best - EPS:
+                best, shifts = loss, other
+        return best, shifts
+
     def pair(self) -> Mapping[str, int] | None:
         """The best shifts of two jobs in short slots on one link; None for everything else."""
         if len(self.jobs) != 2 or len(self._links) != 1:
@@ -147,9 +175,9 @@ class Search:
                 break
         return best, current
 
-    def insert(self, order: Sequence[str]) -> dict[str, int]:
-        """Shifts by adding one job after another where it hurts least."""
-        shifts = {self.jobs[0]: 0}
+    def insert(self, order: Sequence[str], placed: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Shifts by adding jobs in turn where each hurts least: to `placed`, or to the first job at 0."""
+        shifts = dict(placed if placed is not None else {self.jobs[0]: 0})
         for job in order:
             corners, value = self._sweep(job, shifts)
             shifts[job] = int(corners[int(np.argmin(value))])

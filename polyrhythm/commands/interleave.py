@@ -107,9 +107,11 @@ def to_text(found: Interleaving) -> str:
     for c in found.circles:
         best = f", {c.best_score:.3f} alone" if c.loss > 1e-9 else ""
         shared = ", ".join(f"{j} at {deg:.1f}°" for j, deg in c.rotation_deg.items()) or "no jobs"
-        lines.append(
-            f"link {c.link.name[0]}: score {c.score:.3f}{best}; {shared} of {c.perimeter_ns / 1e6:g} ms"
-        )
+        if c.perimeter_ns or not c.link.demands:
+            shared += f" of {c.perimeter_ns / 1e6:g} ms"
+        else:
+            shared = "its jobs never fill it"
+        lines.append(f"link {c.link.name[0]}: score {c.score:.3f}{best}; {shared}")
     for loop in found.loops:
         names = ", ".join(name[0] for name in loop.links)
         lines.append(f"loop: {names} with {', '.join(loop.jobs)}: their shifts are a compromise")

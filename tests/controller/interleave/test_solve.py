@@ -7,6 +7,7 @@ import math
 import random
 from itertools import product
 
+import numpy as np
 import pytest
 from circles import MS, C, job, plain_score, up
 from hypothesis import given, settings
@@ -17,6 +18,8 @@ from controller.interleave.period import choices, quantise, repeat_soon, smooth
 from controller.interleave.search import Search
 from controller.interleave.solve import TooFineError, interleave
 from controller.model import Phase
+from polyrhythm.circle_plot import draw
+from polyrhythm.commands.interleave import to_text
 
 
 def graph(rng: random.Random, loops: bool) -> tuple[list[SharedLink], dict[str, int]]:
@@ -181,3 +184,68 @@ def test_a_search_that_has_spent_its_steps_stops_wherever_it_is(monkeypatch: pyt
     search.branch(4.0, dict.fromkeys(periods, 0), 5)
     # Three jobs left are three sweeps of two links for each step, on the way down and once more.
     assert 0 < looked <= 2 * 3 * (5 + 3)
+
+
+def test_a_link_that_never_fills_leaves_periods_alone() -> None:
+    # The periods repeat together after 1,013 s. On the full link b and c have equal periods.
+    half, full = (up(0, 400, C // 2),), (up(0, 400),)
+    periods = {"a": 1_000 * MS, "b": 1_013 * MS, "c": 1_013 * MS}
+    loose = SharedLink(("loose", ""), C, {"a": half, "b": half})
+    tight = SharedLink(("tight", ""), C, {"b": full, "c": full})
+    found = interleave([loose, tight], periods)
+    assert found.periods == periods
+    assert found.shifts["c"] != 0
+    assert [c.score for c in found.circles] == [1.0, 1.0]
+    # One bit/s more, and the link may fill.
+    above = SharedLink(("loose", ""), C, {"a": half, "b": (up(0, 400, C // 2 + 1),)})
+    assert interleave([above], {j: periods[j] for j in "ab"}).periods != {j: periods[j] for j in "ab"}
+
+
+def test_a_link_that_never_fills_needs_no_circle() -> None:
+    periods = {"a": 1_000 * MS + 1, "b": 1_013 * MS + 7}
+    loose = SharedLink(("loose", ""), C, dict.fromkeys("ab", (up(0, 400, C // 2),)))
+    (circle,) = interleave([loose], periods).circles
+    assert (circle.score, circle.perimeter_ns, circle.excess_bps) == (1.0, 0, 0.0)
+    assert "never fill" in to_text(interleave([loose], periods))
+    assert "<svg" in draw(interleave([loose], periods))
+
+
+def coordinate_ascent(
+    links: list[SharedLink], periods: dict[str, int], starts: int, rng: random.Random
+) -> float:
+    """The best sum of scores that moving one job at a time to its best corner finds from random shifts."""
+    best = -math.inf
+    for _ in range(starts):
+        at = {j: rng.randrange(t) for j, t in periods.items()}
+        value, before = sum(score(k, periods, at) for k in links), -math.inf
+        while value > before + 1e-9:
+            before = value
+            for j, period in periods.items():
+                mine = [sweep(k, j, periods, at) for k in links if j in k.demands]
+                corners = sorted({int(c) for found, _ in mine for c in found})
+                if not corners:
+                    continue
+                loss = sum(np.interp(corners, c, v, period=period) for c, v in mine)
+                moved = at | {j: corners[int(np.argmin(loss))]}
+                if (got := sum(score(k, periods, moved) for k in links)) > value:
+                    at, value = moved, got
+        best = max(best, value)
+    return best
+
+
+@pytest.mark.parametrize("seed", [5, 9, 10, 37])
+def test_loops_are_never_worse_than_coordinate_ascent_from_ten_starts(seed: int) -> None:
+    rng = random.Random(seed)
+    periods = {f"j{i}": rng.choice([100, 150, 200, 300]) * MS for i in range(rng.randint(5, 7))}
+    phases = {}
+    for j, t in periods.items():
+        a, b = sorted(rng.sample(range(0, t // MS, 5), 2))
+        phases[j] = (up(a, b, rng.choice([40, 60, 80, 100]) * C // 100),)
+    links = [
+        SharedLink((f"l{k}", ""), C, {j: phases[j] for j in rng.sample(sorted(periods), 3)}) for k in range(4)
+    ]
+    found = interleave(links, periods, seed=seed)
+    assert found.periods == periods
+    used = {j: t for j, t in periods.items() if any(j in k.demands for k in links)}
+    reached = sum(c.score for c in found.circles)
+    assert reached >= coordinate_ascent(links, used, 10, rng) - 1e-9
