@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fabric in host time, for benches: embedded switches in one process, served on real ports.
-
-`python -m polyrhythm.bench.hostfabric [LEAVES SPINES HOSTS_PER_LEAF]`; the default is a small one.
+"""A small fabric in host time, for benches: embedded switches in one process, served on real ports.
 
 It prints its description as one line of JSON, and ends when its input is closed. For each number that it
 reads, the link between leaf1 and spine1 goes down for this many milliseconds. The controller then reconciles
@@ -36,10 +34,10 @@ def fabric(leaves: int = 2, spines: int = 2, hosts_per_leaf: int = HOSTS_PER_LEA
     return leaf_spine(leaves, spines, hosts_per_leaf, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
 
 
-def main(*sizes: int) -> None:
+def main() -> None:
     """Serve until the input is closed."""
     os.nice(NICENESS)
-    topology = fabric(*sizes)
+    topology = fabric()
     loop = HostLoop()
     switches = {s.name: EmbeddedSwitch(s.name, loop) for s in topology.switches}
 
@@ -75,4 +73,4 @@ def main(*sizes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

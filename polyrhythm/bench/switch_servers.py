@@ -37,7 +37,7 @@ _ENTITIES_OF_REPLY = 1000
 _THREADS = 160
 
 
-class _StandIn:
+class SwitchStandIn:
     """The P4Runtime server of one switch that holds fixed entries. `writes` counts requests by name."""
 
     def __init__(self, artefacts: Artefacts, entries: tuple[Entry, ...], writes: Counter[str]) -> None:
@@ -105,7 +105,7 @@ def main(kind: str, count: str = "0") -> None:
         servers = []
         for name in names[: int(count)]:
             stand_in = grpc.server(ThreadPoolExecutor(_THREADS // int(count) + 2))
-            _StandIn(artefacts, reconcile_entries(name), writes).add_to(stand_in)
+            SwitchStandIn(artefacts, reconcile_entries(name), writes).add_to(stand_in)
             addresses[name] = f"127.0.0.1:{stand_in.add_insecure_port('127.0.0.1:0')}"
             stand_in.start()
             servers.append(stand_in)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running controller: `job_to_effect_p99_ms` and `answer_p99_ms`.
 
-One process serves the sessions of all switches, this one those of the agents, one host for each leaf. Jobs of
-HOSTS_A_JOB hosts with declared profiles arrive and leave, JOBS_A_SECOND a second.
+One process serves the sessions of stand-ins for all switches, this one those of the agents, one host for each
+leaf. Jobs of HOSTS_A_JOB hosts with declared profiles arrive and leave, JOBS_A_SECOND a second.
 
 - `job_to_effect_p99_ms`: from the first message of a job's agents until the last of them has been told the
   schedule of the job and the source port of its flow. The controller writes to switches what these need, and
@@ -33,8 +33,8 @@ from polyrhythm.bench.hostfabric import RATE_BPS, fabric
 from polyrhythm.bench.processes import last_words, line, process, until
 from topo.graph import Host
 
-SIZES = (64, 32, 1)
-"""Leaves, spines, hosts of a leaf: 96 switches, 64 agents."""
+SIZES = (64, 32)
+"""Leaves, each with one host, and spines: 96 switches, 64 agents."""
 JOBS, HOSTS_A_JOB, JOBS_A_SECOND = 200, 8, 5
 QUESTIONS_A_SECOND = 200
 LIFE_S = 5.0
@@ -131,17 +131,15 @@ def measure(seed: int, runs: int) -> dict[str, Any]:
 
 def _measure(folder: Path, stack: contextlib.ExitStack, rng: Random) -> dict[str, Any]:
     sizes = [str(n) for n in SIZES]
-    switches = stack.enter_context(
-        process("-m", "polyrhythm.bench.hostfabric", *sizes, log=folder / "fabric.log")
-    )
+    stand_ins = "polyrhythm.bench.plan.switch_stand_ins"
+    switches = stack.enter_context(process("-m", stand_ins, *sizes, log=folder / "fabric.log"))
     description = folder / "fabric.json"
-    said = json.loads(line(switches, folder / "fabric.log"))
-    description.write_text(json.dumps({**said, "profile": "declared"}))
+    description.write_text(line(switches, folder / "fabric.log"))
     controller = stack.enter_context(
         process("-m", "polyrhythm", "controller", f"--fabric={description}", log=folder / "controller.log")
     )
     address = json.loads(line(controller, folder / "controller.log"))["agents"]
-    hosts = fabric(*SIZES).hosts
+    hosts = fabric(*SIZES, hosts_per_leaf=1).hosts
     agents = stack.enter_context(_connected(address, hosts))
     pool = job(POOL, [h.name for h in hosts[: max(HOSTS_A_JOB, len(hosts) // 2)]], rng)
     agents.arrive(pool)

@@ -61,7 +61,7 @@ def test_figures_count_what_never_came() -> None:
 
 @pytest.mark.slow
 def test_a_small_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effect, "SIZES", (2, 2, 2))
+    monkeypatch.setattr(effect, "SIZES", (4, 2))
     monkeypatch.setattr(effect, "JOBS", 3)
     monkeypatch.setattr(effect, "HOSTS_A_JOB", 2)
     monkeypatch.setattr(effect, "LIFE_S", 4.0)
