@@ -323,7 +323,8 @@ class MatchTable:
 
     @staticmethod
     def _full(part: KeyField) -> int:
-        return (1 << part.width) - 1 if part.mask is None else part.mask
+        # Not the program's own mask (`a & m : exact`): packets meet it, entries beyond it match nothing.
+        return (1 << part.width) - 1
 
     @staticmethod
     def _prefix(part: KeyField, length: int) -> int:

@@ -98,6 +98,9 @@ def _check_resources(table: TableInfo, program: ProgramTable) -> None:
 def _check_profiles(schema: Schema, ir: Ir) -> None:
     for profile in schema.profiles.values():
         program = ir.profiles.get(profile.name)
+        if program is None and not profile.table_ids:
+            # p4c keeps a profile that no table uses in P4Info only.
+            continue
         if program is None or not 0 <= profile.size <= program.size:
             raise invalid(
                 f"P4Info has action profile {profile.name} of {profile.size}, the device config has not"

@@ -53,7 +53,7 @@ class EntityStore:
             "meter_entry": self.externs.apply_meter,
             "direct_meter_entry": self.tables.apply_direct_meter,
             "action_profile_member": self.profiles.apply_member,
-            "action_profile_group": self.profiles.apply_group,
+            "action_profile_group": self._apply_group,
             "packet_replication_engine_entry": self.replication.apply,
             "value_set_entry": self.externs.apply_value_set,
             "digest_entry": self.externs.apply_digest,
@@ -81,6 +81,12 @@ class EntityStore:
         if message.is_default_action:
             return self.tables.apply_default(kind, message)
         return self.tables.apply_entry(kind, message)
+
+    def _apply_group(self, kind: int, message: p4r.ActionProfileGroup) -> Effect:
+        effect = self.profiles.apply_group(kind, message)
+        # A profile that no table uses may be in P4Info only: the data plane has nothing to write to.
+        used = self.profiles.profile(message.action_profile_id).table_ids
+        return effect if used else lambda plane: None
 
     def replay(self, source: EntityStore) -> list[Effect]:
         """Take over another store's entities, and return the effects that give them to a fresh pipeline.

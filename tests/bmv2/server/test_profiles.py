@@ -4,7 +4,7 @@
 import grpc
 import pytest
 from finsy.proto import p4i, p4r
-from p4rt_bench import aged, digest, group, member, meter, selected, send_to
+from p4rt_bench import Bench, aged, digest, group, member, meter, selected, send_to
 
 from bmv2.server.schema import Schema
 
@@ -106,6 +106,21 @@ def test_backup_replicas_are_read_in_their_order(bench):
     wanted = multicast(1, f'port: "\\x02" instance: 1 {backups}')
     assert bench.write("INSERT", wanted) == "OK"
     assert bench.read(multicast(1)) == [bench.entity(wanted)]
+
+
+def test_a_profile_that_no_table_uses_is_in_p4info_only(rig, connect, entities_config, batch_errors):
+    config = p4r.ForwardingPipelineConfig()
+    config.CopyFrom(entities_config)
+    config.p4info.action_profiles.add(size=4, with_selector=True).preamble.CopyFrom(
+        p4i.Preamble(id=0x11ABCDEF, name="lonely")
+    )
+    bench = Bench(rig, connect(), config, batch_errors)
+    lonely = "action_profile_group { action_profile_id: $lonely group_id: 1 }"
+    for kind in ("INSERT", "MODIFY", "DELETE", "INSERT"):
+        assert bench.write(kind, lonely) == "OK"
+    assert bench.read("action_profile_group { }") == [bench.entity(lonely)]
+    assert bench.write("INSERT", member(1, 2, "lonely")) == "INVALID_ARGUMENT"
+    assert bench.write("INSERT", member(1, 2)) == "OK"
 
 
 def clone(session, rest=""):

@@ -133,6 +133,21 @@ def test_optional_fields_of_initial_entries_are_read_as_optional():
     assert canonical_key(fields, program) == (Optional(3), Optional(None), Ternary(0xF0, 0xF0), Lpm(0xF0, 4))
 
 
+def test_entries_beyond_the_mask_of_a_key_are_entries_and_match_nothing(connect, rig, batch_errors):
+    """p4c writes `number & 0x0f : exact` as a key with a mask, of which P4Info says nothing."""
+    config = config_of("every_entity")
+    program = json.loads(config.p4_device_config)
+    table = next(t for p in program["pipelines"] for t in p["tables"] if t["name"].endswith(".aged"))
+    table["key"][0]["mask"] = "0x0f"
+    config.p4_device_config = json.dumps(program).encode()
+    bench = Bench(rig, connect(), config, batch_errors)
+    assert [bench.write("INSERT", aged(number, port)) for number, port in ((1, 2), (0x11, 3))] == ["OK", "OK"]
+    assert (bench.ports(3, 1), bench.ports(3, 0x11)) == ([2], [2])
+    assert len(entries(bench)) == 2
+    assert bench.write("DELETE", key(1)) == "OK"
+    assert (bench.ports(3, 1), bench.ports(3, 0x11)) == ([], [])
+
+
 def test_is_const_is_the_programs_alone(bench):
     for kind in ("INSERT", "MODIFY", "DELETE"):
         assert bench.write(kind, aged(1, 2, "is_const: true")) == "INVALID_ARGUMENT"
