@@ -209,6 +209,11 @@ class EmbeddedFabric:
         draw = Random(f"{seed}/clock/{name}")
         return Skew(draw.randint(-offset, offset), draw.uniform(-drift, drift))
 
+    def enter(self, host: str, frame: bytes) -> None:
+        """A frame arrives at the leaf by the cable of a host, and not by its NIC."""
+        place = self.scenario.topology.host[host]
+        self._enter(place.leaf, place.leaf_port, frame)
+
     def _enter(self, switch: str, port: int, frame: bytes) -> None:
         self.switches[switch].receive(port, frame)
 

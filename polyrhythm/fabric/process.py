@@ -14,12 +14,16 @@ import json
 import sys
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from controller.southbound.host_guard import STRAY_ACTIONS
 from controller.wire.log_lines import configure_log
 from polyrhythm.fabric.assembly import EmbeddedFabric
 from polyrhythm.fabric.boundary import SILENCE_S, ControllerLostError
 from polyrhythm.fabric.clock_stream import ClockStream
+from polyrhythm.fabric.flood import HostFlood
 from polyrhythm.fabric.jobs import FIRST_START_NS, JobRunner, StalledError
 from polyrhythm.fabric.mice import BackgroundMice
 from polyrhythm.fabric.session_options import add_session_options
@@ -73,6 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT@MS",
         help="a failure, as in `polyrhythm run --fail`; repeatable",
     )
+    parser.add_argument("--without-floods", action="store_true", help="leave the scenario's floods out")
+    parser.add_argument(
+        "--strays",
+        choices=STRAY_ACTIONS,
+        default="",
+        help="what switches do with packets that hosts may not send (default: as the scenario says)",
+    )
     parser.add_argument(
         "--silence-s",
         type=float,
@@ -94,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
     configure_log()
     try:
         scenario = load_scenario(args.scenario)
+        scenario = replace(scenario, strays=args.strays or scenario.strays)
         named = [parse_failure(text, scenario.topology) for text in args.fail]
     except (ConfigError, FailureError) as error:
         print(error, file=sys.stderr)
@@ -132,6 +144,11 @@ def run(args: argparse.Namespace) -> int:
         BackgroundMice(
             scenario, scenario.mice, fabric.hosts, fabric.heap, start_ns=FIRST_START_NS, seed=args.seed
         )
+    if not alone and not args.without_floods:
+        for flood in scenario.floods:
+            enter = partial(fabric.enter, flood.src)
+            size = scenario.packet_bytes
+            HostFlood(flood, scenario.topology, size, fabric.heap, enter, start_ns=FIRST_START_NS)
     parent_left = threading.Event()
     threading.Thread(target=_watch_input, args=(runner, parent_left), daemon=True).start()
     try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyrhythm.run.attack import AttackResult, attack_json
 from polyrhythm.run.figures import JobFigures, geometric_speedup, jain_index, pooled, speedup, worst_job
 from polyrhythm.run.windows import Window
 from polyrhythm.scenario import Scenario
@@ -42,7 +43,7 @@ class ScenarioResult:
     `random_offsets` holds a pair (under ECMP, under the policy) for each additional run from random start
     offsets. `start_together` compares the runs in which all jobs start at their times, `from_offsets` (None:
     there are none) the runs from random start offsets together. `windows` are the times over which the runs
-    that start together are compared.
+    that start together are compared. `attack` says what the scenario's floods cost, None: it has none.
     """
 
     scenario: Scenario
@@ -51,6 +52,7 @@ class ScenarioResult:
     under_policy: PolicyResult
     windows: tuple[Window, ...]
     random_offsets: tuple[tuple[PolicyResult, PolicyResult], ...] = ()
+    attack: AttackResult | None = None
 
     @property
     def speedup_mean(self) -> float:
@@ -162,6 +164,8 @@ def to_json(result: ScenarioResult) -> Mapping[str, Any]:
             "packet_payload_bytes": scenario.packet_bytes,
         },
     }
+    if result.attack is not None:
+        document["attack"] = {"jobs": attack_json(result.attack)}
     if offsets is not None:
         speedups = [speedup(a.jobs, b.jobs, "mean_ms") for a, b in result.random_offsets]
         document["random_offsets"] = {

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from polyrhythm.run.attack import TRUST, AttackResult, attack_result
 from polyrhythm.run.comparison import PolicyResult, ScenarioResult
 from polyrhythm.run.figures import job_figures, pooled
 from polyrhythm.run.session import SessionResult, SessionSpec, run_session
@@ -120,6 +121,7 @@ class ScenarioRunner:
         announced = None if base.profile == "measured" else profiles
         compared = await _all([self._compare(group, announced) for group in (draws, *pairs)])
         windows, *together = self._measured(scenario, compared[0])
+        attack = await self._attack(base, scenario, announced, compared[0][0]) if scenario.floods else None
         return ScenarioResult(
             scenario=scenario,
             alone={
@@ -130,7 +132,28 @@ class ScenarioRunner:
             under_policy=together[1],
             windows=windows,
             random_offsets=tuple(self._measured(scenario, results)[1:] for results in compared[1:]),
+            attack=attack,
         )
+
+    async def _attack(
+        self, base: SessionSpec, scenario: Scenario, announced: Path | None, guarded: SessionResult
+    ) -> AttackResult:
+        """Run the policy without the floods, and with trusted hosts, beside the session that was guarded."""
+        options = self._options
+        ours = replace(
+            base,
+            policy=options.policy,
+            policy_options=options.policy_options,
+            profiles=announced,
+            count_from_ns=_counts_from_ns(guarded),
+        )
+        specs = (
+            replace(ours, floods=False, workdir=base.workdir / "without-floods"),
+            replace(ours, strays=TRUST, workdir=base.workdir / "trusted"),
+        )
+        steps = [self._progress.track(f"{scenario.name}/{spec.workdir.name}") for spec in specs]
+        without, trusted = await _all([self._run(s, step) for s, step in zip(specs, steps, strict=True)])
+        return attack_result((without, guarded, trusted), scenario.warmup)
 
     def _together(self, base: SessionSpec, scenario: Scenario) -> tuple[_Group, list[_Group]]:
         """The sessions with all jobs: the policy with the draws of ECMP, and a pair for each offset."""

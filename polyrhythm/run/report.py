@@ -9,6 +9,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from polyrhythm.run.attack import attack_lines
+
 Document = Mapping[str, Mapping[str, Any]]
 """The key `scenarios` of the JSON file: maps the name of each scenario to its figures."""
 
@@ -134,6 +136,8 @@ def _notes(scenario: Mapping[str, Any]) -> list[str]:
     lines += [f"{policy}: {note}" for policy, notes in scenario["notes"].items() for note in notes]
     for policy, failovers in scenario["failovers"].items():
         lines += [f"{policy}: {_failover(outcome)}" for outcome in failovers]
+    if "attack" in scenario:
+        lines += attack_lines(scenario["attack"]["jobs"])
     return lines if scenario["deterministic"] else [*lines, "not deterministic"]
 
 

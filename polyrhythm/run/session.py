@@ -36,7 +36,8 @@ class SessionSpec:
     this fabric time, whatever the jobs have done (embedded only). `rpc_delay_ms` delays every RPC by host
     time. `web_port` is the port of the page, 0: any free one. `fail` lists failures as in `--fail`, besides
     those of the scenario. Iterations count from the fabric time `count_from_ns` on; a controller that says
-    nothing for `silence_s` of host time is given up (both embedded only).
+    nothing for `silence_s` of host time is given up (both embedded only). Without `floods` those of the
+    scenario are left out; `strays` replaces the scenario's key unless it is "" (both embedded only).
     """
 
     scenario: Path
@@ -56,6 +57,8 @@ class SessionSpec:
     fabric: str = "embedded"
     profile: str = "declared"
     count_from_ns: int = 0
+    floods: bool = True
+    strays: str = ""
     silence_s: float = SILENCE_S
 
 
@@ -210,6 +213,8 @@ class FabricSession:
             arguments += [f"--pace={spec.pace}", f"--rpc-delay-ms={spec.rpc_delay_ms}"]
             arguments += [f"--profile={spec.profile}", f"--until-ms={spec.until_ms}"]
             arguments += [f"--count-from-ns={spec.count_from_ns}", f"--silence-s={spec.silence_s}"]
+            arguments += [] if spec.floods else ["--without-floods"]
+            arguments += [f"--strays={spec.strays}"] if spec.strays else []
         else:
             arguments.append(f"--keep={spec.workdir}")
         if spec.profiles is not None:

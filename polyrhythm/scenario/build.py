@@ -87,6 +87,15 @@ class Mice:
 
 
 @dataclass(frozen=True, slots=True)
+class Flood:
+    """`src` floods the fabric towards `dst`, from `start_ns` after the start of the first jobs on."""
+
+    src: str
+    dst: str
+    start_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """A scenario in emulated units: bit/s and bytes on the emulated wire, ns of fabric time.
 
@@ -119,6 +128,7 @@ class Scenario:
     strays: str = "remark"
     failures: tuple[Failure, ...] = ()
     mice: Mice | None = None
+    floods: tuple[Flood, ...] = ()
 
 
 def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
@@ -171,6 +181,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         strays=config.strays,
         failures=_failures(config, topology),
         mice=_mice(config),
+        floods=_floods(config, topology),
     )
 
 
@@ -188,6 +199,25 @@ def _mice(config: ScenarioConfig) -> Mice | None:
     if config.mice is None:
         return None
     return Mice(config.mice.load_pct / 100, max(1, round(config.mice.bytes / config.scale)))
+
+
+def _floods(config: ScenarioConfig, topology: Topology) -> tuple[Flood, ...]:
+    busy = {host: job.name for job in config.jobs for host in job.hosts}
+    for i, flood in enumerate(config.floods):
+        for key, host in (("src", flood.src), ("dst", flood.dst)):
+            if host not in topology.host:
+                legal = listed(list(topology.host))
+                raise InvalidValueError(
+                    ("floods", i, key), f"{host!r} is no host of the fabric; legal: {legal}"
+                )
+        if flood.src in busy:
+            raise InvalidValueError(
+                ("floods", i, "src"),
+                f"{flood.src!r} is a host of job {busy[flood.src]}; legal: a host of no job",
+            )
+        if flood.src == flood.dst:
+            raise InvalidValueError(("floods", i, "dst"), f"{flood.dst!r} is src too; legal: another host")
+    return tuple(Flood(f.src, f.dst, round(f.start_ms * 1e6)) for f in config.floods)
 
 
 def _limited(config: ScenarioConfig, topology: Topology) -> frozenset[str]:

@@ -262,6 +262,15 @@ class MiceConfig(Section, frozen=True, kw_only=True):
     ]
 
 
+class FloodConfig(Section, frozen=True, kw_only=True):
+    """A host of no job that sends at the rate of its NIC without pause, under every DSCP in turn: RoCE data,
+    TCP, UDP, and false and true acknowledgements and CNPs. It has no congestion control."""
+
+    src: Name
+    dst: Name
+    start_ms: Annotated[Milliseconds, Meta(description="from the start of the first jobs")] = 0
+
+
 class ScenarioConfig(Section, frozen=True, kw_only=True):
     """A scenario file. Nominal rates are divided by `scale` for the emulation."""
 
@@ -315,6 +324,13 @@ class ScenarioConfig(Section, frozen=True, kw_only=True):
     nics: NicConfig = NicConfig()
     failures: Annotated[tuple[FailureConfig, ...], Meta(max_length=64)] = ()
     mice: MiceConfig | None = None
+    floods: Annotated[
+        tuple[FloodConfig, ...],
+        Meta(
+            max_length=64,
+            description="`run` also measures the policy without them, and with trusted hosts (`strays`)",
+        ),
+    ] = ()
     strays: Annotated[
         Literal["remark", "stop", "trust"],
         Meta(

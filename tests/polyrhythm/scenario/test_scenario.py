@@ -169,6 +169,16 @@ def test_a_sender_has_one_form_inside(tmp_path: Path, said: str, sender: str) ->
             "failures: [{what: 'leaf1:spine1', at_ms: 3000, repair_ms: 2000}]\njobs:",
             "7: failures[0]: the second time must be later than the first",
         ),
+        (
+            "jobs:",
+            "floods: [{src: h9, dst: h4}]\njobs:",
+            "7: floods[0].src: 'h9' is no host of the fabric; legal: h1, h2, h3, h4",
+        ),
+        (
+            "jobs:",
+            "floods: [{src: h1, dst: h4}]\njobs:",
+            "7: floods[0].src: 'h1' is a host of job ",
+        ),
     ],
 )
 def test_a_wrong_value_is_told_by_line_path_and_legal_values(
