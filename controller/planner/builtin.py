@@ -6,7 +6,16 @@ from __future__ import annotations
 from controller.interleave.timing import Cassini, Circles, OwnPace
 from controller.planner.policy import Policy
 from controller.priority.priorities import Crux, Intensity, Sincronia, Taccl, Varys
-from controller.routing.routings import Annealing, Auto, Ecmp, Greedy, Ilp, LeastCongested, Optimal
+from controller.routing.routings import (
+    Annealing,
+    Auto,
+    Ecmp,
+    Greedy,
+    Ilp,
+    LeastCongested,
+    Optimal,
+    PublishedAnnealing,
+)
 
 _CRUX_PATHS = LeastCongested(order="intensity")
 
@@ -37,4 +46,5 @@ GREEDY = Policy("greedy", Greedy())
 OPTIMAL = Policy("optimal", Optimal())
 AUTO = Policy("auto", Auto())
 ANNEALING = Policy("annealing", Annealing())
+PUBLISHED_ANNEALING = Policy("annealing-published", PublishedAnnealing())
 ILP = Policy("ilp", Ilp())

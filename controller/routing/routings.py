@@ -16,6 +16,7 @@ from controller.routing.algorithms.ecmp import ecmp
 from controller.routing.algorithms.greedy import greedy
 from controller.routing.algorithms.ilp import ilp
 from controller.routing.algorithms.optimal import optimal
+from controller.routing.algorithms.published_annealing import published_annealing
 from controller.routing.assign import SMALL
 from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier
 from controller.routing.from_topology import choices_of
@@ -204,11 +205,20 @@ class Optimal(ArrayRouting):
 
 @dataclass(frozen=True)
 class Annealing(ArrayRouting):
-    """Hedera's simulated annealing, as the routing paper compares to it."""
+    """Simulated annealing with our energy and moves, which keeps the best state."""
 
     def choices(self, fabric: Fabric, demand: LeafDemand, options: Options | None = None) -> Ints:
         """The best paths that the annealing has seen."""
         return solve(annealing, fabric, demand, options)
+
+
+@dataclass(frozen=True)
+class PublishedAnnealing(ArrayRouting):
+    """Simulated annealing as in the code that the routing paper's authors published."""
+
+    def choices(self, fabric: Fabric, demand: LeafDemand, options: Options | None = None) -> Ints:
+        """The paths at the end of the annealing, which need not be the best that it has seen."""
+        return solve(published_annealing, fabric, demand, options)
 
 
 @dataclass(frozen=True)

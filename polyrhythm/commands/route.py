@@ -95,8 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--algorithm",
         metavar="NAME",
         default="auto",
-        help="how to assign paths: greedy, optimal, ecmp, annealing, ilp, auto, or the routing of another "
-        "policy, by its registered name or package.module:NAME (docs/routing.md; default auto)",
+        help="how to assign paths: greedy, optimal, ecmp, annealing, annealing-published, ilp, auto, or the "
+        "routing of another policy, by its registered name or package.module:NAME (docs/routing.md; "
+        "default auto)",
     )
     parser.add_argument(
         "--order",
@@ -118,7 +119,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "equal-cost paths)",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of ecmp and annealing, 0 or more (default 0)"
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seed of ecmp and the annealings, 0 or more (default 0)",
     )
     parser.add_argument(
         "--limit",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`annealing`: Hedera's simulated annealing, as the routing paper compares to it, keeping the best state."""
+"""`annealing`: simulated annealing with moves of one flow, keeping the best state."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ def optimal(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
     """Choices with the smallest possible largest load on every tier.
 
     Raises:
-        UnsuitableError: flows of different weights, links of different rates, single dead links,
-            or one that is no Clos.
+        UnsuitableError: flows of different weights, links of different rates, single dead links between
+            leaves that other paths join, or a fabric that is no Clos.
     """
     weight = demand.weight
     if weight is not None and len(weight) and weight.min() != weight.max():
@@ -30,11 +30,32 @@ def optimal(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
         raise UnsuitableError("some flows have to stay where they are")
     if not len(demand):
         return np.empty(0, dtype=np.int32)
-    if isinstance(fabric, TwoTier):
-        return _two(fabric, demand, options)
-    if isinstance(fabric, ThreeTier):
-        return _three(fabric, demand, options)
-    raise UnsuitableError("the fabric is neither a leaf-spine nor a regular three-tier Clos")
+    if not isinstance(fabric, TwoTier | ThreeTier):
+        raise UnsuitableError("the fabric is neither a leaf-spine nor a regular three-tier Clos")
+    try:
+        return _coloured(fabric, demand, options)
+    except UnsuitableError:
+        if (fabric.capacity > 0).all():
+            raise
+        return _without_lost(fabric, demand, options)
+
+
+def _coloured(fabric: TwoTier | ThreeTier, demand: LeafDemand, options: Options) -> Ints:
+    return _two(fabric, demand, options) if isinstance(fabric, TwoTier) else _three(fabric, demand, options)
+
+
+def _without_lost(fabric: TwoTier | ThreeTier, demand: LeafDemand, options: Options) -> Ints:
+    """-1 for the flows that have no path at all, and colours for the others.
+
+    Raises:
+        UnsuitableError: the others cannot be coloured either.
+    """
+    ways = fabric.candidates(demand)
+    reached = (np.diff(ways.first) > 0)[ways.pair]
+    choice = np.full(len(demand), -1, dtype=np.int32)
+    if reached.any():
+        choice[reached] = _coloured(fabric, demand.take(reached), options)
+    return choice
 
 
 def _same(capacity: Floats) -> NDArray[np.intp]:

@@ -85,7 +85,9 @@ def next_switch(shown: dict, here: str, dst: dict, packet: bytes, failed: set[st
     return ports[ways[bucket % len(ways)]]
 
 
-@pytest.mark.parametrize("algorithm", ["greedy", "optimal", "ecmp", "annealing", "auto"])
+@pytest.mark.parametrize(
+    "algorithm", ["greedy", "optimal", "ecmp", "annealing", "annealing-published", "auto"]
+)
 @pytest.mark.parametrize(
     ("topology", "failed"),
     [

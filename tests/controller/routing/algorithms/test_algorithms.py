@@ -20,6 +20,7 @@ from controller.routing.algorithms.ecmp import ecmp
 from controller.routing.algorithms.greedy import greedy
 from controller.routing.algorithms.ilp import ilp
 from controller.routing.algorithms.optimal import optimal
+from controller.routing.algorithms.published_annealing import energy, published_annealing
 from controller.routing.components import components
 from controller.routing.fabric import UnsuitableError, two_tier
 from controller.routing.from_topology import Failures, fabric_of
@@ -170,7 +171,7 @@ def test_kernels_and_references_agree_on_three_tiers_with_failures() -> None:
     assert (solve(auto, fabric, flows) == with_kernel).all()
 
 
-@pytest.mark.parametrize("algorithm", [annealing, auto, ecmp, greedy, ilp, optimal])
+@pytest.mark.parametrize("algorithm", [annealing, auto, ecmp, greedy, ilp, optimal, published_annealing])
 def test_every_algorithm_gives_live_paths_and_leaves_out_what_has_none(algorithm: Algorithm) -> None:
     if algorithm is ilp:
         pytest.importorskip("highspy")
@@ -183,6 +184,37 @@ def test_every_algorithm_gives_live_paths_and_leaves_out_what_has_none(algorithm
     dark = fabric_of(topology, Failures(switches=frozenset({"spine1", "spine2", "spine3", "spine4"})))
     nowhere = solve(algorithm, dark, flows, Options(limit_s=1))
     assert ((nowhere < 0) == (flows.src != flows.dst)).all()
+
+
+def test_the_published_annealing_swaps_paths_and_stops_anywhere() -> None:
+    fabric = two_tier(clos(8, 8, 8))
+    flows = permutation(8, 8, random.Random(5))
+    options = Options(seed=2)
+    found = solve(published_annealing, fabric, flows, options)
+    assert found.tolist() == solve(published_annealing, fabric, flows, options).tolist()
+    # Swaps keep how many flows each spine has, so the result has those of the first random state.
+    far = flows.src != flows.dst
+    first = (np.random.default_rng(2).random(int(far.sum())) * 8).astype(np.int64)
+    assert np.bincount(found[far], minlength=8).tolist() == np.bincount(first, minlength=8).tolist()
+    assert (found[far] != first).any()
+    # The largest load counts once for each link that has it.
+    assert energy(np.array([1.0, 3.0, 3.0, 2.0])) == 6.0
+
+
+def test_optimal_leaves_out_what_has_no_path_and_colours_the_rest() -> None:
+    down = Failures(links=frozenset({("leaf1", f"spine{k}") for k in range(1, 5)}))
+    fabric = fabric_of(clos(4, 4, 4), down)
+    flows = permutation(4, 4, random.Random(1))
+    choice = solve(optimal, fabric, flows)
+    lost = (flows.src != flows.dst) & ((flows.src == 0) | (flows.dst == 0))
+    assert lost.any()
+    assert ((choice < 0) == lost).all()
+    rest = flows.take(np.flatnonzero(~lost))
+    assert worst(fabric, rest, choice[~lost]) == fabric.bound(rest)
+    # With one spine of another leaf down too, the flows that have a path cannot be coloured.
+    more = fabric_of(clos(4, 4, 4), Failures(links=down.links | {("leaf2", "spine1")}))
+    with pytest.raises(UnsuitableError, match="down"):
+        solve(optimal, more, flows)
 
 
 def test_annealing_beats_the_ecmp_it_starts_from() -> None:
