@@ -181,8 +181,10 @@ def _check_unique(info: p4i.P4Info) -> None:
 
 
 def _width(what: str, bits: int, type_name: str) -> int:
-    if type_name:
-        raise StatusError(UNIMPLEMENTED, f"P4Info: {what} has the translated type {type_name}; use bit<W>")
+    # A translated type of so many bits keeps its numbers; the program's width must be the same.
+    if type_name and bits <= 0:
+        said = f"P4Info: {what} has type {type_name}, which clients see as a string; use bit<W>"
+        raise StatusError(UNIMPLEMENTED, said)
     if bits <= 0:
         raise invalid(f"P4Info: {what} has a width of {bits} bits; at least 1 is needed")
     return bits
@@ -272,11 +274,18 @@ def _match_field(table: str, message: p4i.MatchField) -> MatchField:
 
 def _header(message: p4i.ControllerPacketMetadata) -> PacketHeader:
     name = message.preamble.name
+    for field in message.metadata:
+        # Their widths are not held against the program's, so a translated one could shift those after it.
+        if field.type_name.name:
+            said = (
+                f"P4Info: {name}.{field.name} has type {field.type_name.name}; fields of packets are bit<W>"
+            )
+            raise StatusError(UNIMPLEMENTED, said)
     fields = tuple(
         FieldInfo(
             field.id,
             field.name,
-            _width(f"{name}.{field.name}", field.bitwidth, field.type_name.name),
+            _width(f"{name}.{field.name}", field.bitwidth, ""),
             optional="@padding" in field.annotations,
         )
         for field in message.metadata
