@@ -75,7 +75,7 @@ class ControlLoop:
         self.channels = ChannelCounts()
         self._core = core
         self._clock = clock
-        self.planning = Planning(worker)
+        self.planning = Planning(worker, first_plans=isinstance(clock, HostClock))
         self._options = options
         self._publish = publish
         self._state = state
@@ -259,7 +259,8 @@ class ControlLoop:
     @property
     def _wants_work(self) -> bool:
         core = self._core
-        return core.wants_tables or core.wants_plan or core.resumes or core.lookahead_jobs is not None
+        wants_plan = core.wants_plan or self.planning.unfinished
+        return core.wants_tables or wants_plan or core.resumes or core.lookahead_jobs is not None
 
     async def _apply(self) -> None:
         """Write tables and make plans until the core asks for neither."""
@@ -275,7 +276,7 @@ class ControlLoop:
                 PLAN.set(core.plan.version if core.plan is not None else None)
                 if core.wants_tables and self._fleet is not None:
                     await self._new_condition()
-                if core.wants_plan:
+                if core.wants_plan or self.planning.unfinished:
                     core.now_ns = self._clock.now_ns
                     try:
                         with self.progress.planning():

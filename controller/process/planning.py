@@ -8,21 +8,34 @@ from collections.abc import Awaitable, Callable
 
 from controller.live.core import Core
 from controller.model.plan import Plan
-from controller.planner import PlanInput, plan
+from controller.planner import PlanInput, first_plan, plan
 from controller.planner.rollback import RollbackError, rolled_back
-from controller.process.worker_process import CALL_CPU_S, WorkerProcess
+from controller.process.worker_process import CALL_CPU_S, CallAbandonedError, WorkerProcess
 
 # Chosen, processor time: plans of 20,000 flows take half of it.
 PLAN_CPU_S = 10.0
 # Chosen: how much longer than the last plan a plan may take, so that a large cluster can grow.
 GROWTH = 2.0
+# Chosen: where jobs come all the time, one search in nine runs to its end.
+MOST_ABANDONED = 8
 
 
 class Planning:
-    """Makes plans. A plan may take PLAN_CPU_S, or GROWTH times the processor time of the last one."""
+    """Makes plans. A plan may take PLAN_CPU_S, or GROWTH times the processor time of the last one.
 
-    def __init__(self, worker: WorkerProcess) -> None:
+    With `first_plans`, a first plan follows the arrival of a job at once, and the final plan follows it. A
+    job that arrives while the final plan is made does not wait for it: the final plan begins anew, but at
+    most MOST_ABANDONED times in a row, so that it is made at some time. Each change of the jobs so leads to
+    at most two plans. Where fabric time stands still during a plan, first plans would gain nothing.
+    """
+
+    def __init__(self, worker: WorkerProcess, *, first_plans: bool = False) -> None:
         self._worker = worker
+        self._first_plans = first_plans
+        self._inputs: PlanInput | None = None
+        self._abandoned = 0
+        self.unfinished = False
+        """Whether the last plan was a first plan, so that the final one is wanted."""
         self._last_s = 0.0
         self._failure = asyncio.Event()
         self.earlier: Plan | None = None
@@ -34,10 +47,19 @@ class Planning:
         """Something may have failed: a plan that is being made does not hold up the answer to it."""
         if core.wants_tables:
             self._failure.set()
+        making = self._inputs
+        if making is None or not core.wants_plan or self._abandoned >= MOST_ABANDONED:
+            return
+        planned = {job.name for job in making.jobs}
+        come = any(job.name not in planned for job in core.unplannable.plannable(core.registry.jobs))
+        if come and self._worker.abandon(making):
+            self._abandoned += 1
+            self._inputs = None
 
     async def plan(self, core: Core, answer: Callable[[], Awaitable[None]]) -> Plan | None:
         """The plan for the core's present state. `answer` is awaited when a link or switch fails or recovers
-        meanwhile. None if one has failed, because the plan may lead over it: the core wants another plan.
+        meanwhile. None if one has failed, because the plan may lead over it, or if a job has come before the
+        final plan was made: the core wants another plan.
 
         Raises:
             RunnerError: no plan could be made in time; the message says why.
@@ -55,7 +77,10 @@ class Planning:
                     self._failure.clear()
                     await answer()
             made = planning.result()
+        except CallAbandonedError:
+            return None
         finally:
+            self._inputs = None
             planning.cancel()
         now = core.condition
         dead = now.down_links - inputs.down_links or now.down_switches - inputs.down_switches
@@ -70,5 +95,17 @@ class Planning:
             except RollbackError as error:
                 self.refusal = str(error)
         limit_s = min(max(PLAN_CPU_S, GROWTH * self._last_s), CALL_CPU_S)
+        self.unfinished = self._first_plans and gains_by_first_plan(inputs)
+        if self.unfinished:
+            return (await self._worker.run_timed(limit_s, first_plan, inputs))[0]
+        if self._first_plans and inputs.policy.joint_search:
+            self._inputs = inputs
         made, self._last_s = await self._worker.run_timed(limit_s, plan, inputs)
+        self._abandoned = 0
         return made
+
+
+def gains_by_first_plan(inputs: PlanInput) -> bool:
+    """Whether a first plan is worth its publication: a job is new, and the final plan needs a search."""
+    planned = inputs.previous.jobs if inputs.previous is not None else {}
+    return inputs.policy.joint_search and any(job.name not in planned for job in inputs.jobs)

@@ -12,10 +12,12 @@ import logging
 import multiprocessing
 import os
 import resource
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -51,6 +53,39 @@ class _CallTooLongError(Exception):
     """A call has exceeded a limit, which the message names."""
 
 
+class CallAbandonedError(Exception):
+    """A call was ended because nobody wants its result any more."""
+
+
+class _AbandonedCall:
+    """The number of the call that the worker shall abandon, in shared memory."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._number = context.Value("q", 0)
+        self._watched = context.Value("b", 0)
+
+    def request(self, number: int, pid: int) -> None:
+        """Runs in the controller: end this call if it is still running. A process that is only starting would
+        end as a whole, so it gets no signal."""
+        self._number.value = number
+        if self._watched.value:
+            os.kill(pid, signal.SIGUSR1)
+
+    def watch(self) -> None:
+        """Runs in the worker: a signal ends the call that runs, if it is the one.
+
+        A kernel that is being compiled is not interrupted, so that its lock is not left behind.
+        """
+
+        def interrupt(_signal: int, _frame: object) -> None:
+            if _running.number == self._number.value and not _running.compiling:
+                raise CallAbandonedError
+
+        signal.signal(signal.SIGUSR1, interrupt)
+        self._watched.value = 1
+
+
 class _CompileTimes:
     """The processor time in s that the worker has spent on compiling kernels, in shared memory.
 
@@ -73,11 +108,13 @@ class _CompileTimes:
         return float(self._done_s.value + under_way_s)
 
     def _began(self) -> None:
+        _running.compiling = True
         self._began_s.value = time.process_time()
 
     def _ended(self) -> None:
         self._done_s.value += time.process_time() - self._began_s.value
         self._began_s.value = -1.0
+        _running.compiling = False
 
 
 class WorkerProcess:
@@ -100,6 +137,8 @@ class WorkerProcess:
     ) -> None:
         self._limited = host_clock
         self._sender = ObjectSender()
+        self._number = 0
+        self._argument: object = None
         self._start = (host_clock, topology, ecn, artefacts, strays)
         self._pool = self._new_pool()
         # One call at a time: a call that waits for another one is not late.
@@ -121,6 +160,7 @@ class WorkerProcess:
         Raises:
             RunnerError: the worker died ATTEMPTS times, the call took too long, or the function failed.
             PipelineError: the function raised it.
+            CallAbandonedError: `abandon` was called meanwhile.
         """
         return (await self.run_timed(CALL_CPU_S, function, *args, **kwargs))[0]
 
@@ -133,7 +173,9 @@ class WorkerProcess:
                 pool, done = self._pool, False
                 try:
                     message = self._sender.message((function, args, kwargs))
-                    call = asyncio.wrap_future(pool.submit(_timed, message))
+                    self._number += 1
+                    self._argument = args[0] if args else None
+                    call = asyncio.wrap_future(pool.submit(_timed, self._number, message))
                     if self._limited:
                         await self._within_limits(pool, call, cpu_limit_s)
                     result, cpu_s, number = await call
@@ -147,16 +189,32 @@ class WorkerProcess:
                 except _CallTooLongError as error:
                     self._replace(pool)
                     raise RunnerError(f"{function.__name__} took longer than {error}") from None
+                except CallAbandonedError:
+                    done = True
+                    raise
                 except PipelineError:
                     raise
                 except Exception as error:
                     what = f"{type(error).__name__}: {error}"
                     raise RunnerError(f"{function.__name__} failed: {what}") from error
                 finally:
+                    self._argument = None
                     if not done:
                         # The worker may not have read the message.
                         self._sender = ObjectSender()
         raise RunnerError(f"the worker process died {ATTEMPTS} times during {function.__name__}")
+
+    def abandon(self, argument: object) -> bool:
+        """End the call with this first argument, which then raises CallAbandonedError. It may be too late.
+
+        Returns whether such a call is under way; False while it waits for its turn.
+        """
+        if self._argument is not argument:
+            return False
+        for process in _processes(self._pool):
+            if process.pid is not None and process.is_alive():
+                self._abandoned.request(self._number, process.pid)
+        return True
 
     async def _within_limits(
         self, pool: ProcessPoolExecutor, call: asyncio.Future[Any], cpu_limit_s: float
@@ -195,17 +253,27 @@ class WorkerProcess:
 
     def _new_pool(self) -> ProcessPoolExecutor:
         self._compile_times = _CompileTimes()
-        arguments = (self._compile_times, *self._start)
+        self._abandoned = _AbandonedCall()
+        arguments = (self._compile_times, self._abandoned, *self._start)
         self._sender = ObjectSender()
         return ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=arguments
         )
 
 
+@dataclass
+class _Running:
+    """The call that runs in this worker process: its number, 0 between calls, and whether it compiles."""
+
+    number: int = 0
+    compiling: bool = False
+
+
+_running = _Running()
 _received = ObjectReceiver()
 
 
-def _timed(message: SharedMessage) -> tuple[Any, float, int]:
+def _timed(number: int, message: SharedMessage) -> tuple[Any, float, int]:
     """Runs in the worker: the result of a call, its processor time in s, and the number of a kept result.
 
     The garbage collector rests meanwhile: it would visit all objects of a large plan again and again, and
@@ -215,9 +283,12 @@ def _timed(message: SharedMessage) -> tuple[Any, float, int]:
     gc.disable()
     try:
         before = time.process_time()
+        _running.number = number
         result = function(*args, **kwargs)
+        _running.number = 0
         return result, time.process_time() - before, _received.keep(result)
     finally:
+        _running.number = 0
         gc.enable()
 
 
@@ -245,8 +316,11 @@ def _shut_down(pool: ProcessPoolExecutor) -> list[BaseProcess]:
     return processes
 
 
-def _start_worker(compile_times: _CompileTimes, host_clock: bool, *arguments: Any) -> None:
+def _start_worker(
+    compile_times: _CompileTimes, abandoned: _AbandonedCall, host_clock: bool, *arguments: Any
+) -> None:
     compile_times.watch()
+    abandoned.watch()
     if host_clock:
         lower_priority()
     # A call that needs more raises MemoryError, and the machine keeps its other processes.

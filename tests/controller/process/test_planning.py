@@ -12,8 +12,9 @@ from control_rig import job, on_loop
 from controller.live.core import Core
 from controller.live.messages import PortsSeen, WorkerJoined
 from controller.live.settings import CoreSettings
-from controller.planner import POLICIES
+from controller.planner import POLICIES, plan
 from controller.process.planning import Planning
+from controller.process.worker_process import CallAbandonedError
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=1_000_000, fabric_bps=1_000_000)
@@ -59,5 +60,100 @@ def test_a_failure_is_answered_while_a_plan_is_made(up: bool) -> None:
         # A plan from before a failure is dropped, and another one is wanted; one from before a repair is good.
         assert ((await made) is not None) is up
         assert core.wants_plan
+
+    on_loop(scenario())
+
+
+def _core(policy: str = "polyrhythm") -> Core:
+    core = Core(CoreSettings(TOPOLOGY, POLICIES[policy], 1, False, 10_000))
+    _joins(core, "a", "h1", "h3")
+    return core
+
+
+def _joins(core: Core, name: str, *hosts: str) -> None:
+    member = job(name, *hosts)
+    for rank, host in enumerate(member.hosts):
+        core.handle(WorkerJoined(host, rank, member))
+
+
+class NotingWorker:
+    """Makes plans at once, or not before it is told to; notes the functions."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self.slow: asyncio.Future[None] | None = None
+
+    async def run_timed(self, limit_s: float, function: Any, *args: Any) -> tuple[Any, float]:
+        self.made.append(function.__name__)
+        if function is plan and self.slow is not None:
+            await self.slow
+        return function(*args), 0.1
+
+    def abandon(self, argument: object) -> bool:
+        if self.slow is not None and not self.slow.done():
+            self.slow.set_exception(CallAbandonedError())
+        return True
+
+
+async def _nothing() -> None:
+    return None
+
+
+def test_a_job_that_arrives_gets_two_plans_at_most() -> None:
+    core = _core()
+
+    async def scenario() -> None:
+        worker = NotingWorker()
+        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        for wanted in (True, False):
+            made = await planning.plan(core, _nothing)
+            assert made is not None
+            assert planning.unfinished is wanted
+            core.adopt(made)
+        assert worker.made == ["first_plan", "plan"]
+        # Without a new job there is nothing to hurry for.
+        assert await planning.plan(core, _nothing) is not None
+        assert worker.made[2:] == ["plan"]
+
+    on_loop(scenario())
+
+
+@pytest.mark.parametrize(("policy", "first_plans"), [("polyrhythm", False), ("routing", True)])
+def test_no_first_plan_where_it_gains_nothing(policy: str, first_plans: bool) -> None:
+    core = _core(policy)
+
+    async def scenario() -> None:
+        worker = NotingWorker()
+        planning = Planning(worker, first_plans=first_plans)  # type: ignore[arg-type]
+        assert await planning.plan(core, _nothing) is not None
+        assert worker.made == ["plan"]
+        assert not planning.unfinished
+
+    on_loop(scenario())
+
+
+def test_a_new_job_does_not_wait_for_the_search() -> None:
+    core = _core()
+
+    async def scenario() -> None:
+        worker = NotingWorker()
+        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        first = await planning.plan(core, _nothing)
+        assert first is not None
+        core.adopt(first)
+        worker.slow = asyncio.get_running_loop().create_future()
+        making = asyncio.ensure_future(planning.plan(core, _nothing))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        planning.look_at(core)
+        assert not making.done()
+        _joins(core, "b", "h2", "h4")
+        planning.look_at(core)
+        assert await making is None
+        assert core.wants_plan
+        again = await planning.plan(core, _nothing)
+        assert again is not None
+        assert set(again.jobs) == {"a", "b"}
+        assert worker.made == ["first_plan", "plan", "first_plan"]
 
     on_loop(scenario())
