@@ -7,12 +7,12 @@ time, levels for the jobs that still overlap. Then the joint search follows, if 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 
 from controller.model import TRAFFIC_CLASSES, Flow, FlowPlan, JobPlan, LinkPlan, Plan
 from controller.planner.candidate import Candidate, build
 from controller.planner.demand import Demands
-from controller.planner.inputs import PlanInput, check
+from controller.planner.inputs import DirectedLink, PlanInput, check
 from controller.planner.joint_search import JointSearch
 from controller.planner.pinned_flows import remarks
 from controller.planner.planned_pairs import planned_pairs
@@ -42,8 +42,9 @@ def plan_of(candidate: Candidate) -> Plan:
     inputs = candidate.demands.inputs
     jobs = {r.name: _job_plan(candidate, r) for r in candidate.priorities.order.ranked}
     caps = rate_caps(candidate)
+    sharing = candidate.routing.jobs_on
     flows = {
-        f.name: replace(_flow_plan(candidate, f, jobs[f.job]), rate_cap_bps=caps.get(f.name, 0))
+        f.name: _flow_plan(candidate, f, jobs[f.job], caps.get(f.name, 0), sharing)
         for job in inputs.jobs
         for f in job.flows
     }
@@ -91,13 +92,19 @@ def _job_plan(candidate: Candidate, ranked: RankedJob) -> JobPlan:
     )
 
 
-def _flow_plan(candidate: Candidate, flow: Flow, job: JobPlan) -> FlowPlan:
+def _flow_plan(
+    candidate: Candidate,
+    flow: Flow,
+    job: JobPlan,
+    cap_bps: int,
+    sharing: Mapping[DirectedLink, Collection[str]],
+) -> FlowPlan:
     routing = candidate.routing
     if flow.bytes_per_iteration < candidate.demands.inputs.elephant_bytes:
         why = f"{flow.bytes_per_iteration} bytes an iteration: a mouse, left to ECMP"
-        return FlowPlan(flow.name, None, None, TRAFFIC_CLASSES.mice, why)
+        return FlowPlan(flow.name, None, None, TRAFFIC_CLASSES.mice, why, cap_bps)
     a = routing.assignments.get(flow.name)
     if a is None:
-        return FlowPlan(flow.name, None, None, job.dscp, "left to ECMP")
-    why = path_reason(routing, flow, a) + routing.pinned.words(flow.name)
-    return FlowPlan(flow.name, a.path, a.source_port, job.dscp, why)
+        return FlowPlan(flow.name, None, None, job.dscp, "left to ECMP", cap_bps)
+    why = path_reason(flow, a, sharing) + routing.pinned.words(flow.name)
+    return FlowPlan(flow.name, a.path, a.source_port, job.dscp, why, cap_bps)

@@ -85,7 +85,8 @@ def pin(inputs: PlanInput, table: Forwarding, assignments: Mapping[str, Assignme
             result[name] = Assignment(None, None, False, same)
             continue
         used[ends].add(port)
-        result[name] = replace(a, source_port=port)
+        if port != a.source_port:
+            result[name] = replace(a, source_port=port)
         cause = _cause(inputs, table, name, a, port, pinned_before=name in pinned_before)
         if not cause:
             continue

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from controller.interleave.circle import random_score
@@ -12,13 +12,14 @@ from controller.model import Flow, Job
 from controller.planner.ask import ask_explanation
 from controller.planner.candidate import Candidate
 from controller.planner.floor import loss_cap
+from controller.planner.inputs import DirectedLink
 from controller.planner.loop.objective import MARGIN, TWINS_APART, PlanValue
 from controller.planner.loop.search import SearchResult
 from controller.planner.policy import Policy
-from controller.planner.routing_stage import RoutingStage
 from controller.planner.time_shifts import TimeShifts, only
 from controller.priority.crux import RankedJob
 from controller.routing.assign import Assignment
+from controller.routing.paths import Path
 
 
 def level_reason(candidate: Candidate, ranked: RankedJob) -> str:
@@ -164,14 +165,20 @@ def timing_reason(shifts: TimeShifts, name: str) -> str:
     )
 
 
-def path_reason(routing: RoutingStage, flow: Flow, a: Assignment) -> str:
-    """Why an elephant has its path."""
+def path_reason(flow: Flow, a: Assignment, jobs_on: Mapping[DirectedLink, Collection[str]]) -> str:
+    """Why an elephant has its path. `jobs_on` has the jobs of each link that several jobs share."""
     if a.why:
         return a.why
     path = a.path or ()
-    sharing = sorted(
-        {j for k in routing.shared if k.name in set(pairwise(path[1:-1])) for j in k.demands} - {flow.job}
-    )
-    through = "inside the leaf" if len(path) == 3 else f"least loaded path, through {path[len(path) // 2]}"
-    shared = f", shared with {', '.join(sharing) if sharing else 'no other job'}"
-    return f"{through}{shared if len(path) > 3 else ''}{'; kept from the plan before' if a.kept else ''}"
+    kept = "; kept from the plan before" if a.kept else ""
+    if len(path) <= 3:
+        return f"{'inside the leaf' if len(path) == 3 else _through(path)}{kept}"
+    others: set[str] = set()
+    for link in pairwise(path[1:-1]):
+        others.update(jobs_on.get(link, ()))
+    others.discard(flow.job)
+    return f"{_through(path)}, shared with {', '.join(sorted(others)) if others else 'no other job'}{kept}"
+
+
+def _through(path: Path) -> str:
+    return f"least loaded path, through {path[len(path) // 2]}"

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -55,24 +54,37 @@ class RoutingStage:
         return links
 
     @cached_property
+    def jobs_on(self) -> Mapping[DirectedLink, Collection[str]]:
+        """The jobs on each directed link that several jobs share."""
+        return {k.name: k.demands.keys() for k in self.shared}
+
+    @cached_property
     def shared(self) -> tuple[SharedLink, ...]:
         """Directed links that elephants of several jobs use. No job demands more than the link's rate."""
-        demands = self.demands
-        flows: dict[DirectedLink, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        demands, assigned, links_of = self.demands, self.assignments, self.links_of
+        flows: dict[DirectedLink, dict[str, int]] = {}
         for f in demands.elephants:
-            for link in self.links_of[f.name] if f.name in self.assignments else ():
-                flows[link][f.job] += 1
+            if f.name not in assigned:
+                continue
+            for link in links_of[f.name]:
+                counts = flows.setdefault(link, {})
+                counts[f.job] = counts.get(f.job, 0) + 1
+        phases: dict[tuple[str, int, int], tuple[Phase, ...]] = {}
+
+        def demand(job: str, count: int, rate: int) -> tuple[Phase, ...]:
+            key = job, count, rate
+            if key not in phases:
+                phases[key] = tuple(
+                    Phase(p.start_ns, p.end_ns, min(count * p.rate_bps, rate))
+                    for p in demands.profiles[job].phases
+                )
+            return phases[key]
+
         return tuple(
             SharedLink(
                 link,
                 demands.rates[link],
-                {
-                    job: tuple(
-                        Phase(p.start_ns, p.end_ns, min(n * p.rate_bps, demands.rates[link]))
-                        for p in demands.profiles[job].phases
-                    )
-                    for job, n in sorted(counts.items())
-                },
+                {job: demand(job, n, demands.rates[link]) for job, n in sorted(counts.items())},
             )
             for link, counts in sorted(flows.items())
             if len(counts) > 1
@@ -113,8 +125,12 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
     if policy.job_by_job:
         return RoutingStage(demands, {}, by_hash=True)
     unknown = flows_of_unknown_port(x.queue_pairs)
+    peak = {
+        name: max((p.rate_bps for p in profile.phases), default=0)
+        for name, profile in demands.profiles.items()
+    }
     commodities = tuple(
-        Commodity(f.name, f.src, f.dst, max(p.rate_bps for p in demands.profiles[f.job].phases), f.job)
+        Commodity(f.name, f.src, f.dst, peak[f.job], f.job)
         for f in demands.elephants
         if f.name not in unknown
     )

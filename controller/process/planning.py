@@ -106,6 +106,8 @@ class Planning:
 
 
 def gains_by_first_plan(inputs: PlanInput) -> bool:
-    """Whether a first plan is worth its publication: a job is new, and the final plan needs a search."""
+    """Whether a first plan is worth its publication: a job is new, and the final plan may need a search, as
+    one job alone does not."""
     planned = inputs.previous.jobs if inputs.previous is not None else {}
-    return inputs.policy.joint_search and any(job.name not in planned for job in inputs.jobs)
+    some = len(inputs.jobs) > 1 and inputs.policy.joint_search
+    return some and any(job.name not in planned for job in inputs.jobs)

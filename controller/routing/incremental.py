@@ -34,7 +34,7 @@ class IncrementalColouring:
         self._free = list(range(63, -1, -1))
         self._published = self._ends[2].copy()
         kernels = backend(plain)
-        self._arrive, self._leave = kernels.arrive, kernels.leave
+        self._arrive, self._leave, self._seat_all = kernels.arrive, kernels.leave, kernels.seat_all
 
     def _empty(self) -> Ints:
         table = np.full((2 * self._leaves * self._layers, self._spines + 1), -1, dtype=np.int32)
@@ -56,26 +56,15 @@ class IncrementalColouring:
         self.moved = int(moved)
         return flow
 
-    def seat(self, src: int, dst: int, spine: int, layers: tuple[int, int] | None = None) -> int | None:
-        """A flow that is on a spine already, and moves no other; returns its number.
-
-        None if all of the first `layers` (of source and destination) have one there; without `layers` there
-        is always room.
-        """
+    def seat(self, src: int, dst: int, spine: int) -> int:
+        """A flow that is on a spine already, and moves no other; returns its number. There is always room."""
         while True:
-            found = [
-                _first_free(self._table[at : at + n, spine], at)
-                for at, n in zip(
-                    (src * self._layers, (self._leaves + dst) * self._layers),
-                    (min(n, self._layers) for n in layers or (self._layers, self._layers)),
-                    strict=True,
-                )
-            ]
-            u, v = found
+            u, v = (
+                _first_free(self._table[at : at + self._layers, spine], at)
+                for at in (src * self._layers, (self._leaves + dst) * self._layers)
+            )
             if u is not None and v is not None:
                 break
-            if layers is not None:
-                return None
             self._deepen()
         if not self._free:
             self._grow()
@@ -84,6 +73,23 @@ class IncrementalColouring:
         self._table[[u, v], spine] = flow
         self._table[[u, v], self._spines] += 1
         return flow
+
+    def seat_all(self, src: Ints, dst: Ints, spine: Ints, layers: tuple[Ints, Ints]) -> Ints:
+        """As `seat`, for many flows (flows,) in order.
+
+        `layers` are, by leaf, how many flows of one spine may leave it, and how many may enter it. Returns
+        the numbers of the flows, -1 for those that would be one more.
+        """
+        self.deepen(max(int(n.max(initial=1)) for n in layers))
+        while len(self._free) < len(src):
+            self._grow()
+        numbers = np.array(self._free[: -len(src) - 1 : -1], dtype=np.int32)
+        del self._free[len(self._free) - len(src) :]
+        given = numbers.copy()
+        out, into = layers
+        self._seat_all(self._table, self._ends, numbers, src, dst, spine, out, into, self._layers)
+        self._free += given[numbers < 0].tolist()[::-1]
+        return numbers
 
     def deepen(self, layers: int) -> None:
         """Have room for so many flows of one spine at every leaf."""
@@ -123,7 +129,7 @@ class IncrementalColouring:
         more = np.full((3, size), -1, dtype=np.int32)
         self._ends = np.ascontiguousarray(np.concatenate((self._ends, more), axis=1))
         self._published = np.concatenate((self._published, more[2]))
-        self._free = list(range(2 * size - 1, size - 1, -1))
+        self._free = [*range(2 * size - 1, size - 1, -1), *self._free]
 
     def _deepen(self) -> None:
         old, layers = self._table, self._layers
@@ -173,23 +179,18 @@ def rebalanced(
     live.deepen(int(max(out.max(), into.max())))
     numbers = np.full(len(demand), -1, dtype=np.int64)
     src, dst = demand.src.tolist(), demand.dst.tolist()
-    displaced = []
-    for f in np.flatnonzero(old >= 0).tolist():
-        u, v = src[f], dst[f]
-        number = live.seat(u, v, int(old[f]), (int(out[u]), int(into[v])))
-        if number is None:
-            displaced.append(f)
-        else:
-            numbers[f] = number
+    held = np.flatnonzero(old >= 0)
+    limits = out.astype(np.int32), into.astype(np.int32)
+    seated = live.seat_all(demand.src[held], demand.dst[held], old[held].astype(np.int32), limits)
+    numbers[held] = seated
+    displaced = held[seated < 0].tolist()
     left = len(demand) if max_moves is None else max_moves
     for f in displaced:
         if left > 0:
             numbers[f] = live.arrive(src[f], dst[f], left - 1)
             left -= live.moved + int(live.spine(int(numbers[f])) != old[f])
         else:
-            number = live.seat(src[f], dst[f], int(old[f]))
-            assert number is not None
-            numbers[f] = number
+            numbers[f] = live.seat(src[f], dst[f], int(old[f]))
     for f in np.flatnonzero(old < 0).tolist():
         numbers[f] = live.arrive(src[f], dst[f], left)
         left -= live.moved

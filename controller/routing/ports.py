@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +15,7 @@ from controller.routing.backend import backend
 from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier, grouped
 from controller.routing.forwarding import BUCKETS, forwarding
 from controller.routing.generic import GenericFabric
+from controller.routing.hash import address
 from controller.routing.three_tier import ThreeTier
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.graph import OUR_HASH, HashSpec, Topology
@@ -230,13 +229,7 @@ def _any(fabric: GenericFabric, demand: LeafDemand, choice: Ints, tables: _Table
 
 def addresses(ips: Iterable[str]) -> NDArray[np.uint32]:
     """Dotted IPv4 addresses as 32-bit numbers."""
-    return np.array([_address(ip) for ip in ips], dtype=np.uint32)
-
-
-@lru_cache(maxsize=1 << 17)
-def _address(ip: str) -> int:
-    """Kept, because parsing takes longer than the search for a port, and hosts keep their addresses."""
-    return int(ipaddress.IPv4Address(ip))
+    return np.array([address(ip) for ip in ips], dtype=np.uint32)
 
 
 def repeats(*keys: NDArray[np.uint32] | Ints) -> Ints:

@@ -301,6 +301,36 @@ def leave(table: Array, ends: Array, e: int, layers: int, cap: int) -> int:
     return moved
 
 
+def seat_all(
+    table: Array,
+    ends: Array,
+    numbers: Array,
+    src: Array,
+    dst: Array,
+    colour: Array,
+    out: Array,
+    into: Array,
+    layers: int,
+) -> None:
+    """Flows take the first layers of their leaves that lack their colour."""
+    leaves = table.shape[0] // (2 * layers)
+    for f, c in enumerate(colour.tolist()):
+        rows = (
+            next((r for r in range(first, first + most) if table[r, c] < 0), None)
+            for first, most in (
+                (src[f] * layers, out[src[f]]),
+                ((leaves + dst[f]) * layers, into[dst[f]]),
+            )
+        )
+        u, v = rows
+        if u is None or v is None:
+            numbers[f] = -1
+            continue
+        ends[:, numbers[f]] = u, v, c
+        table[[u, v], c] = numbers[f]
+        table[[u, v], -1] += 1
+
+
 def anneal(
     movable: Array,
     first: Array,

@@ -5,7 +5,7 @@ from controller.routing.kernels.anneal import anneal
 from controller.routing.kernels.colour import balanced, laminar
 from controller.routing.kernels.fill import maxmin
 from controller.routing.kernels.greedy import greedy_by_owner, greedy_candidates, greedy_unit, greedy_weighted
-from controller.routing.kernels.kempe import arrive, leave
+from controller.routing.kernels.kempe import arrive, leave, seat_all
 from controller.routing.kernels.scan import find_ports
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "laminar",
     "leave",
     "maxmin",
+    "seat_all",
 ]

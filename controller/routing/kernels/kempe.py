@@ -149,3 +149,36 @@ def _refill(table: Ints, ends: Ints, i: int, hole: int, top: int, cap: int) -> i
             return moved + 1 if ends[2, f] != c else moved
         _set(table, ends, f, u, v, c)
     return 0
+
+
+@kernel
+def seat_all(
+    table: Ints,
+    ends: Ints,
+    numbers: Ints,
+    src: Ints,
+    dst: Ints,
+    colour: Ints,
+    out: Ints,
+    into: Ints,
+    layers: int,
+) -> None:
+    """Flows that have a colour already, in order; they move no other.
+
+    Flow f goes from leaf `src` to leaf `dst` and becomes numbers[f]. Where all of the first out[src] layers
+    of its source, or of the first into[dst] layers of its destination, have one of its colour, numbers[f]
+    becomes -1.
+    """
+    leaves = table.shape[0] // (2 * layers)
+    for f in range(len(src)):
+        c = colour[f]
+        u, v = src[f] * layers, (leaves + dst[f]) * layers
+        end_u, end_v = u + out[src[f]], v + into[dst[f]]
+        while u < end_u and table[u, c] >= 0:
+            u += 1
+        while v < end_v and table[v, c] >= 0:
+            v += 1
+        if u < end_u and v < end_v:
+            _set(table, ends, numbers[f], u, v, c)
+        else:
+            numbers[f] = -1

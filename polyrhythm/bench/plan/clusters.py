@@ -29,10 +29,10 @@ def rails() -> Topology:
 def ring_jobs(
     topology: Topology, jobs: int, flows: int, seed: int, periods_ms: tuple[int, int] = (200, 2_000)
 ) -> tuple[Job, ...]:
-    """`jobs` jobs with `flows` flows in all. Each job is a ring over blocks of hosts below random leaves.
+    """`jobs` jobs with `flows` flows in all. Each job has rings over its blocks of hosts below random leaves.
 
-    Where there are more flows than hosts, a job's hosts send several of them, to hosts farther along the
-    ring. Periods are drawn by the logarithm from `periods_ms`; Up phases are 25 to 65 % of them.
+    Where there are more flows than hosts, a host sends several of them, to hosts of blocks farther along.
+    Periods are drawn by the logarithm from `periods_ms`; Up phases are 25 to 65 % of them.
     """
     rng = Random(f"{seed}/bench plan/{topology.name}/{jobs}/{flows}")
     hosts = _shuffled_blocks(topology, rng)
@@ -49,12 +49,14 @@ def ring_jobs(
 def ring_job(
     name: str, hosts: Sequence[Host], flows: int, rng: Random, periods_ms: tuple[int, int] = (200, 2_000)
 ) -> Job:
-    """A job whose flow n goes from its host n to the next of the ring; after a round, one host farther."""
+    """A job whose flow n goes from its host n to the one in the same place of the next block of BLOCK hosts,
+    as a ring for each rank has it; after a round, to the one a block farther."""
     low, high = periods_ms
     period = round(low * (high / low) ** rng.random() * _MS)
     up = round(rng.uniform(0.25, 0.65) * period)
     size, rate = len(hosts), RATE_BPS // -(-flows // len(hosts))
-    pairs = [(hosts[n % size], hosts[(n + 1 + n // size) % size]) for n in range(flows)]
+    steps = [BLOCK * (1 + n) % size or 1 for n in range(-(-flows // size))]
+    pairs = [(hosts[n % size], hosts[(n + steps[n // size]) % size]) for n in range(flows)]
     made = tuple(
         Flow(f"{name}/{n}", name, a.name, b.name, rate * up // 8_000_000_000)
         for n, (a, b) in enumerate(pairs)

@@ -67,6 +67,7 @@ def test_a_failure_is_answered_while_a_plan_is_made(up: bool) -> None:
 def _core(policy: str = "polyrhythm") -> Core:
     core = Core(CoreSettings(TOPOLOGY, POLICIES[policy], 1, False, 10_000))
     _joins(core, "a", "h1", "h3")
+    _joins(core, "c", "h2", "h3")
     return core
 
 
@@ -118,6 +119,19 @@ def test_a_job_that_arrives_gets_two_plans_at_most() -> None:
     on_loop(scenario())
 
 
+def test_no_first_plan_for_one_job_alone() -> None:
+    core = Core(CoreSettings(TOPOLOGY, POLICIES["polyrhythm"], 1, False, 10_000))
+    _joins(core, "a", "h1", "h3")
+
+    async def scenario() -> None:
+        worker = NotingWorker()
+        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        assert await planning.plan(core, _nothing) is not None
+        assert worker.made == ["plan"]
+
+    on_loop(scenario())
+
+
 @pytest.mark.parametrize(("policy", "first_plans"), [("polyrhythm", False), ("routing", True)])
 def test_no_first_plan_where_it_gains_nothing(policy: str, first_plans: bool) -> None:
     core = _core(policy)
@@ -153,7 +167,7 @@ def test_a_new_job_does_not_wait_for_the_search() -> None:
         assert core.wants_plan
         again = await planning.plan(core, _nothing)
         assert again is not None
-        assert set(again.jobs) == {"a", "b"}
+        assert set(again.jobs) == {"a", "b", "c"}
         assert worker.made == ["first_plan", "plan", "first_plan"]
 
     on_loop(scenario())

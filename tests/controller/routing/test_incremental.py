@@ -82,3 +82,30 @@ def test_ends_and_starts_are_foreseen() -> None:
     assert soon is not None
     assert (soon.time_ns, soon.ends, soon.active) == (1050, frozenset("a"), frozenset())
     assert next_change(0, [], []) is None
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 90), st.integers(0, 10**6))
+def test_seated_flows_keep_their_spines_within_the_limits(
+    leaves: int, spines: int, count: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    src, dst = (rng.integers(0, leaves, count).astype(np.int32) for _ in range(2))
+    spine = rng.integers(0, spines, count).astype(np.int32)
+    limits = tuple(rng.integers(1, 4, leaves).astype(np.int32) for _ in range(2))
+    results = []
+    for plain in (True, False):
+        live = IncrementalColouring(leaves, spines, plain=plain)
+        numbers = live.seat_all(src, dst, spine, limits)
+        results.append(numbers.tolist())
+        assert (live.loads() <= np.stack(limits)[:, :, None]).all()
+        seated = numbers >= 0
+        assert [live.spine(int(n)) for n in numbers[seated]] == spine[seated].tolist()
+        assert live.loads().sum() == 2 * seated.sum()
+        # One is left out only where its leaf already has as many on its spine.
+        for f in np.flatnonzero(~seated):
+            full = live.loads()[:, [src[f], dst[f]], spine[f]]
+            assert full[0, 0] == limits[0][src[f]] or full[1, 1] == limits[1][dst[f]]
+        # A number that was not needed may be given to another flow.
+        assert live.arrive(0, 0) not in set(numbers.tolist())
+    assert results[0] == results[1]
