@@ -258,9 +258,8 @@ class ControlLoop:
 
     @property
     def _wants_work(self) -> bool:
-        core = self._core
-        wants_plan = core.wants_plan or self.planning.unfinished
-        return core.wants_tables or wants_plan or core.resumes or core.lookahead_jobs is not None
+        core, wanted = self._core, self.planning.wanted(self._core)
+        return core.wants_tables or wanted or core.resumes or core.lookahead_jobs is not None
 
     async def _apply(self) -> None:
         """Write tables and make plans until the core asks for neither."""
@@ -276,7 +275,7 @@ class ControlLoop:
                 PLAN.set(core.plan.version if core.plan is not None else None)
                 if core.wants_tables and self._fleet is not None:
                     await self._new_condition()
-                if core.wants_plan or self.planning.unfinished:
+                if self.planning.wanted(core):
                     core.now_ns = self._clock.now_ns
                     try:
                         with self.progress.planning():

@@ -43,6 +43,10 @@ class Planning:
         self.refusal = ""
         """Why the last one of these did not; empty: it did."""
 
+    def wanted(self, core: Core) -> bool:
+        """Whether the core wants a plan, or the last one was a first plan."""
+        return core.wants_plan or self.unfinished
+
     def look_at(self, core: Core) -> None:
         """Something may have failed: a plan that is being made does not hold up the answer to it."""
         if core.wants_tables:
