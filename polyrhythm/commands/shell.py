@@ -11,10 +11,13 @@ import argparse
 import json
 import os
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+# What the shell's environment needs: the dependency group "shell" of pyproject.toml, which an installed
+# package does not have.
+REQUIREMENTS = ("p4runtime-shell==0.0.6",)
 
 # Below the election id of every controller, so the shell can read, but never becomes the primary.
 ELECTION_ID = "0,1"
@@ -85,12 +88,6 @@ def shell_command(python: Path, switch: SwitchAddress) -> list[str]:
     ]
 
 
-def requirements(pyproject: Path) -> list[str]:
-    """The requirements of the shell's environment: the dependency group "shell" of pyproject.toml."""
-    document = tomllib.loads(pyproject.read_text())
-    return [str(requirement) for requirement in document["dependency-groups"]["shell"]]
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `polyrhythm shell`."""
     parser.add_argument(
@@ -111,13 +108,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replace this process by the shell. Returns 2 with one line if that is impossible."""
     if args.requirements:
-        print(*requirements(Path("pyproject.toml")))
+        print(*REQUIREMENTS)
         return 0
     try:
         switch = find_switch(read_switches(fabric_file(os.environ, os.getuid())), args.switch)
         python = args.venv / "bin" / "python"
         if not python.exists():
-            raise ShellError(f"{args.venv}: the environment of the shell does not exist; run `make shell`")
+            made = f"python -m venv {args.venv} && {args.venv}/bin/pip install {' '.join(REQUIREMENTS)}"
+            raise ShellError(f"{args.venv}: the environment of the shell does not exist; run `{made}`")
     except ShellError as error:
         print(f"polyrhythm shell: {error}", file=sys.stderr)
         return 2

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import tempfile
+import tomllib
 import venv
 from pathlib import Path
 
@@ -14,11 +15,11 @@ import pytest
 from finsy.proto import p4r
 
 from polyrhythm.commands.shell import (
+    REQUIREMENTS,
     SwitchAddress,
     add_arguments,
     fabric_file,
     read_switches,
-    requirements,
     run,
     shell_command,
 )
@@ -86,11 +87,20 @@ def test_what_keeps_the_shell_shut_is_one_line_and_exit_2(fabric, capsys, writte
     assert error.count("\n") == 1
 
 
-def test_requirements_come_from_the_project_file(monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
+def test_requirements_are_those_of_the_project_file_and_need_no_repository(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
     assert open_shell("--requirements") == 0
-    assert capsys.readouterr().out.split() == requirements(ROOT / "pyproject.toml")
-    assert any(item.startswith("p4runtime-shell==") for item in requirements(ROOT / "pyproject.toml"))
+    printed = capsys.readouterr().out.split()
+    assert printed == tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["shell"]
+    assert printed == list(REQUIREMENTS)
+
+
+def test_a_missing_environment_is_named_with_the_command_that_makes_it(fabric, capsys, monkeypatch, tmp_path):
+    fabric(json.dumps(FABRIC))
+    monkeypatch.chdir(tmp_path)
+    assert open_shell("leaf1") == 2
+    made = "python -m venv .venv-shell && .venv-shell/bin/pip install p4runtime-shell==0.0.6"
+    assert made in capsys.readouterr().err
 
 
 def usable(python):
@@ -110,7 +120,7 @@ def shell_python():
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not usable(python):
             venv.create(home, with_pip=True, clear=True)
-            install = [python, "-m", "pip", "install", "--quiet", *requirements(ROOT / "pyproject.toml")]
+            install = [python, "-m", "pip", "install", "--quiet", *REQUIREMENTS]
             done = subprocess.run(install, capture_output=True, text=True, timeout=600, check=False)
             if done.returncode != 0:
                 pytest.skip(f"pip cannot install p4runtime-shell: {done.stderr.strip().splitlines()[-1]}")
