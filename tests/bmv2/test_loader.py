@@ -100,3 +100,9 @@ def test_a_member_of_another_kind_is_named(change: Any, where: str) -> None:
     change(program)
     with pytest.raises(P4ProgramError, match=where):
         load_program(json.dumps(program))
+
+
+def test_an_integer_of_thousands_of_digits_is_refused_in_words():
+    """Python converts 4,300 digits at most."""
+    with pytest.raises(P4ProgramError, match="not JSON"):
+        load_program('{"__meta__": {"version": [2, ' + "9" * 5000 + "]}}")
