@@ -7,6 +7,7 @@ import importlib.util
 import os
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,9 @@ def ilp(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
 
 def one_part(fabric: Fabric, demand: LeafDemand, options: Options) -> Ints:
     """The choices of flows that meet only one another."""
+    if demand.weight is not None and len(demand):
+        # HiGHS has absolute tolerances: with weights of 1e11 bit/s it ends with poor assignments.
+        demand = replace(demand, weight=demand.weight / demand.weight.max())
     ways = fabric.candidates(demand)
     groups: dict[tuple[int, float], list[int]] = defaultdict(list)
     for f, (pair, weight) in enumerate(zip(ways.pair.tolist(), demand.weights.tolist(), strict=True)):

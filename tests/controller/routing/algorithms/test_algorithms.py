@@ -271,3 +271,20 @@ def test_components_never_share_a_link() -> None:
     flows = demand([(0, 1), (2, 3), (0, 3), (4, 5), (6, 5), (7, 1), (1, 0)])
     parts = [part.tolist() for part in components(fabric, flows)]
     assert parts == [[0, 1, 2, 5], [3, 4], [6]]
+
+
+def test_the_ilp_does_not_depend_on_the_unit_of_weights() -> None:
+    pytest.importorskip("highspy")
+    rng = random.Random(3)
+    fabric, flows = two_tier(clos(6, 4, 1)), between(6, 40, rng)
+    weight = np.array([rng.choice((1.0, 0.5)) for _ in range(40)])
+    uneven = replace(
+        fabric, up=fabric.up * np.array([[rng.choice((1, 2, 4)) for _ in range(4)] for _ in range(6)])
+    )
+    loads = [
+        congestion(
+            uneven, replace(flows, weight=weight), solve(ilp, uneven, replace(flows, weight=weight * unit))
+        )
+        for unit in (1.0, 1e11)
+    ]
+    assert loads[0] == pytest.approx(loads[1])
