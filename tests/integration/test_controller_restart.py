@@ -31,7 +31,7 @@ def entries(fabric):
     for switch in fabric.topology.switches:
         with grpc.insecure_channel(fabric.servers[switch.name].address) as channel:
             for reply in p4r_grpc.P4RuntimeStub(channel).Read(CODEC.read_tables(switch.device_id)):
-                for entity in reply.entities:
+                for entity in (e for e in reply.entities if e.HasField("table_entry")):
                     entry = CODEC.decode(entity.table_entry)
                     held[switch.name, entry.key] = entry
     return held
