@@ -79,6 +79,12 @@ FILE_KINDS: Mapping[str, FileKind] = {
         ("InterleaveFile",),
         ("polyrhythm.interleave_file", "load_interleave_task"),
     ),
+    "jobs": FileKind(
+        "Polyrhythm jobs by their collectives and parallelism",
+        "polyrhythm.jobs_file",
+        ("JobsFile",),
+        ("polyrhythm.jobs_file", "load_jobs"),
+    ),
     "placement": FileKind(
         "Polyrhythm candidate placements of a job",
         "polyrhythm.placement_file",
@@ -124,6 +130,8 @@ def kind_of(path: Path) -> str:
         return "placement"
     if "jobs" in value and "links" in value:
         return "interleave" if isinstance(value["links"], list) else "priority"
+    if "jobs" in value:
+        return "jobs"
     raise document.error((), f"the kind of file is not clear; legal for --kind: {', '.join(FILE_KINDS)}")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm route`: compute paths, source ports and rates for a list of flows on any fabric."""
+"""`polyrhythm route`: compute paths, source ports and rates for a list of flows, or jobs, on any fabric."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ from controller.routing.protocol import LeftToHash, Routing, RoutingProblem
 from controller.routing.rates import flow_rates
 from controller.routing.routings import ArrayRouting
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
+from polyrhythm.jobs_file import load_job_flows
 from polyrhythm_files import ConfigError
 from topo.files import load_topology
 from topo.graph import Host, Topology
@@ -56,12 +57,15 @@ class RouteError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """The rows of a CSV file: the names in each row, their NICs, the weight and the line number."""
+    """The flows of a file: the names of their ends, their NICs, their weights, and the words that name each
+    in a message. `of_jobs`: each flow has a name of its own.
+    """
 
     names: list[tuple[str, str]]
     nics: list[Flow]
     weights: Floats
-    rows: list[int]
+    words: list[str]
+    of_jobs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--topology", metavar="FILE", type=Path, required=True, help="a topology file (docs/routing.md)"
     )
-    parser.add_argument(
-        "--flows", metavar="FILE", type=Path, required=True, help="a CSV file with rows src,dst[,weight]"
+    flows = parser.add_mutually_exclusive_group(required=True)
+    flows.add_argument("--flows", metavar="FILE", type=Path, help="a CSV file with rows src,dst[,weight]")
+    flows.add_argument(
+        "--jobs", metavar="FILE", type=Path, help="a file that says what jobs are (docs/jobs.md)"
     )
     parser.add_argument(
         "--algorithm",
@@ -144,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
             raise RouteError("--seed must be 0 or more, and --limit above 0 and at most 3600 s")
         topology = load_topology(args.topology)
         failures = _failures(topology, args.fail)
-        flows = read_flows(args.flows, topology)
+        flows = read_flows(args.flows, topology) if args.flows else read_jobs(args.jobs, topology)
         routing = _routing(args)
         options = Options(seed=args.seed, plain=len(flows.nics) < SMALL)
         routed = route(topology, flows, routing, options, failures, args.paths, name=args.algorithm)
@@ -206,31 +212,44 @@ def read_flows(path: Path, topology: Topology) -> Flows:
         raise RouteError(f"{path}: not UTF-8 text") from None
 
 
+def read_jobs(path: Path, topology: Topology) -> Flows:
+    """The flows of a file of jobs. The weights are bytes of an iteration, as parts of the largest flow's.
+
+    Raises:
+        ConfigError: the file is not legal, or a job does not fit the fabric.
+    """
+    flows = load_job_flows(path, topology, MAX_FLOWS)
+    sizes = np.array([f.bytes for f in flows], float)
+    ends = [f.ends for f in flows]
+    names = [(a.name, b.name) for a, b in ends]
+    return Flows(names, ends, sizes / sizes.max(), [f.name for f in flows], of_jobs=True)
+
+
 def _read(file: TextIO, path: Path, topology: Topology) -> Flows:
     names: list[tuple[str, str]] = []
     nics: list[Flow] = []
     weights: list[float] = []
-    rows: list[int] = []
+    words: list[str] = []
     next_rail: Counter[str] = Counter()
     reader = csv.reader(file, skipinitialspace=True)
     try:
         for row in reader:
             cells = [cell.strip() for cell in row]
             where = f"{path}: row {reader.line_num}"
-            first = not rows and reader.line_num == 1
+            first = not words and reader.line_num == 1
             if not any(cells) or (first and [c.lower() for c in cells[:2]] == ["src", "dst"]):
                 continue
             if len(cells) not in (2, 3):
                 raise RouteError(f"{where}: src,dst or src,dst,weight is needed, not {len(cells)} columns")
-            if len(rows) == MAX_FLOWS:
+            if len(words) == MAX_FLOWS:
                 raise RouteError(f"{where}: more than {MAX_FLOWS} flows; split the file")
             nics.append(_ends(cells[0], cells[1], topology, next_rail, where))
             names.append((cells[0], cells[1]))
             weights.append(_weight(cells[2], where) if len(cells) == 3 else 1.0)
-            rows.append(reader.line_num)
+            words.append(f"row {reader.line_num}")
     except csv.Error as error:
         raise RouteError(f"{path}: row {reader.line_num}: {error}") from None
-    return Flows(names, nics, np.array(weights), rows)
+    return Flows(names, nics, np.array(weights), words)
 
 
 def _ends(src: str, dst: str, topology: Topology, next_rail: Counter[str], where: str) -> Flow:
@@ -280,10 +299,10 @@ def route(
     """
     fabric = fabric_of(topology, failures, shortest)
     demand = demand_of(fabric, flows.nics, flows.weights)
-    for (a, b), row in zip(flows.nics, flows.rows, strict=True):
+    for (a, b), which in zip(flows.nics, flows.words, strict=True):
         for host in (a, b):
             if failures.cuts_off(host):
-                raise RouteError(f"row {row}: no path from {a.name} to {b.name}: {host.name} is cut off")
+                raise RouteError(f"{which}: no path from {a.name} to {b.name}: {host.name} is cut off")
     _warm(fabric, demand, routing, options)
     began = time.perf_counter()
     try:
@@ -298,7 +317,7 @@ def route(
     if len(lost):
         a, b = flows.nics[lost[0]]
         more = f", and {len(lost) - 1} more flows have none" if len(lost) > 1 else ""
-        raise RouteError(f"row {flows.rows[lost[0]]}: no path from {a.name} to {b.name}{more}")
+        raise RouteError(f"{flows.words[lost[0]]}: no path from {a.name} to {b.name}{more}")
     carried = int(loads(fabric, demand, choice).max(initial=0))
     return Routed(
         fabric,
@@ -378,12 +397,13 @@ def _ports(
 def _rows(routed: Routed, flows: Flows) -> Iterator[str]:
     demand, fabric, quoted = routed.demand, routed.fabric, cache(json.dumps)
     numbers = (demand.src, demand.dst, routed.choice, routed.ports, routed.rates)
-    for (src, dst), (a, b), u, v, c, port, rate in zip(
-        flows.names, flows.nics, *(x.tolist() for x in numbers), strict=True
+    for name, (src, dst), (a, b), u, v, c, port, rate in zip(
+        flows.words, flows.names, flows.nics, *(x.tolist() for x in numbers), strict=True
     ):
+        flow = f'"flow": {quoted(name)}, ' if flows.of_jobs else ""
         path = ", ".join(map(quoted, (a.name, *fabric.nodes(u, v, c), b.name)))
         yield (
-            f'{{"src": {quoted(src)}, "dst": {quoted(dst)}, "path": [{path}], '
+            f'{{{flow}"src": {quoted(src)}, "dst": {quoted(dst)}, "path": [{path}], '
             f'"sport": {port if port >= 0 else "null"}, "rate_gbps": {round(rate / 1e9, 9)}}}'
         )
 

@@ -22,6 +22,7 @@ from controller.process.config import load_fabric
 from hostagent.config import load_config
 from polyrhythm.file_kinds import FILE_KINDS, check_file, kind_of
 from polyrhythm.interleave_file import load_interleave_task
+from polyrhythm.jobs_file import load_jobs
 from polyrhythm.placement_file import load_placement_task
 from polyrhythm.priority_file import load_priority_task
 from polyrhythm.scenario import load_scenario
@@ -116,6 +117,18 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
             "step_deg": 5,
         }
     ],
+    "jobs": [
+        {
+            "jobs": [
+                {
+                    "name": "j",
+                    "gpus": 4,
+                    "hosts": ["h1", "h2"],
+                    "traffic": {"parallelism": {"tensor": 2, "data": 2}, "data_bytes": 1e9, "queue_pairs": 2},
+                }
+            ]
+        }
+    ],
     "placement": [
         {"scenario": "two_vgg19", "job": "vgg19-a", "candidates": [["h1", "h2"], ["h2", "h4"]]},
         {"scenario": "two_vgg19", "job": "vgg19-b"},
@@ -137,6 +150,7 @@ LOADERS = {
     "fabric": load_fabric,
     "agent": load_config,
     "interleave": load_interleave_task,
+    "jobs": load_jobs,
     "placement": load_placement_task,
     "priority": load_priority_task,
     "tokens": load_tokens,

@@ -230,6 +230,61 @@ def test_too_many_rows_end_at_the_limit(capsys, files, monkeypatch) -> None:
     assert "row 1001: more than 1000 flows" in capsys.readouterr().err
 
 
+RAIL = {
+    "kind": "rail", "groups": 1, "rails": 2, "spines": 2, "servers_per_group": 4, "host_gbps": 100, "fabric_gbps": 100,
+}  # fmt: skip
+
+
+def job_files(folder: Path, topology: dict, *jobs: dict) -> list[str]:
+    fabric, file = folder / "fabric.json", folder / "jobs.json"
+    fabric.write_text(json.dumps(topology))
+    file.write_text(json.dumps({"jobs": jobs}))
+    return ["--topology", str(fabric), "--jobs", str(file)]
+
+
+def test_flows_follow_from_what_jobs_are(capsys, tmp_path) -> None:
+    """Two rails, a ring of two GPUs on each, two queue pairs each way, beside a job of half the bytes."""
+    traffic = {"parallelism": {"tensor": 2, "data": 2}, "data_bytes": 4e9, "queue_pairs": 2}
+    big = {"name": "big", "gpus": 4, "hosts": ["h1", "h2"], "traffic": traffic}
+    small = {"name": "small", "gpus": 2, "hosts": ["h3.1", "h4.1"], "traffic": {"data_bytes": 1e9}}
+    assert main(["route", *job_files(tmp_path, RAIL, big, small), "--json"]) == 0
+    flows = {f["flow"]: f for f in json.loads(capsys.readouterr().out)["flows"]}
+    ends = [("h1.1", "h2.1"), ("h2.1", "h1.1"), ("h1.2", "h2.2"), ("h2.2", "h1.2")]
+    names = [f"big/{a}>{b}{part}" for a, b in ends for part in ("", "#1")]
+    assert sorted(flows) == sorted([*names, "small/h3.1>h4.1", "small/h4.1>h3.1"])
+    assert len({(f["src"], f["dst"], f["sport"]) for f in flows.values()}) == len(flows)
+    # Two queue pairs share their NIC's link.
+    assert flows["big/h1.1>h2.1#1"]["rate_gbps"] == 50
+    assert flows["small/h3.1>h4.1"]["rate_gbps"] == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"hosts": ["h1", "h99"]}, "jobs[0].hosts[1]: 'h99' is no host of the fabric; legal: "),
+        ({"hosts": ["h1", "h1"]}, "jobs[0].hosts: 'h1' is in the list twice; legal: each host once"),
+        ({"gpus": 3}, "jobs[0].gpus: 3 GPUs on 2 hosts are not the same number on each"),
+        ({"traffic": {"data_bytes": 0}}, "jobs[0].traffic: the job sends nothing over the fabric"),
+        (
+            {"traffic": {"parallelism": {"data": 5}}},
+            "jobs[0].traffic: tensor 1 x pipeline 1 x data 5 are 5 GPUs",
+        ),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused_with_its_line(capsys, tmp_path, change, words) -> None:
+    job = {"name": "a", "gpus": 2, "hosts": ["h1", "h2"], "traffic": {"data_bytes": 1e9}, **change}
+    assert main(["route", *job_files(tmp_path, LEAF_SPINE, job)]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_a_job_without_a_path_is_named(capsys, tmp_path) -> None:
+    job = {"name": "a", "gpus": 2, "hosts": ["h1", "h5"], "traffic": {"data_bytes": 1e9}}
+    assert main(["route", *job_files(tmp_path, LEAF_SPINE, job), "--fail", "leaf2"]) == 2
+    assert capsys.readouterr().err == "a/h1>h5: no path from h1 to h5: h5 is cut off\n"
+
+
 def test_no_flows_and_missing_files(capsys, files, tmp_path) -> None:
     given = files(LEAF_SPINE, ["src,dst"])
     assert main(["route", *given, "--json"]) == 0
