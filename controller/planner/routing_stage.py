@@ -80,14 +80,14 @@ class RoutingStage:
                 )
             return phases[key]
 
+        shared = sorted(link for link, counts in flows.items() if len(counts) > 1)
         return tuple(
             SharedLink(
                 link,
                 demands.rates[link],
-                {job: demand(job, n, demands.rates[link]) for job, n in sorted(counts.items())},
+                {job: demand(job, n, demands.rates[link]) for job, n in sorted(flows[link].items())},
             )
-            for link, counts in sorted(flows.items())
-            if len(counts) > 1
+            for link in shared
         )
 
 
