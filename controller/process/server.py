@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import multiprocessing.util
 import os
 import resource
 import signal
@@ -113,8 +114,14 @@ def run(args: argparse.Namespace) -> int:
         # A thread does not end: the handler of an application, or the thread of the worker pool if its
         # process was ended during a call. End the process without it; the worker process then ends too.
         logging.shutdown()
+        _release_semaphores()
         os._exit(service.code)
     return service.code
+
+
+def _release_semaphores() -> None:
+    """Do what `multiprocessing` does at a regular end; its resource tracker would complain otherwise."""
+    multiprocessing.util._run_finalizers(0)  # type: ignore[attr-defined]
 
 
 class _Service:
@@ -378,6 +385,7 @@ def _end_deposed(why: str) -> None:
     """End the process at once: what has ended writes to no switch."""
     print(f"polyrhythm controller: it does not lead any more, so it ends: {why}", file=sys.stderr, flush=True)
     logging.shutdown()
+    _release_semaphores()
     os._exit(DEPOSED)
 
 

@@ -183,7 +183,9 @@ def test_it_ends_cleanly_and_leaves_no_process(fabric, start_controller, how):
         process.stdin.close()
     assert process.wait(PATIENCE_S) == 0
     eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "no child left")
-    assert "Traceback" not in controller.log.read_text()
+    said = controller.log.read_text()
+    assert "Traceback" not in said
+    assert "leaked" not in said
 
 
 def children_of(pid: int) -> list[int]:
