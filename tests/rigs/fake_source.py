@@ -14,7 +14,7 @@ from itertools import pairwise
 from controller.model.durations import Durations
 from controller.model.job import Phase, Profile
 from controller.model.plan import FlowPlan, JobPlan, LinkPlan, Plan
-from controller.model.view import JobView, LinkLoad, QueueCounter, SwitchView, View
+from controller.model.view import JobView, LinkLoad, QueueCounter, StrayCounter, SwitchView, View
 from controller.northbound import assets_dir, create_app, serve
 from controller.northbound.access import AccessRules
 from controller.northbound.health import NotReady, Readiness
@@ -167,7 +167,13 @@ def view(step: int, *, down: frozenset[tuple[str, str]] = frozenset({("leaf1", "
         scenario="snapshot2",
         topology=TOPOLOGY,
         switches=tuple(
-            SwitchView(s.name, f"127.0.0.1:{9559 + s.device_id}", "ready", 40 + s.device_id)
+            SwitchView(
+                s.name,
+                f"127.0.0.1:{9559 + s.device_id}",
+                "ready",
+                40 + s.device_id,
+                strays=(StrayCounter(2, "cnp", 3),) if s.name == "leaf1" else (),
+            )
             for s in TOPOLOGY.switches
         ),
         links=tuple(links),
