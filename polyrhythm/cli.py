@@ -17,7 +17,7 @@ COMMANDS = {
         "measure scenarios under plain ECMP and under a policy, then show the fabric live",
     ),
     "plan": ("polyrhythm.commands.plan", "compute the plan of a scenario and explain each decision"),
-    "route": ("polyrhythm.commands.route", "compute paths, source ports and rates for a list of flows"),
+    "route": ("polyrhythm.commands.route", "compute paths, source ports and rates for flows or jobs"),
     "topo": ("polyrhythm.commands.topo", "show a topology file with the hash functions of its switches"),
     "priority": (
         "polyrhythm.commands.priority",

@@ -225,7 +225,7 @@ def test_bad_input_is_told_with_its_row(capsys, files, rows, extra, words) -> No
 
 
 def test_too_many_rows_end_at_the_limit(capsys, files, monkeypatch) -> None:
-    monkeypatch.setattr("polyrhythm.commands.route.MAX_FLOWS", 1000)
+    monkeypatch.setattr("polyrhythm.flows_file.MAX_FLOWS", 1000)
     assert main(["route", *files(LEAF_SPINE, ["h1,h5"] * 5000), "--json"]) == 2
     assert "row 1001: more than 1000 flows" in capsys.readouterr().err
 
