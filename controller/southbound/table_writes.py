@@ -144,8 +144,8 @@ def writes_to(moves: Mapping[str, DesiredState | None], wanted: DesiredState) ->
             held, now = _flow_entries(name, before), _flow_entries(name, wanted)
             result[name] = _writes(name, held, now, _base_table_sizes(name, wanted.condition))
         else:
-            held = () if before is None else _entries(name, before)
-            result[name] = _writes(name, held, _entries(name, wanted))
+            held = () if before is None else entries_of(name, before)
+            result[name] = _writes(name, held, entries_of(name, wanted))
     return result
 
 
@@ -155,7 +155,7 @@ def entry_changes(before: DesiredState, after: DesiredState) -> Mapping[str, tup
     """
     found = {}
     for switch in _current_fabric().topology.switches:
-        stages = difference(_entries(switch.name, before), _entries(switch.name, after))
+        stages = difference(entries_of(switch.name, before), entries_of(switch.name, after))
         found[switch.name] = tuple(f"{u.operation.value} {u.entry}" for stage in stages for u in stage)
     return {name: words for name, words in found.items() if words}
 
@@ -168,7 +168,7 @@ def reconcile(
     Most entries are as they should be, byte by byte. Only the others are decoded and compared.
     """
     codec = _current_fabric().codec
-    entries = _entries(name, wanted)
+    entries = entries_of(name, wanted)
     missing = {codec.encoder.entry(entry): entry for entry in entries}
     others = []
     count = 0
@@ -233,7 +233,8 @@ def _as_writes(
     )
 
 
-def _entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
+def entries_of(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
+    """All entries of tables and cells of meters that a switch should have."""
     return (*_base_entries(name, wanted.condition), *_flow_entries(name, wanted))
 
 

@@ -38,13 +38,13 @@ from finsy.p4schema import P4Schema
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
-from controller.model.traffic import TRAFFIC_CLASSES
 from controller.process.worker_process import WorkerProcess
-from controller.routing.forwarding import forwarding, pair
+from controller.routing.forwarding import pair
+from controller.southbound import table_writes
 from controller.southbound.artefacts import Artefacts, artefacts_dir, load_artefacts
 from controller.southbound.client import SwitchClient
 from controller.southbound.codec import Codec, PacketIn
-from controller.southbound.desired import EcnProfile, Entry, desired_entries
+from controller.southbound.desired import EcnProfile, Entry
 from controller.southbound.diff import EntryUpdate, UpdateType
 from controller.southbound.fleet import SwitchFleet, Target
 from controller.southbound.table_writes import DesiredState, FabricCondition
@@ -126,22 +126,16 @@ def reconcile_fabric() -> tuple[Topology, tuple[str, ...], FabricCondition]:
 
 
 @cache
-def _reconcile_forwarding() -> Mapping[str, Any]:
+def _fabric_is_set() -> FabricCondition:
+    """Tell the controller's functions the fabric, once in a process; returns its condition."""
     topology, _, condition = reconcile_fabric()
-    return forwarding(topology, condition.down_links)
+    table_writes.set_fabric(topology, _ECN, artefacts_dir())
+    return condition
 
 
 def reconcile_entries(name: str) -> tuple[Entry, ...]:
     """The entries that a leaf of `reconcile_fabric` should have."""
-    topology, _, condition = reconcile_fabric()
-    down = [
-        port
-        for port, peer in topology.ports[name].items()
-        if peer.node in topology.switch and pair(name, peer.node) in condition.down_links
-    ]
-    return desired_entries(
-        topology.switch[name], _reconcile_forwarding()[name], TRAFFIC_CLASSES, _ECN, down_ports=down
-    )
+    return table_writes.entries_of(name, DesiredState(_fabric_is_set()))
 
 
 def _reconcile(switches: int) -> dict[str, Any]:

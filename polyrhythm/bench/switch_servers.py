@@ -44,7 +44,7 @@ class SwitchStandIn:
         self._cookie = artefacts.cookie
         self._writes = writes
         codec = Codec(artefacts)
-        entities = [p4r.Entity(table_entry=codec.encode(entry)) for entry in entries]
+        entities = [_entity(codec.message(entry)) for entry in entries]
         self._replies = [
             p4r.ReadResponse(entities=entities[at : at + _ENTITIES_OF_REPLY]).SerializeToString()
             for at in range(0, len(entities), _ENTITIES_OF_REPLY)
@@ -85,6 +85,12 @@ class SwitchStandIn:
         for request in requests:
             if request.HasField("arbitration"):
                 yield p4r.StreamMessageResponse(arbitration=request.arbitration)
+
+
+def _entity(message: p4r.TableEntry | p4r.MeterEntry) -> p4r.Entity:
+    if isinstance(message, p4r.TableEntry):
+        return p4r.Entity(table_entry=message)
+    return p4r.Entity(meter_entry=message)
 
 
 def main(kind: str, count: str = "0") -> None:

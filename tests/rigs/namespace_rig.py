@@ -10,7 +10,7 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,10 +45,10 @@ def inside(space: str, function: Callable[[], T]) -> T:
 
 
 class Middle:
-    """A switch between two ports. `clear_dscp`: it trusts no DSCP. `largest`: longer frames are lost."""
+    """A switch between two ports. `cleared_dscps`: it sets these to 0. `largest`: longer frames are lost."""
 
     def __init__(self, space: str, ports: tuple[str, str]) -> None:
-        self.clear_dscp = False
+        self.cleared_dscps: Container[int] = ()
         self.largest = 65536
 
         def open_port(name: str) -> socket.socket:
@@ -76,7 +76,7 @@ class Middle:
                     (right if port is left else left).send(self._changed(frame))
 
     def _changed(self, frame: bytes) -> bytes:
-        if not self.clear_dscp or frame[12:14] != b"\x08\x00":
+        if frame[12:14] != b"\x08\x00" or frame[15] >> 2 not in self.cleared_dscps:
             return frame
         head = bytearray(frame[14:34])
         head[1], head[10:12] = head[1] & 3, b"\0\0"

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from namespace_rig import Pair, inside, pair_of_hosts
 
+from controller.model.traffic import TRAFFIC_CLASSES
 from hostagent.config import AgentSettings, Config, NicSettings
 from polyrhythm.doctor import host
 from polyrhythm.doctor.finding import Deployment, ProblemError, UncheckedError
@@ -79,13 +80,31 @@ def test_an_mtu_that_is_too_small_on_the_way(pair: Pair) -> None:
 
 
 def test_a_switch_that_trusts_no_dscp(pair: Pair) -> None:
-    pair.middle.clear_dscp = True
+    pair.middle.cleared_dscps = range(64)
     try:
         what, remedy = problem(pair, host.check_dscp)
         assert "DSCP 30 arrives at h2 as 0; DSCP 10 arrives at h2 as 0" in what
         assert "trust DSCP" in remedy
     finally:
-        pair.middle.clear_dscp = False
+        pair.middle.cleared_dscps = ()
+
+
+def test_a_leaf_that_guards_its_ports_is_no_fault(pair: Pair) -> None:
+    pair.middle.cleared_dscps = TRAFFIC_CLASSES.levels
+    try:
+        words = "DSCPs arrive unchanged at 1 of 1 hosts; the leaf sends these datagrams on as mice, because no plan"
+        assert made(pair, host.check_dscp) == f"{words} has them"
+    finally:
+        pair.middle.cleared_dscps = ()
+
+
+def test_one_level_that_is_rewritten_is_a_fault(pair: Pair) -> None:
+    pair.middle.cleared_dscps = TRAFFIC_CLASSES.levels[:1]
+    try:
+        what, _ = problem(pair, host.check_dscp)
+        assert what == "something on the way rewrites DSCPs: DSCP 30 arrives at h2 as 0"
+    finally:
+        pair.middle.cleared_dscps = ()
 
 
 def test_a_route_that_is_missing_or_leaves_from_another_address(pair: Pair) -> None:
