@@ -53,8 +53,11 @@ class _CallTooLongError(Exception):
     """A call has exceeded a limit, which the message names."""
 
 
-class CallAbandonedError(Exception):
-    """A call was ended because nobody wants its result any more."""
+class CallAbandonedError(BaseException):
+    """A call was ended because nobody wants its result any more.
+
+    No Exception: the planner takes those of a policy for the policy's own failures.
+    """
 
 
 class _AbandonedCall:

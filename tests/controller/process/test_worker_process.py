@@ -19,9 +19,15 @@ TOPOLOGY = leaf_spine(2, 2, 2, host_bps=1_000_000, fabric_bps=1_000_000)
 
 
 def name_after(topology: Topology, turns: int) -> str:
-    """The topology's name, after some seconds of work in small steps."""
-    for _ in range(turns):
-        time.sleep(0.01)
+    """The topology's name, after some seconds of work in small steps.
+
+    As in the planner, every Exception counts as a policy's own failure.
+    """
+    try:
+        for _ in range(turns):
+            time.sleep(0.01)
+    except Exception as error:
+        raise ValueError("the policy failed") from error
     return topology.name
 
 
