@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# How long after a write that broke off the tables are read back and written again, in s. Chosen: shorter than
+# the black hole that an operator forgives (3 s).
+RETRY_S = 1.0
 # How often a switch that refuses entries is read back and written again. Chosen.
 RETRIES = 2
 
@@ -116,6 +119,7 @@ class SwitchFleet:
         self._held = {name: _Held() for name in targets}
         self._locks = {name: asyncio.Lock() for name in targets}
         self._tasks: list[asyncio.Task[None]] = []
+        self._retries: dict[str, asyncio.Task[None]] = {}
         # Counted by switch: lost sessions, updates that it refused, and those that a read-back needed.
         self.sessions_lost = dict.fromkeys(targets, 0)
         self.refused_updates = dict.fromkeys(targets, 0)
@@ -150,9 +154,10 @@ class SwitchFleet:
 
     async def stop(self) -> None:
         """End every session."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._retries.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def take_up(self, wanted: DesiredState) -> None:
         """Before `start`: `wanted` is what an earlier controller wanted, as far as it is known.
@@ -340,17 +345,30 @@ class SwitchFleet:
                 except (SessionError, RunnerError) as error:
                     held.sure = False
                     log.warning(
-                        "switch %s: its tables were not written: %s; they are read back and written with the "
-                        "next plan, and when its next session begins",
+                        "switch %s: its tables were not written: %s; they are read back and written in %g s, "
+                        "or when its next session begins",
                         name,
                         error,
+                        RETRY_S,
                     )
+                    self._retry_later(name)
                     return ()
                 held.wanted, held.sure, held.tables = wanted, not errors, writes.tables
                 if not errors:
                     break
                 writes = None
         return errors
+
+    def _retry_later(self, name: str) -> None:
+        """A session may outlive a silence that a write did not: then no new session corrects the tables."""
+        if name not in self._retries:
+            self._retries[name] = asyncio.create_task(self._retry(name))
+
+    async def _retry(self, name: str) -> None:
+        await asyncio.sleep(RETRY_S)
+        del self._retries[name]
+        if self.clients[name].state == "ready" and not self._held[name].sure:
+            await self._catch_up(name)
 
     def _found(self, wanted: DesiredState) -> Found:
         if self._taken_up is None:

@@ -11,6 +11,7 @@ from fleet_rig import held, in_service, until
 
 from bmv2.server import serve
 from controller.model.plan import FlowPin
+from controller.southbound.client import SessionError
 from controller.southbound.codec import Codec
 from controller.southbound.desired import Entry
 from controller.southbound.diff import EntryUpdate, UpdateType
@@ -68,6 +69,31 @@ def test_a_lost_session_is_reported_and_tables_are_put_right_on_return(fabric, a
         await until(lambda: len(witness.ready) == len(fabric.switches) + 1)
         assert (await held(fleet, "spine1"))[1] == 0
         assert await fleet.packet_out("spine1", b"\0" * 60, 1, False)
+
+    in_service(fabric, artefacts, scenario)
+
+
+def test_a_write_that_breaks_off_is_made_good_though_the_session_lives_on(fabric, artefacts, monkeypatch):
+    """A switch was silent for a moment: no plan and no new session follow, which would write anew."""
+
+    async def scenario(fleet, witness):
+        client = fleet.clients["leaf1"]
+        write, broken = client.write, []
+
+        async def write_once_broken(stages):
+            if not broken:
+                broken.append(stages)
+                raise SessionError("no answer")
+            return await write(stages)
+
+        monkeypatch.setattr(client, "write", write_once_broken)
+        down = frozenset({("leaf1", "spine1")})
+        assert await fleet.apply(DesiredState(FabricCondition(down_links=down))) == ()
+        assert "a write broke off" in fleet.not_ready()["leaf1"]
+        await until(lambda: not fleet.not_ready())
+        assert broken
+        assert (await held(fleet, "leaf1"))[1] == 0
+        assert witness.lost == []
 
     in_service(fabric, artefacts, scenario)
 
