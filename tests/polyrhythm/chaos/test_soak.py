@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
+import subprocess
+import sys
 
 import pytest
 
@@ -24,16 +25,31 @@ def test_what_grows_is_told_from_noise() -> None:
     assert growth([{"mib": 1.0, "files": 2.0, "threads": 3.0}])["mib_grown"] == 0.0
 
 
+GROWS = """\
+import os, sys, threading
+over = threading.Event()
+for _ in sys.stdin:
+    threading.Thread(target=over.wait, daemon=True).start()
+    os.open(os.devnull, os.O_RDONLY)
+    print(flush=True)
+"""
+
+
 def test_a_sample_is_what_the_system_says_of_a_process() -> None:
-    before = sample(os.getpid())
-    over = threading.Event()
-    thread = threading.Thread(target=over.wait)
-    thread.start()
-    descriptor = os.open(os.devnull, os.O_RDONLY)
-    after = sample(os.getpid())
-    os.close(descriptor)
-    over.set()
-    thread.join()
+    """Of a process of its own: threads and files of the test's process come and go."""
+    with subprocess.Popen(
+        [sys.executable, "-c", GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        samples = []
+        for _ in range(2):
+            process.stdin.write("\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            samples.append(sample(process.pid))
+        process.stdin.close()
+    before, after = samples
     assert after["files"] == before["files"] + 1
     assert after["threads"] == before["threads"] + 1
     assert after["mib"] > 1
