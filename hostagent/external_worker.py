@@ -121,7 +121,7 @@ class JoinMessage(Section, frozen=True, kw_only=True):
             flows = flows_of(traffic, spread(servers, gpus))
         except ValueError as error:
             raise ValueError(f"job {self.job}: traffic: {error}") from None
-        sizes = tuple(f.exchange_bytes * traffic.exchanges + f.reduce_bytes for f in flows)
+        sizes = tuple(f.iteration_bytes(traffic.exchanges) for f in flows)
         return tuple((f.src, f.dst) for f in flows), sizes
 
 

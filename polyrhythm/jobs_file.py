@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,8 @@ from msgspec import Meta
 
 from controller.wire.traffic import TrafficError, flow_name, flows_of, spread
 from controller.wire.traffic_config import TrafficConfig
-from polyrhythm_files import InvalidValueError, Loc, Section, convert, listed, read_document
+from polyrhythm.scenario.patterns import nics_of
+from polyrhythm_files import InvalidValueError, Loc, Section, convert, read_document
 from topo.graph import Host, Topology
 
 Name = Annotated[str, Meta(min_length=1, extra={"legal": "a name of printable characters"})]
@@ -89,7 +89,7 @@ def load_job_flows(path: Path, topology: Topology, most: int) -> list[JobFlow]:
 
 
 def _flows(job: JobRow, topology: Topology, loc: Loc) -> list[JobFlow]:
-    servers = [_nics(name, topology, (*loc, "hosts", k)) for k, name in enumerate(job.hosts)]
+    servers = nics_of(job.hosts, topology, loc, servers=True)
     try:
         places = spread([(name, [n.name for n in nics]) for name, nics in servers], job.gpus)
     except TrafficError as error:
@@ -105,16 +105,7 @@ def _flows(job: JobRow, topology: Topology, loc: Loc) -> list[JobFlow]:
         JobFlow(
             flow_name(job.name, f.src, f.dst, f.number),
             (topology.host[f.src], topology.host[f.dst]),
-            f.exchange_bytes * traffic.exchanges + f.reduce_bytes,
+            f.iteration_bytes(traffic.exchanges),
         )
         for f in flows
     ]
-
-
-def _nics(name: str, topology: Topology, loc: Loc) -> tuple[str, Sequence[Host]]:
-    if name in topology.host:
-        host = topology.host[name]
-        return host.machine, (host,)
-    if name in topology.machines:
-        return name, topology.machines[name]
-    raise InvalidValueError(loc, f"{name!r} is no host of the fabric; legal: {listed(list(topology.host))}")

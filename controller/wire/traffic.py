@@ -144,6 +144,10 @@ class TrafficFlow:
     exchange_bytes: int
     reduce_bytes: int
 
+    def iteration_bytes(self, exchanges: int) -> int:
+        """Bytes in an iteration with so many exchanges."""
+        return self.exchange_bytes * exchanges + self.reduce_bytes
+
 
 def flow_name(job: str, src: str, dst: str, number: int = 0) -> str:
     """The fabric-wide name of a flow: "job/src>dst", with "#number" for the second and each further one."""

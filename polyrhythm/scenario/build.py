@@ -272,7 +272,7 @@ def _check_end(i: int, job: JobConfig, pattern: Pattern) -> None:
 
 def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
     for i, job in enumerate(config.jobs):
-        servers = nics_of(job, topology, ("jobs", i))
+        servers = nics_of(job.hosts, topology, ("jobs", i), servers=job.traffic is not None)
         first = servers[0][1][0]
         for k, (_, nics) in enumerate(servers):
             apart = next((n for n in nics if topology.part[n.leaf] != topology.part[first.leaf]), None)

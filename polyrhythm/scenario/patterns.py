@@ -47,22 +47,26 @@ class Pattern:
     lead_ns: int
 
 
-def nics_of(job: JobConfig, topology: Topology, loc: Loc) -> list[tuple[str, tuple[Host, ...]]]:
-    """The servers of a job with the NICs that it uses of each.
+def nics_of(
+    hosts: Sequence[str], topology: Topology, loc: Loc, *, servers: bool
+) -> list[tuple[str, tuple[Host, ...]]]:
+    """The servers of a job, whose keys are at `loc` in the file, with the NICs that it uses of each.
+
+    `servers`: a server with several NICs may stand in `hosts` under its own name.
 
     Raises:
         InvalidValueError: a host that the fabric does not have.
     """
     found: list[tuple[str, tuple[Host, ...]]] = []
-    for k, name in enumerate(job.hosts):
+    for k, name in enumerate(hosts):
         if name in topology.host:
             found.append((topology.host[name].machine, (topology.host[name],)))
-        elif job.traffic is not None and name in topology.machines:
+        elif servers and name in topology.machines:
             found.append((name, topology.machines[name]))
         else:
             legal = listed(list(topology.host))
             raise InvalidValueError((*loc, "hosts", k), f"{name!r} is no host of the fabric; legal: {legal}")
-        if name in job.hosts[:k]:
+        if name in hosts[:k]:
             raise InvalidValueError(
                 (*loc, "hosts", k), f"{name!r} is in the list twice; legal: each host once"
             )
@@ -75,7 +79,7 @@ def pattern_of(config: ScenarioConfig, job: JobConfig, topology: Topology, loc: 
     Raises:
         InvalidValueError: with the path of the value that makes no sense.
     """
-    servers = nics_of(job, topology, loc)
+    servers = nics_of(job.hosts, topology, loc, servers=job.traffic is not None)
     if job.traffic is None:
         return _by_phases(config, job, topology, loc)
     for key, given in (("period_ms", job.period_ms), ("phases", job.phases), ("changes", job.changes)):
