@@ -66,6 +66,29 @@ def version_of(compiler: str) -> str:
     return match[1]
 
 
+def program_text(preprocessor: str, root: Path) -> str | None:
+    """What the back end reads of our sources: preprocessed, without comments, spaces as single ones.
+
+    `preprocessor` is any front end of p4c. None if it cannot find the architecture (TNA_INCLUDE_PATH).
+    """
+    include = os.environ.get("TNA_INCLUDE_PATH")
+    command = [preprocessor, "-E", *(["-I", include] if include else []), "-D__TARGET_TOFINO__=1", PROGRAM]
+    done = _run(command, root)
+    # The exit code says nothing: p4c-bm2-ss ends with 1 after -E.
+    if done.stderr.strip() or not done.stdout:
+        return None
+    kept: list[str] = []
+    ours = False
+    for line in done.stdout.splitlines():
+        marker = re.match(r'# \d+ "([^"]*)"', line)
+        if marker is not None:
+            ours = os.path.normpath(marker[1]).startswith(SOURCE_FOLDERS)
+        elif ours:
+            kept.append(line)
+    bare = re.sub(r"//[^\n]*|/\*.*?\*/", " ", "\n".join(kept), flags=re.DOTALL)
+    return " ".join(bare.split())
+
+
 def compile_program(compiler: str, root: Path, force: bool = False) -> tuple[str, dict[str, bytes]]:
     """Compile from `root` by relative paths; returns the back end's version, and each output by its path.
 

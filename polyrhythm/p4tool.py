@@ -137,11 +137,33 @@ def manifest(root: Path, version: str, tofino: Any) -> str:
     return json.dumps({**content, "tofino": tofino}, indent=2) + "\n"
 
 
-def tofino_manifest(root: Path, version: str) -> dict[str, Any]:
-    """The manifest's part for Tofino. It has its own sources, because not every machine compiles it."""
-    names = [name for name in sources(root) if name.startswith(p4tofino.SOURCE_FOLDERS)]
+def tofino_manifest(root: Path, version: str, program: str) -> dict[str, Any]:
+    """The manifest's part for Tofino. It has its own sources, because not every machine compiles it.
+
+    `program` is the digest of what the back end read of them (p4tofino.program_text).
+    """
     outputs = digests(root, p4tofino.OUTPUTS)
-    return {"p4c-barefoot": version, "sources": digests(root, names), "outputs": outputs}
+    return {
+        "p4c-barefoot": version,
+        "program": program,
+        "sources": digests(root, _tofino_sources(root)),
+        "outputs": outputs,
+    }
+
+
+def _tofino_sources(root: Path) -> list[str]:
+    return [name for name in sources(root) if name.startswith(p4tofino.SOURCE_FOLDERS)]
+
+
+def same_program(root: Path, recorded: Any, program: str | None) -> Any:
+    """The manifest's part for Tofino where the back end did not run.
+
+    Sources that changed without changing what the back end reads (comments, what TNA does not define) still
+    belong to the outputs, so their digests are renewed. Otherwise `recorded` stays as it is.
+    """
+    if program is None or not isinstance(recorded, dict) or recorded.get("program") != program:
+        return recorded
+    return {**recorded, "sources": digests(root, _tofino_sources(root))}
 
 
 def build(root: Path, force: bool) -> None:
@@ -161,11 +183,12 @@ def build(root: Path, force: bool) -> None:
         _write_changed(root / output, content)
     if on_tofino is None:
         recorded = _recorded(root).get("tofino") if (root / MANIFEST).is_file() else None
+        recorded = same_program(root, recorded, _program_digest(compiler, root))
         print(f"{p4tofino.COMPILER} is not on PATH: {p4tofino.FOLDER} stays as it is")
     else:
         for output, content in on_tofino[1].items():
             _write_changed(root / output, content)
-        recorded = tofino_manifest(root, on_tofino[0])
+        recorded = tofino_manifest(root, on_tofino[0], _program_digest(compiler, root) or "")
         print(f"{p4tofino.COMPILER} {on_tofino[0]}: {p4tofino.PROGRAM} -> {p4tofino.FOLDER}")
     _write_changed(root / MANIFEST, manifest(root, version, recorded).encode())
     print(f"p4c {version}: {len(sources(root))} sources -> {', '.join(OUTPUTS)}")
@@ -178,9 +201,8 @@ def differences(root: Path) -> list[str]:
         built = [({**recorded["sources"], **recorded["outputs"]}, (*sources(root), *OUTPUTS), "")]
         tofino = recorded["tofino"]
         if tofino is not None:
-            of_tofino = [name for name in sources(root) if name.startswith(p4tofino.SOURCE_FOLDERS)]
             recorded_files = {**tofino["sources"], **tofino["outputs"]}
-            built.append((recorded_files, (*of_tofino, *p4tofino.OUTPUTS), " for Tofino"))
+            built.append((recorded_files, (*_tofino_sources(root), *p4tofino.OUTPUTS), " for Tofino"))
     except (KeyError, TypeError) as error:
         raise ToolError(f"{root / MANIFEST} is not a manifest of this tool: run `make p4`") from error
     lines: list[str] = []
@@ -241,6 +263,11 @@ def _recorded(root: Path) -> dict[str, Any]:
     if not isinstance(recorded, dict):
         raise ToolError(f"{root / MANIFEST} is not a manifest of this tool: run `make p4`")
     return recorded
+
+
+def _program_digest(compiler: str, root: Path) -> str | None:
+    text = p4tofino.program_text(compiler, root)
+    return hashlib.sha256(text.encode()).hexdigest() if text is not None else None
 
 
 def _find(variable: str, program: str) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The committed Tofino artefacts: the interface of v1model's, within the chip, packable, and reported truly."""
 
+import hashlib
 import json
 import os
 import re
@@ -177,6 +178,47 @@ def test_another_back_end_is_refused(checkout, monkeypatch, capsys):
     assert p4tool.main(["--root", str(checkout), "build"]) == 1
     assert "is release 9.9.9" in capsys.readouterr().err
     assert (checkout / p4tool.MANIFEST).read_bytes() == before
+
+
+def _front_end(checkout, text):
+    """A stand-in for p4c: it preprocesses every program to `text`, and compiles to empty outputs."""
+    (checkout / "preprocessed").write_text(text)
+    fake = checkout / "p4c-bm2-ss"
+    fake.write_text(
+        "#!/bin/sh\n"
+        f'case "$1" in --version) echo "Version {p4tool.P4C_VERSION}";;\n'
+        f"-E) cat {checkout}/preprocessed; exit 1;;\n"
+        'esac\nwhile [ $# -gt 1 ]; do case "$1" in -o|--p4runtime-files) : > "$2";; esac; shift; done\n'
+    )
+    fake.chmod(0o755)
+    return str(fake)
+
+
+@pytest.mark.parametrize(
+    ("now", "stale"),
+    [
+        ('# 1 "p4/tna/polyrhythm.p4"\ntable  t { }\n# 1 "tna.p4"\nsome of TNA\'s own\n', False),
+        ('# 1 "p4/tna/../shared/a.p4"\ntable t {\n/* other\nwords */ } // new\n', False),
+        ('# 1 "p4/shared/a.p4"\ntable t { size = 1; }\n', True),
+    ],
+)
+def test_sources_that_give_the_same_program_stay_with_the_fitted_one(
+    checkout, monkeypatch, capsys, now, stale
+):
+    """What changes under an #ifdef of another target, or in a comment, does not reach the back end."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.delenv("P4C_TOFINO", raising=False)
+    monkeypatch.setenv("P4C", _front_end(checkout, '# 1 "p4/shared/a.p4"\ntable t { } // old words\n'))
+    path = checkout / p4tool.MANIFEST
+    manifest = json.loads(path.read_text())
+    manifest["tofino"]["program"] = hashlib.sha256(b"table t { }").hexdigest()
+    path.write_text(json.dumps(manifest))
+    with (checkout / "p4/shared/queueing.p4").open("a") as source:
+        source.write("// one line more\n")
+    (checkout / "preprocessed").write_text(now)
+    assert p4tool.main(["--root", str(checkout), "build"]) == 0
+    assert p4tool.main(["--root", str(checkout), "check"]) == (1 if stale else 0)
+    assert ("shared/queueing.p4: changed since the build for Tofino" in capsys.readouterr().err) == stale
 
 
 def test_a_back_end_that_is_no_program_is_named(checkout, monkeypatch):
