@@ -28,6 +28,7 @@ from hostagent.config import AgentSettings, TlsSettings, metrics_address
 from hostagent.loop import AgentLoop
 from hostagent.new_flows import NewFlows
 from polyrhythm_files import InvalidValueError
+from polyrhythm_files.renewal import FromFiles
 
 log = logging.getLogger(__name__)
 
@@ -88,12 +89,9 @@ class MetricsServer:
         host, port = metrics_address(settings, tls)
         self._loop = loop
         self._ask = ask
-        context = None
-        if tls.cert:
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            context.load_cert_chain(tls.cert, tls.key)
+        contexts = FromFiles((tls.cert, tls.key), lambda: _context(tls)) if tls.cert else None
         try:
-            self._server = _Server(host, port, self, context)
+            self._server = _Server(host, port, self, contexts)
         except OSError as error:
             raise InvalidValueError(
                 ("agent", "metrics"), f"cannot listen on {settings.metrics}: {error.strerror or error}"
@@ -129,7 +127,9 @@ class MetricsServer:
 class _Server(HTTPServer):
     """One request at a time, each within REQUEST_S."""
 
-    def __init__(self, host: str, port: int, page: MetricsServer, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, host: str, port: int, page: MetricsServer, tls: FromFiles[ssl.SSLContext] | None
+    ) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.page = page
         self._tls = tls
@@ -141,7 +141,7 @@ class _Server(HTTPServer):
         accepted.settimeout(REQUEST_S)
         if self._tls is not None:
             try:
-                accepted = self._tls.wrap_socket(accepted, server_side=True)
+                accepted = self._tls.get().wrap_socket(accepted, server_side=True)
             except OSError:
                 accepted.close()
                 raise
@@ -158,6 +158,12 @@ class _Server(HTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away or was cut off is no error of the agent."""
+
+
+def _context(tls: TlsSettings) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tls.cert, tls.key)
+    return context
 
 
 def _cut(connection: socket.socket) -> None:

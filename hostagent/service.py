@@ -20,7 +20,7 @@ from hostagent.nic.external import ExternalNic
 from hostagent.observed_jobs import ObservedJobs
 from hostagent.safety import SafetyMonitor, port_counters
 from hostagent.session import ControllerSession
-from hostagent.tls import channel_credentials
+from hostagent.tls import newest_credentials
 from polyrhythm_files import InvalidValueError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class AgentService:
             self._session_lost,
             self._session_up,
             keepalive_s=KEEPALIVE_S,
-            credentials=channel_credentials(config.tls),
+            credentials=newest_credentials(config.tls).get,
             server_name=config.tls.server_name,
         )
         self.flows = NewFlows(self.agent, self.loop)

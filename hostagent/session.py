@@ -46,9 +46,9 @@ class ControllerSession:
     reachable (the agent then sends Hello), `on_message(message)` for each message, `on_lost()` once for each
     `on_connected`. `rpc_delay_s` delays each message in either direction by that much host time. With
     `keepalive_s` above 0 a silent controller is pinged that often, and the session ends if a ping is not
-    answered within the same time. With `credentials` the session uses TLS; `server_name` is the name in the
-    controller's certificate if that is not its address. The reason why a controller is unreachable, or
-    refuses, is logged once.
+    answered within the same time. `credentials` is called for each connection; if it returns some, the
+    session uses TLS, and `server_name` is the name in the controller's certificate if that is not its
+    address. The reason why a controller is unreachable, or refuses, is logged once.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ControllerSession:
         on_connected: Callable[[], None],
         rpc_delay_s: float = 0.0,
         keepalive_s: float = 0.0,
-        credentials: grpc.ChannelCredentials | None = None,
+        credentials: Callable[[], grpc.ChannelCredentials | None] = lambda: None,
         server_name: str = "",
     ) -> None:
         self._addresses = tuple(addresses)
@@ -132,9 +132,10 @@ class ControllerSession:
 
     def _open(self, address: str) -> grpc.Channel:
         """A new channel: one that has failed would wait before it tries again."""
-        if self._credentials is None:
+        credentials = self._credentials()
+        if credentials is None:
             return grpc.insecure_channel(address, options=self._options)
-        return grpc.secure_channel(address, self._credentials, options=self._options)
+        return grpc.secure_channel(address, credentials, options=self._options)
 
     def _reachable(self, channel: grpc.Channel) -> bool:
         ready = grpc.channel_ready_future(channel)

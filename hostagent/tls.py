@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyrhythm_files import InvalidValueError
+from polyrhythm_files.renewal import FromFiles
 
 if TYPE_CHECKING:
     import grpc
@@ -41,8 +42,17 @@ def check_certificates(settings: TlsSettings) -> None:
             raise InvalidValueError(("tls", "cert"), f"{settings.cert}, {settings.key}: {what}") from None
 
 
-def channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials | None:
-    """gRPC credentials from files that have been checked. None: the session does not use TLS."""
+def newest_credentials(settings: TlsSettings) -> FromFiles[grpc.ChannelCredentials | None]:
+    """gRPC credentials from the files as they are by then. None: the session does not use TLS.
+
+    Raises InvalidValueError as `check_certificates` does.
+    """
+    files = tuple(path for path in (settings.ca, settings.cert, settings.key) if path)
+    return FromFiles(files, lambda: _channel_credentials(settings))
+
+
+def _channel_credentials(settings: TlsSettings) -> grpc.ChannelCredentials | None:
+    check_certificates(settings)
     if not settings.ca:
         return None
     import grpc

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
+
+from polyrhythm_files.renewal import FromFiles
 
 
 class CertificateError(ValueError):
@@ -15,40 +18,48 @@ class CertificateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """A server's certificate chain and key in PEM, and the authorities that clients' certificates need.
+    """The PEM files of a server's certificate chain and key, and of the authorities that clients'
+    certificates need.
 
     With `client_auth` a client without a valid certificate is refused (mutual TLS).
     """
 
-    certificate: bytes
-    key: bytes
-    authorities: bytes | None = None
+    certificate: Path
+    key: Path
+    authorities: Path | None = None
     client_auth: bool = False
 
     @staticmethod
     def read(certificate: str, key: str, authorities: str | None, *, client_auth: bool) -> Tls:
-        """Read the PEM files. Raises CertificateError for one that is unreadable or holds no PEM."""
+        """Check the PEM files. Raises CertificateError for one that is unreadable or holds no PEM."""
         if client_auth and authorities is None:
             raise CertificateError("client authentication needs a CA file to verify against")
-        return Tls(
-            _pem(certificate, "CERTIFICATE"),
-            _pem(key, "PRIVATE KEY"),
-            None if authorities is None else _pem(authorities, "CERTIFICATE"),
-            client_auth,
+        tls = Tls(
+            Path(certificate), Path(key), None if authorities is None else Path(authorities), client_auth
         )
+        tls._configuration()
+        return tls
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Make gRPC's credentials of it."""
-        return grpc.ssl_server_credentials(
-            [(self.key, self.certificate)],
-            root_certificates=self.authorities,
-            require_client_auth=self.client_auth,
+        """Make gRPC's credentials of it. A new connection uses the files as they are by then, if they can be
+        used. Raises CertificateError as `read` does.
+        """
+        paths = (self.certificate, self.key, *((self.authorities,) if self.authorities is not None else ()))
+        files = FromFiles(paths, self._configuration)
+        # The stub knows no None, which gRPC documents as "no change".
+        newer: Any = files.newer
+        return grpc.dynamic_ssl_server_credentials(files.get(), newer, self.client_auth)
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration(
+            [(_pem(self.key, "PRIVATE KEY"), _pem(self.certificate, "CERTIFICATE"))],
+            root_certificates=None if self.authorities is None else _pem(self.authorities, "CERTIFICATE"),
         )
 
 
-def _pem(path: str, kind: str) -> bytes:
+def _pem(path: Path, kind: str) -> bytes:
     try:
-        content = Path(path).read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise CertificateError(f"{path}: {error.strerror}") from None
     # "RSA PRIVATE KEY" and "EC PRIVATE KEY" are kinds of private key too.

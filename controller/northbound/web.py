@@ -8,6 +8,7 @@ import contextlib
 import errno
 import importlib.util
 import socket
+import ssl
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from controller.wire.limits import MAX_IDLE_S, MAX_WEB_REQUESTS
 from controller.wire.server_tls import ServerTls
+from polyrhythm_files.renewal import FromFiles
 
 PORTS_TRIED = 20
 _GRACE_S = 2
@@ -97,7 +99,7 @@ async def serve(
     """Start serving `app` (made by `create_app`) in the running event loop and return at once.
 
     If the port is busy, the next free one of 20 is used; port 0 takes any free port. With `tls` the port
-    speaks HTTPS only. Raises `AddressError`.
+    speaks HTTPS only, and a new connection uses the certificate as it is by then. Raises `AddressError`.
     """
     listener = _listen(host, port)
     config = uvicorn.Config(
@@ -114,11 +116,25 @@ async def serve(
         ssl_certfile=None if tls is None else tls.cert,
         ssl_keyfile=None if tls is None else str(tls.key),
     )
+    if tls is not None:
+        config.load()
+        _renew_certificate(config, FromFiles(tls.files, tls.context))
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="web server")
     # The socket listens already, so a client that connects before uvicorn has started only waits.
     actual_host, actual_port = listener.getsockname()[:2]
     return WebServer(actual_host, actual_port, app, server, task, "http" if tls is None else "https")
+
+
+def _renew_certificate(config: uvicorn.Config, contexts: FromFiles[ssl.SSLContext]) -> None:
+    """Let each TLS handshake use the certificate as its files are by then."""
+
+    def chosen(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = contexts.get()
+
+    # OpenSSL calls this in every handshake, with a server name or without.
+    if config.ssl is not None:
+        config.ssl.sni_callback = chosen
 
 
 class ResponseHeaders:

@@ -222,7 +222,7 @@ def _ecn(document: Document, given: EcnFile) -> EcnProfile:
 
 
 def _tls(given: TlsFile, folder: Path) -> GRPCCredentialsTLS:
-    """The certificates of the files that a description names."""
+    """The files that a description names. Each session with a switch reads them when it begins."""
     pem = {
         key: _pem(("tls", key), folder / name)
         for key, name in (("ca", given.ca), ("cert", given.cert), ("key", given.key))
@@ -236,7 +236,7 @@ def _tls(given: TlsFile, folder: Path) -> GRPCCredentialsTLS:
     )
 
 
-def _pem(loc: tuple[str, str], path: Path) -> bytes:
+def _pem(loc: tuple[str, str], path: Path) -> Path:
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
@@ -244,7 +244,7 @@ def _pem(loc: tuple[str, str], path: Path) -> bytes:
         raise InvalidValueError(loc, f"{path}: {why}; legal: a PEM file") from None
     if b"-----BEGIN " not in content:
         raise InvalidValueError(loc, f"{path} holds no PEM; legal: a PEM file")
-    return content
+    return path
 
 
 def _targets(given: FabricFile, topology: Topology, tls: GRPCCredentialsTLS | None) -> Mapping[str, Target]:

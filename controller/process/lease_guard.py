@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from controller.store.etcd.address import EtcdAddress, EtcdTls
 from controller.store.etcd.members import Etcd, EtcdError
@@ -49,8 +50,8 @@ class LeaseGuard:
         )
         tls = address.tls
         pem = {} if tls is None else {"ca": tls.ca, "cert": tls.cert, "key": tls.key}
-        text = {name: content.decode() for name, content in pem.items() if content is not None}
-        self._say(json.dumps({"members": address.members, "tls": text}))
+        files = {name: str(path) for name, path in pem.items() if path is not None}
+        self._say(json.dumps({"members": address.members, "tls": files}))
 
     def hold(self, lease: int) -> None:
         """Guard this lease."""
@@ -87,8 +88,8 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     given = json.loads(sys.stdin.readline())
-    pem = {name: content.encode() for name, content in given["tls"].items()}
-    tls = EtcdTls(**pem) if pem else None
+    files = {name: Path(path) for name, path in given["tls"].items()}
+    tls = EtcdTls(**files) if files else None
     lease = 0
     for line in sys.stdin:
         lease = 0 if line.strip() == _RELEASED else int(line, 16)

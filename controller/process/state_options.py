@@ -97,11 +97,11 @@ def _tls(args: argparse.Namespace) -> EtcdTls | None:
     return EtcdTls(ca, _pem("--etcd-cert", args.etcd_cert), _pem("--etcd-key", args.etcd_key))
 
 
-def _pem(option: str, path: Path) -> bytes:
+def _pem(option: str, path: Path) -> Path:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{option} {path}: {error.strerror}; legal: a PEM file") from None
     if b"-----BEGIN " not in content:
         raise ConfigError(f"{option} {path}: it holds no PEM; legal: a PEM file")
-    return content
+    return path

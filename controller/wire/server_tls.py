@@ -24,6 +24,16 @@ class ServerTls:
     key: Path
     client_ca: Path | None = None
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files of the port."""
+        return (self.cert, self.key, *((self.client_ca,) if self.client_ca is not None else ()))
+
+    def context(self) -> ssl.SSLContext:
+        """For a server that uses Python's ssl. Raises TlsError if the files cannot be used."""
+        self.check()
+        return self._own_context()
+
     def check(self) -> None:
         """Check that the files can be used. Raises TlsError."""
         cert, key, client_ca = (f"--{self.port}-{name}" for name in ("cert", "key", "client-ca"))

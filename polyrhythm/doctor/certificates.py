@@ -39,7 +39,9 @@ def check_certificates(deployment: Deployment) -> str:
         raise UncheckedError("neither agent.toml nor the fabric's description has a section tls")
     wrong = [f"{side.where}: {why}" for side in sides for why in _faults(side, datetime.now(UTC))]
     if wrong:
-        raise ProblemError(listed(wrong), "make new ones (docs/security.md), and restart what reads them")
+        raise ProblemError(
+            listed(wrong), "make new ones (docs/security.md); new connections use them without a restart"
+        )
     return f"{', '.join(side.where for side in sides)}: in force, and from their authorities"
 
 

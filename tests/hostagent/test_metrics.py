@@ -88,13 +88,18 @@ def test_with_a_certificate_it_speaks_https_only(start_agent: Start, tmp_path: P
     cert, key = tmp_path / "c.pem", tmp_path / "k.pem"
     make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=h1"
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
-    subprocess.run(["openssl", *make.split(), *names], check=True, capture_output=True)
+    openssl = ["openssl", *make.split(), *names]
+    subprocess.run(openssl, check=True, capture_output=True)
     told = 'socket = ""\nmetrics = "0.0.0.0:0"'
     tls = f'[tls]\nca = "{cert}"\ncert = "{cert}"\nkey = "{key}"'
     agent = start_agent(config_text("h1", "127.0.0.1", agent=told, nic='driver = "none"', more=tls))
     at = f"127.0.0.1:{agent.ready['metrics']}"
     with pytest.raises(OSError):  # noqa: PT011 - the connection is reset or closed
         scrape(f"http://{at}")
+    context = ssl.create_default_context(cafile=str(cert))
+    assert scrape(f"https://{at}", context=context)["polyrhythm_agent_connected",] == 0
+    # A certificate that was renewed is used without a restart.
+    subprocess.run(openssl, check=True, capture_output=True)
     context = ssl.create_default_context(cafile=str(cert))
     assert scrape(f"https://{at}", context=context)["polyrhythm_agent_connected",] == 0
 

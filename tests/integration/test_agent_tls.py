@@ -163,6 +163,22 @@ def test_an_agent_with_wrong_papers_is_told_and_kept_out(
     assert controller.process.poll() is None
 
 
+def test_renewed_papers_are_used_without_a_restart(
+    papers: Path, controller: Controller, start_agent: Callable[..., AgentProcess], tmp_path: Path
+) -> None:
+    own = tmp_path / "papers"
+    own.mkdir()
+    for kind in ("pem", "key"):
+        shutil.copy(papers / f"stranger.{kind}", own / f"h1.{kind}")
+    shutil.copy(papers / "root.pem", own / "root.pem")
+    socket = tmp_path / "agent.sock"
+    agent = start_agent(agent_text(controller, socket, tls(own, own="h1")))
+    eventually(lambda: agent.says("no session with"), "the refusal in the agent's log")
+    for kind in ("pem", "key"):
+        shutil.copy(papers / f"h1.{kind}", own / f"h1.{kind}")
+    eventually(lambda: status(str(socket))["connected"], "a session with the new certificate")
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

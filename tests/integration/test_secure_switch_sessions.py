@@ -55,3 +55,20 @@ def test_a_controller_without_a_certificate_is_not_let_in(pki, topology, start_c
         stranger = start_controller(fabric.description(tls={"ca": "ca.pem"}))
         eventually(lambda: stranger.says("leaf1 at 127.0.0.1"))
         assert not stranger.says("is in service")
+
+
+def test_certificates_are_read_when_a_session_begins(pki, topology, start_controller):
+    tls = Tls.read(str(pki / "one.pem"), str(pki / "one.key"), str(pki / "ca.pem"), client_auth=True)
+    openssl(
+        *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", 2),
+        *("-subj", "/CN=stranger", "-keyout", pki / "own.key", "-out", pki / "own.pem"),
+    )
+    with running(topology, partial(serve, tls=tls)) as fabric:
+        controller = start_controller(
+            fabric.description(tls={"ca": "ca.pem", "cert": "own.pem", "key": "own.key"})
+        )
+        eventually(lambda: controller.says("leaf1 at 127.0.0.1"))
+        assert not controller.says("is in service")
+        for kind in ("pem", "key"):
+            shutil.copy(pki / f"one.{kind}", pki / f"own.{kind}")
+        eventually(lambda: controller.says("leaf1 is in service"))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 SCHEME = "etcd://"
@@ -17,11 +18,16 @@ class AddressOfEtcdError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EtcdTls:
-    """Certificates for the connections to etcd, in PEM. `cert` and `key` None: no certificate is shown."""
+    """The PEM files for the connections to etcd. `cert` and `key` None: no certificate is shown."""
 
-    ca: bytes
-    cert: bytes | None = None
-    key: bytes | None = None
+    ca: Path
+    cert: Path | None = None
+    key: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files."""
+        return tuple(path for path in (self.ca, self.cert, self.key) if path is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import grpc
 from aetcd import rpc
 
 from controller.store.etcd.address import EtcdAddress
+from polyrhythm_files.renewal import FromFiles
 
 # Chosen, in seconds: a member that has not answered by then is left for the next one. An fsync of a busy disk
 # takes a tenth of it.
@@ -56,48 +57,53 @@ class EtcdError(Exception):
         self.unreachable = unreachable
 
 
+class _Member:
+    """The connection to a member, and what can be called there."""
+
+    def __init__(self, member: str, credentials: grpc.ChannelCredentials | None) -> None:
+        if credentials is None:
+            self._channel = grpc.insecure_channel(member, _OPTIONS)
+        else:
+            self._channel = grpc.secure_channel(member, credentials, _OPTIONS)
+        self.kv = rpc.KVStub(self._channel)
+        self.lease = rpc.LeaseStub(self._channel)
+        self.close = self._channel.close
+
+
 class Etcd:
-    """The members of a cluster. Thread-safe; no call waits longer than its deadline."""
+    """The members of a cluster. Thread-safe; no call waits longer than its deadline.
+
+    When the files of its certificates change, it connects again. Raises OSError if they cannot be read.
+    """
 
     def __init__(self, address: EtcdAddress) -> None:
         self.address = address
-        credentials = None
-        if (tls := address.tls) is not None:
-            credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.cert)
-        self._channels = [
-            grpc.insecure_channel(member, _OPTIONS)
-            if credentials is None
-            else grpc.secure_channel(member, credentials, _OPTIONS)
-            for member in address.members
-        ]
-        self._kv = [rpc.KVStub(channel) for channel in self._channels]
-        self._lease = [rpc.LeaseStub(channel) for channel in self._channels]
+        files = () if address.tls is None else address.tls.files
+        self._members = FromFiles(files, lambda: _connected(address))
         self._lock = threading.Lock()
         self._first = 0
 
     def close(self) -> None:
         """Close the connections."""
-        for channel in self._channels:
-            channel.close()
+        for member in self._members.get():
+            member.close()
 
     def range(self, request: Any, timeout_s: float) -> Any:
         """Read keys. Raises EtcdError."""
-        return self._call(
-            lambda member, limit: self._unary(self._kv[member].Range, request, limit), timeout_s
-        )
+        return self._call(lambda member, limit: self._unary(member.kv.Range, request, limit), timeout_s)
 
     def txn(self, request: Any, timeout_s: float) -> Any:
         """Commit a transaction. Raises EtcdError.
 
         It may be sent more than once, so it must do no harm a second time.
         """
-        return self._call(lambda member, limit: self._unary(self._kv[member].Txn, request, limit), timeout_s)
+        return self._call(lambda member, limit: self._unary(member.kv.Txn, request, limit), timeout_s)
 
     def grant(self, ttl_s: int, timeout_s: float) -> int:
         """A new lease of `ttl_s` seconds; returns its id. Raises EtcdError."""
         request = rpc.LeaseGrantRequest(TTL=ttl_s)
         reply = self._call(
-            lambda member, limit: self._unary(self._lease[member].LeaseGrant, request, limit), timeout_s
+            lambda member, limit: self._unary(member.lease.LeaseGrant, request, limit), timeout_s
         )
         return int(reply.ID)
 
@@ -105,8 +111,8 @@ class Etcd:
         """Renew a lease; False if it has expired. Raises EtcdError."""
         request = rpc.LeaseKeepAliveRequest(ID=lease)
 
-        def call(member: int, limit: float) -> Any:
-            stream = self._lease[member].LeaseKeepAlive(_one(request), timeout=limit, metadata=_METADATA)
+        def call(member: _Member, limit: float) -> Any:
+            stream = member.lease.LeaseKeepAlive(_one(request), timeout=limit, metadata=_METADATA)
             try:
                 return next(iter(stream))
             finally:
@@ -117,25 +123,24 @@ class Etcd:
     def revoke(self, lease: int, timeout_s: float) -> None:
         """End a lease, and with it its keys. Raises EtcdError."""
         request = rpc.LeaseRevokeRequest(ID=lease)
-        self._call(
-            lambda member, limit: self._unary(self._lease[member].LeaseRevoke, request, limit), timeout_s
-        )
+        self._call(lambda member, limit: self._unary(member.lease.LeaseRevoke, request, limit), timeout_s)
 
     @staticmethod
     def _unary(method: Callable[..., Any], request: Any, limit: float) -> Any:
         return method(request, timeout=limit, metadata=_METADATA)
 
-    def _call(self, call: Callable[[int, float], Any], timeout_s: float) -> Any:
+    def _call(self, call: Callable[[_Member, float], Any], timeout_s: float) -> Any:
         """The answer of the first member that gives one, beginning with the one that gave the last."""
         deadline = time.monotonic() + timeout_s
+        members = self._members.get()
         with self._lock:
             first = self._first
-        count, why, turn = len(self._channels), "no time was left", 0
+        count, why, turn = len(members), "no time was left", 0
         while (left := deadline - time.monotonic()) > 0 and turn < count:
             member = (first + turn) % count
             turn += 1
             try:
-                answer = call(member, left if count == 1 else min(left, MEMBER_S))
+                answer = call(members[member], left if count == 1 else min(left, MEMBER_S))
             except grpc.RpcError as error:
                 why = _reason(error)
                 if error.code() in _FINAL:
@@ -148,6 +153,15 @@ class Etcd:
                 self._first = member
             return answer
         raise EtcdError(f"{self.address} does not answer: {why}", unreachable=True)
+
+
+def _connected(address: EtcdAddress) -> tuple[_Member, ...]:
+    """Connections to all members. Raises OSError if the certificates cannot be read."""
+    credentials = None
+    if (tls := address.tls) is not None:
+        own = tuple(path.read_bytes() for path in (tls.key, tls.cert) if path is not None)
+        credentials = grpc.ssl_channel_credentials(tls.ca.read_bytes(), *own)
+    return tuple(_Member(member, credentials) for member in address.members)
 
 
 def _one(request: Any) -> Iterator[Any]:

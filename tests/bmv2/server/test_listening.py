@@ -65,6 +65,7 @@ def pki(tmp_path_factory):
     root, other = authority(folder, "root"), authority(folder, "other")
     return {
         "root": root,
+        "other": other,
         "server": issued(folder, root, "server"),
         "client": issued(folder, root, "client"),
         "stranger": issued(folder, other, "stranger"),
@@ -113,6 +114,27 @@ def test_mutual_tls_admits_only_clients_of_the_authority(start_rig, pki):
     assert version(address, credentials(pki, pki["client"])).startswith("1.")
     assert version(address, credentials(pki)) == "UNAVAILABLE"
     assert version(address, credentials(pki, pki["stranger"])) == "UNAVAILABLE"
+
+
+def test_a_new_connection_gets_the_certificate_that_is_there_by_then(start_rig, pki, tmp_path):
+    used = {name: tmp_path / name for name in ("cert", "key", "ca")}
+
+    def issue(papers, root):
+        for name, file in (("cert", papers.cert), ("key", papers.key), ("ca", root.cert)):
+            used[name].write_bytes(file.read_bytes())
+
+    issue(pki["server"], pki["root"])
+    tls = Tls.read(*map(str, used.values()), client_auth=True)
+    address = start_rig(tls=tls).server.address
+    assert version(address, credentials(pki, pki["client"])).startswith("1.")
+    # `stranger` is of another authority: server and clients change over to it.
+    issue(pki["stranger"], pki["other"])
+    others = {**pki, "root": pki["other"]}
+    assert version(address, credentials(others, pki["stranger"])).startswith("1.")
+    assert version(address, credentials(pki, pki["client"])) == "UNAVAILABLE"
+    # A key without its certificate, as between two writes: the former ones stay.
+    used["key"].write_text("none")
+    assert version(address, credentials(others, pki["stranger"])).startswith("1.")
 
 
 def test_many_clients_at_once_under_mutual_tls(start_rig, pki, config):

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import socket
+import ssl
+import subprocess
 from pathlib import Path
 
 import httpx
@@ -13,6 +16,7 @@ import pytest
 from fake_source import FakeStatus, view
 
 from controller.northbound import AddressError, ViewBoard, assets_dir, create_app, serve, web
+from controller.wire.server_tls import ServerTls
 
 
 def busy() -> socket.socket:
@@ -40,6 +44,33 @@ def test_a_busy_port_gives_way_to_one_of_the_next() -> None:
         got, status = asyncio.run(main(port))
     assert port < got <= port + 19
     assert status == 200
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
+def test_a_new_connection_gets_the_certificate_that_is_there_by_then(tmp_path: Path) -> None:
+    cert, key = tmp_path / "web.pem", tmp_path / "web.key"
+
+    def issue() -> str:
+        make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=web"
+        subprocess.run(
+            ["openssl", *make.split(), "-keyout", key, "-out", cert], check=True, capture_output=True
+        )
+        return cert.read_text()
+
+    async def main() -> list[bool]:
+        found = [issue()]
+        server = await serve(app(), port=0, tls=ServerTls("web", cert, key))
+        at = ("127.0.0.1", server.port)
+        shown = [await asyncio.to_thread(ssl.get_server_certificate, at)]
+        found.append(issue())
+        shown += [await asyncio.to_thread(ssl.get_server_certificate, at)]
+        key.unlink()
+        found.append(found[-1])
+        shown += [await asyncio.to_thread(ssl.get_server_certificate, at)]
+        await server.close()
+        return [a == b for a, b in zip(found, shown, strict=True)]
+
+    assert asyncio.run(main()) == [True] * 3
 
 
 def test_when_all_are_busy_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def test_the_state_is_nowhere_in_a_file_or_in_etcd(tmp_path: Path) -> None:
     options = [f"--etcd-{name}={tmp_path / name}" for name in ("ca", "cert", "key")]
     found = read("--state=etcd://a:1", "--name=c1", *options)
     assert found.name == "c1"
-    assert found.address.tls == EtcdTls(PEM + b"ca", PEM + b"cert", PEM + b"key")
+    assert found.address.tls == EtcdTls(tmp_path / "ca", tmp_path / "cert", tmp_path / "key")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from controller.store.etcd.members import Etcd, EtcdError
 pytestmark = [needs_etcd, pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is missing")]
 
 
-def certificate(folder: Path, name: str, authority: str = "") -> tuple[bytes, bytes]:
+def certificate(folder: Path, name: str, authority: str = "") -> tuple[Path, Path]:
     """A certificate for loopback and its key; without an authority it signs itself."""
     by = ["-CA", f"{folder}/{authority}.pem", "-CAkey", f"{folder}/{authority}.key"] if authority else []
     subprocess.run(
@@ -28,7 +28,7 @@ def certificate(folder: Path, name: str, authority: str = "") -> tuple[bytes, by
         check=True,
         capture_output=True,
     )
-    return (folder / f"{name}.pem").read_bytes(), (folder / f"{name}.key").read_bytes()
+    return folder / f"{name}.pem", folder / f"{name}.key"
 
 
 def test_members_that_ask_for_certificates(tmp_path: Path) -> None:
@@ -51,5 +51,13 @@ def test_members_that_ask_for_certificates(tmp_path: Path) -> None:
         lease = etcd.grant(5, 5.0)
         assert etcd.renew(lease, 5.0)
         etcd.close()
+        # Certificates that are replaced are used without a restart.
+        renewed = Etcd(EtcdAddress((member,), tls=EtcdTls(ca, stranger, strange_key)))
+        with pytest.raises(EtcdError, match="does not answer"):
+            renewed.grant(5, 2.0)
+        strange_key.write_bytes(own[1].read_bytes())
+        stranger.write_bytes(own[0].read_bytes())
+        assert renewed.renew(renewed.grant(5, 5.0), 5.0)
+        renewed.close()
     finally:
         cluster.end(signal.SIGKILL)
