@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two tests for each core: most of them wait for other processes. The slow ones compute.
 CORES := $(shell nproc 2>/dev/null || echo 2)
-QUICK := -n $(shell echo $$(( $(CORES) > 3 ? 8 : 2 * $(CORES) ))) -m "not slow"
+QUICK := -n $(shell echo $$(( $(CORES) > 3 ? 8 : 2 * $(CORES) ))) --dist worksteal -m "not slow"
 SLOW := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal -m "slow and not alone"
 
 .PHONY: run mininet shim test test-slow coverage lint format setup p4 shell wire wheel docs clean help

@@ -296,6 +296,9 @@ class ControlLoop:
                             await self._write(wanted)
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
+                        # A measurement may have ended during the write, and with it the job's raised level.
+                        if core.desired != wanted:
+                            await self._write(core.desired)
                         await self._pause()
                 active, core.lookahead_jobs = core.lookahead_jobs, None
                 if active is not None:
@@ -308,9 +311,8 @@ class ControlLoop:
             self._applying = None
 
     async def _pause(self) -> None:
-        """On the host's clock, answer waiting requests of agents before the next piece of work.
-
-        A request passes gRPC's threads first, so one round of the asyncio loop is not enough.
+        """On the host's clock, answer waiting requests of agents before the next piece of work. A request
+        passes gRPC's threads first, so one round of the asyncio loop is not enough.
         """
         if isinstance(self._clock, HostClock):
             await asyncio.sleep(PAUSE_S)
@@ -320,10 +322,8 @@ class ControlLoop:
             log_refused(await self._fleet.apply(wanted, ready))
 
     async def _new_condition(self) -> None:
-        """Write the tables for the links and switches that are down now.
-
-        After a single failure, also move the affected flows to other paths at once. The answer was prepared,
-        or is computed now with the same result.
+        """Write the tables for the links and switches that are down now. After a single failure, also move
+        the affected flows at once. The answer was prepared, or is computed now with the same result.
         """
         core, failovers = self._core, self._core.failovers
         self._precomputation.cancel()
