@@ -32,6 +32,8 @@ COMPILER = "p4c-bm2-ss"
 TYPE_CHECKER = "p4test"
 PROGRAM = "p4/v1model/polyrhythm.p4"
 TNA_PROGRAM = "p4/tna/polyrhythm.p4"
+TNA_PROFILES = ((), ("IPV6",))
+"""What may be defined for the TNA program; the first is what p4/build/tofino was compiled from."""
 SOURCE_FOLDERS = ("p4/shared", "p4/tna", "p4/v1model")
 JSON_OUTPUT = "p4/build/polyrhythm.v1model.json"
 P4INFO_OUTPUT = "p4/build/polyrhythm.v1model.p4info.txtpb"
@@ -105,7 +107,8 @@ def compile_program(compiler: str, root: Path) -> dict[str, bytes]:
 
 
 def typecheck(root: Path) -> None:
-    """Check the TNA program against the types and constraints of p4c's front and mid ends. Warnings count.
+    """Check each profile of the TNA program against the types and constraints of p4c's front and mid ends.
+    Warnings count.
 
     This does not compile for Tofino: it says nothing about stages, memories and PHV. The messages of p4test
     go to standard error.
@@ -117,13 +120,20 @@ def typecheck(root: Path) -> None:
     folder = os.environ.get("TNA_INCLUDE_PATH")
     if folder is not None:
         command += ["-I", folder]
-    done = subprocess.run([*command, TNA_PROGRAM], cwd=root, capture_output=True, text=True, check=False)
-    if re.search(r"\btna\.p4: No such file", done.stderr):
-        raise ToolError("tna.p4 is not found: set TNA_INCLUDE_PATH to its folder in p4c's Tofino back end")
-    sys.stderr.write(done.stderr)
-    if done.returncode != 0:
-        raise ToolError(f"{TNA_PROGRAM} does not pass {TYPE_CHECKER} (see above)", STALE)
-    print(f"{TNA_PROGRAM} passes {TYPE_CHECKER}")
+    for profile in TNA_PROFILES:
+        flags = [f"-D{name}" for name in profile]
+        done = subprocess.run(
+            [*command, *flags, TNA_PROGRAM], cwd=root, capture_output=True, text=True, check=False
+        )
+        if re.search(r"\btna\.p4: No such file", done.stderr):
+            raise ToolError(
+                "tna.p4 is not found: set TNA_INCLUDE_PATH to its folder in p4c's Tofino back end"
+            )
+        sys.stderr.write(done.stderr)
+        name = " ".join((TNA_PROGRAM, *flags))
+        if done.returncode != 0:
+            raise ToolError(f"{name} does not pass {TYPE_CHECKER} (see above)", STALE)
+        print(f"{name} passes {TYPE_CHECKER}")
 
 
 def digests(root: Path, paths: Iterable[str]) -> dict[str, str]:

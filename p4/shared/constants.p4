@@ -4,14 +4,16 @@
 #ifndef POLYRHYTHM_CONSTANTS_P4
 #define POLYRHYTHM_CONSTANTS_P4
 
-// Table sizes: what the controller may count on, on every target.
+// Table sizes: what the controller may count on, on every target; a profile that has less room says so first.
+#ifndef ROUTING_SIZE
 #define ROUTING_SIZE      4096
 #define PINNED_FLOW_SIZE  4096
 #define ECMP_SIZE         65536
+#define REMARK_FLOW_SIZE  4096
+#endif
 #define PORT_STATE_SIZE   512    // every port
 #define NEXT_HOP_SIZE     1024
 #define REMARK_SIZE       4096
-#define REMARK_FLOW_SIZE  4096
 #define QUEUE_SIZE        64     // every DSCP
 #define ECN_SIZE          1024   // 8 queues x 128 depth ranges
 #define EDGE_SIZE         512    // every port
@@ -39,6 +41,12 @@ const bit<8>  IPV4_NO_OPTIONS = 0x45;          // version 4, five words
 const bit<8>  IP_PROTOCOL_TCP = 6;
 const bit<8>  IP_PROTOCOL_UDP = 17;
 const bit<16> UDP_PORT_ROCE   = 4791;
+
+#ifdef IPV6
+typedef bit<128> ipv6_addr_t;
+const bit<16> ETHERTYPE_IPV6 = 0x86DD;
+const bit<4>  IPV6_VERSION   = 6;
+#endif
 
 const bit<2> ECN_NOT_ECT = 0;
 const bit<2> ECN_CE      = 3;

@@ -9,7 +9,7 @@
 #include "metadata.p4"
 
 // Either would ride in the queue that nothing waits before, and a probe would be believed.
-#define IS_SUSPECT (hdr.int_shim.isValid() || (hdr.ipv4.dscp == DSCP_CNP && meta.is_cnp == 0))
+#define IS_SUSPECT (hdr.int_shim.isValid() || (IP_DSCP == DSCP_CNP && meta.is_cnp == 0))
 
 // Ingress, suspects only: strays are those that come in by a port of edge_ingress.
 control EdgeGuard(inout headers_t hdr, inout metadata_t meta) {
@@ -23,7 +23,7 @@ control EdgeGuard(inout headers_t hdr, inout metadata_t meta) {
     @name(".remark_strays") @id(REMARK_STRAYS_ACTION_ID)
     action remark_strays(dscp_t dscp) {
         meta.is_stray = 1;
-        hdr.ipv4.dscp = dscp;
+        IP_DSCP = dscp;
     }
 
     @name(".edge_ingress") @id(EDGE_INGRESS_TABLE_ID)

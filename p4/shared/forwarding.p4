@@ -3,7 +3,7 @@
 // hop, or -> its backup while the port it would leave by is down.
 //
 // The target defines HASH_IN_ROUTE(result, fields...), or leaves it empty and sets meta.flow_hash from
-// FLOW_FIELDS before: CRC-32 as in zlib over the fields, first field in the most
+// FLOW_FIELDS (of an IPv6 packet: FLOW_FIELDS_IPV6) before: CRC-32 as in zlib over the fields, first field in the most
 // significant bits, result 32 bits wide. Every tier of the fabric reads a byte of its own: were two
 // tiers to read the same bits, the second would see only the flows that the first sent its way, and
 // would spread them over a fraction of its links (a seed does not help, for CRC is affine).
@@ -18,6 +18,9 @@
 // 13 bytes; the controller computes the same to choose source ports.
 #define FLOW_FIELDS \
     hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, meta.l4_src_port, meta.l4_dst_port
+// 37 bytes. The flow label is left out: a sender may choose it as it likes, and a probe could not know it.
+#define FLOW_FIELDS_IPV6 \
+    hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.ipv6.next_header, meta.l4_src_port, meta.l4_dst_port
 
 control Forwarding(inout headers_t hdr, inout metadata_t meta) {
     @name(".drop") @id(DROP_ACTION_ID)
@@ -77,7 +80,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
         meta.egress_port = port;
         hdr.ethernet.src_addr = src_mac;
         hdr.ethernet.dst_addr = dst_mac;
-        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+        IP_TTL = IP_TTL - 1;
     }
 
     @name(".routing") @id(ROUTING_TABLE_ID)
@@ -137,13 +140,61 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
         size = NEXT_HOP_SIZE;
     }
 
+#ifdef IPV6
+    @name(".routing_ipv6") @id(ROUTING_IPV6_TABLE_ID)
+    table routing_ipv6 {
+        key = { hdr.ipv6.dst_addr : lpm @name("ipv6_dst"); }
+        actions = {
+            set_next_hop;
+            set_ecmp_group_tier0;
+            set_ecmp_group_tier1;
+            set_ecmp_group_tier2;
+            drop;
+        }
+        const default_action = drop();
+        size = ROUTING_SIZE;
+    }
+
+    @name(".pinned_flow_ipv6") @id(PINNED_FLOW_IPV6_TABLE_ID)
+    table pinned_flow_ipv6 {
+        key = {
+            hdr.ipv6.src_addr : exact @name("ipv6_src");
+            hdr.ipv6.dst_addr : exact @name("ipv6_dst");
+            hdr.ipv6.next_header : exact @name("protocol");
+            meta.l4_src_port : exact @name("src_port");
+            meta.l4_dst_port : exact @name("dst_port");
+        }
+        actions = { set_next_hop; set_next_hop_with_backup; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PINNED_FLOW_SIZE;
+    }
+#endif
+
     apply {
+#ifdef IPV6
+        if (hdr.ipv6.isValid()) {
+            routing_ipv6.apply();
+        } else {
+            routing.apply();
+        }
+        if (meta.use_group == 1) {
+            if (hdr.ipv6.isValid()) {
+                pinned_flow_ipv6.apply();
+            } else {
+                pinned_flow.apply();
+            }
+            if (meta.use_next_hop == 0) {
+                ecmp.apply();
+            }
+        }
+#else
         routing.apply();
         if (meta.use_group == 1) {
             if (!pinned_flow.apply().hit) {
                 ecmp.apply();
             }
         }
+#endif
         if (meta.use_next_hop == 1) {
             if (meta.has_backup == 1) {
                 port_state.apply();

@@ -43,6 +43,21 @@ header ipv4_t {
     ipv4_addr_t dst_addr;
 }
 
+#ifdef IPV6
+// RFC 8200. What follows an extension header stays payload.
+header ipv6_t {
+    bit<4>      version;
+    bit<6>      dscp;
+    bit<2>      ecn;
+    bit<20>     flow_label;
+    bit<16>     payload_len;
+    bit<8>      next_header;
+    bit<8>      hop_limit;
+    ipv6_addr_t src_addr;
+    ipv6_addr_t dst_addr;
+}
+#endif
+
 // Of TCP only the ports are read; the rest stays payload.
 header tcp_ports_t {
     bit<16> src_port;
@@ -123,6 +138,9 @@ struct headers_t {
     packet_in_header_t  packet_in;
     ethernet_t          ethernet;
     ipv4_t              ipv4;
+#ifdef IPV6
+    ipv6_t              ipv6;
+#endif
     tcp_ports_t         tcp;
     udp_t               udp;
     bth_t               bth;

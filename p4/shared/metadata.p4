@@ -5,12 +5,14 @@
 #define POLYRHYTHM_METADATA_P4
 
 #include "constants.p4"
+#include "ip.p4"
 
 struct metadata_t {
     // Set by the parser: the ports of the flow hash, 0 where the packet has none.
     bit<16> l4_src_port;
     bit<16> l4_dst_port;
     bit<1>  is_cnp;                 // BTH's opcode is the CNP's, under the CNP's DSCP
+    IP_METADATA
 
     // Set by the target in ingress; whoever splits the pipeline carries it to egress.
     port_t ingress_port;

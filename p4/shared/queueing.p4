@@ -13,7 +13,7 @@
 control Remarking(inout headers_t hdr, inout metadata_t meta) {
     @name(".set_dscp") @id(SET_DSCP_ACTION_ID)
     action set_dscp(dscp_t dscp) {
-        hdr.ipv4.dscp = dscp;
+        IP_DSCP = dscp;
     }
 
     // Ask remark_flow; `dscp` is for the flows it does not name.
@@ -26,7 +26,7 @@ control Remarking(inout headers_t hdr, inout metadata_t meta) {
     table remark {
         key = {
             meta.ingress_port : exact @name("port");
-            hdr.ipv4.dscp : exact @name("dscp");
+            IP_DSCP : exact @name("dscp");
         }
         actions = { @defaultonly NoAction; set_dscp; set_dscp_by_flow; }
         const default_action = NoAction();
@@ -37,7 +37,7 @@ control Remarking(inout headers_t hdr, inout metadata_t meta) {
     table remark_flow {
         key = {
             meta.ingress_port : exact @name("port");
-            hdr.ipv4.dscp : exact @name("dscp");
+            IP_DSCP : exact @name("dscp");
             hdr.ipv4.src_addr : exact @name("ipv4_src");
             hdr.ipv4.dst_addr : exact @name("ipv4_dst");
             hdr.ipv4.protocol : exact @name("protocol");
@@ -49,12 +49,40 @@ control Remarking(inout headers_t hdr, inout metadata_t meta) {
         size = REMARK_FLOW_SIZE;
     }
 
+#ifdef IPV6
+    @name(".remark_flow_ipv6") @id(REMARK_FLOW_IPV6_TABLE_ID)
+    table remark_flow_ipv6 {
+        key = {
+            meta.ingress_port : exact @name("port");
+            IP_DSCP : exact @name("dscp");
+            hdr.ipv6.src_addr : exact @name("ipv6_src");
+            hdr.ipv6.dst_addr : exact @name("ipv6_dst");
+            hdr.ipv6.next_header : exact @name("protocol");
+            meta.l4_src_port : exact @name("src_port");
+            meta.l4_dst_port : exact @name("dst_port");
+        }
+        actions = { set_dscp; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = REMARK_FLOW_SIZE;
+    }
+#endif
+
     apply {
         switch (remark.apply().action_run) {
             set_dscp_by_flow: {
-                if (!remark_flow.apply().hit) {
-                    hdr.ipv4.dscp = meta.other_dscp;
+#ifdef IPV6
+                if (hdr.ipv6.isValid()) {
+                    if (!remark_flow_ipv6.apply().hit) {
+                        IP_DSCP = meta.other_dscp;
+                    }
+                } else if (!remark_flow.apply().hit) {
+                    IP_DSCP = meta.other_dscp;
                 }
+#else
+                if (!remark_flow.apply().hit) {
+                    IP_DSCP = meta.other_dscp;
+                }
+#endif
             }
         }
     }
@@ -69,7 +97,7 @@ control QueueSelection(in headers_t hdr, inout metadata_t meta) {
 
     @name(".queue") @id(QUEUE_TABLE_ID)
     table queue {
-        key = { hdr.ipv4.dscp : exact @name("dscp"); }
+        key = { IP_DSCP : exact @name("dscp"); }
         actions = { set_queue; }
         default_action = set_queue(0);
         size = QUEUE_SIZE;

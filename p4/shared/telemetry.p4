@@ -65,9 +65,17 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
                 hdr.int_hop.egress_timestamp = (bit<64>) meta.egress_time;
                 hdr.int_md.remaining_hops = hdr.int_md.remaining_hops - 1;
                 hdr.int_shim.length = hdr.int_shim.length + (bit<8>) INT_HOP_WORDS;
+#ifdef IPV6
+                if (hdr.ipv6.isValid()) {
+                    hdr.ipv6.payload_len = hdr.ipv6.payload_len + INT_HOP_BYTES;
+                } else {
+                    hdr.ipv4.total_len = hdr.ipv4.total_len + INT_HOP_BYTES;
+                }
+#else
                 hdr.ipv4.total_len = hdr.ipv4.total_len + INT_HOP_BYTES;
+#endif
                 hdr.udp.length = hdr.udp.length + INT_HOP_BYTES;
-                hdr.udp.checksum = 0;   // "none" (RFC 768): no hop has to sum the payload
+                hdr.udp.checksum = 0;   // "none" (RFC 768, and RFC 6935 for IPv6): no hop has to sum the payload
             }
         }
     }

@@ -2,11 +2,12 @@
 // Polyrhythm's data plane on TNA (Tofino 1).
 //
 //  wire
-//   |   SwitchIngressParser    packet_out, Ethernet, IPv4 with its checksum, TCP ports or UDP, BTH or INT
+//   |   SwitchIngressParser    packet_out, Ethernet, IPv4 with its checksum, TCP ports or UDP, BTH or INT;
+//   |                          with IPV6 defined, IPv6 too
 //   v   SwitchIngress
 //       |- packet_out with submit_to_ingress 0 ----------------------------------> its port
 //       |- link probe -----------------------------------------------------------> CPU, reason 2
-//       |- bad checksum, options, cut short, not IPv4 ---------------------------> drop
+//       |- bad checksum, options, cut short, not IP -----------------------------> drop
 //       |- TTL <= 1 -------------------------------------------------------------> CPU, reason 3
 //       |- EdgeGuard (suspects)  edge_ingress: count stray_packets, remark or -----> drop
 //       |- Remarking (others)    remark -> remark_flow
@@ -87,6 +88,9 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
 
     // What sees a packet first: `routing` chooses a byte of the result.
     Hash<bit<32>>(HashAlgorithm_t.CRC32) flow_hash_unit;
+#ifdef IPV6
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) flow_hash_unit_ipv6;
+#endif
 
     // Packets admitted to a port and queue, bytes as received; index port * 8 + queue.
     @name(".ingress_packets") @id(INGRESS_PACKETS_COUNTER_ID)
@@ -99,11 +103,18 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     // Counts come after the branches that say what to count: a branch is over before what follows it, so a
     // chain of its own in each would cost stages.
     apply {
+#ifdef IPV6
+        if (hdr.ipv6.isValid()) {
+            meta.flow_hash = flow_hash_unit_ipv6.get({ FLOW_FIELDS_IPV6 });
+        } else {
+            meta.flow_hash = flow_hash_unit.get({ FLOW_FIELDS });
+        }
+#else
         meta.flow_hash = flow_hash_unit.get({ FLOW_FIELDS });
-        if (hdr.ipv4.isValid()) {
-            if (!meta.checksum_error && ig_prsr_md.parser_err == PARSER_ERROR_OK
-                && hdr.ipv4.version_ihl == IPV4_NO_OPTIONS) {
-                if (hdr.ipv4.ttl > 1) {
+#endif
+        if (HAS_IP) {
+            if (!meta.checksum_error && ig_prsr_md.parser_err == PARSER_ERROR_OK && HAS_LEGAL_IP_VERSION) {
+                if (IP_TTL > 1) {
                     if (IS_SUSPECT) {
                         edge_guard.apply(hdr, meta);
                     } else {
@@ -138,6 +149,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
             ig_tm_md.ucast_egress_port = meta.egress_port;
             ig_tm_md.qid = (QueueId_t) meta.qid;
             ingress_packets.count(meta.egress_port ++ meta.qid);
+            STORE_DSCP_AND_TTL
 
             hdr.bridge.setValid();
             hdr.bridge.is_raw = meta.is_raw;
@@ -210,10 +222,10 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
     apply {
         meta.counter_cell = eg_intr_md.egress_port ++ meta.qid;
         egress_packets.count(meta.counter_cell, sizeInBytes(hdr.bridge));
-        if (hdr.ipv4.isValid()) {
+        if (HAS_IP) {
             // At dequeue, as on the other targets, but in cells and with the packet itself.
             meta.queue_depth = eg_intr_md.deq_qdepth;
-            if (hdr.ipv4.ecn != ECN_NOT_ECT && hdr.ipv4.ecn != ECN_CE) {
+            if (IP_ECN != ECN_NOT_ECT && IP_ECN != ECN_CE) {
                 ecn_profile.apply(meta);
                 // Fields cannot be compared here, but their saturated difference can be with zero; the
                 // draw reaches 0xFFFF, so the probability that means "always" is named.
@@ -224,7 +236,8 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
                     meta.mark_margin = meta.mark_probability |-| meta.mark_draw;
                 }
                 if (meta.mark_margin != 0) {
-                    hdr.ipv4.ecn = ECN_CE;
+                    IP_ECN = ECN_CE;
+                    STORE_ECN
                     ecn_marks.count(meta.counter_cell);
                 }
             }

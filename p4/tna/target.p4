@@ -4,6 +4,15 @@
 #ifndef POLYRHYTHM_TNA_TARGET_P4
 #define POLYRHYTHM_TNA_TARGET_P4
 
+// The profile IPV6 (-DIPV6) divides the memories between the families: 2,048 prefixes each take 4 of a stage's
+// 24 TCAMs for IPv4 and 12 for IPv6, whose 128 bits are three TCAMs wide.
+#ifdef IPV6
+#define ROUTING_SIZE     2048
+#define PINNED_FLOW_SIZE 1024
+#define ECMP_SIZE        32768
+#define REMARK_FLOW_SIZE 1024
+#endif
+
 #include "../shared/constants.p4"
 
 // The PCIe port of a Tofino 1 with four pipes; another is chosen on the compiler's command line.

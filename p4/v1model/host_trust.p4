@@ -21,20 +21,25 @@ const stray_t STRAY_CONTROL   = 4;   // a DSCP that only switches and the contro
 const stray_t STRAY_UNPLANNED = 5;   // a level's DSCP on what is not a planned RoCE flow
 
 // Answers of a RoCEv2 receiver (InfiniBand volume 1, 9.2.1, table 38; annex A17.9.3). Lengths are
-// IPv4's: headers of 20, 8 and 12 bytes, then AETH (4), AETH and AtomicAckETH (12) or 16 reserved
+// of UDP datagrams: headers of 8 and 12 bytes, then AETH (4), AETH and AtomicAckETH (12) or 16 reserved
 // bytes, then the ICRC (4).
 const bit<8>  BTH_OPCODE_ACK        = 0x11;
 const bit<8>  BTH_OPCODE_ATOMIC_ACK = 0x12;
-const bit<16> ACK_BYTES             = 48;
-const bit<16> ATOMIC_ACK_BYTES      = 56;
-const bit<16> CNP_BYTES             = 60;
+const bit<16> ACK_BYTES             = 28;
+const bit<16> ATOMIC_ACK_BYTES      = 36;
+const bit<16> CNP_BYTES             = 40;
 const bit<32> ETHERNET_BYTES        = 14;
+const bit<16> IPV4_BYTES            = 20;
+const bit<32> IPV6_BYTES            = 40;
 
 const bit<2> METER_RED = 2;
 
-// A frame longer than its IPv4 packet would bring its own load under a short packet's rights.
+// A frame longer than its IP packet would bring its own load under a short packet's rights.
 #define HAS_LENGTH(bytes) \
-    (hdr.ipv4.total_len == bytes && standard_metadata.packet_length == ETHERNET_BYTES + (bit<32>) bytes)
+    ((hdr.ipv4.isValid() && hdr.ipv4.total_len == IPV4_BYTES + bytes \
+      && standard_metadata.packet_length == ETHERNET_BYTES + (bit<32>) (IPV4_BYTES + bytes)) \
+     || (hdr.ipv6.isValid() && hdr.ipv6.payload_len == bytes \
+         && standard_metadata.packet_length == ETHERNET_BYTES + IPV6_BYTES + (bit<32>) bytes))
 
 control HostTrust(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     // Index: the port that the host is behind. Red packets are too many.
@@ -63,7 +68,7 @@ control HostTrust(inout headers_t hdr, inout metadata_t meta, inout standard_met
     table host_dscp {
         key = {
             meta.ingress_port : exact @name("port");
-            hdr.ipv4.dscp : exact @name("dscp");
+            IP_DSCP : exact @name("dscp");
         }
         actions = { trust_answers; trust_planned; trust_nothing; @defaultonly NoAction; }
         const default_action = NoAction();
@@ -80,6 +85,18 @@ control HostTrust(inout headers_t hdr, inout metadata_t meta, inout standard_met
             meta.ingress_port : exact @name("port");
             hdr.ipv4.src_addr : exact @name("ipv4_src");
             hdr.ipv4.dst_addr : exact @name("ipv4_dst");
+        }
+        actions = { trust_pair; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = PLANNED_PAIR_SIZE;
+    }
+
+    @name(".planned_pair_ipv6") @id(PLANNED_PAIR_IPV6_TABLE_ID)
+    table planned_pair_ipv6 {
+        key = {
+            meta.ingress_port : exact @name("port");
+            hdr.ipv6.src_addr : exact @name("ipv6_src");
+            hdr.ipv6.dst_addr : exact @name("ipv6_dst");
         }
         actions = { trust_pair; @defaultonly NoAction; }
         const default_action = NoAction();
@@ -108,7 +125,11 @@ control HostTrust(inout headers_t hdr, inout metadata_t meta, inout standard_met
                 meta.is_stray = 1;
                 meta.stray = STRAY_UNPLANNED;
                 if (hdr.bth.isValid()) {
-                    if (planned_pair.apply().hit) {
+                    if (hdr.ipv6.isValid()) {
+                        if (planned_pair_ipv6.apply().hit) {
+                            meta.is_stray = 0;
+                        }
+                    } else if (planned_pair.apply().hit) {
                         meta.is_stray = 0;
                     }
                 }
@@ -119,7 +140,7 @@ control HostTrust(inout headers_t hdr, inout metadata_t meta, inout standard_met
             }
         }
         if (meta.is_stray == 1) {
-            hdr.ipv4.dscp = meta.other_dscp;
+            IP_DSCP = meta.other_dscp;
         }
     }
 }

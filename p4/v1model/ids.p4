@@ -9,10 +9,12 @@
 #include "../shared/ids.p4"
 
 // As POLYRHYTHM_VERSION counts; the second number is ahead of it by what only this target has.
-#define V1MODEL_INTERFACE_VERSION "1.2.0"
+#define V1MODEL_INTERFACE_VERSION "1.3.0"
 
 #define HOST_DSCP_TABLE_ID    0x0200000D
 #define PLANNED_PAIR_TABLE_ID 0x0200000E
+
+#define PLANNED_PAIR_IPV6_TABLE_ID 0x0200002E
 
 #define TRUST_ANSWERS_ACTION_ID 0x01000403
 #define TRUST_PLANNED_ACTION_ID 0x01000404

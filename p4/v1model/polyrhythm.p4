@@ -2,12 +2,12 @@
 // Polyrhythm's data plane on v1model (BMv2's simple_switch_grpc and the embedded switch).
 //
 //  wire
-//   |   SwitchParser    packet_out, Ethernet, IPv4, TCP ports or UDP, BTH or INT
+//   |   SwitchParser    packet_out, Ethernet, IPv4 or IPv6, TCP ports or UDP, BTH or INT
 //   |   VerifyIpv4      checksum
 //   v   SwitchIngress
 //       |- packet_out with submit_to_ingress 0 ----------------------------------> its port
 //       |- link probe -----------------------------------------------------------> CPU, reason 2
-//       |- bad checksum, options, cut short, not IPv4 ---------------------------> drop
+//       |- bad checksum, options, cut short, not IP -----------------------------> drop
 //       |- TTL <= 1 -------------------------------------------------------------> CPU, reason 3
 //       |- EdgeGuard (suspects)  edge_ingress: count stray_packets, remark or -----> drop
 //       |- HostTrust (others)    host_dscp -> answer_rate or planned_pair: count stray_packets, remark
@@ -36,7 +36,7 @@
 #include <v1model.p4>
 
 #include "ids.p4"                   // what this target has beyond ../shared/ids.p4
-#include "target.p4"                // the hash, IPv4 checksums
+#include "target.p4"                // IPv6, the hash, IPv4 checksums
 #include "host_trust.p4"            // host_dscp, planned_pair
 #include "../shared/parser.p4"      // frames to headers and back
 #include "../shared/edge.p4"        // edge_ingress
@@ -91,10 +91,10 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     apply {
         mark_to_drop(standard_metadata);   // egress_spec starts at 0, which is a port
         meta.ingress_port = standard_metadata.ingress_port;
-        if (hdr.ipv4.isValid()) {
+        if (HAS_IP) {
             if (standard_metadata.checksum_error == 0 && standard_metadata.parser_error == error.NoError
-                && hdr.ipv4.version_ihl == IPV4_NO_OPTIONS) {
-                if (hdr.ipv4.ttl > 1) {
+                && HAS_LEGAL_IP_VERSION) {
+                if (IP_TTL > 1) {
                     if (meta.is_cnp == 1 && !HAS_LENGTH(CNP_BYTES)) {
                         meta.is_cnp = 0;
                     }
@@ -135,6 +135,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
             standard_metadata.egress_spec = meta.egress_port;
             standard_metadata.priority = meta.qid;
             ingress_packets.count(meta.egress_port ++ meta.qid);
+            STORE_DSCP_AND_TTL
         }
     }
 }
@@ -154,17 +155,18 @@ control SwitchEgress(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         egress_packets.count(standard_metadata.egress_port ++ meta.qid);
-        if (hdr.ipv4.isValid()) {
+        if (HAS_IP) {
             // Marked at dequeue, on the packets then waiting: the sender hears of a queue one queueing
             // delay sooner than if the depth at enqueue counted (Wu et al., CoNEXT 2012).
             meta.queue_depth = standard_metadata.deq_qdepth;
-            if (hdr.ipv4.ecn != ECN_NOT_ECT && hdr.ipv4.ecn != ECN_CE) {
+            if (IP_ECN != ECN_NOT_ECT && IP_ECN != ECN_CE) {
                 ecn_profile.apply(meta);
                 if (meta.mark_probability != 0) {
                     bit<16> draw;
                     random<bit<16>>(draw, 0, 0xFFFE);   // never 0xFFFF: that probability is "always"
                     if (draw < meta.mark_probability) {
-                        hdr.ipv4.ecn = ECN_CE;
+                        IP_ECN = ECN_CE;
+                        STORE_ECN
                         ecn_marks.count(standard_metadata.egress_port ++ meta.qid);
                     }
                 }

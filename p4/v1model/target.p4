@@ -4,6 +4,8 @@
 #ifndef POLYRHYTHM_V1MODEL_TARGET_P4
 #define POLYRHYTHM_V1MODEL_TARGET_P4
 
+#define IPV6   // both families
+
 #include "../shared/constants.p4"
 
 // Ports count from 1: P4Runtime front ends refuse port 0, so 0 can stand for "no port chosen".
@@ -16,7 +18,11 @@ const port_t CPU_PORT = 255;
 
 // The result is base + hash % max, so the full 32 bits need a 33-bit max of 2^32.
 #define HASH_IN_ROUTE(result, ...) \
-    hash(result, HashAlgorithm.crc32, 32w0, { __VA_ARGS__ }, 33w0x100000000);
+    if (hdr.ipv6.isValid()) { \
+        hash(result, HashAlgorithm.crc32, 32w0, { FLOW_FIELDS_IPV6 }, 33w0x100000000); \
+    } else { \
+        hash(result, HashAlgorithm.crc32, 32w0, { __VA_ARGS__ }, 33w0x100000000); \
+    }
 
 // Anything for the controller: `reason` is one of REASON_*.
 #define TO_CPU(why, out_port) \

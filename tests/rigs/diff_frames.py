@@ -12,17 +12,33 @@ from controller.wire.rocev2 import ROCE_PORT
 UDP, TCP, ICMP = 17, 6, 1
 INT_DSCP, CNP_DSCP, CNP_OPCODE = 52, 48, 0x81
 MD_START = 14 + 20 + 8 + 4
+# So much longer is the header of IPv6.
+IPV6_EXTRA = 20
 _PATTERN = bytes(range(256)) * 40
 
 
+# Where the IPv6 addresses of the flows begin; their last 32 bits are the IPv4 address.
+_IPV6_PREFIX = 0xFD00 << 112
+
+
 class Flow(NamedTuple):
-    """A 5-tuple: addresses and ports as integers."""
+    """A 5-tuple: addresses and ports as integers. Each host has an address of both families."""
 
     src: int
     dst: int
     protocol: int
     sport: int
     dport: int
+
+    @property
+    def src_ipv6(self) -> int:
+        """The source's IPv6 address."""
+        return _IPV6_PREFIX | self.src
+
+    @property
+    def dst_ipv6(self) -> int:
+        """The destination's IPv6 address."""
+        return _IPV6_PREFIX | self.dst
 
 
 def checksum(data: bytes) -> int:
@@ -67,6 +83,22 @@ def ipv4(
     )
     total = (checksum(head + options) + bad) & 0xFFFF
     return head[:10] + struct.pack("!H", total) + head[12:] + options + payload
+
+
+def ipv6(flow: Flow, payload: bytes, *, dscp: int = 0, ecn: int = 0, ttl: int = 64, label: int = 0) -> bytes:
+    """An IPv6 packet; the flow's protocol is its next header."""
+    word = 6 << 28 | dscp << 22 | ecn << 20 | label
+    head = struct.pack("!IHBB", word, len(payload) & 0xFFFF, flow.protocol, ttl)
+    return head + flow.src_ipv6.to_bytes(16, "big") + flow.dst_ipv6.to_bytes(16, "big") + payload
+
+
+def traffic_class(frame: bytes) -> int | None:
+    """DSCP and ECN of a frame with IPv4 or IPv6; None for others."""
+    if frame[12:14] == b"\x08\x00" and len(frame) > 15:
+        return frame[15]
+    if frame[12:14] == b"\x86\xdd" and len(frame) > 15:
+        return int.from_bytes(frame[14:16], "big") >> 4 & 0xFF
+    return None
 
 
 def udp(flow: Flow, payload: bytes, check: int = 0) -> bytes:
@@ -150,6 +182,8 @@ class FrameMaker:
         chosen = {"dscp": rng.randrange(63), "ecn": rng.randrange(4), "ttl": rng.choice((2, 3, 64, 255))}
         if chosen["dscp"] in (INT_DSCP, CNP_DSCP):
             chosen["dscp"] = 10
+        if rng.random() < 0.35 and not fields.keys() - chosen.keys():
+            return ethernet(0x86DD, ipv6(flow, payload, label=rng.randrange(1 << 20), **{**chosen, **fields}))  # type: ignore[arg-type]
         return ethernet(0x0800, ipv4(flow, payload, **{**chosen, **fields}))  # type: ignore[arg-type]
 
     def _roce(self) -> bytes:
@@ -181,7 +215,8 @@ class FrameMaker:
         return self._ip(flow, udp(flow, int_probe(self._rng, 1)), fragment=word, dscp=dscp)
 
     def _other_protocol(self) -> bytes:
-        return self._ip(self._flow(self._rng.choice((ICMP, 47, 89, 255))), self._payload())
+        # Extension headers of IPv6 are among them: hop-by-hop options, fragment.
+        return self._ip(self._flow(self._rng.choice((ICMP, 0, 44, 47, 89, 255))), self._payload())
 
     def _bad_checksum(self) -> bytes:
         flow = self._flow(UDP, ROCE_PORT)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diff_driver import Answer, Counts
-from diff_frames import INT_DSCP, MD_START, ROCE_PORT, UDP
+from diff_frames import INT_DSCP, IPV6_EXTRA, MD_START, ROCE_PORT, UDP, traffic_class
 from diff_workload import CPU_PORT
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
@@ -81,7 +81,7 @@ def masked(cause: Answer, answer: Answer) -> Answer:
     length = len(cause[1]) - (_PACKET_OUT_BYTES if cause[0] == CPU_PORT else 0)
     if len(frame) != head + length + _HOP_BYTES or not _is_probe(frame[head:]):
         return answer
-    start = head + MD_START + 12
+    start = head + MD_START + 12 + (IPV6_EXTRA if frame[head + 12] == 0x86 else 0)
     blanked = bytearray(frame)
     for low, high in _MASKED:
         blanked[start + low : start + high] = bytes(high - low)
@@ -89,12 +89,16 @@ def masked(cause: Answer, answer: Answer) -> Answer:
 
 
 def _is_probe(frame: bytes) -> bool:
+    if len(frame) < MD_START + 12 + _HOP_BYTES or (found := traffic_class(frame)) is None:
+        return False
+    if frame[12:15] == b"\x08\x00\x45":
+        protocol, port_at = frame[23], 36
+    else:
+        protocol, port_at = frame[20], 36 + IPV6_EXTRA
     return (
-        len(frame) >= MD_START + 12 + _HOP_BYTES
-        and frame[12:15] == b"\x08\x00\x45"
-        and frame[15] >> 2 == INT_DSCP
-        and frame[23] == UDP
-        and int.from_bytes(frame[36:38], "big") == ROCE_PORT
+        found >> 2 == INT_DSCP
+        and protocol == UDP
+        and int.from_bytes(frame[port_at : port_at + 2], "big") == ROCE_PORT
     )
 
 

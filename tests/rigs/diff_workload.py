@@ -6,7 +6,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from random import Random
 
-from diff_frames import CNP_DSCP, INT_DSCP, ROCE_PORT, TCP, UDP, Flow, FrameMaker, ethernet, ipv4, udp
+from diff_frames import (
+    CNP_DSCP,
+    INT_DSCP,
+    ROCE_PORT,
+    TCP,
+    UDP,
+    Flow,
+    FrameMaker,
+    ethernet,
+    ipv4,
+    traffic_class,
+    udp,
+)
 from finsy.proto import p4i, p4r
 
 PORTS = list(range(1, 17))
@@ -20,16 +32,21 @@ _SENTINEL_NET = 0xC0000200
 _FLOW_FIELDS = {
     "ipv4_src": "src",
     "ipv4_dst": "dst",
+    "ipv6_src": "src_ipv6",
+    "ipv6_dst": "dst_ipv6",
     "protocol": "protocol",
     "src_port": "sport",
     "dst_port": "dport",
 }
 _SIZES = {
     "routing": 60,
+    "routing_ipv6": 60,
     "ecmp": 700,
     "next_hop": 56,
     "pinned_flow": 40,
+    "pinned_flow_ipv6": 40,
     "remark_flow": 200,
+    "remark_flow_ipv6": 200,
     "remark": 60,
     "ecn": 24,
 }
@@ -120,8 +137,9 @@ class Workload:
         packets: list[tuple[int, bytes]] = []
         while len(packets) < count:
             port, frame = self._frames.draw()
-            if frame[12:14] != b"\x08\x00" or (
-                frame[15:16] and not frame[15] & 3 and frame[15] >> 2 != INT_DSCP
+            found = traffic_class(frame)
+            if (found is None and len(frame) > 15) or (
+                found is not None and not found & 3 and found >> 2 != INT_DSCP
             ):
                 packets.append((port, frame))
         return packets
@@ -171,7 +189,7 @@ class Workload:
         if field.match_type == field.EXACT:
             entry.match.add(field_id=field.id).exact.value = canonical(value)
         elif field.match_type == field.LPM:
-            length = rng.choice((0, 8, *range(20, field.bitwidth + 1)))
+            length = rng.choice((0, 8, *range(field.bitwidth - 12, field.bitwidth + 1)))
             if length:
                 lpm = entry.match.add(field_id=field.id).lpm
                 lpm.value = canonical(value & full >> (field.bitwidth - length) << (field.bitwidth - length))

@@ -5,7 +5,7 @@ import heapq
 import itertools
 import struct
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 
 from bmv2.entries import Exact, Lpm, TableEntry
@@ -19,6 +19,7 @@ TCP, UDP, ICMP = 6, 17, 1
 PROBE = 52
 NOT_ECT, ECT1, ECT0, CE = range(4)
 A, B = "10.0.0.2", "10.0.1.3"
+A6, B6 = "fd00::2", "fd00:0:0:1::3"
 HOST_MAC, SWITCH_MAC, PEER_MAC = 0x02AA00000001, 0x02BB00000001, 0x02CC00000001
 BTH = bytes.fromhex("0a40ffff00000011800000ff")
 
@@ -59,8 +60,9 @@ class Bench:
         self.switch.delete(table, TableEntry(tuple(match), 0, "", ()))
 
     def route(self, prefix, action, *params):
-        address, length = prefix.split("/")
-        self.insert("routing", [Lpm(int(IPv4Address(address)), int(length))], action, *params)
+        network = ip_network(prefix)
+        table = "routing" if network.version == 4 else "routing_ipv6"
+        self.insert(table, [Lpm(int(network.network_address), network.prefixlen)], action, *params)
 
     def next_hop(self, next_hop, port, src_mac=SWITCH_MAC, dst_mac=PEER_MAC):
         self.insert("next_hop", [Exact(next_hop)], "forward", port, src_mac, dst_mac)
@@ -108,12 +110,23 @@ def ipv4(protocol, payload, src=A, dst=B, dscp=0, ecn=NOT_ECT, ttl=64, fragment=
     return ethernet(0x0800, head + checksum.to_bytes(2) + addresses + options + payload)
 
 
+def ipv6(protocol, payload, src=A6, dst=B6, dscp=0, ecn=NOT_ECT, ttl=64, label=0x54321, length=None):
+    """An IPv6 packet in a frame; `length` None: the payload's."""
+    first = 6 << 28 | dscp << 22 | ecn << 20 | label
+    head = struct.pack("!IHBB", first, len(payload) if length is None else length, protocol, ttl)
+    return ethernet(0x86DD, head + IPv6Address(src).packed + IPv6Address(dst).packed + payload)
+
+
 def udp(payload, sport=0xC123, dport=ROCE_PORT, checksum=0xBEEF):
     return struct.pack("!HHHH", sport, dport, 8 + len(payload), checksum) + payload
 
 
 def roce(dscp=8, ecn=NOT_ECT, size=64, sport=0xC123, **header):
     return ipv4(UDP, udp(BTH + b"\x5a" * size, sport), dscp=dscp, ecn=ecn, **header)
+
+
+def roce6(dscp=8, ecn=NOT_ECT, size=64, sport=0xC123, **header):
+    return ipv6(UDP, udp(BTH + b"\x5a" * size, sport), dscp=dscp, ecn=ecn, **header)
 
 
 def packet_out(frame, port=0, submit=False):
@@ -127,16 +140,23 @@ def packet_in(frame):
     return word >> 23, word >> 20 & 7, word & 0xFFFF, frame[4:]
 
 
+def _traffic_class(frame):
+    return frame[15] if frame[12:14] == b"\x08\x00" else int.from_bytes(frame[14:16]) >> 4 & 0xFF
+
+
 def ecn_of(frame):
-    return frame[15] & 3
+    return _traffic_class(frame) & 3
 
 
 def dscp_of(frame):
-    return frame[15] >> 2
+    return _traffic_class(frame) >> 2
 
 
 def with_dscp(frame, dscp):
-    """The frame with another DSCP and its IPv4 checksum mended."""
+    """The frame with another DSCP and, in IPv4, its checksum mended."""
+    if frame[12:14] == b"\x86\xdd":
+        word = int.from_bytes(frame[14:16]) & 0xF03F | dscp << 6
+        return frame[:14] + word.to_bytes(2) + frame[16:]
     header = bytearray(frame[14:34])
     header[1] = dscp << 2 | header[1] & 3
     header[10:12] = b"\0\0"
@@ -146,11 +166,14 @@ def with_dscp(frame, dscp):
 
 def flow_key(src=A, dst=B, protocol=UDP, sport=0xC123, dport=ROCE_PORT):
     """The 5-tuple as a match."""
-    return [Exact(v) for v in (int(IPv4Address(src)), int(IPv4Address(dst)), protocol, sport, dport)]
+    return [Exact(v) for v in (int(ip_address(src)), int(ip_address(dst)), protocol, sport, dport)]
 
 
 def as_forwarded(frame, hops=1):
     """The frame after a routed hop, checksum by the definition and not by an increment."""
+    if frame[12:14] == b"\x86\xdd":
+        left = frame[12:21] + bytes([frame[21] - hops]) + frame[22:]
+        return PEER_MAC.to_bytes(6) + SWITCH_MAC.to_bytes(6) + left
     header = bytearray(frame[14:34])
     header[8] -= hops
     header[10:12] = b"\0\0"

@@ -84,7 +84,7 @@ DROPPED = {
     "IPv4 cut short": roce()[:30],
     "Ethernet cut short": roce()[:13],
     "ARP": ethernet(0x0806, bytes(28)),
-    "IPv6": ethernet(0x86DD, bytes(40)),
+    "IPv6 of version 0": ethernet(0x86DD, bytes(40)),
 }
 
 
