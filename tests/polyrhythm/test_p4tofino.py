@@ -76,7 +76,7 @@ def test_the_interface_is_that_of_v1model_but_for_what_the_guide_names():
     assert on_tofino == on_bmv2
     guide = (ROOT / "docs" / "tofino.md").read_text()
     assert all(f"`{name}`" in guide for name in ONLY_ON_V1MODEL["tables"])
-    assert (ON_TOFINO.pkg_info.version, ON_BMV2.pkg_info.version) == ("1.1.0", "1.2.0")
+    assert (ON_TOFINO.pkg_info.version, ON_BMV2.pkg_info.version) == ("1.1.0", "1.3.0")
     assert ON_TOFINO.pkg_info.arch == "tna"
     assert list(ON_TOFINO.pkg_info.annotations) == [
         '@depth_unit("cells of 80 bytes")',
