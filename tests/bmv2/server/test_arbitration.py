@@ -6,6 +6,159 @@ import pytest
 from finsy.proto import U128, p4r, rpc_code
 from google.protobuf import any_pb2
 
+ROLES = {rpc_code.OK: "primary", rpc_code.ALREADY_EXISTS: "backup", rpc_code.NOT_FOUND: "no primary"}
+
+# What clients a, b and c do in turn, and what each is told: a claim of an election id, the claim that leaves
+# it unset, a message that comes unasked (HEARS), the end of its stream. A new stream of a client that has left
+# opens with its next claim. The situations are those of sonic-pins' p4rt_app/tests/arbitration_test.cc and
+# tests/forwarding/arbitration_test.cc.
+UNSET, HEARS, LEAVES = "claims nothing", "hears", "leaves"
+SCENARIOS = {
+    "a first claim wins": [("a", 1, "primary")],
+    "the id 0 that is set wins": [("a", 0, "primary")],
+    "an unset id never wins": [("a", UNSET, "no primary"), ("b", UNSET, "no primary")],
+    "a lower id is a backup's, and the primary hears nothing": [("a", 2, "primary"), ("b", 1, "backup")],
+    "a higher id takes over": [("a", 2, "primary"), ("b", 3, "primary"), ("a", HEARS, "backup")],
+    "a takeover after a failed one": [
+        *[("b", 2, "primary"), ("a", 1, "backup"), ("c", 3, "primary")],
+        *[("b", HEARS, "backup"), ("a", HEARS, "backup")],
+    ],
+    "a primary that leaves leaves none": [
+        *[("a", 2, "primary"), ("b", 1, "backup"), ("a", LEAVES, ""), ("b", HEARS, "no primary")],
+    ],
+    "a backup that leaves is missed by nobody": [("a", 2, "primary"), ("b", 1, "backup"), ("b", LEAVES, "")],
+    "a primary raises its id, and all hear it": [
+        *[("a", 2, "primary"), ("b", 1, "backup"), ("a", 3, "primary"), ("b", HEARS, "backup")],
+    ],
+    "a backup raises its id below the primary's, and the primary hears nothing": [
+        *[("a", 3, "primary"), ("b", 1, "backup"), ("b", 2, "backup")],
+    ],
+    "a backup raises its id above the primary's": [
+        *[("a", 2, "primary"), ("b", 1, "backup"), ("b", 3, "primary"), ("a", HEARS, "backup")],
+    ],
+    "a primary lowers its id": [
+        *[("a", 2, "primary"), ("b", 0, "backup"), ("a", 1, "no primary"), ("b", HEARS, "no primary")],
+    ],
+    "a primary gives its id up": [
+        *[("a", 2, "primary"), ("b", 1, "backup"), ("a", UNSET, "no primary"), ("b", HEARS, "no primary")],
+    ],
+    "a primary that gave its id up takes it again": [
+        *[("a", 2, "primary"), ("b", 1, "backup"), ("a", UNSET, "no primary"), ("b", HEARS, "no primary")],
+        *[("a", 2, "primary"), ("b", HEARS, "backup")],
+    ],
+    "a primary comes back with its id": [("a", 2, "primary"), ("a", LEAVES, ""), ("a", 2, "primary")],
+    "a primary does not come back with a lower id": [
+        *[("a", 2, "primary"), ("a", LEAVES, ""), ("a", 1, "no primary"), ("a", 2, "primary")],
+    ],
+    "a backup takes the id of a primary that left": [
+        *[("a", 2, "primary"), ("b", UNSET, "backup"), ("a", LEAVES, ""), ("b", HEARS, "no primary")],
+        ("b", 2, "primary"),
+    ],
+    "a backup's id does not win when the primary has left": [
+        *[("b", 2, "primary"), ("a", 1, "backup"), ("b", LEAVES, ""), ("a", HEARS, "no primary")],
+        *[("c", 1, "used"), ("c", 2, "primary"), ("a", HEARS, "backup")],
+    ],
+    "a primary claims again what it has": [("a", 2, "primary"), ("a", 2, "primary"), ("a", 2, "primary")],
+    "an id is one client's": [("a", 2, "primary"), ("b", 2, "used"), ("b", 1, "backup"), ("c", 1, "used")],
+    "many take over from each other": [
+        *[("a", 5, "primary"), ("b", 2, "backup"), ("c", 5, "used"), ("a", LEAVES, "")],
+        *[("b", HEARS, "no primary"), ("c", 4, "no primary"), ("b", 6, "primary"), ("c", HEARS, "backup")],
+        *[("a", 5, "backup"), ("c", 7, "primary"), ("b", HEARS, "backup"), ("a", HEARS, "backup")],
+        *[("c", UNSET, "no primary"), ("b", HEARS, "no primary"), ("a", HEARS, "no primary")],
+        *[("b", 8, "primary"), ("a", HEARS, "backup"), ("c", HEARS, "backup")],
+    ],
+}
+
+
+def claim(client, election_id):
+    message = p4r.MasterArbitrationUpdate(device_id=1)
+    if election_id != UNSET:
+        message.election_id.CopyFrom(U128.encode(election_id))
+    client.send(arbitration=message)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_who_is_told_what(scenario, connect):
+    """Every message that a client gets is one that its scenario names, in that order.
+
+    Each tells the highest election id ever, unset before there was one.
+    """
+    clients = {}
+    highest = None
+    for who, deed, told in SCENARIOS[scenario]:
+        if deed == LEAVES:
+            clients[who].hang_up()
+            # Its stream has ended, so the others have been told.
+            assert clients.pop(who).inbox.get() is None
+            continue
+        if who not in clients:
+            clients[who] = connect()
+        client = clients[who]
+        if deed != HEARS:
+            claim(client, deed)
+        if told == "used":
+            with pytest.raises(grpc.RpcError) as caught:
+                client.next()
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            del clients[who]
+            continue
+        if isinstance(deed, int):
+            highest = deed if highest is None else max(highest, deed)
+        answer = client.next().arbitration
+        known = U128.decode(answer.election_id) if answer.HasField("election_id") else None
+        assert (who, ROLES[answer.status.code], known) == (who, told, highest)
+    for client in clients.values():
+        # An empty message is answered in its turn: nothing else was on its way.
+        client.send()
+        assert client.next().error.canonical_code == rpc_code.UNIMPLEMENTED
+
+
+def refusal(call, *arguments, **named):
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*arguments, **named)
+    return caught.value.code()
+
+
+def test_a_primary_that_has_left_cannot_write(connect, config):
+    client = connect()
+    client.arbitrate(2)
+    client.set_config(config)
+    client.hang_up()
+    assert client.inbox.get() is None
+    assert refusal(client.write) is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_only_the_primary_pushes_and_writes_and_all_read(connect, config):
+    """Also one that is a backup by its own choice, and before its request is looked at further."""
+    first, second, third = connect(), connect(), connect()
+    first.arbitrate(2)
+    first.set_config(config)
+    second.arbitrate(1)
+    claim(third, UNSET)
+    third.next()
+    empty = p4r.SetForwardingPipelineConfigRequest(device_id=1)
+    denied = grpc.StatusCode.PERMISSION_DENIED
+    assert refusal(third.stub.SetForwardingPipelineConfig, empty) is denied
+    assert refusal(third.stub.Write, p4r.WriteRequest(device_id=1)) is denied
+    assert refusal(second.set_config, config) is denied
+    assert refusal(second.write) is denied
+    defaults = p4r.Entity(table_entry=p4r.TableEntry(is_default_action=True))
+    assert second.read(defaults) == third.read(defaults) == first.read(defaults)
+    # The old primary's id is no more good when another has taken over, nor its own when it has stepped down.
+    second.arbitrate(3)
+    assert refusal(first.write) is denied
+    second.write()
+    second.arbitrate(4)
+    second.arbitrate(1)
+    assert refusal(second.write) is denied
+
+
+def test_an_empty_message_before_the_first_claim_leaves_the_stream_open(connect):
+    client = connect()
+    client.send()
+    assert client.next().error.canonical_code == rpc_code.UNIMPLEMENTED
+    assert client.arbitrate(1).status.code == rpc_code.OK
+
 
 def test_highest_election_id_ever_is_primary_and_all_are_told(rig, connect):
     first, second, third = connect(), connect(), connect()
