@@ -313,6 +313,7 @@ class Ir:
 
     headers: Mapping[str, Header]
     errors: Mapping[str, int]
+    enums: Mapping[str, Mapping[str, int]]
     first_state: str | None
     states: Mapping[str, ParserState]
     deparser: tuple[str, ...]

@@ -80,6 +80,7 @@ def load(source: bytes | str) -> Ir:
     return Ir(
         headers=structures.headers,
         errors=_errors(root),
+        enums=_enums(root),
         first_state=first,
         states=states,
         deparser=order,
@@ -123,6 +124,15 @@ def _errors(root: Reader) -> Mapping[str, int]:
             errors[name] = following
             following += 1
     return MappingProxyType(errors)
+
+
+def _enums(root: Reader) -> Mapping[str, Mapping[str, int]]:
+    return MappingProxyType(
+        {
+            enum["name"].text(): MappingProxyType({e[0].text(): e[1].integer() for e in enum.list("entries")})
+            for enum in root.list("enums")
+        }
+    )
 
 
 def _aliases(root: Reader, scope: Scope) -> Mapping[str, FieldRef]:

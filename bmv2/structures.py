@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeAlias
 
 from .ir import Field, FieldRef, Header, Stack
 from .json_reader import MAX_WIDTH, Reader
+
+# Fields by name, bits in all, and the field of variable width if there is one.
+_HeaderType: TypeAlias = tuple[Mapping[str, Field], int, str | None]
 
 LOOSE = "$loose"
 REQUESTS = "$requests"
@@ -57,21 +61,26 @@ def request(name: str) -> FieldRef:
 def read_structures(root: Reader) -> Structures:
     """Read the headers, stacks and unions of a program."""
     types = {t["name"].text(): _header_type(t) for t in root.list("header_types")}
+    union_types = {t["name"].text(): _union_type(t) for t in root.list("header_union_types")}
     headers: dict[str, Header] = {}
+    unions: dict[str, tuple[str, ...]] = {}
+    union_members: dict[str, tuple[str, ...]] = {}
     by_id: dict[int, str] = {}
     for reader in root.list("headers"):
         name, kind = reader["name"].text(), reader["header_type"].text()
-        if kind not in types:
-            raise reader.fail(f"no header type is called '{kind}'")
-        fields, width, varbit = types[kind]
+        if kind in union_types:
+            # A union of which the program uses members only: p4c declares it among the headers, as metadata,
+            # and its members nowhere.
+            union_members[name] = tuple(union_types[kind])
+            unions[name] = tuple(f"{name}.{member}" for member in union_members[name])
+            for member, member_kind in zip(unions[name], union_types[kind].values(), strict=True):
+                headers[member] = _header(reader, member, member_kind, types, metadata=False)
+            continue
         metadata = reader.optional_flag("metadata", False)
-        if not metadata and width % 8:
-            raise reader.fail(f"a header must fill whole bytes, '{kind}' has {width} bits")
-        headers[name] = Header(name, metadata, fields, width, varbit)
+        headers[name] = _header(reader, name, kind, types, metadata=metadata)
         by_id[reader["id"].integer()] = name
     if "standard_metadata" not in headers:
         raise root.fail("there is no 'standard_metadata': only v1model programs can be run")
-    unions: dict[str, tuple[str, ...]] = {}
     union_ids: dict[int, str] = {}
     for reader in root.list("header_unions"):
         unions[reader["name"].text()] = _named(reader, "header_ids", by_id)
@@ -91,11 +100,27 @@ def read_structures(root: Reader) -> Structures:
         MappingProxyType(stacks),
         MappingProxyType(unions),
         MappingProxyType(siblings),
-        MappingProxyType(_union_members(root)),
+        MappingProxyType(union_members | _union_members(root, union_types)),
     )
 
 
-def _header_type(reader: Reader) -> tuple[Mapping[str, Field], int, str | None]:
+def _header(
+    reader: Reader, name: str, kind: str, types: Mapping[str, _HeaderType], *, metadata: bool
+) -> Header:
+    if kind not in types:
+        raise reader.fail(f"no header type is called '{kind}'")
+    fields, width, varbit = types[kind]
+    if not metadata and width % 8:
+        raise reader.fail(f"a header must fill whole bytes, '{kind}' has {width} bits")
+    return Header(name, metadata, fields, width, varbit)
+
+
+def _union_type(reader: Reader) -> Mapping[str, str]:
+    """The types of a union's headers by their names in it."""
+    return {header[0].text(): header[1].text() for header in reader.list("headers")}
+
+
+def _header_type(reader: Reader) -> _HeaderType:
     fields: dict[str, Field] = {}
     offset = 0
     varbit: str | None = None
@@ -154,17 +179,13 @@ def _add_hidden(headers: dict[str, Header], stacks: Mapping[str, Stack]) -> None
         headers[name] = Header(name, True, MappingProxyType(fields), offset)
 
 
-def _union_members(root: Reader) -> dict[str, tuple[str, ...]]:
+def _union_members(root: Reader, types: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
     """The members' names by the name of each union and of each stack of unions."""
-    types = {
-        t["name"].text(): tuple(h[0].text() for h in t["headers"].items())
-        for t in root.list("header_union_types")
-    }
     members: dict[str, tuple[str, ...]] = {}
     for key in ("header_unions", "header_union_stacks"):
         for reader in root.list(key):
             kind = reader["union_type"].text()
             if kind not in types:
                 raise reader.fail(f"no header union type is called '{kind}'")
-            members[reader["name"].text()] = types[kind]
+            members[reader["name"].text()] = tuple(types[kind])
     return members

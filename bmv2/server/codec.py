@@ -9,8 +9,9 @@ from finsy.proto import p4r
 
 from bmv2.entries import MatchValue, TableEntry
 from bmv2.server.errors import INVALID_ARGUMENT, PERMISSION_DENIED, StatusError, invalid
-from bmv2.server.matches import decode_fields, decode_uint, encode_fields, encode_uint
+from bmv2.server.matches import decode_fields, encode_fields
 from bmv2.server.schema import Schema, TableInfo
+from bmv2.server.translations import read_value, write_value
 
 
 def decode_match(table: TableInfo, message: p4r.TableEntry) -> tuple[MatchValue, ...]:
@@ -72,7 +73,7 @@ def decode_call(
             raise invalid(f"action {action.name}: parameter id {item.param_id} is unknown; legal: {legal}")
         if param.id in values:
             raise invalid(f"action {action.name}: parameter {param.name} is given twice")
-        values[param.id] = decode_uint(item.value, param.width, f"action {action.name}, {param.name}")
+        values[param.id] = read_value(param, item.value, f"action {action.name}, {param.name}")
     for param in action.params:
         if param.id not in values:
             raise invalid(f"action {action.name}: parameter {param.name} (id {param.id}) is missing")
@@ -84,7 +85,7 @@ def encode_call(schema: Schema, name: str, params: tuple[int, ...]) -> p4r.Actio
     action = schema.action_named(name)
     message = p4r.Action(action_id=action.id)
     for field, value in zip(action.params, params, strict=True):
-        message.params.add(param_id=field.id, value=encode_uint(value))
+        message.params.add(param_id=field.id, value=write_value(field, value))
     return message
 
 

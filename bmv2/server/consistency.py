@@ -29,6 +29,8 @@ def check_consistency(schema: Schema, ir: Ir) -> None:
     program_tables = {table.name: table for table in ir.tables()}
     for table in schema.tables.values():
         program_table = program_tables.get(table.name)
+        if program_table is None and left_out(schema, table):
+            continue
         if program_table is None:
             raise invalid(f"P4Info has table {table.name}, which the device config has not")
         _check_key(table, program_table)
@@ -41,8 +43,15 @@ def check_consistency(schema: Schema, ir: Ir) -> None:
             raise invalid(f"P4Info has value set {value_set.name}, which the device config has not")
     digests = {digest.name: digest.widths for digest in ir.digests.values()}
     for digest in schema.digests.values():
-        if digests.get(digest.name) != digest.widths:
-            raise invalid(f"P4Info has digest {digest.name}, which the device config has not")
+        for kind, width in zip(digest.types, digests[digest.source], strict=True):
+            if kind.width not in (0, width):
+                raise invalid(f"digest {digest.name}: P4Info and device config disagree on a value's width")
+
+
+def left_out(schema: Schema, table: TableInfo) -> bool:
+    """Whether p4c leaves such a table out of the device config: no key, and no action but NoAction."""
+    actions = table.entry_actions | table.default_actions
+    return not table.key and all(schema.actions[action].name == "NoAction" for action in actions)
 
 
 def _fits_value_set(value_set: ValueSetInfo, program: ProgramValueSet | None) -> bool:
@@ -125,8 +134,9 @@ def _check_arrays(schema: Schema, ir: Ir) -> None:
                     f"P4Info has {kind} {item.name} of {item.size}, which the device config has not"
                 )
     for register in schema.registers.values():
-        if register.width > ir.registers[register.name][1]:
+        width = 0 if register.type is None else register.type.width
+        if width > ir.registers[register.name][1]:
             raise invalid(
-                f"register {register.name}: is {register.width} bits wide in P4Info, "
+                f"register {register.name}: is {width} bits wide in P4Info, "
                 f"{ir.registers[register.name][1]} in the device config"
             )

@@ -15,7 +15,6 @@ from finsy.proto import p4d, p4r
 
 from bmv2.entries import TableEntry
 from bmv2.program import P4Program
-from bmv2.server.matches import encode_uint
 from bmv2.server.resources import DigestInfo
 from bmv2.switch import EmbeddedSwitch
 
@@ -117,11 +116,11 @@ class DigestLists:
     def configure(self, digest: DigestInfo, config: p4r.DigestEntry.Config | None) -> None:
         """Enable a digest, or change its parameters; None disables it, and what it had gathered is lost."""
         if config is None:
-            self._learning.pop(digest.name, None)
-        elif digest.name in self._learning:
-            self._learning[digest.name].config = config
+            self._learning.pop(digest.source, None)
+        elif digest.source in self._learning:
+            self._learning[digest.source].config = config
         else:
-            self._learning[digest.name] = _Learning(digest, config)
+            self._learning[digest.source] = _Learning(digest, config)
 
     def acknowledge(self, digest_id: int, list_id: int) -> None:
         """Forget a list: its messages may be sent again."""
@@ -147,7 +146,7 @@ class DigestLists:
 
     def _expire(self, learning: _Learning, lists: int) -> None:
         """Send what has waited long enough, unless its list has filled up before."""
-        enabled = self._learning.get(learning.digest.name) is learning
+        enabled = self._learning.get(learning.digest.source) is learning
         if enabled and learning.lists == lists and learning.buffer:
             self._send(learning)
 
@@ -164,11 +163,11 @@ class DigestLists:
 
 
 def _data(digest: DigestInfo, values: tuple[int, ...]) -> p4d.P4Data:
-    if not digest.structured:
-        return p4d.P4Data(bitstring=encode_uint(values[0]))
+    members = [kind.encode(value) for kind, value in zip(digest.types, values, strict=True)]
+    if not digest.container:
+        return members[0]
     data = p4d.P4Data()
-    for value in values:
-        data.struct.members.add(bitstring=encode_uint(value))
+    (data.struct if digest.container == "struct" else data.tuple).members.extend(members)
     return data
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from finsy.proto import p4i, p4r
 
 from bmv2.entries import MeterConfig
+from bmv2.server.data_types import DataType
 from bmv2.server.dataplane import DataPlane, Effect
 from bmv2.server.errors import (
     ALREADY_EXISTS,
@@ -19,7 +20,7 @@ from bmv2.server.errors import (
     StatusError,
     invalid,
 )
-from bmv2.server.matches import decode_fields, decode_uint, encode_fields, encode_uint
+from bmv2.server.matches import decode_fields, encode_fields
 from bmv2.server.resources import MeterInfo, RegisterInfo, Resource
 from bmv2.server.schema import Schema
 
@@ -108,13 +109,11 @@ class ExternStore:
         register = _find(self._schema.registers, message.register_id, "register")
         what = f"register {register.name}"
         _only_modify(kind, what)
-        _check_plain(register)
+        cell = _scalar(register)
         indices: Sequence[int] = range(register.size)
         if message.HasField("index"):
             indices = [_check_index(register, message.index.index)]
-        if message.data.WhichOneof("data") != "bitstring":
-            raise invalid(f"{what}: the data must be a bit string of {register.width} bits")
-        value = decode_uint(message.data.bitstring, register.width, what)
+        value = cell.decode(message.data, what)
 
         def land(plane: DataPlane) -> None:
             for index in indices:
@@ -154,18 +153,16 @@ class ExternStore:
     def read_registers(self, message: p4r.RegisterEntry, source: RegisterSource) -> Iterator[p4r.Entity]:
         """Answer a read of registers: id 0 is any, no index is every cell."""
         for register in _wanted(self._schema.registers, message.register_id, "register"):
-            if message.register_id:
-                _check_plain(register)
-            elif not register.width:
+            if register.type is None and not message.register_id:
                 continue
+            kind = _scalar(register)
             indices: Sequence[int] = range(register.size)
             if message.HasField("index"):
                 indices = [_check_index(register, message.index.index)]
             cells = source.register(register.name, register.size)
             for index in indices:
-                answer = p4r.RegisterEntry(register_id=register.id)
+                answer = p4r.RegisterEntry(register_id=register.id, data=kind.encode(cells[index]))
                 answer.index.index = index
-                answer.data.bitstring = encode_uint(cells[index])
                 yield p4r.Entity(register_entry=answer)
 
     def entities(self) -> Iterator[tuple[int, p4r.Entity]]:
@@ -227,9 +224,10 @@ def _check_index(array: MeterInfo | RegisterInfo, index: int) -> int:
     return index
 
 
-def _check_plain(register: RegisterInfo) -> None:
-    if not register.width:
-        raise StatusError(UNIMPLEMENTED, f"register {register.name}: its cells are not plain bit strings")
+def _scalar(register: RegisterInfo) -> DataType:
+    if register.type is None:
+        raise StatusError(UNIMPLEMENTED, f"register {register.name}: its cells are no scalars")
+    return register.type
 
 
 def _refuse_colour_counters(given: bool, what: str) -> None:

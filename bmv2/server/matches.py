@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of keys, of tables and of value sets, between P4Runtime's messages and the switch's values.
-
-Byte strings follow P4Runtime 1.5, section 8.3: a receiver looks at the value, not at the length, so a
-padded string is read; everything kept, compared and sent is the canonical (shortest) form.
-"""
+"""The fields of keys, of tables and of value sets, between P4Runtime's messages and the switch's values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -15,6 +11,8 @@ from finsy.proto import p4i, p4r
 
 from bmv2.entries import Exact, Lpm, MatchValue, Optional, Range, Ternary
 from bmv2.server.errors import OUT_OF_RANGE, UNIMPLEMENTED, StatusError, invalid
+from bmv2.server.translations import Resized, Translation, UserTypes, read_value, write_value
+from bmv2.server.values import decode_uint, encode_uint
 
 
 class MatchKind(Enum):
@@ -38,41 +36,41 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class MatchField:
-    """One field of a key, `width` in bits."""
+    """One field of a key. `width` are the program's bits, `bits` the client's."""
 
     id: int
     name: str
     width: int
     kind: MatchKind
+    translation: Translation | None = None
+
+    @property
+    def bits(self) -> int:
+        """The bits of a mask or a prefix as clients write them."""
+        return self.translation.bits if isinstance(self.translation, Resized) else self.width
 
 
-def parse_kind(what: str, message: p4i.MatchField) -> MatchKind:
-    """The kind of a match field of P4Info. Raises StatusError for one that the switch has not."""
-    if message.match_type not in _KINDS:
+def parse_match_field(
+    owner: str, message: p4i.MatchField, types: UserTypes, program_bits: Callable[[], int | None]
+) -> MatchField:
+    """Take a match field of P4Info; `owner` is named in errors, `program_bits` is as in `UserTypes.field`.
+
+    Raises StatusError: UNIMPLEMENTED for a match kind that the switch has not, and for prefixes, masks and
+    ranges over strings, INVALID_ARGUMENT as `UserTypes.field` does.
+    """
+    what = f"match field {owner}.{message.name}"
+    kind = _KINDS.get(message.match_type)
+    if kind is None:
         raise StatusError(
             UNIMPLEMENTED,
-            f"P4Info: match field {what} has an unknown match kind; "
-            "known are exact, lpm, ternary, range and optional",
+            f"P4Info: {what} has an unknown match kind; known are exact, lpm, ternary, range and optional",
         )
-    return _KINDS[message.match_type]
-
-
-def decode_uint(data: bytes, width: int, what: str) -> int:
-    """Read an unsigned big-endian value of at most `width` bits.
-
-    Raises StatusError: INVALID_ARGUMENT for an empty string, OUT_OF_RANGE for a value that does not fit.
-    """
-    if not data:
-        raise invalid(f"{what}: the byte string is empty; zero is the one byte 00")
-    value = int.from_bytes(data, "big")
-    if value >> width:
-        raise StatusError(OUT_OF_RANGE, f"{what}: {value:#x} does not fit into {width} bits")
-    return value
-
-
-def encode_uint(value: int) -> bytes:
-    """Write an unsigned value in the canonical form: the fewest bytes, at least one."""
-    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
+    width, translation = types.field(what, message.bitwidth, message.type_name.name, program_bits)
+    masked = kind not in (MatchKind.EXACT, MatchKind.OPTIONAL)
+    if masked and translation is not None and not isinstance(translation, Resized):
+        said = f"P4Info: {what} is {kind.value}, but clients see it as a string; exact and optional can be"
+        raise StatusError(UNIMPLEMENTED, said)
+    return MatchField(message.id, message.name, width, kind, translation)
 
 
 def decode_fields(
@@ -101,30 +99,36 @@ def _decode_field(owner: str, field: MatchField, item: p4r.FieldMatch | None) ->
     kind = item.WhichOneof("field_match_type")
     if kind != field.kind.value:
         raise invalid(f"{what}: is {field.kind.value}, but {kind or 'nothing'} is given")
-    full = (1 << field.width) - 1
     if field.kind is MatchKind.EXACT:
-        return Exact(decode_uint(item.exact.value, field.width, what))
+        return Exact(read_value(field, item.exact.value, what))
     if field.kind is MatchKind.OPTIONAL:
-        return Optional(decode_uint(item.optional.value, field.width, what))
+        return Optional(read_value(field, item.optional.value, what))
+    value = _decode_masked(field, item, what)
+    return value if field.bits == field.width else _narrowed(field, value, what)
+
+
+def _decode_masked(field: MatchField, item: p4r.FieldMatch, what: str) -> MatchValue:
+    """Read a prefix, mask or range of the client's bits."""
+    full = (1 << field.bits) - 1
     if field.kind is MatchKind.LPM:
-        value, prefix = decode_uint(item.lpm.value, field.width, what), item.lpm.prefix_len
-        if not 1 <= prefix <= field.width:
+        value, prefix = decode_uint(item.lpm.value, field.bits, what), item.lpm.prefix_len
+        if not 1 <= prefix <= field.bits:
             raise invalid(
-                f"{what}: a prefix length of {prefix} is not in 1..{field.width}; leave the field out for 0"
+                f"{what}: a prefix length of {prefix} is not in 1..{field.bits}; leave the field out for 0"
             )
         if value & (full >> prefix):
             raise invalid(f"{what}: {value:#x} has bits set beyond its prefix of {prefix}")
         return Lpm(value, prefix)
     if field.kind is MatchKind.TERNARY:
-        value = decode_uint(item.ternary.value, field.width, what)
-        mask = decode_uint(item.ternary.mask, field.width, f"{what}, mask")
+        value = decode_uint(item.ternary.value, field.bits, what)
+        mask = decode_uint(item.ternary.mask, field.bits, f"{what}, mask")
         if not mask:
             raise invalid(f"{what}: the mask is 0; leave the field out to match anything")
         if value & ~mask:
             raise invalid(f"{what}: {value:#x} has bits set outside its mask {mask:#x}")
         return Ternary(value, mask)
-    low = decode_uint(item.range.low, field.width, f"{what}, low end")
-    high = decode_uint(item.range.high, field.width, f"{what}, high end")
+    low = decode_uint(item.range.low, field.bits, f"{what}, low end")
+    high = decode_uint(item.range.high, field.bits, f"{what}, high end")
     if low > high:
         raise invalid(f"{what}: the low end {low} is above the high end {high}")
     if low == 0 and high == full:
@@ -132,9 +136,49 @@ def _decode_field(owner: str, field: MatchField, item: p4r.FieldMatch | None) ->
     return Range(low, high)
 
 
+def _resized(value: MatchValue, old: int, new: int) -> MatchValue | None:
+    """A prefix, mask or range over `old` bits as one over `new` bits of the same number.
+
+    None where it has no such form: a value beyond the bits, a mask or prefix that leaves some of those open
+    that there are not, or one that covers everything and so would not be read back.
+    """
+    full = (1 << new) - 1
+    match value:
+        case Lpm(number, prefix) if prefix:
+            prefix += new - old
+            return Lpm(number, prefix) if prefix >= 1 and number <= full else None
+        case Ternary(number, mask) if mask:
+            above = (1 << max(old, new)) - (1 << min(old, new))
+            if new > old:
+                return Ternary(number, mask | above)
+            return Ternary(number, mask & full) if mask & above == above and mask & full >= number else None
+        case Range(low, high) if (low, high) != (0, (1 << old) - 1):
+            return Range(low, high) if high <= full and (low, high) != (0, full) else None
+        case Range():
+            return Range(0, full)
+    return value
+
+
+def _narrowed(field: MatchField, value: MatchValue, what: str) -> MatchValue:
+    """A client's prefix, mask or range as the program has it (chapter 18 lets a server refuse some)."""
+    found = _resized(value, field.bits, field.width)
+    if found is None or found == _anything(field):
+        said = f"{what}: clients see it with {field.bits} bits, the program has {field.width}"
+        raise StatusError(OUT_OF_RANGE, f"{said}; {value} has no form of so many bits")
+    return found
+
+
 def _absent(field: MatchField, what: str) -> MatchValue:
-    if field.kind is MatchKind.EXACT:
+    anything = _anything(field)
+    if anything is None:
         raise invalid(f"{what}: is missing, and an exact field must be given")
+    return anything
+
+
+def _anything(field: MatchField) -> MatchValue | None:
+    """What a field that is left out matches; None where it cannot be."""
+    if field.kind is MatchKind.EXACT:
+        return None
     if field.kind is MatchKind.LPM:
         return Lpm(0, 0)
     if field.kind is MatchKind.TERNARY:
@@ -168,27 +212,24 @@ def encode_fields(key: tuple[MatchField, ...], values: Iterable[MatchValue]) -> 
 
 
 def _encode_field(field: MatchField, value: MatchValue) -> p4r.FieldMatch | None:
+    if value == _anything(field):
+        return None
     item = p4r.FieldMatch(field_id=field.id)
+    if field.bits != field.width:
+        # The program's own entries may have what the client's bits are too few for: it stays what it is.
+        value = _resized(value, field.width, field.bits) or value
     match value:
         case Exact():
-            item.exact.value = encode_uint(value.value)
+            item.exact.value = write_value(field, value.value)
+        case Optional(number) if number is not None:
+            item.optional.value = write_value(field, number)
         case Lpm():
-            if value.prefix_len == 0:
-                return None
             item.lpm.value = encode_uint(value.value)
             item.lpm.prefix_len = value.prefix_len
         case Ternary():
-            if value.mask == 0:
-                return None
             item.ternary.value = encode_uint(value.value)
             item.ternary.mask = encode_uint(value.mask)
         case Range():
-            if value.low == 0 and value.high == (1 << field.width) - 1:
-                return None
             item.range.low = encode_uint(value.low)
             item.range.high = encode_uint(value.high)
-        case Optional():
-            if value.value is None:
-                return None
-            item.optional.value = encode_uint(value.value)
     return item

@@ -6,8 +6,8 @@ from __future__ import annotations
 from finsy.proto import p4r
 
 from bmv2.server.errors import invalid
-from bmv2.server.matches import decode_uint, encode_uint
 from bmv2.server.schema import PacketHeader
+from bmv2.server.translations import read_value, write_value
 
 
 def encode_packet_out(header: PacketHeader | None, packet: p4r.PacketOut) -> bytes:
@@ -25,7 +25,7 @@ def encode_packet_out(header: PacketHeader | None, packet: p4r.PacketOut) -> byt
             raise invalid(f"packet-out: metadata id {metadata.metadata_id} is unknown; legal: {legal}")
         if field.id in values:
             raise invalid(f"packet-out: metadata {field.name} is given twice")
-        values[field.id] = decode_uint(metadata.value, field.width, f"packet-out: metadata {field.name}")
+        values[field.id] = read_value(field, metadata.value, f"packet-out: metadata {field.name}")
     if header is None:
         return packet.payload
     packed = 0
@@ -52,5 +52,5 @@ def decode_packet_in(header: PacketHeader | None, frame: bytes) -> p4r.PacketIn:
     for field in header.fields:
         shift -= field.width
         value = packed >> shift & ((1 << field.width) - 1)
-        packet.metadata.add(metadata_id=field.id, value=encode_uint(value))
+        packet.metadata.add(metadata_id=field.id, value=write_value(field, value))
     return packet

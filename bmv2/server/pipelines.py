@@ -41,12 +41,12 @@ def build_pipeline(config: p4r.ForwardingPipelineConfig, port_exists: PortTest) 
         raise invalid("pipeline config: P4Info is missing")
     if not config.p4_device_config:
         raise invalid("pipeline config: the device config (p4c's BMv2 JSON) is missing")
-    schema = Schema.parse(config.p4info)
     try:
         with _COMPILING:
             program = load_program(config.p4_device_config)
     except P4ProgramError as error:
         raise invalid(f"device config: {error}") from None
+    schema = Schema.parse(config.p4info, program.ir)
     kept = p4r.ForwardingPipelineConfig()
     kept.CopyFrom(config)
     return HeldPipeline(kept, program, EntityStore(schema, program.ir, port_exists))

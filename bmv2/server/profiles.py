@@ -22,9 +22,9 @@ from bmv2.server.errors import (
     StatusError,
     invalid,
 )
-from bmv2.server.matches import encode_uint
 from bmv2.server.resources import ProfileInfo
 from bmv2.server.schema import Schema
+from bmv2.server.values import encode_uint
 
 Call: TypeAlias = tuple[str, tuple[int, ...]]
 

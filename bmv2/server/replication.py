@@ -9,7 +9,7 @@ from finsy.proto import p4r
 
 from bmv2.server.dataplane import Alternatives, Effect
 from bmv2.server.errors import ALREADY_EXISTS, NOT_FOUND, UNIMPLEMENTED, StatusError, invalid
-from bmv2.server.matches import decode_uint
+from bmv2.server.values import decode_uint
 
 _PORT_BITS = 9
 _INSTANCE_BITS = 16

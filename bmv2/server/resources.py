@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from finsy.proto import p4i, p4t
 
-from bmv2.server.errors import UNIMPLEMENTED, StatusError, invalid
-from bmv2.server.matches import MatchField, parse_kind
+from bmv2.ir import Digest
+from bmv2.server.data_types import DataType, parse_scalar
+from bmv2.server.errors import invalid
+from bmv2.server.matches import MatchField, parse_match_field
+from bmv2.server.program_widths import ProgramWidths
+from bmv2.server.translations import UserTypes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +61,29 @@ class ValueSetInfo:
 
 @dataclass(frozen=True, slots=True)
 class DigestInfo:
-    """A digest and the widths of its values; `structured` where they are a struct's members."""
+    """A digest and the types of its values. `source` is the program's name for it.
+
+    `container` says what the values are members of: "struct", "tuple", or "" for a single one.
+    """
 
     id: int
     name: str
-    widths: tuple[int, ...]
-    structured: bool
+    source: str
+    types: tuple[DataType, ...]
+    container: str
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterInfo:
-    """A register array of `size` cells of `width` bits; a width of 0: a type that is not plain bits."""
+    """A register array of `size` cells. No `type`: its cells are no scalars."""
 
     id: int
     name: str
     size: int
-    width: int
+    type: DataType | None
 
+
+_COMPOSED = {"tuple", "struct", "header", "header_union", "header_stack", "header_union_stack"}
 
 Resource: TypeAlias = ProfileInfo | MeterInfo | ValueSetInfo | DigestInfo | RegisterInfo
 
@@ -109,53 +120,68 @@ def parse_direct_meter(message: p4i.DirectMeter, table_ids: Iterable[int]) -> Me
     )
 
 
-def parse_value_set(message: p4i.ValueSet) -> ValueSetInfo:
+def parse_value_set(message: p4i.ValueSet, types: UserTypes, widths: ProgramWidths) -> ValueSetInfo:
     """Take a value set. Raises StatusError for a match field that the switch has not."""
     name = message.preamble.name
-    fields = []
-    for field in sorted(message.match, key=lambda field: field.id):
-        what = f"{name}.{field.name}"
-        if field.bitwidth <= 0:
-            raise StatusError(UNIMPLEMENTED, f"P4Info: value set {name}: its fields must be bit<W>")
-        fields.append(MatchField(field.id, field.name, field.bitwidth, parse_kind(what, field)))
-    return ValueSetInfo(message.preamble.id, name, message.size, tuple(fields))
+    fields = sorted(message.match, key=lambda field: field.id)
+    key = tuple(
+        parse_match_field(name, field, types, partial(widths.set_field, name, position))
+        for position, field in enumerate(fields)
+    )
+    return ValueSetInfo(message.preamble.id, name, message.size, key)
 
 
-def parse_digest(message: p4i.Digest, types: p4t.P4TypeInfo) -> DigestInfo:
-    """Take a digest. Raises StatusError where its data are anything but bit strings or a struct of them."""
+def program_digests(infos: Iterable[p4i.Digest], program: Iterable[Digest]) -> Mapping[int, Digest]:
+    """Find the program's digest for each one of P4Info, by id: those of one name.
+
+    p4c makes up names for digests of values without a named struct: other ones in P4Info than in the device
+    config, in the same order.
+    """
+    by_name = {digest.name: digest for digest in program}
+    found = {info.preamble.id: by_name[info.preamble.name] for info in infos if info.preamble.name in by_name}
+    taken = {digest.name for digest in found.values()}
+    unnamed = [
+        info for info in infos if info.preamble.id not in found and not info.type_spec.HasField("struct")
+    ]
+    left = [digest for name, digest in by_name.items() if name not in taken]
+    return found | {info.preamble.id: digest for info, digest in zip(unnamed, left, strict=False)}
+
+
+def parse_digest(
+    message: p4i.Digest, structs: Mapping[str, p4t.P4StructTypeSpec], types: UserTypes, program: Digest | None
+) -> DigestInfo:
+    """Take a digest. Raises StatusError (INVALID_ARGUMENT) if the program has it not, or another one.
+
+    UNIMPLEMENTED where its data are anything but scalars, or a struct or tuple of them.
+    """
     name = message.preamble.name
+    if program is None:
+        raise invalid(f"P4Info has digest {name}, which the device config has not")
     spec = message.type_spec
     kind = spec.WhichOneof("type_spec")
-    if kind == "bitstring":
-        return DigestInfo(message.preamble.id, name, (_bits(name, spec.bitstring),), structured=False)
-    members: Iterable[p4t.P4DataTypeSpec]
+    container = kind if kind in ("struct", "tuple") else ""
+    members = [spec]
     if kind == "struct":
-        if spec.struct.name not in types.structs:
+        if spec.struct.name not in structs:
             raise invalid(f"P4Info: digest {name}: struct {spec.struct.name} is not in the type info")
-        members = [member.type_spec for member in types.structs[spec.struct.name].members]
+        members = [member.type_spec for member in structs[spec.struct.name].members]
     elif kind == "tuple":
-        members = spec.tuple.members
-    else:
-        raise StatusError(UNIMPLEMENTED, f"P4Info: digest {name}: only bit strings and structs are supported")
-    widths = []
-    for member in members:
-        if member.WhichOneof("type_spec") != "bitstring":
-            raise StatusError(UNIMPLEMENTED, f"P4Info: digest {name}: a member is not a bit string")
-        widths.append(_bits(name, member.bitstring))
-    return DigestInfo(message.preamble.id, name, tuple(widths), structured=True)
+        members = list(spec.tuple.members)
+    if len(members) != len(program.widths):
+        raise invalid(
+            f"digest {name}: has {len(members)} values in P4Info, {len(program.widths)} in the device config"
+        )
+    scalars = tuple(
+        parse_scalar(f"digest {name}", member, types, width)
+        for member, width in zip(members, program.widths, strict=True)
+    )
+    return DigestInfo(message.preamble.id, name, program.name, scalars, container)
 
 
-def parse_register(message: p4i.Register) -> RegisterInfo:
-    """Take a register array; one of structs has width 0, and cannot be reached by P4Runtime here."""
-    spec = message.type_spec
-    width = _bits(message.preamble.name, spec.bitstring) if spec.HasField("bitstring") else 0
-    return RegisterInfo(message.preamble.id, message.preamble.name, message.size, width)
-
-
-def _bits(name: str, spec: p4t.P4BitstringLikeTypeSpec) -> int:
-    kind = spec.WhichOneof("type_spec")
-    if kind == "bit":
-        return spec.bit.bitwidth
-    if kind == "int":
-        return spec.int.bitwidth
-    raise StatusError(UNIMPLEMENTED, f"P4Info: {name}: varbit is not supported")
+def parse_register(message: p4i.Register, types: UserTypes, widths: ProgramWidths) -> RegisterInfo:
+    """Take a register array; one whose cells are no scalars cannot be reached by P4Runtime here."""
+    name = message.preamble.name
+    kind: DataType | None = None
+    if message.type_spec.WhichOneof("type_spec") not in _COMPOSED:
+        kind = parse_scalar(f"register {name}", message.type_spec, types, widths.register(name))
+    return RegisterInfo(message.preamble.id, name, message.size, kind)

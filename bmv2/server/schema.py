@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from finsy.proto import p4i
 
-from bmv2.server.errors import UNIMPLEMENTED, StatusError, invalid
-from bmv2.server.matches import MatchField, MatchKind, parse_kind
+from bmv2.ir import Ir
+from bmv2.server.errors import invalid
+from bmv2.server.matches import MatchField, MatchKind, parse_match_field
+from bmv2.server.program_widths import ProgramWidths
 from bmv2.server.resources import (
     DigestInfo,
     MeterInfo,
@@ -22,19 +25,25 @@ from bmv2.server.resources import (
     parse_profile,
     parse_register,
     parse_value_set,
+    program_digests,
 )
+from bmv2.server.translations import Translation, UserTypes
 
 _PRIORITISED = {MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL}
 
 
 @dataclass(frozen=True, slots=True)
 class FieldInfo:
-    """A named value of `width` bits: an action's parameter, or a field of a packet's metadata."""
+    """A named value: an action's parameter, or a field of a packet's metadata.
+
+    `width` are the program's bits.
+    """
 
     id: int
     name: str
     width: int
     optional: bool = False
+    translation: Translation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +129,15 @@ class Schema:
         raise KeyError(name)
 
     @staticmethod
-    def parse(info: p4i.P4Info) -> Schema:
-        """Check a P4Info and take what the server needs of it.
+    def parse(info: p4i.P4Info, ir: Ir) -> Schema:
+        """Check a P4Info and take what the server needs of it, with the widths that the program has.
 
-        Raises StatusError: INVALID_ARGUMENT where it contradicts itself, UNIMPLEMENTED for translated
-        types and match kinds that the embedded switch has not.
+        Raises StatusError: INVALID_ARGUMENT where it contradicts itself, UNIMPLEMENTED for types and match
+        kinds that the embedded switch has not.
         """
         _check_unique(info)
-        actions = {message.preamble.id: _action(message) for message in info.actions}
+        types, widths = UserTypes(info.type_info, ir.errors, ir.enums), ProgramWidths(ir)
+        actions = {message.preamble.id: _action(message, types, widths) for message in info.actions}
         counters = {message.preamble.id: _counter(message) for message in info.counters}
         tables_by_id = {message.preamble.id: message for message in info.tables}
         direct = {}
@@ -144,10 +154,16 @@ class Schema:
             message.preamble.id: parse_direct_meter(message, tables_by_id) for message in info.direct_meters
         }
         meter_of = {meter.table_id: meter for meter in direct_meters.values()}
-        headers = {message.preamble.name: _header(message) for message in info.controller_packet_metadata}
+        headers = {
+            message.preamble.name: _header(message, types, widths)
+            for message in info.controller_packet_metadata
+        }
+        sources = program_digests(info.digests, ir.digests.values())
         return Schema(
             tables={
-                key: _table(value, actions, by_table.get(key), meter_of.get(key), profiles)
+                key: _table(
+                    value, _key(value, types, widths), actions, by_table.get(key), meter_of.get(key), profiles
+                )
                 for key, value in tables_by_id.items()
             },
             actions=actions,
@@ -156,9 +172,18 @@ class Schema:
             profiles=profiles,
             meters={message.preamble.id: parse_meter(message) for message in info.meters},
             direct_meters=direct_meters,
-            value_sets={message.preamble.id: parse_value_set(message) for message in info.value_sets},
-            digests={message.preamble.id: parse_digest(message, info.type_info) for message in info.digests},
-            registers={message.preamble.id: parse_register(message) for message in info.registers},
+            value_sets={
+                message.preamble.id: parse_value_set(message, types, widths) for message in info.value_sets
+            },
+            digests={
+                message.preamble.id: parse_digest(
+                    message, info.type_info.structs, types, sources.get(message.preamble.id)
+                )
+                for message in info.digests
+            },
+            registers={
+                message.preamble.id: parse_register(message, types, widths) for message in info.registers
+            },
             packet_in=headers.get("packet_in"),
             packet_out=headers.get("packet_out"),
         )
@@ -180,23 +205,15 @@ def _check_unique(info: p4i.P4Info) -> None:
         seen[preamble.id] = preamble.name
 
 
-def _width(what: str, bits: int, type_name: str) -> int:
-    # A translated type of so many bits keeps its numbers; the program's width must be the same.
-    if type_name and bits <= 0:
-        said = f"P4Info: {what} has type {type_name}, which clients see as a string; use bit<W>"
-        raise StatusError(UNIMPLEMENTED, said)
-    if bits <= 0:
-        raise invalid(f"P4Info: {what} has a width of {bits} bits; at least 1 is needed")
-    return bits
-
-
-def _action(message: p4i.Action) -> ActionInfo:
+def _action(message: p4i.Action, types: UserTypes, widths: ProgramWidths) -> ActionInfo:
     name = message.preamble.name
-    params = tuple(
-        FieldInfo(param.id, param.name, _width(f"{name}.{param.name}", param.bitwidth, param.type_name.name))
-        for param in sorted(message.params, key=lambda param: param.id)
-    )
-    return ActionInfo(message.preamble.id, name, params)
+    params = []
+    for position, param in enumerate(sorted(message.params, key=lambda param: param.id)):
+        find = partial(widths.param, name, position)
+        what = f"{name}.{param.name}"
+        width, translation = types.field(what, param.bitwidth, param.type_name.name, find)
+        params.append(FieldInfo(param.id, param.name, width, translation=translation))
+    return ActionInfo(message.preamble.id, name, tuple(params))
 
 
 def _units(unit: int) -> tuple[bool, bool]:
@@ -215,8 +232,20 @@ def _direct_counter(message: p4i.DirectCounter) -> CounterInfo:
     return CounterInfo(message.preamble.id, message.preamble.name, 0, table_id, packets, size_bytes)
 
 
+def _key(message: p4i.Table, types: UserTypes, widths: ProgramWidths) -> tuple[MatchField, ...]:
+    name = message.preamble.name
+    fields = sorted(message.match_fields, key=lambda field: field.id)
+    if len({field.id for field in fields}) != len(fields):
+        raise invalid(f"P4Info: table {name} has two match fields of one id")
+    return tuple(
+        parse_match_field(name, field, types, partial(widths.key, name, position))
+        for position, field in enumerate(fields)
+    )
+
+
 def _table(
     message: p4i.Table,
+    key: tuple[MatchField, ...],
     actions: Mapping[int, ActionInfo],
     counter: CounterInfo | None,
     meter: MeterInfo | None,
@@ -230,13 +259,10 @@ def _table(
     for ref in message.action_refs:
         if ref.id not in actions:
             raise invalid(f"P4Info: table {name} refers to action {ref.id:#x}, which is not in it")
-    fields = sorted(message.match_fields, key=lambda field: field.id)
-    if len({field.id for field in fields}) != len(fields):
-        raise invalid(f"P4Info: table {name} has two match fields of one id")
     return TableInfo(
         id=message.preamble.id,
         name=name,
-        key=tuple(_match_field(name, field) for field in fields),
+        key=key,
         entry_actions=_scoped(message.action_refs, p4i.ActionRef.DEFAULT_ONLY),
         default_actions=_scoped(message.action_refs, p4i.ActionRef.TABLE_ONLY),
         const_default=message.const_default_action_id != 0,
@@ -265,32 +291,17 @@ def _scoped(refs: Iterable[p4i.ActionRef], barred: int) -> frozenset[int]:
     return frozenset(ref.id for ref in refs if ref.scope != barred)
 
 
-def _match_field(table: str, message: p4i.MatchField) -> MatchField:
-    what = f"{table}.{message.name}"
-    kind = parse_kind(what, message)
-    width = _width(f"match field {what}", message.bitwidth, message.type_name.name)
-    return MatchField(message.id, message.name, width, kind)
-
-
-def _header(message: p4i.ControllerPacketMetadata) -> PacketHeader:
+def _header(message: p4i.ControllerPacketMetadata, types: UserTypes, widths: ProgramWidths) -> PacketHeader:
     name = message.preamble.name
-    for field in message.metadata:
-        # Their widths are not held against the program's, so a translated one could shift those after it.
-        if field.type_name.name:
-            said = (
-                f"P4Info: {name}.{field.name} has type {field.type_name.name}; fields of packets are bit<W>"
-            )
-            raise StatusError(UNIMPLEMENTED, said)
-    fields = tuple(
-        FieldInfo(
-            field.id,
-            field.name,
-            _width(f"{name}.{field.name}", field.bitwidth, ""),
-            optional="@padding" in field.annotations,
-        )
-        for field in message.metadata
-    )
-    header = PacketHeader(fields)
+    names = [field.name for field in message.metadata]
+    fields = []
+    for position, field in enumerate(message.metadata):
+        find = partial(widths.packet_field, names, position)
+        what = f"{name}.{field.name}"
+        width, translation = types.field(what, field.bitwidth, field.type_name.name, find)
+        padding = "@padding" in field.annotations
+        fields.append(FieldInfo(field.id, field.name, width, optional=padding, translation=translation))
+    header = PacketHeader(tuple(fields))
     if header.bits % 8:
         raise invalid(f"P4Info: controller header {name} is {header.bits} bits long; whole bytes are needed")
     return header

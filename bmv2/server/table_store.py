@@ -60,10 +60,10 @@ class TableStore:
         self._program_defaults: dict[int, ActionCall | None] = {}
         # The tables with initial entries that clients may change, with their sizes.
         self.preinitialised: dict[str, int] = {}
-        program_tables = {table.name: table for table in ir.tables()}
+        self._program_tables = {table.name: table for table in ir.tables()}
         for table in schema.tables.values():
-            program_table = program_tables[table.name]
-            default = program_table.default
+            program_table = self._program_tables.get(table.name)
+            default = None if program_table is None else program_table.default
             if default is not None:
                 self._program_defaults[table.id] = ActionCall(default.action, default.params)
             elif table.initial_default is not None:
@@ -72,6 +72,9 @@ class TableStore:
                 self._program_defaults[table.id] = ActionCall(schema.actions[action_id].name, params)
             else:
                 self._program_defaults[table.id] = None
+            if program_table is None:
+                # p4c has left it out, for it does nothing: it has no entries, and its default is NoAction.
+                continue
             if program_table.initial_entries is not None and not table.const:
                 self.preinitialised[table.name] = table.size
             for written in program_table.initial_entries or ():
@@ -257,10 +260,15 @@ class TableStore:
             raise StatusError(UNIMPLEMENTED, f"table {table.name}: its default entry has no direct resources")
         if not message.HasField("action"):
             self._defaults.pop(table.id, None)
-            return lambda plane: plane.switch.set_default(table.name, None)
+            return self._default_effect(table, None)
         action, params = decode_action(self._schema, table, message.action, default=True)
         call = ActionCall(action, params, message.metadata, message.controller_metadata)
         self._defaults[table.id] = call
+        return self._default_effect(table, action, params)
+
+    def _default_effect(self, table: TableInfo, action: str | None, params: tuple[int, ...] = ()) -> Effect:
+        if table.name not in self._program_tables:
+            return lambda plane: None
         return lambda plane: plane.switch.set_default(table.name, action, params)
 
     def apply_direct_counter(self, kind: int, message: p4r.DirectCounterEntry) -> Effect:

@@ -11,6 +11,7 @@ import pytest
 from bmv2_rig import HeapClock
 
 from bmv2 import EmbeddedSwitch, P4ProgramError, load_program
+from bmv2.loader import load
 
 DATA = Path(__file__).parents[1] / "data"
 PROGRAMS = [
@@ -106,3 +107,18 @@ def test_an_integer_of_thousands_of_digits_is_refused_in_words():
     """Python converts 4,300 digits at most."""
     with pytest.raises(P4ProgramError, match="not JSON"):
         load_program('{"__meta__": {"version": [2, ' + "9" * 5000 + "]}}")
+
+
+def test_a_union_that_p4c_declares_among_the_headers_is_a_union():
+    """p4c does so with a union of which the program uses members only, and declares its members nowhere."""
+    program = json.loads((DATA / "p4runtime/translated.json").read_bytes())
+    usual = load(json.dumps(program))
+    program["header_unions"] = []
+    program["headers"] = [h for h in program["headers"] if not h["name"].startswith("tail.")]
+    program["headers"].append({"name": "tail", "id": 5, "header_type": "tail_t", "metadata": True})
+    found = load(json.dumps(program))
+    assert found.unions == usual.unions == {"tail": ("tail.one", "tail.two")}
+    assert (found.headers, found.siblings, found.deparser) == (usual.headers, usual.siblings, usual.deparser)
+    program["header_union_types"][0]["headers"][1][1] = "missing_t"
+    with pytest.raises(P4ProgramError, match=r"headers\[tail\]: no header type is called 'missing_t'"):
+        load(json.dumps(program))

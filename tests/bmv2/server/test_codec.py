@@ -6,19 +6,15 @@ from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
+from p4rt_bench import PROGRAMS
 
 from bmv2.entries import Exact, Lpm, Optional, Range, TableEntry, Ternary
-from bmv2.server.codec import (
-    decode_action,
-    decode_match,
-    decode_priority,
-    decode_uint,
-    encode_entry,
-    encode_uint,
-)
+from bmv2.loader import load
+from bmv2.server.codec import decode_action, decode_match, decode_priority, encode_entry
 from bmv2.server.errors import INVALID_ARGUMENT, OUT_OF_RANGE, StatusError
 from bmv2.server.packets import decode_packet_in, encode_packet_out
 from bmv2.server.schema import FieldInfo, PacketHeader, Schema
+from bmv2.server.values import decode_uint, encode_uint
 
 INFO = """
 tables {
@@ -36,7 +32,10 @@ actions { preamble { id: 10 name: "go" }
   params { id: 2 name: "b" bitwidth: 128 } params { id: 1 name: "a" bitwidth: 1 } }
 actions { preamble { id: 11 name: "stop" } }
 """
-SCHEMA = Schema.parse(text_format.Parse(INFO, p4i.P4Info()))
+# Any program does: P4Info tells all widths.
+SCHEMA = Schema.parse(
+    text_format.Parse(INFO, p4i.P4Info()), load((PROGRAMS / "every_entity.json").read_bytes())
+)
 TABLE = SCHEMA.tables[1]
 
 

@@ -66,7 +66,7 @@ def routed(ttl=64):
 
 def program_route(switch, config):
     """All of 10.0.0.0/8 leaves by port 2."""
-    schema = Schema.parse(config.p4info)
+    schema = Schema.parse(config.p4info, switch.program.ir)
     plane = DataPlane(switch, lambda kind, message: None)
     store = EntityStore(schema, switch.program.ir)
     tables = {table.name: table for table in schema.tables.values()}

@@ -4,7 +4,7 @@
 import pytest
 from p4rt_bench import Bench, config_of
 
-from bmv2.server.matches import encode_uint
+from bmv2.server.values import encode_uint
 
 TERNARY = 'match {{ field_id: 1 ternary {{ value: "\\x{0:02x}" mask: "\\x{1:02x}" }} }}'
 

@@ -6,6 +6,7 @@ import pytest
 from finsy.proto import p4i, p4r
 from p4rt_bench import Bench, aged, digest, group, member, meter, selected, send_to
 
+from bmv2.loader import load
 from bmv2.server.schema import Schema
 
 
@@ -191,4 +192,4 @@ def test_p4info_and_program_must_agree_on_every_kind(bench, entities_config):
         with pytest.raises(grpc.RpcError) as caught:
             bench.client.set_config(config)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert len(Schema.parse(entities_config.p4info).profiles) == 2
+    assert len(Schema.parse(entities_config.p4info, load(entities_config.p4_device_config)).profiles) == 2

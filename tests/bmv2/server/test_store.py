@@ -33,6 +33,7 @@ def ir_table(name, initial_entries=None):
 IR = Ir(
     headers={},
     errors={},
+    enums={},
     first_state=None,
     states={},
     deparser=(),
@@ -86,7 +87,7 @@ class Counts:
 
 @pytest.fixture
 def store():
-    return EntityStore(Schema.parse(text_format.Parse(INFO, p4i.P4Info())), IR)
+    return EntityStore(Schema.parse(text_format.Parse(INFO, p4i.P4Info()), IR), IR)
 
 
 def entry(table_id, key, param=b"\x07"):
@@ -114,7 +115,7 @@ def test_effects_name_the_programs_objects(store):
     default = p4r.TableEntry(table_id=2, is_default_action=True, action=entry(2, b"\x01").action)
     assert write(store, "MODIFY", default) == [("set_default", "counted", "go", (7,))]
     default.ClearField("action")
-    assert write(store, "MODIFY", default) == [("set_default", "counted", None)]
+    assert write(store, "MODIFY", default) == [("set_default", "counted", None, ())]
 
 
 def test_a_constant_table_shows_its_entries_and_takes_none(store):
