@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
 from controller.model import TRAFFIC_CLASSES, Flow, FlowPlan, JobPlan, LinkPlan, Plan
+from controller.model.flow_plans import FlowPlans, JobFlows
 from controller.planner.candidate import Candidate, build
 from controller.planner.demand import Demands
 from controller.planner.inputs import DirectedLink, PlanInput, check
@@ -25,6 +28,7 @@ from controller.planner.reasons import (
     timing_reason,
 )
 from controller.priority.crux import RankedJob
+from controller.routing.assigned import AssignedFlows
 
 
 def plan(inputs: PlanInput) -> Plan:
@@ -41,13 +45,7 @@ def plan_of(candidate: Candidate) -> Plan:
     """The plan with the decisions of a candidate, and the reason of each decision."""
     inputs = candidate.demands.inputs
     jobs = {r.name: _job_plan(candidate, r) for r in candidate.priorities.order.ranked}
-    caps = rate_caps(candidate)
-    sharing = candidate.routing.jobs_on
-    flows = {
-        f.name: _flow_plan(candidate, f, jobs[f.job], caps.get(f.name, 0), sharing)
-        for job in inputs.jobs
-        for f in job.flows
-    }
+    flows = _flow_plans(candidate, jobs)
     links = tuple(
         LinkPlan(*k.name, tuple(k.demands), candidate.shifts.score(k)) for k in candidate.routing.shared
     )
@@ -62,6 +60,45 @@ def plan_of(candidate: Candidate) -> Plan:
         remarks=remarks(inputs, flows),
         pairs=planned_pairs(inputs.jobs, flows),
     )
+
+
+def _flow_plans(candidate: Candidate, jobs: Mapping[str, JobPlan]) -> Mapping[str, FlowPlan]:
+    """The flows, as columns where their assignments are columns too."""
+    inputs, routing = candidate.demands.inputs, candidate.routing
+    caps = rate_caps(candidate)
+    if isinstance(routing.assignments, AssignedFlows) and not caps:
+        return _columns(candidate, routing.assignments, jobs)
+    sharing = routing.jobs_on
+    return {
+        f.name: _flow_plan(candidate, f, jobs[f.job], caps.get(f.name, 0), sharing)
+        for job in inputs.jobs
+        for f in job.flows
+    }
+
+
+def _columns(candidate: Candidate, found: AssignedFlows, jobs: Mapping[str, JobPlan]) -> FlowPlans:
+    """The flows as columns. A job whose flows stay as they are keeps its object of the plan before."""
+    inputs, flows = candidate.demands.inputs, candidate.demands.columns
+    index, count = flows.elephants, len(flows.names)
+    hops = np.full((count, found.paths.hops.shape[1]), -1, dtype=np.int32)
+    port, kept = np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.bool_)
+    hops[index], port[index], kept[index] = found.paths.hops, found.port, found.kept
+    without = np.zeros(count, dtype=np.bool_)
+    without[index[found.port < 0]] = True
+    before = inputs.previous.flows if inputs.previous is not None else None
+    known: Mapping[str, JobFlows] = {}
+    if isinstance(before, FlowPlans) and before.topology is inputs.topology and not before.others:
+        known = before.jobs
+    made, stays = {}, {}
+    for j, job in enumerate(inputs.jobs):
+        some = slice(flows.first[j], flows.first[j + 1])
+        place = np.flatnonzero(without[some]).tolist()
+        notes = {i: found[job.flows[i].name].why for i in place}
+        new = JobFlows(job.flows, hops[some], port[some], jobs[job.name].dscp, notes)
+        was = known.get(job.name)
+        made[job.name] = was if was is not None and was.same(new) else new
+        stays[job.name] = kept[some]
+    return FlowPlans(inputs.topology, inputs.elephant_bytes, made, stays)
 
 
 def _job_plan(candidate: Candidate, ranked: RankedJob) -> JobPlan:

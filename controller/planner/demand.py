@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from controller.model import Flow, Job, Phase, Profile
+from controller.planner.flow_columns import FlowColumns, columns_of
 from controller.planner.inputs import DirectedLink, PlanInput
+from controller.planner.link_use import LinkUse
 from controller.planner.twins import twin_profiles
-from controller.priority.jobs import LinkJob
-from controller.routing.fabric import capacities
+from controller.routing.fabric import Ints
 from controller.routing.forwarding import SwitchForwarding, forwarding
+from controller.routing.numbering import LinkNumbers, numbering
 from controller.routing.topology_cache import cached_by_topology
 from topo.graph import Topology
 
@@ -35,10 +40,11 @@ class Demands:
         has the profile of another job."""
         result = {}
         for job in self.inputs.jobs:
-            rates = [self.inputs.topology.host[f.src].rate_bps for f in job.flows]
-            unknown = Profile(1, (Phase(0, 1, max(rates)),)) if rates else Profile(1, ())
             known = self.jobs[self.twin_of.get(job.name, job.name)].profile
-            result[job.name] = known if known.phases else unknown
+            if not known.phases:
+                rates = [self.inputs.topology.host[f.src].rate_bps for f in job.flows]
+                known = Profile(1, (Phase(0, 1, max(rates)),)) if rates else Profile(1, ())
+            result[job.name] = known
         return result
 
     @cached_property
@@ -52,14 +58,18 @@ class Demands:
     @cached_property
     def rates(self) -> Mapping[DirectedLink, int]:
         """Capacity in bit/s of every directed link, hosts' cables too."""
-        pcie = {
+        cables = _cable_rates(self.inputs.topology)
+        return {**cables, **self._pcie} if self._pcie else cables
+
+    @cached_property
+    def _pcie(self) -> Mapping[DirectedLink, int]:
+        """The bit/s of the PCIe links that jobs name."""
+        return {
             _inside(name, job): job.pcie_bps
             for job in self.inputs.jobs
             if job.pcie_link
             for name in job.hosts
         }
-        cables = _cable_rates(self.inputs.topology)
-        return {**cables, **pcie} if pcie else cables
 
     @cached_property
     def inside(self) -> Mapping[str, tuple[DirectedLink, ...]]:
@@ -86,24 +96,56 @@ class Demands:
         return {f.name: f for f in self.elephants}
 
     @cached_property
-    def access(self) -> Mapping[str, tuple[DirectedLink, ...]]:
-        """Each flow's links at its hosts, which it uses on any path."""
-        host = self.inputs.topology.host
-        return {
-            f.name: (*self.inside[f.name], (f.src, host[f.src].leaf), (host[f.dst].leaf, f.dst))
-            for job in self.inputs.jobs
-            for f in job.flows
-        }
-
-    @cached_property
     def forwarding(self) -> Mapping[str, SwitchForwarding]:
         """The switches' forwarding entries, without what is down."""
         x = self.inputs
         return forwarding(x.topology, x.down_links, x.down_switches)
 
+    @cached_property
+    def columns(self) -> FlowColumns:
+        """The flows of all jobs as columns."""
+        return FlowColumns.of(self.inputs.topology, self.inputs.jobs, self.inputs.elephant_bytes)
+
+    @cached_property
+    def links(self) -> LinkNumbers:
+        """The numbers of all links, those inside hosts too."""
+        links = self.columns.numbers.links
+        return links.extended(self._pcie) if self._pcie else links
+
+    @cached_property
+    def inside_rows(self) -> Ints:
+        """The number of the PCIe link of each flow at its sender, (flows, 1); -1: its job names none."""
+        found = np.full((len(self.columns.names), 1), -1, dtype=np.int32)
+        for j, job in enumerate(self.inputs.jobs):
+            if job.pcie_link:
+                first, number = self.columns.first[j], self.links.number
+                found[first : first + len(job.flows), 0] = [number[_inside(f.src, job)] for f in job.flows]
+        return found
+
+    def link_use(self, rows: Ints, routed: NDArray[np.bool_]) -> LinkUse:
+        """The use of links by all flows, whose links, (flows, hops), are `rows`; -1: none.
+
+        `routed` (flows,) are the elephants whose links are known.
+        """
+        flows = self.columns
+        return LinkUse.of(self.links, rows, flows.job, len(self.inputs.jobs), flows.size, routed)
+
     def intensities(self) -> Mapping[str, float]:
         """CRUX's intensity by job, from the traffic on the links at the jobs' hosts; 0 without traffic."""
-        return {j.name: j.contender(self.rates).intensity or 0.0 for j in self.link_jobs(self.access)}
+        return {job.name: self._intensity(job) for job in self.inputs.jobs}
+
+    def _intensity(self, job: Job) -> float:
+        """CRUX's intensity of one job in flop/s."""
+        if job.measured is not None and job.flows:
+            traffic_s = job.measured.communication_ns / 1e9
+        else:
+            traffic_s = columns_of(self.inputs.topology, job.flows).access_s
+            if job.pcie_link:
+                sent = Counter[str]()
+                for f in job.flows:
+                    sent[f.src] += f.bytes_per_iteration
+                traffic_s = max((traffic_s, *(8 * b / job.pcie_bps for b in sent.values())))
+        return job.flops_per_iteration / traffic_s if traffic_s > 0 else 0.0
 
     def distances(self) -> Mapping[str, float]:
         """The hops of each job's farthest elephant; 0 without one."""
@@ -120,42 +162,6 @@ class Demands:
             return 2
         return 4 if set(topology.upward[a]) & set(topology.upward[b]) else 6
 
-    def link_jobs(self, links_of: Mapping[str, Sequence[DirectedLink]]) -> list[LinkJob]:
-        """The jobs as priority methods see them, with their bytes on the given links of each flow.
-
-        If the communication and compute times of a job were measured, they count, and the part of them that
-        does not fit into the period one after the other overlaps. Otherwise all time outside the Up phases
-        counts as compute.
-        """
-        found = []
-        for job in self.inputs.jobs:
-            on: dict[DirectedLink, float] = defaultdict(float)
-            for flow in job.flows:
-                for link in links_of.get(flow.name, ()):
-                    on[link] += flow.bytes_per_iteration
-            profile, measured = self.profiles[job.name], job.measured
-            compute, overlap_start, traffic = profile.period_ns - profile.up_ns, 1.0, None
-            if measured is not None and measured.compute_ns is not None:
-                compute = measured.compute_ns
-                alone = (profile.period_ns - measured.communication_ns) / compute
-                overlap_start = min(1.0, max(0.0, alone))
-            if measured is not None and on:
-                traffic = measured.communication_ns / 1e9
-            found.append(
-                LinkJob(
-                    name=job.name,
-                    gpus=job.gpus,
-                    work=job.flops_per_iteration,
-                    compute_s=compute / 1e9,
-                    bytes_on=on,
-                    overlap_start=overlap_start,
-                    traffic_s=traffic,
-                    total_bytes=sum(f.bytes_per_iteration for f in job.flows),
-                    distance=max((len(links_of.get(f.name, ())) for f in job.flows), default=0),
-                )
-            )
-        return found
-
 
 def _inside(host: str, job: Job) -> DirectedLink:
     """A job's PCIe link in a host, from its GPUs to the NIC."""
@@ -165,7 +171,5 @@ def _inside(host: str, job: Job) -> DirectedLink:
 @cached_by_topology
 def _cable_rates(topology: Topology) -> Mapping[DirectedLink, int]:
     """The bit/s of every cable each way, those of hosts too."""
-    rates = dict(capacities(topology))
-    for host in topology.hosts:
-        rates[host.name, host.leaf] = rates[host.leaf, host.name] = host.rate_bps
-    return rates
+    links = numbering(topology).links
+    return {name: int(rate) for name, rate in zip(links.names, links.rate.tolist(), strict=True)}

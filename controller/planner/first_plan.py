@@ -15,9 +15,10 @@ from controller.planner.candidate import Candidate
 from controller.planner.compose import plan, plan_of
 from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput, check
-from controller.planner.priority_stage import assign_levels, rank_jobs
+from controller.planner.priority_stage import PriorityStage, rank_jobs
 from controller.planner.routing_stage import route_flows
 from controller.planner.time_shifts import TimeShifts
+from controller.priority.protocol import Levels
 
 WHY = "first plan after a change: a search for a better one follows"
 
@@ -50,11 +51,11 @@ def _candidate(demands: Demands) -> Candidate:
         if j.period_ns and name in connected
     }
     shifts = TimeShifts(demands, routing.shared, SlotSchedule(slots, {}, (), ()))
-    start = assign_levels(demands, order, shifts)
     levels = safe_levels(demands.jobs, {name: j.level for name, j in known.items()}, connected)
+    priorities = PriorityStage(order, Levels(levels, "", frozenset(levels)))
     unchanged = demands.inputs.policy.timing.sender
     senders = {name: j.sender for name, j in known.items() if j.sender != unchanged}
-    return Candidate(routing, shifts, start.changed(levels), senders, WHY)
+    return Candidate(routing, shifts, priorities, senders, WHY)
 
 
 def safe_levels(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -11,6 +12,7 @@ from numbers import Real
 from controller.model import Flow, Job, Measurement, Phase, Plan, Profile, QueuePair
 from controller.planner.policy import Policy
 from controller.routing.assign import Learned
+from controller.routing.topology_cache import cached_by_part
 from topo.graph import Topology
 
 PIN_CAPACITY = 4096
@@ -69,7 +71,7 @@ def check(inputs: PlanInput) -> None:
     if not isinstance(inputs.jobs, Sequence):
         raise ValueError(f"jobs must be a sequence of Job, not {inputs.jobs!r}")
     jobs: set[str] = set()
-    flows: set[str] = set()
+    names: list[frozenset[str]] = []
     for job in inputs.jobs:
         if not isinstance(job, Job):
             raise ValueError(f"{job!r} is no Job")
@@ -84,13 +86,24 @@ def check(inputs: PlanInput) -> None:
         _check_profile(where, job.profile)
         if job.measured is not None:
             _check_measurement(where, job.measured)
-        for flow in job.flows:
-            if not isinstance(flow, Flow):
-                raise ValueError(f"{where}: {flow!r} is no Flow")
-            if flow.name in flows:
-                raise ValueError(f"flow {flow.name}: there are two of this name")
-            flows.add(flow.name)
-            _check_flow(inputs.topology, job, flow)
+        names.append(_check_flows(inputs.topology, job.flows, job.name))
+    if sum(map(len, names)) > len(frozenset[str]().union(*names)):
+        twice = Counter(name for some in names for name in some).most_common(1)[0][0]
+        raise ValueError(f"flow {twice}: there are two of this name")
+
+
+@cached_by_part
+def _check_flows(topology: Topology, flows: tuple[Flow, ...], job: str) -> frozenset[str]:
+    """Refuse flows of a job that no plan can be made for; returns their names."""
+    names: set[str] = set()
+    for flow in flows:
+        if not isinstance(flow, Flow):
+            raise ValueError(f"job {job}: {flow!r} is no Flow")
+        if flow.name in names:
+            raise ValueError(f"flow {flow.name}: there are two of this name")
+        names.add(flow.name)
+        _check_flow(topology, job, flow)
+    return frozenset(names)
 
 
 def _check_profile(where: str, profile: Profile) -> None:
@@ -120,9 +133,9 @@ def _check_measurement(where: str, measured: Measurement) -> None:
         _number(f"{where}: the measured flops", measured.flops, least=0)
 
 
-def _check_flow(topology: Topology, job: Job, flow: Flow) -> None:
-    if flow.job != job.name:
-        raise ValueError(f"flow {flow.name}: it is listed under job {job.name}, but its job is {flow.job}")
+def _check_flow(topology: Topology, job: str, flow: Flow) -> None:
+    if flow.job != job:
+        raise ValueError(f"flow {flow.name}: it is listed under job {job}, but its job is {flow.job}")
     _number(f"flow {flow.name}: bytes_per_iteration", flow.bytes_per_iteration, least=0)
     for host in (flow.src, flow.dst):
         if host not in topology.host:

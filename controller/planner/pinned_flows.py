@@ -123,9 +123,11 @@ def remarks(inputs: PlanInput, flows: Mapping[str, FlowPlan]) -> tuple[FlowRemar
     `flows`; the next plan includes it.
     """
     result = []
-    for job in inputs.jobs:
+    keeping = {name: q for name, q in inputs.queue_pairs.items() if q.dscp is not None}
+    for job in inputs.jobs if keeping else ():
         for flow in job.flows:
-            queue_pair, planned = inputs.queue_pairs.get(flow.name), flows.get(flow.name)
+            queue_pair = keeping.get(flow.name)
+            planned = flows.get(flow.name) if queue_pair is not None else None
             sent = queue_pair.dscp if queue_pair is not None else None
             if queue_pair is None or planned is None or sent is None or sent == planned.dscp:
                 continue

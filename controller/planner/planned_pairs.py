@@ -5,7 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from controller.model import TRAFFIC_CLASSES, FlowPlan, Job
+from controller.model.flow_plans import FlowPlans
+from controller.planner.flow_columns import columns_of
+from controller.routing.numbering import numbering
 
 
 def planned_pairs(jobs: Iterable[Job], flows: Mapping[str, FlowPlan]) -> tuple[tuple[str, str], ...]:
@@ -15,6 +20,8 @@ def planned_pairs(jobs: Iterable[Job], flows: Mapping[str, FlowPlan]) -> tuple[t
     still on their way when the switches have the new entries, and packets of one flow in two queues overtake
     one another.
     """
+    if isinstance(flows, FlowPlans) and not flows.others:
+        return _pairs_of_columns(flows)
     found = set()
     for job in jobs:
         for flow in job.flows:
@@ -22,3 +29,17 @@ def planned_pairs(jobs: Iterable[Job], flows: Mapping[str, FlowPlan]) -> tuple[t
             if planned is not None and planned.dscp != TRAFFIC_CLASSES.mice:
                 found.add((flow.src, flow.dst))
     return tuple(sorted(found))
+
+
+def _pairs_of_columns(flows: FlowPlans) -> tuple[tuple[str, str], ...]:
+    numbers = numbering(flows.topology)
+    count, rank = len(numbers.hosts), numbers.host_rank.astype(np.int64)
+    keys = [np.empty(0, dtype=np.int64)]
+    for job in flows.jobs.values():
+        if job.dscp != TRAFFIC_CLASSES.mice:
+            columns = columns_of(flows.topology, job.flows)
+            elephants = columns.size >= flows.elephant_bytes
+            keys.append(rank[columns.src[elephants]] * count + rank[columns.dst[elephants]])
+    src, dst = np.divmod(np.unique(np.concatenate(keys)), max(count, 1))
+    names = sorted(numbers.hosts)
+    return tuple((names[a], names[b]) for a, b in zip(src.tolist(), dst.tolist(), strict=True))

@@ -54,7 +54,7 @@ def rank_jobs(demands: Demands, routing: RoutingStage) -> JobOrder:
     Raises:
         PolicyError: the priority failed, or its answer is not legal.
     """
-    jobs = tuple(demands.link_jobs(routing.links_of))
+    jobs = tuple(routing.link_use.link_jobs(demands.inputs.jobs, demands.profiles))
     problem = RankingProblem(jobs, demands.rates, demands.inputs.seed)
     return JobOrder(ask_ranking(demands.inputs.policy, problem), jobs)
 

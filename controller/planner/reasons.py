@@ -9,6 +9,7 @@ from itertools import pairwise
 from controller.interleave.circle import random_score
 from controller.interleave.link_sharing import SLACK
 from controller.model import Flow, Job
+from controller.model.flow_plans import path_words
 from controller.planner.ask import ask_explanation
 from controller.planner.candidate import Candidate
 from controller.planner.floor import loss_cap
@@ -19,7 +20,6 @@ from controller.planner.policy import Policy
 from controller.planner.time_shifts import TimeShifts, only
 from controller.priority.crux import RankedJob
 from controller.routing.assign import Assignment
-from controller.routing.paths import Path
 
 
 def level_reason(candidate: Candidate, ranked: RankedJob) -> str:
@@ -170,15 +170,8 @@ def path_reason(flow: Flow, a: Assignment, jobs_on: Mapping[DirectedLink, Collec
     if a.why:
         return a.why
     path = a.path or ()
-    kept = "; kept from the plan before" if a.kept else ""
-    if len(path) <= 3:
-        return f"{'inside the leaf' if len(path) == 3 else _through(path)}{kept}"
     others: set[str] = set()
     for link in pairwise(path[1:-1]):
         others.update(jobs_on.get(link, ()))
     others.discard(flow.job)
-    return f"{_through(path)}, shared with {', '.join(sorted(others)) if others else 'no other job'}{kept}"
-
-
-def _through(path: Path) -> str:
-    return f"least loaded path, through {path[len(path) // 2]}"
+    return path_words(path, others, kept=a.kept)

@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
+
 from controller.interleave.circle import SharedLink
 from controller.interleave.link_sharing import ROUTING_WEIGHT, pair_fits
-from controller.model import Phase
+from controller.model.flow_plans import FlowPlans
 from controller.planner.ask import ask_routing
 from controller.planner.demand import Demands
 from controller.planner.inputs import DirectedLink
+from controller.planner.link_use import LinkUse
 from controller.planner.pinned_flows import PORT_UNKNOWN, Pinned, flows_of_unknown_port, kept_ports, pin
 from controller.routing.assign import Assignment, assign_ecmp, with_ports
+from controller.routing.assigned import AssignedFlows, assigned
+from controller.routing.commodities import Commodities, FlowPaths
+from controller.routing.fabric import Ints
 from controller.routing.from_topology import Failures
-from controller.routing.greedy import Commodity
-from controller.routing.protocol import LeftToHash, RoutingProblem
+from controller.routing.protocol import ArrayRoutes, LeftToHash, RoutingProblem
 
 
 @dataclass(frozen=True)
@@ -41,17 +46,51 @@ class RoutingStage:
     @cached_property
     def pinned(self) -> Pinned:
         """The assignments, and the switches' entries for single flows that they need."""
-        if self.by_hash:
+        if self.by_hash or (isinstance(self.placed, AssignedFlows) and not self._pins_possible):
             return Pinned(self.placed, (), {})
         return pin(self.demands.inputs, self.demands.forwarding, self.placed)
 
+    @property
+    def _pins_possible(self) -> bool:
+        """Whether a flow whose port was searched for may need a pin all the same."""
+        x = self.demands.inputs
+        fixed = any(q.port_fixed for q in x.queue_pairs.values())
+        return bool(fixed or x.mistrusted or (x.previous is not None and x.previous.pins))
+
     @cached_property
     def links_of(self) -> Mapping[str, Sequence[DirectedLink]]:
-        """The directed links of each flow: those of its path, or those at its hosts where it has no path."""
-        links: dict[str, Sequence[DirectedLink]] = dict(self.demands.access)
-        for name, a in self.assignments.items():
-            links[name] = (*self.demands.inside[name], *pairwise(a.path)) if a.path else ()
-        return links
+        """The directed links of the path of each elephant; none of one without a path."""
+        inside = self.demands.inside
+        return {
+            name: (*inside[name], *pairwise(a.path)) if a.path else () for name, a in self.assignments.items()
+        }
+
+    @cached_property
+    def link_use(self) -> LinkUse:
+        """What each job puts on each link: on its path, or at its hosts where it is no elephant."""
+        demands = self.demands
+        flows, assigned = demands.columns, self.assignments
+        rows = np.hstack((demands.inside_rows, flows.access))
+        routed = np.zeros_like(flows.elephant)
+        if isinstance(assigned, AssignedFlows):
+            index, routed[flows.elephants] = flows.elephants, True
+            hops = assigned.paths.hops
+            between = demands.links.of(hops[:, :-1], hops[:, 1:])
+            rows[index] = np.where(hops[:, :1] >= 0, rows[index], -1)
+        else:
+            index, links = flows.elephants, self.links_of
+            ways = [links.get(flows.names[i]) for i in index.tolist()]
+            routed[index] = [way is not None for way in ways]
+            number = demands.links.number
+            between = np.full((len(ways), max((len(w) for w in ways if w), default=0)), -1, dtype=np.int32)
+            for row, way in zip(between, ways, strict=True):
+                row[: len(way or ())] = [number[link] for link in way or ()]
+            rows[index[routed[index]]] = -1
+        if not len(index) or not between.shape[1]:
+            return demands.link_use(rows, routed)
+        more = np.full((len(rows), between.shape[1]), -1, dtype=np.int32)
+        more[index] = between
+        return demands.link_use(np.hstack((rows[:, :2], more, rows[:, 2:])), routed)
 
     @cached_property
     def jobs_on(self) -> Mapping[DirectedLink, Collection[str]]:
@@ -61,34 +100,7 @@ class RoutingStage:
     @cached_property
     def shared(self) -> tuple[SharedLink, ...]:
         """Directed links that elephants of several jobs use. No job demands more than the link's rate."""
-        demands, assigned, links_of = self.demands, self.assignments, self.links_of
-        flows: dict[DirectedLink, dict[str, int]] = {}
-        for f in demands.elephants:
-            if f.name not in assigned:
-                continue
-            for link in links_of[f.name]:
-                counts = flows.setdefault(link, {})
-                counts[f.job] = counts.get(f.job, 0) + 1
-        phases: dict[tuple[str, int, int], tuple[Phase, ...]] = {}
-
-        def demand(job: str, count: int, rate: int) -> tuple[Phase, ...]:
-            key = job, count, rate
-            if key not in phases:
-                phases[key] = tuple(
-                    Phase(p.start_ns, p.end_ns, min(count * p.rate_bps, rate))
-                    for p in demands.profiles[job].phases
-                )
-            return phases[key]
-
-        shared = sorted(link for link, counts in flows.items() if len(counts) > 1)
-        return tuple(
-            SharedLink(
-                link,
-                demands.rates[link],
-                {job: demand(job, n, demands.rates[link]) for job, n in sorted(flows[link].items())},
-            )
-            for link in shared
-        )
+        return self.link_use.shared(self.demands.inputs.jobs, self.demands.profiles)
 
 
 @dataclass(frozen=True)
@@ -125,24 +137,15 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
     if policy.job_by_job:
         return RoutingStage(demands, {}, by_hash=True)
     unknown = flows_of_unknown_port(x.queue_pairs)
-    peak = {
-        name: max((p.rate_bps for p in profile.phases), default=0)
-        for name, profile in demands.profiles.items()
-    }
-    commodities = tuple(
-        Commodity(f.name, f.src, f.dst, peak[f.job], f.job)
-        for f in demands.elephants
-        if f.name not in unknown
-    )
-    before = x.previous.flows.values() if x.previous else ()
-    previous = {f.flow: (f.path, f.source_port) for f in before if f.path and f.source_port}
+    commodities = _commodities(demands, unknown)
+    in_force, ports = _in_force(demands, commodities)
     overlap = _TimeSharing(demands) if time_sharing and policy.timing.holds_slots else None
     problem = RoutingProblem(
         topology=x.topology,
         forwarding=demands.forwarding,
         flows=commodities,
         failures=Failures(x.down_links, x.down_switches),
-        previous={name: path for name, (path, _) in previous.items()},
+        previous=in_force,
         overlap=overlap,
         intensities=demands.intensities,
         distances=demands.distances,
@@ -158,6 +161,11 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
             x.topology, demands.forwarding, commodities, seed=x.seed, down_links=x.down_links, fixed=fixed
         )
     else:
+        found = None
+        if isinstance(answer, ArrayRoutes) and not (unknown or fixed or x.learned):
+            found = assigned(problem, answer, ports)
+        if found is not None:
+            return RoutingStage(demands, found, by_hash)
         flow = {c.name: c for c in commodities}
         placed = with_ports(
             x.topology,
@@ -166,7 +174,7 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
             answer.paths,
             fabric=problem.fabric,
             down_links=x.down_links,
-            previous=previous,
+            previous={name: (path, int(ports[commodities.row[name]])) for name, path in in_force.items()},
             learned=x.learned,
             fixed=fixed,
         )
@@ -174,3 +182,72 @@ def route_flows(demands: Demands, *, time_sharing: bool = True) -> RoutingStage:
         f.name: Assignment(None, None, False, PORT_UNKNOWN) for f in demands.elephants if f.name in unknown
     }
     return RoutingStage(demands, {**placed, **without}, by_hash)
+
+
+def _commodities(demands: Demands, unknown: frozenset[str]) -> Commodities:
+    """The elephants but those in `unknown`. The weight of a flow is the highest rate of its job."""
+    flows, jobs = demands.columns, demands.inputs.jobs
+    index = flows.elephants
+    if unknown:
+        index = index[[flows.names[i] not in unknown for i in index.tolist()]]
+    peak = [max((p.rate_bps for p in demands.profiles[job.name].phases), default=0) for job in jobs]
+    owner = flows.job[index]
+    names = flows.names if len(index) == len(flows.names) else [flows.names[i] for i in index.tolist()]
+    weight = np.array(peak, dtype=np.float64)[owner] if len(owner) else np.empty(0)
+    # Owners count from 0 in the order of their first flows, and jobs without an elephant are none.
+    own, number = np.unique(owner, return_inverse=True)
+    owners = tuple(jobs[j].name for j in own.tolist())
+    return Commodities(
+        flows.numbers, names, flows.src[index], flows.dst[index], weight, number.astype(np.int32), owners
+    )
+
+
+def _in_force(demands: Demands, flows: Commodities) -> tuple[FlowPaths, Ints]:
+    """The paths in force, and the source port of each flow, (flows,); -1: none."""
+    x, none = demands.inputs, np.full(len(flows), -1, dtype=np.int32)
+    order = np.arange(len(flows))
+    before = x.previous.flows if x.previous is not None else {}
+    if isinstance(before, FlowPlans) and before.topology is x.topology and len(flows):
+        hops, ports = _columns_in_force(demands, before)
+        index = demands.columns.elephants
+        if len(index) == len(flows):
+            return FlowPaths(flows, hops[index], order), ports[index]
+    known = {f.flow: f for f in before.values() if f.path and f.source_port} if before else {}
+    paths = FlowPaths.of(flows, {name: f.path for name, f in known.items() if f.path})
+    ports = none
+    for name in paths:
+        ports[flows.row[name]] = known[name].source_port or -1
+    return paths, ports
+
+
+def _columns_in_force(demands: Demands, before: FlowPlans) -> tuple[Ints, Ints]:
+    """Hops and source port of each flow of all jobs under the plan before; -1 where it has none."""
+    columns = demands.columns
+    blocks = [before.jobs.get(job.name) for job in demands.inputs.jobs]
+    width = max((b.hops.shape[1] for b in blocks if b is not None), default=1)
+    hops = np.full((len(columns.names), width), -1, dtype=np.int32)
+    ports = np.full(len(columns.names), -1, dtype=np.int32)
+    moved = before.others
+    for j, (job, block) in enumerate(zip(demands.inputs.jobs, blocks, strict=True)):
+        first = columns.first[j]
+        if block is not None and (block.flows is job.flows or block.flows == job.flows):
+            hops[first : first + len(job.flows), : block.hops.shape[1]] = block.hops
+            ports[first : first + len(job.flows)] = block.port
+        elif block is not None:
+            row = {f.name: i for i, f in enumerate(block.flows)}
+            for i, f in enumerate(job.flows):
+                k = row.get(f.name)
+                if k is not None and (block.flows[k].src, block.flows[k].dst) == (f.src, f.dst):
+                    hops[first + i, : block.hops.shape[1]] = block.hops[k]
+                    ports[first + i] = block.port[k]
+    for i, name in enumerate(columns.names) if moved else ():
+        now = moved.get(name)
+        if now is None:
+            continue
+        path = now.path or ()
+        row_of = columns.numbers.hops_of_paths([path[1:-1]])[0]
+        if len(row_of) > hops.shape[1]:
+            hops = np.pad(hops, ((0, 0), (0, len(row_of) - hops.shape[1])), constant_values=-1)
+        hops[i], ports[i] = -1, now.source_port or -1
+        hops[i, : len(row_of)] = row_of
+    return hops, np.where(hops[:, 0] >= 0, ports, -1).astype(np.int32)

@@ -80,9 +80,7 @@ def with_ports(
         name = c.name
         path = chosen.get(name)
         if path is None:
-            live = _alive(topology, c, down_links) and paths(topology, forwarding, c.src, c.dst)
-            why = "left to ECMP by the routing" if live else f"no live path from {c.src} to {c.dst}"
-            result[name] = Assignment(None, None, False, why)
+            result[name] = Assignment(None, None, False, without_path(topology, forwarding, c, down_links))
             continue
         as_before = name in standing or (
             name in fixed and previous is not None and name in previous and previous[name][0] == path
@@ -108,6 +106,14 @@ def with_ports(
         taken.add(port)
         result[name] = Assignment(path, port, False, "")
     return result
+
+
+def without_path(
+    topology: Topology, forwarding: Forwarding, c: Commodity, down_links: frozenset[tuple[str, str]]
+) -> str:
+    """Why a routing gave a commodity no path."""
+    live = _alive(topology, c, down_links) and paths(topology, forwarding, c.src, c.dst)
+    return "left to ECMP by the routing" if live else f"no live path from {c.src} to {c.dst}"
 
 
 def _alive(topology: Topology, c: Commodity, down_links: frozenset[tuple[str, str]]) -> bool:

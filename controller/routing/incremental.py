@@ -7,6 +7,7 @@ A colour is a spine (see `algorithms/optimal.py`). Kempe chains keep the edge co
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.routing.algorithms.optimal import live_spines
 from controller.routing.backend import backend
@@ -34,7 +35,8 @@ class IncrementalColouring:
         self._free = list(range(63, -1, -1))
         self._published = self._ends[2].copy()
         kernels = backend(plain)
-        self._arrive, self._leave, self._seat_all = kernels.arrive, kernels.leave, kernels.seat_all
+        self._arrive, self._arrive_all = kernels.arrive, kernels.arrive_all
+        self._leave, self._seat_all = kernels.leave, kernels.seat_all
 
     def _empty(self) -> Ints:
         table = np.full((2 * self._leaves * self._layers, self._spines + 1), -1, dtype=np.int32)
@@ -55,6 +57,23 @@ class IncrementalColouring:
             self._deepen()
         self.moved = int(moved)
         return flow
+
+    def arrive_all(self, src: Ints, dst: Ints, most: int) -> Ints:
+        """As `arrive`, for many flows (flows,) in order, which move at most `most` others together. Returns
+        their numbers; `moved` says how many others they moved."""
+        while len(self._free) < len(src):
+            self._grow()
+        numbers = np.array(self._free[: -len(src) - 1 : -1], dtype=np.int32)
+        del self._free[len(self._free) - len(src) :]
+        left, at = np.array([most], dtype=np.int32), 0
+        src, dst = src.astype(np.int32), dst.astype(np.int32)
+        while at < len(src):
+            rest = numbers[at:], src[at:], dst[at:]
+            at += int(self._arrive_all(self._table, self._ends, *rest, self._layers, self._cap, left))
+            if at < len(src):
+                self._deepen()
+        self.moved = most - int(left[0])
+        return numbers
 
     def seat(self, src: int, dst: int, spine: int) -> int:
         """A flow that is on a spine already, and moves no other; returns its number. There is always room."""
@@ -110,6 +129,11 @@ class IncrementalColouring:
     def spine(self, flow: int) -> int:
         """The spine of a flow; -1 if there is no such flow."""
         return int(self._ends[2, flow])
+
+    def spines(self, flows: NDArray[np.int64]) -> Ints:
+        """The spine of each of these flows, (flows,)."""
+        found: Ints = self._ends[2, flows]
+        return found
 
     def changes(self) -> Ints:
         """The flows whose spine is another than when this was last called: what has to be pushed."""
@@ -191,7 +215,6 @@ def rebalanced(
             left -= live.moved + int(live.spine(int(numbers[f])) != old[f])
         else:
             numbers[f] = live.seat(src[f], dst[f], int(old[f]))
-    for f in np.flatnonzero(old < 0).tolist():
-        numbers[f] = live.arrive(src[f], dst[f], left)
-        left -= live.moved
-    return spines[[live.spine(int(n)) for n in numbers]]
+    new = np.flatnonzero(old < 0)
+    numbers[new] = live.arrive_all(demand.src[new], demand.dst[new], max(left, 0))
+    return spines[live.spines(numbers)]

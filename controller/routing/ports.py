@@ -17,6 +17,7 @@ from controller.routing.forwarding import BUCKETS, forwarding
 from controller.routing.generic import GenericFabric
 from controller.routing.hash import address
 from controller.routing.three_tier import ThreeTier
+from controller.routing.topology_cache import cached_by_topology
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.graph import OUR_HASH, HashSpec, Topology
 
@@ -34,6 +35,10 @@ class Stages:
     shifts: Ints
     stage: Ints
     want: Ints
+
+    def take(self, index: NDArray[np.intp]) -> Stages:
+        """Those of the flows at these indices."""
+        return Stages(self.tables, self.shifts, self.stage[index], self.want[index])
 
 
 class _Tables:
@@ -75,20 +80,25 @@ class UplinkOrders:
 
 def uplink_orders(topology: Topology, fabric: TwoTier) -> UplinkOrders:
     """The orders of all leaves. Many leaves share one."""
-    columns = _columns(fabric)
+    return _uplink_orders(topology, fabric.leaves, fabric.spines)
+
+
+@cached_by_topology
+def _uplink_orders(topology: Topology, leaves: tuple[str, ...], spines: tuple[str, ...]) -> UplinkOrders:
+    columns = _columns(spines)
     number: dict[tuple[int, ...], int] = {}
     of = []
-    for leaf in fabric.leaves:
+    for leaf in leaves:
         unused = {name: iter(cables) for name, cables in columns.items()}
         order = tuple(next(unused[s], columns[s][-1]) for s in topology.upward[leaf])
         of.append(number.setdefault(order, len(number)))
     return UplinkOrders(np.array(of, dtype=np.int32), tuple(number))
 
 
-def _columns(fabric: TwoTier) -> dict[str, list[int]]:
-    """The columns of each spine: one for each of its cables to a leaf."""
+def _columns(spines: Iterable[str]) -> dict[str, list[int]]:
+    """The columns of `TwoTier.up` of each spine: one for each of its cables to a leaf."""
     columns: dict[str, list[int]] = {}
-    for i, name in enumerate(fabric.spines):
+    for i, name in enumerate(spines):
         columns.setdefault(name, []).append(i)
     return columns
 
@@ -127,7 +137,7 @@ def _two(
 ) -> Stages:
     """Leaf-spine. The table of a leaf depends on the order of its ports and on the spines that both leaves
     reach. A spine with several cables to the destination leaf makes a second choice among them."""
-    columns = _columns(fabric)
+    columns = _columns(fabric.spines)
     pair, src, dst = grouped(demand, len(fabric.leaves))
     both = fabric.live[src] & fabric.live[dst]
     kinds = np.column_stack((orders.of[src], np.packbits(both, axis=1)))

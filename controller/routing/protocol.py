@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, runtime_checkable
@@ -11,8 +11,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.routing.commodities import Commodities, FlowPaths
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand
-from controller.routing.from_topology import Failures, demand_of, fabric_of
+from controller.routing.from_topology import Failures, fabric_of
 from controller.routing.greedy import Commodity, Overlap
 from controller.routing.paths import Forwarding, Path
 from topo.graph import Topology
@@ -36,9 +37,11 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class ArrayRoutes(Routes):
-    """Paths that `RoutingProblem.routes` made from choices, shape (flows,). With `alive` every choice is a
-    live path of the fabric."""
+    """Paths that `RoutingProblem.routes` made from `choice`, the fabric's number of each flow's path, shape
+    (flows,); -1: none. With `alive` every choice is a live path."""
 
+    paths: FlowPaths
+    choice: Ints
     alive: bool = False
 
 
@@ -56,7 +59,7 @@ class RoutingProblem:
 
     topology: Topology
     forwarding: Forwarding
-    flows: tuple[Commodity, ...]
+    flows: Sequence[Commodity]
     failures: Failures
     previous: Mapping[str, Path]
     overlap: Overlap | None
@@ -70,41 +73,45 @@ class RoutingProblem:
         return fabric_of(self.topology, self.failures)
 
     @cached_property
+    def columns(self) -> Commodities:
+        """The flows as columns."""
+        return Commodities.of(self.topology, self.flows)
+
+    @cached_property
     def demand(self) -> LeafDemand:
         """The flows as arrays, in the order of `flows`: source leaf, destination leaf and weight."""
-        host = self.topology.host
-        ends = [(host[f.src], host[f.dst]) for f in self.flows]
-        return demand_of(self.fabric, ends, self.weights)
+        return self.columns.demand(self.fabric)
+
+    @cached_property
+    def held(self) -> FlowPaths:
+        """The paths in force that join the hosts of their flows, as columns."""
+        return FlowPaths.of(self.columns, self.previous)
 
     def routes(self, choice: Ints, order: NDArray[np.intp] | None = None) -> ArrayRoutes:
         """Turn an array answer, shape (flows,), into paths. A choice is the fabric's number of a path
         (`Fabric.candidates`); -1 stands for a flow without a path. `order` (flows,) is the order of the
         paths, by default that of the flows."""
-        found: dict[str, Path] = {}
-        src, dst, chosen = self.demand.src.tolist(), self.demand.dst.tolist(), choice.tolist()
-        nodes, cut = self.fabric.nodes, self.cut_off.tolist()
-        for i in range(len(chosen)) if order is None else order.tolist():
-            if chosen[i] >= 0 and not cut[i]:
-                f = self.flows[i]
-                found[f.name] = (f.src, *nodes(src[i], dst[i], chosen[i]), f.dst)
-        return ArrayRoutes(found, self.live(choice))
+        chosen = np.where(self.cut_off, -1, choice).astype(np.int32)
+        numbers = self.columns.numbers
+        hops = numbers.hops_of_choices(self.fabric, self.demand, chosen)
+        paths = FlowPaths(self.columns, hops, np.arange(len(chosen)) if order is None else order)
+        return ArrayRoutes(paths, chosen, self.live(chosen))
 
-    @cached_property
+    @property
     def weights(self) -> Floats:
         """The weight of each flow in bit/s, (flows,)."""
-        return np.array([f.weight for f in self.flows], dtype=np.float64)
+        return self.columns.weight
 
     @cached_property
     def owners(self) -> tuple[Ints, Floats | None]:
         """The number of each flow's owner, (flows,), and `overlap` between owners, (owners, owners), with
         ones on the diagonal; None where all traffic meets."""
-        number: dict[str, int] = {}
-        owner = np.array([number.setdefault(f.owner, len(number)) for f in self.flows], dtype=np.int32)
+        owner, names = self.columns.owner, self.columns.owners
         if self.overlap is None:
             return owner, None
-        part = np.ones((len(number), len(number)))
-        for a, i in number.items():
-            for b, j in number.items():
+        part = np.ones((len(names), len(names)))
+        for i, a in enumerate(names):
+            for j, b in enumerate(names):
                 if i != j:
                     part[i, j] = self.overlap(a, b)
         return owner, part
@@ -123,8 +130,9 @@ class RoutingProblem:
         """Which flows start or end at a host without a live cable or leaf, (flows,)."""
         if not self.failures.links and not self.failures.switches:
             return np.zeros(len(self.flows), dtype=np.bool_)
-        dead = {h.name for h in self.topology.hosts if self.failures.cuts_off(h)}
-        return np.array([f.src in dead or f.dst in dead for f in self.flows], dtype=np.bool_)
+        dead = np.array([self.failures.cuts_off(h) for h in self.topology.hosts], dtype=np.bool_)
+        cut: NDArray[np.bool_] = dead[self.columns.src] | dead[self.columns.dst]
+        return cut
 
 
 @runtime_checkable

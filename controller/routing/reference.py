@@ -270,6 +270,25 @@ def arrive(table: Array, ends: Array, e: int, src: int, dst: int, layers: int, c
     return -1
 
 
+def arrive_all(
+    table: Array,
+    ends: Array,
+    numbers: Array,
+    src: Array,
+    dst: Array,
+    layers: int,
+    cap: int,
+    left: Array,
+) -> int:
+    """Flows come one after another until one finds no layer; returns how many came."""
+    for f, e in enumerate(numbers.tolist()):
+        moved = arrive(table, ends, e, int(src[f]), int(dst[f]), layers, min(cap, int(left[0])))
+        if moved < 0:
+            return f
+        left[0] -= moved
+    return len(numbers)
+
+
 def leave(table: Array, ends: Array, e: int, layers: int, cap: int) -> int:
     """A flow goes: a flow of the leaf's last layer takes its place, the one of its colour if there is one."""
     k = table.shape[1] - 1

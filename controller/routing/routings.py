@@ -19,7 +19,6 @@ from controller.routing.algorithms.optimal import optimal
 from controller.routing.algorithms.published_annealing import published_annealing
 from controller.routing.assign import SMALL
 from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier
-from controller.routing.from_topology import choices_of
 from controller.routing.least_congested import OwnedDemand, least_congested
 from controller.routing.protocol import LEFT_TO_HASH, ArrayRoutes, LeftToHash, Routes, Routing, RoutingProblem
 
@@ -115,7 +114,9 @@ class LeastCongested(Routing):
             return ordered(problem.demand, Options(order="connections"))
         first = problem.intensities() if self.order == "intensity" else problem.distances()
         rank = {n: i for i, n in enumerate(sorted(first, key=lambda n: (-first[n], n)))}
-        return np.argsort(np.array([rank[f.owner] for f in problem.flows], dtype=np.int64), kind="stable")
+        flows = problem.columns
+        of_owner = np.array([rank[name] for name in flows.owners], dtype=np.int64)
+        return np.argsort(of_owner[flows.owner], kind="stable")
 
 
 def bundled(fabric: Fabric) -> Fabric:
@@ -140,24 +141,12 @@ def first_cables(fabric: Fabric, bundle: Fabric, choice: Ints) -> Ints:
 
 def held_choices(problem: RoutingProblem, fabric: Fabric) -> Ints:
     """The choice of each flow whose previous path is alive, shape (flows,); -1 for the others."""
-    found = np.full(len(problem.flows), -1, dtype=np.int32)
-    host = problem.topology.host
-    known, paths = [], []
-    for i, f in enumerate(problem.flows):
-        path = problem.previous.get(f.name)
-        if path is None or (path[0], path[-1]) != (f.src, f.dst):
-            continue
-        if (path[1], path[-2]) == (host[f.src].leaf, host[f.dst].leaf):
-            known.append(i)
-            paths.append(path[1:-1])
-    if not known:
-        return found
-    demand = problem.demand.take(np.array(known))
-    choice = choices_of(fabric, demand, paths)
-    links = fabric.links(demand, choice)
+    if not problem.previous:
+        return np.full(len(problem.flows), -1, dtype=np.int32)
+    choice = problem.columns.numbers.choices_of_hops(fabric, problem.demand, problem.held.hops)
+    links = fabric.links(problem.demand, choice)
     alive = (fabric.capacity[links] > 0).all(where=links >= 0, axis=1) if len(fabric.capacity) else False
-    found[known] = np.where(alive, choice, -1)
-    return found
+    return np.where(alive, choice, -1).astype(np.int32)
 
 
 @dataclass(frozen=True)

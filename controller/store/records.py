@@ -6,6 +6,7 @@ A field that a later version adds has a default value, so records of earlier ver
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,7 +38,14 @@ class PlanInForce:
 
 def encode(value: object) -> bytes:
     """A record as JSON. `value` is a dataclass, a mapping or a sequence of plain values."""
-    return msgspec.json.encode(value)
+    return msgspec.json.encode(value, enc_hook=_plain)
+
+
+def _plain(value: object) -> object:
+    """What msgspec does not know by itself: the flows of a plan, which are a mapping of another kind."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"a {type(value).__name__} has no JSON form")
 
 
 def decode(data: bytes, kind: type[T], where: str) -> T:

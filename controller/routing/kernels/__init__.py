@@ -5,12 +5,13 @@ from controller.routing.kernels.anneal import anneal
 from controller.routing.kernels.colour import balanced, laminar
 from controller.routing.kernels.fill import maxmin
 from controller.routing.kernels.greedy import greedy_by_owner, greedy_candidates, greedy_unit, greedy_weighted
-from controller.routing.kernels.kempe import arrive, leave, seat_all
+from controller.routing.kernels.kempe import arrive, arrive_all, leave, seat_all
 from controller.routing.kernels.scan import find_ports
 
 __all__ = [
     "anneal",
     "arrive",
+    "arrive_all",
     "balanced",
     "find_ports",
     "greedy_by_owner",

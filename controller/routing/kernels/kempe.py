@@ -105,6 +105,20 @@ def arrive(table: Ints, ends: Ints, e: int, src: int, dst: int, layers: int, cap
 
 
 @kernel
+def arrive_all(
+    table: Ints, ends: Ints, numbers: Ints, src: Ints, dst: Ints, layers: int, cap: int, left: Ints
+) -> int:
+    """Flows come one after another, as `arrive`, each moving at most `cap` others and at most left[0], from
+    which those that it moves are taken. Returns how many came before one whose leaf has no layer left."""
+    for f in range(len(numbers)):
+        moved = arrive(table, ends, numbers[f], src[f], dst[f], layers, min(cap, left[0]))
+        if moved < 0:
+            return f
+        left[0] -= moved
+    return len(numbers)
+
+
+@kernel
 def leave(table: Ints, ends: Ints, e: int, layers: int, cap: int) -> int:
     """Flow e goes; its place is filled from the leaf's last layer. Returns how many flows were moved."""
     k = table.shape[1] - 1

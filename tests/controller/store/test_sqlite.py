@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,7 +114,7 @@ def test_the_history_of_a_file_without_schema_version_is_taken_over(tmp_path: Pa
         for run in (1, 2):
             db.execute(
                 "INSERT INTO plans VALUES (?, 1, 7, 'p', ?)",
-                (run, json.dumps(asdict(old) | {"epoch_ns": run})),
+                (run, encode(replace(old, epoch_ns=run)).decode()),
             )
             db.execute("INSERT INTO jobs VALUES (?, 7, 'a', 'arrived')", (run,))
         db.commit()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Source ports for many flows at once, as columns. `with_ports` in assign.py is the same choice by names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.routing.assign import SMALL, Assignment, without_path
+from controller.routing.commodities import FlowPaths
+from controller.routing.fabric import Ints
+from controller.routing.path_ports import usable
+from controller.routing.ports import leads, ports_for, repeats, stages
+from controller.routing.protocol import ArrayRoutes, RoutingProblem
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
+
+_PORTS = 1 << 16
+_ROUNDS = 16
+"""How often ports are looked for around those that flows keep. Chosen: pairs of hosts have few flows."""
+
+
+@dataclass(frozen=True, eq=False)
+class AssignedFlows(Mapping[str, Assignment]):
+    """The assignments of all flows of a routing problem by name. An `Assignment` is made when somebody asks.
+
+    `paths.hops`, `port` and `kept` have a row for each flow. Every flow with a path has a port, and flows of
+    one pair of hosts have different ones. Port -1: no path.
+    """
+
+    problem: RoutingProblem
+    paths: FlowPaths
+    port: Ints
+    kept: NDArray[np.bool_]
+
+    def __getitem__(self, name: str) -> Assignment:
+        index = self.paths.flows.row[name]
+        port = int(self.port[index])
+        if port < 0:
+            return Assignment(None, None, False, self.why_none(index))
+        return Assignment(self.paths.path(index), port, bool(self.kept[index]), "")
+
+    def why_none(self, index: int) -> str:
+        """Why the flow of this index has no path."""
+        x, c = self.problem, self.problem.columns[index]
+        return without_path(x.topology, x.forwarding, c, x.failures.links)
+
+    @cached_property
+    def _order(self) -> list[int]:
+        """The flows with a path in the order of the paths, then the others."""
+        order = self.paths.order
+        there = self.port[order] >= 0
+        first: list[int] = order[there].tolist()
+        return first + np.flatnonzero(self.port < 0).tolist()
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.paths.flows.flows[i] for i in self._order)
+
+    def __len__(self) -> int:
+        return len(self.port)
+
+
+def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> AssignedFlows | None:
+    """A source port for the path of each flow: its present one of `ports` (flows,) if that still leads there,
+    else the lowest one that no other flow of its pair of hosts has; -1 in `ports`: it has none.
+
+    None where columns do not say enough: the hash is unknown, parallel cables make one path by names several
+    paths, a path has no free port, or a flow has a port outside 0xC000-0xFFFF.
+    """
+    fabric, flows, choice = problem.fabric, problem.columns, answer.choice
+    if not answer.alive or not usable(problem.topology, fabric):
+        return None
+    if ((ports >= 0) & (ports < ROCE_SOURCE_PORTS.start)).any():
+        return None
+    order = answer.paths.order[choice[answer.paths.order] >= 0]
+    spec, demand = problem.topology.hash, problem.demand
+    src, dst = flows.numbers.ip[flows.src], flows.numbers.ip[flows.dst]
+    wanted = stages(problem.topology, fabric, demand, choice)
+    held = _same_rows(problem.held.hops, answer.paths.hops) & (choice >= 0) & (ports >= 0)
+    stays = held & leads(src, dst, ports, wanted, spec=spec)
+    pair = flows.src.astype(np.int64) * len(flows.numbers.hosts) + flows.dst
+    # A pair of hosts and a choice: each port leads along one path, so only these flows compete for ports.
+    group = np.unique(pair * (int(choice.max(initial=0)) + 1) + choice, return_inverse=True)[1]
+    key = group * _PORTS + ports
+    # Of several flows with one port, the first keeps it.
+    at = order[stays[order]]
+    kept = np.zeros(len(stays), dtype=np.bool_)
+    kept[at[np.unique(key[at], return_index=True)[1]]] = True
+    found = np.where(kept, ports, -1).astype(np.int32)
+    left = order[~kept[order]]
+    taken = np.sort(key[kept])
+    rank = repeats(group[left].astype(np.int32))
+    more = np.zeros_like(rank)
+    todo = np.arange(len(left))
+    for _ in range(_ROUNDS):
+        if not len(todo):
+            break
+        f = left[todo]
+        new = ports_for(
+            src[f], dst[f], wanted.take(f), skip=rank[todo] + more[todo], spec=spec, plain=len(flows) < SMALL
+        )
+        found[f] = new
+        # Kept ports of the group up to the new one are passed over.
+        low, high = (np.searchsorted(taken, group[f] * _PORTS + limit, "right") for limit in (0, new))
+        passed = (high - low).astype(np.int32)
+        again = passed != more[todo]
+        more[todo] = passed
+        todo = todo[again]
+    key = (pair * _PORTS + found)[order]
+    if len(todo) or (found[order] < 0).any() or len(np.unique(key)) < len(key):
+        return None
+    return AssignedFlows(problem, answer.paths, found, kept)
+
+
+def _same_rows(a: Ints, b: Ints) -> NDArray[np.bool_]:
+    """Whether the rows of hops are alike, (flows,), whatever their padding."""
+    width = max(a.shape[1], b.shape[1])
+    a, b = (np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=-1) for x in (a, b))
+    same: NDArray[np.bool_] = (a == b).all(axis=1)
+    return same

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers for the hosts, switches and links of a topology, so that flows and their paths can be arrays.
+
+The hops of a path are the numbers of its switches from leaf to leaf, shape (flows, hops); -1 pads a row, and
+fills that of a flow without a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier, capacities
+from controller.routing.from_topology import choices_of
+from controller.routing.paths import Path
+from controller.routing.ports import addresses
+from controller.routing.topology_cache import cached_by_topology
+from topo.graph import Topology
+
+DirectedLink = tuple[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class LinkNumbers:
+    """Directed links by number. `rate` (links,) is in bit/s. A link from node a to node b has the key
+    a * nodes + b; `keys` (links,) are sorted, and `at` (links,) has the number of the link of each key.
+    """
+
+    names: tuple[DirectedLink, ...]
+    rate: Floats
+    nodes: int
+    keys: NDArray[np.int64]
+    at: Ints
+
+    def of(self, a: Ints, b: Ints) -> Ints:
+        """The numbers of the links from nodes `a` to nodes `b`, of one shape; -1 where there is none."""
+        key = a.astype(np.int64) * self.nodes + b
+        place = np.minimum(np.searchsorted(self.keys, key), max(len(self.keys) - 1, 0))
+        found = self.keys[place] == key if len(self.keys) else np.zeros(key.shape, dtype=np.bool_)
+        known = (a >= 0) & (b >= 0) & found
+        return np.where(known, self.at[place] if len(self.at) else -1, -1).astype(np.int32)
+
+    @cached_property
+    def number(self) -> Mapping[DirectedLink, int]:
+        """The number of each link."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def rank(self) -> Ints:
+        """The place of each link in the order of the names, (links,)."""
+        order = sorted(range(len(self.names)), key=self.names.__getitem__)
+        found = np.empty(len(order), dtype=np.int32)
+        found[order] = np.arange(len(order), dtype=np.int32)
+        return found
+
+    def extended(self, rates: Mapping[DirectedLink, int]) -> LinkNumbers:
+        """With further links, which `of` does not find."""
+        new = {name: rate for name, rate in rates.items() if name not in self.number}
+        rate = np.append(self.rate, np.array(list(new.values()), dtype=np.float64))
+        return LinkNumbers((*self.names, *new), rate, self.nodes, self.keys, self.at)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """The switches of a topology, numbered from 0 in its order, and its hosts, likewise.
+
+    As nodes of links, hosts are numbered after the switches. `leaf` (hosts,) is the switch of each host, and
+    `ip` (hosts,) its address as a 32-bit number.
+    """
+
+    topology: Topology
+    switches: tuple[str, ...]
+    hosts: tuple[str, ...]
+    switch: Mapping[str, int]
+    host: Mapping[str, int]
+    leaf: Ints
+    ip: NDArray[np.uint32]
+
+    @cached_property
+    def links(self) -> LinkNumbers:
+        """All cables each way, also those of hosts. Parallel cables are one link."""
+        rates = dict(capacities(self.topology))
+        for h in self.topology.hosts:
+            rates[h.name, h.leaf] = rates[h.leaf, h.name] = h.rate_bps
+        size = len(self.switches)
+        node = {**self.switch, **{name: size + i for name, i in self.host.items()}}
+        nodes = len(node)
+        key = np.array([node[a] * nodes + node[b] for a, b in rates], dtype=np.int64)
+        at = np.argsort(key).astype(np.int32)
+        rate = np.array(list(rates.values()), dtype=np.float64)
+        return LinkNumbers(tuple(rates), rate, nodes, key[at], at)
+
+    @cached_property
+    def host_bps(self) -> Floats:
+        """The bit/s of the cable of each host, (hosts,)."""
+        return np.array([h.rate_bps for h in self.topology.hosts], dtype=np.float64)
+
+    @cached_property
+    def host_rank(self) -> Ints:
+        """The place of each host in the order of the names, (hosts,)."""
+        order = sorted(range(len(self.hosts)), key=self.hosts.__getitem__)
+        found = np.empty(len(order), dtype=np.int32)
+        found[order] = np.arange(len(order), dtype=np.int32)
+        return found
+
+    def leaves_of(self, fabric: Fabric) -> Ints:
+        """The index in `fabric.leaves` of each switch, (switches,); -1 for one that is no leaf."""
+        found = np.full(len(self.switches), -1, dtype=np.int32)
+        found[[self.switch[name] for name in fabric.leaves]] = np.arange(len(fabric.leaves), dtype=np.int32)
+        return found
+
+    def hops_of_choices(self, fabric: Fabric, demand: LeafDemand, choice: Ints) -> Ints:
+        """The hops of flows whose choices, (flows,), are the fabric's numbers of paths; -1: no path."""
+        if isinstance(fabric, TwoTier):
+            leaves = np.array([self.switch[name] for name in fabric.leaves], dtype=np.int32)
+            spines = np.array([self.switch[name] for name in fabric.spines] or [-1], dtype=np.int32)
+            found = np.stack((leaves[demand.src], spines[choice], leaves[demand.dst]), axis=1)
+            found[demand.src == demand.dst, 1:] = -1
+            found[choice < 0] = -1
+            return found
+        rows = zip(demand.src.tolist(), demand.dst.tolist(), choice.tolist(), strict=True)
+        return self.hops_of_paths([fabric.nodes(u, v, c) if c >= 0 else () for u, v, c in rows])
+
+    def hops_of_paths(self, paths: Sequence[Sequence[str]]) -> Ints:
+        """The hops of paths given as switch names; a path over a switch that does not exist is none."""
+        found = np.full((len(paths), max(map(len, paths), default=1) or 1), -1, dtype=np.int32)
+        for row, path in zip(found, paths, strict=True):
+            if all(name in self.switch for name in path):
+                row[: len(path)] = [self.switch[name] for name in path]
+        return found
+
+    def choices_of_hops(self, fabric: Fabric, demand: LeafDemand, hops: Ints) -> Ints:
+        """The fabric's numbers of paths given as hops, (flows,), as `choices_of`; -1 without hops.
+
+        The paths must begin and end at the leaves of their flows.
+        """
+        known = hops[:, 0] >= 0
+        if isinstance(fabric, TwoTier):
+            column = np.full(len(self.switches) + 1, -1, dtype=np.int32)
+            for i, name in reversed(list(enumerate(fabric.spines))):
+                column[self.switch[name]] = i
+            through = hops[:, 1] if hops.shape[1] > 1 else np.full(len(hops), -1, dtype=np.int32)
+            choice = np.where(demand.src == demand.dst, 0, column[through])
+            return np.where(known, choice, -1).astype(np.int32)
+        found = np.full(len(hops), -1, dtype=np.int32)
+        index = np.flatnonzero(known)
+        if len(index):
+            found[index] = choices_of(fabric, demand.take(index), [self.names(row) for row in hops[index]])
+        return found
+
+    def names(self, row: Iterable[int]) -> Path:
+        """The names of the switches of one row of hops."""
+        return tuple(self.switches[i] for i in row if i >= 0)
+
+
+@cached_by_topology
+def numbering(topology: Topology) -> Numbering:
+    """The numbers of a topology, without regard to what is down."""
+    switch = {s.name: i for i, s in enumerate(topology.switches)}
+    host = {h.name: i for i, h in enumerate(topology.hosts)}
+    leaf = np.array([switch[h.leaf] for h in topology.hosts], dtype=np.int32)
+    ip = addresses(h.ip for h in topology.hosts)
+    return Numbering(topology, tuple(switch), tuple(host), switch, host, leaf, ip)
