@@ -8,6 +8,7 @@ answer deadline: without an answer, or without a session, a flow goes by ECMP.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
 
@@ -31,7 +32,7 @@ from hostagent.metering import Metering
 from hostagent.nic.driver import NicDriver, SendQueue
 from hostagent.nic.requester import check_pin
 from hostagent.worker import Worker
-from hostagent.worker_state import WorkerState
+from hostagent.worker_state import WorkerState, check_worker
 from polyrhythm_job.schedule import REALIGN_THRESHOLD, Schedule
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ UNKNOWN_NS = 1 << 62
 """The error of fabric time until the controller has sent the time."""
 LINGER_NS = 1_000_000_000
 """How long receiving ends outlive their worker: they acknowledge again what a peer retransmits."""
+_MOST_REFUSALS = 10
+"""The last refusals of the controller that are kept, to be looked at. Chosen."""
 
 
 class Agent:
@@ -59,6 +62,7 @@ class Agent:
 
     Attributes:
     `settings`: from the controller's Welcome. `pins`, `schedules`, `senders`: the controller's assignments.
+    `refusals`: its last refusals.
     `fallen`: the flows that go by ECMP instead of by their pins, each with the reason. `on_answer(flow, pin)`
     is called after each flow assignment, `on_session(up)` when the session begins or ends, `on_clock()` after
     each answer to the question for the time.
@@ -88,7 +92,7 @@ class Agent:
         self.schedules: dict[str, Schedule] = {}
         self.senders: dict[str, str] = {}
         self.probes: dict[str, ProbedPath] = {}
-        self.refusals: list[str] = []
+        self.refusals: deque[str] = deque(maxlen=_MOST_REFUSALS)
         self.fallen: dict[str, str] = {}
         self.on_answer: Callable[[str, Pin], None] | None = None
         self.on_session: Callable[[bool], None] | None = None
@@ -179,16 +183,8 @@ class Agent:
         self._clock.call_at(at, self._join, state)
 
     def check_worker(self, worker: Worker) -> None:
-        """Raise ValueError for a worker of another host or one that runs already, or for a flow to or from a
-        host without an address.
-        """
-        spec, key = worker.spec, (worker.spec.name, worker.rank)
-        if spec.hosts[worker.rank] != self.host:
-            raise ValueError(f"job {spec.name}: rank {worker.rank} belongs to {spec.hosts[worker.rank]}")
-        if key in self._workers:
-            raise ValueError(f"job {spec.name}: rank {worker.rank} runs already on {self.host}")
-        for host in {host for pair in spec.ring for host in pair} - self._addresses.keys():
-            raise ValueError(f"job {spec.name}: host {host} has no address")
+        """Raise ValueError for a worker that cannot run on this host beside its other workers."""
+        check_worker(worker, self.host, self._addresses, self._workers)
 
     def job_left(self, worker: Worker) -> None:
         """A worker has ended: close its flows and tell the controller."""

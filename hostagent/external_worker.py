@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from controller.wire.limits import MAX_NAME_CHARS
 from controller.wire.traffic import flows_of, spread
 from controller.wire.traffic_config import TrafficConfig
 from hostagent.job import (
@@ -34,13 +35,13 @@ SendEvent = Callable[[Mapping[str, Any]], None]
 class JoinMessage(Section, frozen=True, kw_only=True):
     """The fields of a "join" request: a training process describes its job."""
 
-    job: Annotated[str, Meta(description="name of the job, without '/'")]
+    job: Annotated[str, Meta(max_length=MAX_NAME_CHARS, description="name of the job, without '/'")]
     hosts: Annotated[tuple[str, ...], Meta(description="names of its hosts, in the order of their ranks")]
     rank: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="the place of this host among them")]
     ring: Annotated[
         tuple[tuple[str, str], ...], Meta(description="its flows, [source, destination] host; empty: a ring")
     ] = ()
-    model: Annotated[str, Meta(description="name of the model")] = ""
+    model: Annotated[str, Meta(max_length=MAX_NAME_CHARS, description="name of the model")] = ""
     gpus: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="of the whole job; 0: one a host")] = 0
     flops_per_iteration: Annotated[float, finite(0.0, what="of the whole job")] = 0.0
     bytes_per_flow: Annotated[

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from controller.wire.limits import (
     MAX_CONNECTIONS_OF_USER,
+    MAX_FLOW_NAME_CHARS,
     MAX_LOCAL_CONNECTIONS,
     MAX_LOCAL_LINE_BYTES,
     MAX_LOCAL_SILENCE_S,
@@ -50,6 +51,9 @@ waking the agent's and gRPC's threads, so an agent with many jobs should wake no
 job."""
 _MOST_STEPS = 256
 """Steps that are reported at once, before that time is over."""
+_GATHER_NS = 1_000_000
+"""Flows that a plan moves are told together after this time. Chosen, as for the port map: each time a process
+is told all flows of its job."""
 _REFRESH_NS = 10_000_000_000
 """How often slots are sent again: the host's clock drifts against fabric time. Also after each answer of the
 controller to the question for the time."""
@@ -73,6 +77,7 @@ class JobServer:
         self._connections: set[_Connection] = set()
         self._owners: FlowOwners[_Connection] = FlowOwners()
         self._steps: list[tuple[_Connection, ExternalWorker, dict[str, Any]]] = []
+        self._moved: set[str] = set()
         self._socket = _listen(self._path)
         loop.watch(self._socket.fileno(), self._accept)
         loop.every(_REFRESH_NS, self._refresh)
@@ -87,11 +92,16 @@ class JobServer:
         self._path.unlink(missing_ok=True)
 
     def moved(self, queue_pair: ExternalSendQueue) -> None:
-        """A flow has another source port: tell the process that owns its queue pairs."""
-        job = queue_pair.flow.partition("/")[0]
-        for connection in self._connections:
+        """A flow has another source port: tell the process that owns its queue pairs soon."""
+        if not self._moved:
+            self.loop.call_at(self.loop.now + _GATHER_NS, self._tell_moved)
+        self._moved.add(queue_pair.flow.partition("/")[0])
+
+    def _tell_moved(self) -> None:
+        jobs, self._moved = self._moved, set()
+        for connection in list(self._connections):
             worker = connection.worker
-            if worker is not None and worker.spec.name == job and worker.running:
+            if worker is not None and worker.spec.name in jobs and worker.running:
                 worker.send_flows()
 
     def _refresh(self) -> None:
@@ -179,7 +189,7 @@ class JobServer:
             },
             "answers": dict(sorted(self._flows.counts.items())),
             "clock_error_ns": agent.fabric_time()[1],
-            "refusals": agent.refusals[-10:],
+            "refusals": list(agent.refusals),
         }
 
     def _take_steps(self) -> None:
@@ -222,12 +232,12 @@ class _Connection:
         """Send a message without waiting. A process that does not read loses its connection."""
         if not self._open:
             return
-        waiting = bool(self._unsent)
-        self._unsent += encode(message)
-        if len(self._unsent) > MAX_LOCAL_UNSENT_BYTES:
+        waiting = len(self._unsent)
+        if waiting > MAX_LOCAL_UNSENT_BYTES:
             log.warning("%s does not read what the agent sends; its connection is closed", self._peer)
             self.end()
             return
+        self._unsent += encode(message)
         if not waiting:
             self._flush()
 
@@ -361,8 +371,10 @@ def _peer(accepted: socket.socket) -> tuple[int, int]:
 
 def _text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
-    if not isinstance(value, str) or not value or not is_text(value):
-        raise ConfigError(f"{key}: {value!r:.100} is wrong; legal: a name")
+    if not isinstance(value, str) or not is_text(value) or not 0 < len(value) <= MAX_FLOW_NAME_CHARS:
+        raise ConfigError(
+            f"{key}: {value!r:.100} is wrong; legal: a name of 1 to {MAX_FLOW_NAME_CHARS:,} characters"
+        )
     return value
 
 

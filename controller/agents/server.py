@@ -256,15 +256,15 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                 await self._pause()
                 if session.ended:
                     return
-                if self._ticks is None and (delay_s := session.rate.delay_s()):
+                if self._ticks is None and (delay_s := session.rate.delay_s(1 + len(message.earlier))):
                     # What the agent has sent meanwhile waits in its connection.
                     await asyncio.sleep(delay_s)
-                if message.WhichOneof("body") == "flow_request":
-                    self.asked_s = time.monotonic()
-                    self.answers.asked(host, message.flow_request.flow)
                 try:
                     for item in from_agent(host, message):
                         self._inbox.put(host, channel, item)
+                    if message.WhichOneof("body") == "flow_request":
+                        self.asked_s = time.monotonic()
+                        self.answers.asked(host, message.flow_request.flow)
                 except MessageError as error:
                     log.warning("host %s: a message of its agent is refused: %.300s", host, error)
                     self.refusals += 1

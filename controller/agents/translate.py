@@ -33,7 +33,13 @@ from controller.model import REALIGN
 from controller.model.job import Flow, Job, Phase, Profile
 from controller.model.traffic import TrafficClasses
 from controller.wire import agent_pb2 as wire
-from controller.wire.limits import MAX_NAME_CHARS, MAX_REASON_CHARS, MAX_REPORT_BINS
+from controller.wire.limits import (
+    MAX_EARLIER_REPORTS,
+    MAX_FLOW_NAME_CHARS,
+    MAX_NAME_CHARS,
+    MAX_REASON_CHARS,
+    MAX_REPORT_BINS,
+)
 from controller.wire.protocol import (
     ANSWER_DEADLINE_NS,
     DSCP_BEHAVIOURS,
@@ -116,6 +122,10 @@ def from_agent(host: str, message: wire.AgentMessage) -> Iterator[AgentInput]:
         MessageError: a second Hello, an empty message, or values out of range. Inputs that were yielded
             before are valid.
     """
+    if len(message.earlier) > MAX_EARLIER_REPORTS:
+        raise MessageError(
+            f"earlier: {len(message.earlier):,} reports; legal: at most {MAX_EARLIER_REPORTS:,} in a message"
+        )
     for report in message.earlier:
         yield _iteration(host, report)
     yield _body(host, message)
@@ -124,9 +134,10 @@ def from_agent(host: str, message: wire.AgentMessage) -> Iterator[AgentInput]:
 def _body(host: str, message: wire.AgentMessage) -> AgentInput:
     kind = message.WhichOneof("body")
     if kind == "flow_request":
-        return FlowAsked(host, message.flow_request.flow)
+        return FlowAsked(host, _flow_name(message.flow_request.flow))
     if kind == "flow_opened":
         opened = message.flow_opened
+        _flow_name(opened.flow)
         if opened.source_port >= 1 << 16 or opened.dscp >= 1 << 6:
             raise MessageError(
                 f"flow {opened.flow}: source port {opened.source_port} or DSCP {opened.dscp} is out of range"
@@ -134,11 +145,12 @@ def _body(host: str, message: wire.AgentMessage) -> AgentInput:
         return FlowOpened(host, opened.flow, opened.source_port, opened.dscp)
     if kind == "flow_fallback":
         fell = message.flow_fallback
+        _flow_name(fell.flow)
         if fell.source_port >= 1 << 16:
             raise MessageError(f"flow {fell.flow}: source port {fell.source_port} is out of range")
         return FlowFallback(host, fell.flow, fell.on_ecmp, fell.source_port, fell.why[:MAX_REASON_CHARS])
     if kind == "probe_request":
-        return ProbeAsked(host, message.probe_request.flow)
+        return ProbeAsked(host, _flow_name(message.probe_request.flow))
     if kind == "job_leave":
         return WorkerLeft(host, message.job_leave.rank, message.job_leave.job)
     if kind == "workers":
@@ -255,12 +267,23 @@ def _job(join: wire.JobJoin) -> Job:
         hosts=tuple(join.hosts),
         profile=Profile(join.period_ns, tuple(Phase(p.start_ns, p.end_ns, p.rate_bps) for p in join.phases)),
         flops_per_iteration=_amount(join.flops_per_iteration),
-        flows=tuple(Flow(f.name, join.job, f.src, f.dst, f.bytes_per_iteration) for f in join.flows),
+        flows=tuple(
+            Flow(_flow_name(f.name), join.job, f.src, f.dst, f.bytes_per_iteration) for f in join.flows
+        ),
         silent=join.silent,
         pcie_link=join.pcie_link if join.pcie_bps else "",
         pcie_bps=join.pcie_bps,
         sender=sender,
     )
+
+
+def _flow_name(name: str) -> str:
+    if len(name) > MAX_FLOW_NAME_CHARS:
+        raise MessageError(
+            f"flow {name[:100]}...: its name has {len(name):,} characters; "
+            f"legal: at most {MAX_FLOW_NAME_CHARS:,}"
+        )
+    return name
 
 
 def _amount(value: float) -> float:

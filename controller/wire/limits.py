@@ -27,6 +27,8 @@ MAX_AGENT_MESSAGE_BYTES: Final = 4 << 20
 """The most bytes in one message of an agent."""
 MAX_NAME_CHARS: Final = 200
 """The most characters of a job's or a model's name."""
+MAX_FLOW_NAME_CHARS: Final = 1_000
+"""The most characters of a flow's name: a job's name, two names of hosts as DNS has them, and a number."""
 MAX_REASON_CHARS: Final = 200
 """The most characters that are kept of an agent's reason."""
 MAX_REPORT_BINS: Final = 8192
@@ -39,7 +41,10 @@ MAX_JOBS_OF_HOST: Final = 256
 MAX_FLOWS_OF_HOST: Final = 1 << 17
 """The most flows of all jobs of which one host has a worker."""
 MAX_MESSAGES_PER_S: Final = 10_000
-"""The most messages a second that are read from one agent. More than that wait in its connection."""
+"""The most messages, and reports of iterations, a second that are read from one agent. More than that wait in
+its connection."""
+MAX_EARLIER_REPORTS: Final = 1_024
+"""The most reports of iterations that one message of an agent carries besides its own."""
 MAX_UNSENT_MESSAGES: Final = 1 << 18
 """The most messages that wait for one agent to read them. Then its session ends."""
 
@@ -51,7 +56,8 @@ MAX_CONNECTIONS_OF_USER: Final = 256
 MAX_LOCAL_LINE_BYTES: Final = 1 << 16
 """The most bytes in one request of a training process."""
 MAX_LOCAL_UNSENT_BYTES: Final = 1 << 20
-"""The most bytes that wait for a training process to read them. Then its connection ends."""
+"""The most bytes that may wait for a training process when the agent has more for it. Then its connection
+ends."""
 MAX_FLOWS_OF_USER: Final = 1 << 14
 """The most open flows that one user of the host has asked for."""
 MAX_LOCAL_SILENCE_S: Final = 10

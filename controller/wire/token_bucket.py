@@ -15,10 +15,10 @@ class TokenBucket:
         self._left = float(per_s)
         self._at_s = clock()
 
-    def delay_s(self) -> float:
-        """Take a token, also one that is still to come; returns how long the next one must wait for it."""
+    def delay_s(self, tokens: int = 1) -> float:
+        """Take tokens, also such as are still to come; returns how long the next one must wait for them."""
         self._fill()
-        self._left -= 1
+        self._left -= tokens
         return max(0.0, -self._left / self._per_s)
 
     def refusal_s(self) -> float:

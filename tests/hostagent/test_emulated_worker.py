@@ -358,7 +358,7 @@ def test_probes_and_refusals_come_to_hand() -> None:
     agent.on_message(pb.ControllerMessage(probe_result=result))
     assert agent.probes["a/h0>h1"].path == ("h0", "leaf1", "h1")
     agent.on_message(pb.ControllerMessage(refusal=pb.Refusal(what="two agents named h0")))
-    assert agent.refusals == ["two agents named h0"]
+    assert list(agent.refusals) == ["two agents named h0"]
 
 
 def test_what_cannot_run_is_refused() -> None:

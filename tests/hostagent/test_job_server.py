@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,11 +12,24 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from agent_rig import AgentProcess, config_text, eventually, local_socket, start_agent, status
+from agent_rig import (
+    AgentProcess,
+    assignment,
+    config_text,
+    eventually,
+    local_socket,
+    running_hub,
+    start_agent,
+    status,
+    welcome_and_pin,
+)
 
-from controller.wire.limits import MAX_CONNECTIONS_OF_USER, MAX_FLOWS_OF_USER
+from controller.wire import agent_pb2 as pb
+from controller.wire.limits import MAX_CONNECTIONS_OF_USER, MAX_FLOWS_OF_USER, MAX_LOCAL_UNSENT_BYTES
+from controller.wire.traffic import flow_name
 
 __all__ = ["start_agent"]
 
@@ -73,17 +87,118 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def agent(start_agent: Callable[..., AgentProcess], folder: Path) -> tuple[AgentProcess, str]:
+    return started(start_agent, folder, f"unix:{folder}/none.sock")
+
+
+def started(
+    start_agent: Callable[..., AgentProcess], folder: Path, controller: str
+) -> tuple[AgentProcess, str]:
+    """The agent of h2 and the path of its socket."""
     path = str(folder / "agent.sock")
     text = config_text(
         "h2",
         "10.0.0.2",
-        controller=f"unix:{folder}/none.sock",
+        controller=controller,
+        addresses={"h1": "10.0.0.1"},
         agent=f'socket = "{path}"',
         nic='driver = "none"',
     )
     process = start_agent(text)
     eventually(lambda: Path(path).exists(), "the socket")
     return process, path
+
+
+def request(op: str, **fields: Any) -> bytes:
+    return json.dumps({"op": op, **fields}).encode() + b"\n"
+
+
+def join(job: str, flows: int = 1, rank: int = 0, hosts: tuple[str, ...] = ("h2", "h1")) -> bytes:
+    """A request to join with a job of that many flows from h2 to h1."""
+    return request(
+        "join", job=job, rank=rank, hosts=hosts, ring=[["h2", "h1"]] * flows, period_ns=10**8,
+        bytes_per_flow=10**6,
+    )  # fmt: skip
+
+
+def refusal(path: str, said: bytes) -> str:
+    """What the agent answers to an illegal request."""
+    with local_socket(path) as made:
+        made.sendall(said)
+        event = json.loads(made.makefile().readline())
+    assert event["event"] == "error", event
+    text: str = event["what"]
+    return text
+
+
+def test_a_worker_whose_flows_are_open_for_another_one_is_refused(agent: tuple[AgentProcess, str]) -> None:
+    process, path = agent
+    with local_socket(path) as first:
+        first.sendall(join("a"))
+        assert json.loads(first.makefile().readline())["event"] == "flows"
+        # The hosts in another order, or one of them twice: the flow's name is the same.
+        for hosts in (("h1", "h2"), ("h2", "h2", "h1")):
+            said = refusal(path, join("a", rank=1, hosts=hosts))
+            assert said == "job a: flow a/h2>h1 is open on h2 for its rank 0; legal: one rank a host"
+        assert status(path)["workers"] == [{"job": "a", "rank": 0, "accepted": False}]
+    assert process.process.poll() is None
+
+
+def test_long_names_are_refused(agent: tuple[AgentProcess, str]) -> None:
+    _, path = agent
+    long = "n" * 1001
+    said = refusal(path, request("flow", flow=long, bytes=10**6))
+    assert said.endswith("is wrong; legal: a name of 1 to 1,000 characters")
+    assert "legal: text of 0 to 200 characters" in refusal(path, join(long[:201]))
+    with local_socket(path) as made:
+        made.sendall(request("flow", flow=long[:1000], bytes=10**6))
+        assert json.loads(made.makefile().readline())["flow"] == long[:1000]
+
+
+def test_a_plan_that_moves_many_flows_tells_their_process_the_result(
+    start_agent: Callable[..., AgentProcess], folder: Path
+) -> None:
+    flows = 300
+    names = [flow_name("a", "h2", "h1", n) for n in range(flows)]
+
+    def answer(message: pb.AgentMessage) -> list[pb.ControllerMessage]:
+        if message.flow_request.flow == "move":
+            return [assignment(name, 0xC000 + n) for n, name in enumerate(names)]
+        return welcome_and_pin(message)
+
+    with running_hub() as (hub, address):
+        hub.answer = answer
+        _, path = started(start_agent, folder, address)
+        with local_socket(path) as training:
+            events = training.makefile()
+            eventually(lambda: status(path)["connected"], "the session")
+            training.sendall(join("a", flows))
+            told = json.loads(events.readline())["flows"]
+            assert set(told) == set(names)
+            # The process reads nothing meanwhile, as one that computes.
+            training.sendall(request("flow", flow="move", bytes=10**6))
+            opened = {n: {"source_port": 0xC000 + k, "dscp": 34} for k, n in enumerate(names)}
+            ports = {n: f["source_port"] for n, f in opened.items()}
+            eventually(
+                lambda: {n: f["source_port"] for n, f in status(path)["flows"].items()} == ports, "the moves"
+            )
+            told = {}
+            while {n: told.get(n, {}).get("source_port") for n in names} != ports:
+                event = json.loads(events.readline())
+                told = event.get("flows", told)
+
+
+def test_a_long_answer_reaches_a_process_that_reads_it(agent: tuple[AgentProcess, str]) -> None:
+    _, path = agent
+    with contextlib.ExitStack() as stack:
+        for n in range(4):
+            training = stack.enter_context(local_socket(path))
+            training.sendall(join(f"job{n}", 4000))
+            training.makefile().readline()
+        with local_socket(path) as asking:
+            asking.sendall(request("status"))
+            line = asking.makefile().readline()
+    assert len(line) > MAX_LOCAL_UNSENT_BYTES
+    assert len(json.loads(line)["flows"]) == 16_000
 
 
 @needs_root

@@ -24,6 +24,12 @@ def test_no_second_has_more_than_its_messages_and_the_saved_ones(pauses: list[fl
         assert sum(first <= at < first + 1 for at in read[i:]) <= 2 * per_s + 1
 
 
+def test_several_tokens_wait_for_all_of_them() -> None:
+    rate = TokenBucket(10, lambda: 0.0)
+    assert rate.delay_s(10) == 0
+    assert rate.delay_s(25) == 2.5
+
+
 def test_messages_below_the_rate_never_wait() -> None:
     now = 0.0
     rate = TokenBucket(10, lambda: now)
