@@ -32,7 +32,7 @@ COMPILER = "p4c-bm2-ss"
 TYPE_CHECKER = "p4test"
 PROGRAM = "p4/v1model/polyrhythm.p4"
 TNA_PROGRAM = "p4/tna/polyrhythm.p4"
-TNA_PROFILES = ((), ("IPV6",))
+TNA_PROFILES = ((), ("IPV6",), ("HOST_TRUST",), ("IPV6", "HOST_TRUST"))
 """What may be defined for the TNA program; the first is what p4/build/tofino was compiled from."""
 SOURCE_FOLDERS = ("p4/shared", "p4/tna", "p4/v1model")
 JSON_OUTPUT = "p4/build/polyrhythm.v1model.json"

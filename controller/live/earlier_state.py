@@ -42,12 +42,20 @@ def taken_up(earlier: EarlierState, topology: Topology, now_ns: int) -> Plan | N
     used = {node for flow in plan.flows.values() for node in flow.path or ()}
     used |= {node for pin in plan.pins for node in (pin.switch, pin.toward, pin.src, pin.dst)}
     used |= {node for remark in plan.remarks for node in (remark.switch, remark.src, remark.dst)}
-    used |= {host for pair in plan.pairs for host in pair}
+    used |= {host for pair in (*plan.pairs, *plan.mice_pairs) for host in pair}
     if not used <= nodes:
         gone = ", ".join(sorted(used - nodes))
         log.warning("plan %d is not taken up: the fabric has no %s any more", plan.version, gone)
         return replace(
-            plan, version=plan.version + 1, flows={}, jobs={}, links=(), pins=(), remarks=(), pairs=()
+            plan,
+            version=plan.version + 1,
+            flows={},
+            jobs={},
+            links=(),
+            pins=(),
+            remarks=(),
+            pairs=(),
+            mice_pairs=(),
         )
     # By another clock all slots move alike, so jobs that did not meet do not meet now.
     return plan if earlier.same_clock else replace(plan, epoch_ns=now_ns)

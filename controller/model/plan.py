@@ -140,7 +140,8 @@ class Plan:
     """Everything that the controller has decided at one moment. Plans are compared, applied and rolled back.
 
     `pins` and `remarks` are the table entries for single flows, in the order of the flows. `pairs` are the
-    pairs of hosts (sender, receiver) whose RoCE packets switches let into the queues of levels.
+    pairs of hosts (sender, receiver) whose RoCE packets switches let into the queues of levels, and
+    `mice_pairs` those that have flows below the levels only. The receivers of both may answer.
     """
 
     version: int
@@ -152,3 +153,4 @@ class Plan:
     pins: tuple[FlowPin, ...] = ()
     remarks: tuple[FlowRemark, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
+    mice_pairs: tuple[tuple[str, str], ...] = ()

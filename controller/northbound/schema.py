@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from controller.interleave.timing import SENDER_CHOICES
 
 SwitchState = Literal["connecting", "waiting", "ready", "down"]
-StrayReason = Literal["probe", "cnp", "answer", "rate", "control", "unplanned"]
+StrayReason = Literal["probe", "cnp", "answer", "rate", "control", "unplanned", "cpu"]
 Time = Annotated[int, Field(description="Fabric time of the figures, in ns.")]
 
 
@@ -234,7 +234,8 @@ class StrayOut(Out):
     reason: StrayReason = Field(
         description="probe: an INT probe of its own; cnp, answer: the DSCP of CNPs or acknowledgements on "
         "another packet; rate: more of these than the port may send; control: a DSCP of the controller; "
-        "unplanned: the DSCP of a level on what is not a planned RoCE flow."
+        "unplanned: the DSCP of a level on what is not a planned flow, or an answer between hosts without "
+        "one. cpu: more packets for the controller than the port may send."
     )
     packets: int
 

@@ -49,6 +49,7 @@ def plan_of(candidate: Candidate) -> Plan:
     links = tuple(
         LinkPlan(*k.name, tuple(k.demands), candidate.shifts.score(k)) for k in candidate.routing.shared
     )
+    pairs, mice_pairs = planned_pairs(inputs.jobs, flows)
     return Plan(
         inputs.previous.version + 1 if inputs.previous else 1,
         inputs.policy.reference,
@@ -58,7 +59,8 @@ def plan_of(candidate: Candidate) -> Plan:
         links,
         pins=candidate.routing.pinned.pins,
         remarks=remarks(inputs, flows),
-        pairs=planned_pairs(inputs.jobs, flows),
+        pairs=pairs,
+        mice_pairs=mice_pairs,
     )
 
 

@@ -50,6 +50,7 @@ def rolled_back(
         LinkPlan(link.src, link.dst, tuple(j for j in link.jobs if j in present), link.score)
         for link in earlier.links
     )
+    pairs, mice_pairs = planned_pairs(jobs, flows)
     return replace(
         earlier,
         version=version,
@@ -58,5 +59,6 @@ def rolled_back(
         links=tuple(link for link in links if len(link.jobs) > 1),
         pins=tuple(pin for pin in earlier.pins if pin.flow in wanted),
         remarks=tuple(remark for remark in earlier.remarks if remark.flow in wanted),
-        pairs=planned_pairs(jobs, flows),
+        pairs=pairs,
+        mice_pairs=mice_pairs,
     )

@@ -16,22 +16,23 @@ from controller.model.traffic import TrafficClasses
 from controller.routing.forwarding import SwitchForwarding
 from topo.graph import Switch
 
+# Meters among the names of tables. A cell always exists and can only be modified.
+METERS = frozenset({"answer_rate", "cpu_rate"})
+
 # The tables in the order in which they are written: a table refers to tables of earlier stages only. A dead
 # port comes first, because this one entry moves all its traffic to the backups. edge_ingress comes before the
 # tables that forward, so that ports to hosts are guarded before packets flow.
 STAGES: tuple[frozenset[str], ...] = (
     frozenset({"port_state"}),
-    frozenset({"switch_identity", "queue", "edge", "edge_ingress", "answer_rate", "ecn", "next_hop"}),
+    frozenset({"switch_identity", "queue", "edge", "edge_ingress", *METERS, "ecn", "next_hop"}),
     frozenset({"ecmp", "pinned_flow", "planned_pair", "remark_flow"}),
     frozenset({"host_dscp"}),
     frozenset({"routing", "remark"}),
 )
 
 # What only some targets have: without it, the entries are left out.
-OPTIONAL = frozenset({"answer_rate", "host_dscp", "planned_pair"})
+OPTIONAL = frozenset({"host_dscp", "planned_pair", *METERS})
 
-# Meters among the names of tables. A cell always exists and can only be modified.
-METERS = frozenset({"answer_rate"})
 METER_RATES = "meter_rates"
 
 # Why a switch sends a packet to the controller: the codes of the P4 program's packet-in header.

@@ -18,16 +18,25 @@ STRAY_ACTIONS = ("remark", "stop", "trust")
 # probe: an INT probe of its own. cnp: the DSCP of CNPs on another packet. answer: the DSCP of
 # acknowledgements on what is neither an acknowledgement nor a CNP. rate: more of these two than the port may
 # send. control: a DSCP of the controller and the switches. unplanned: the DSCP of a level on what is not a
-# planned RoCE flow.
-STRAY_REASONS = ("probe", "cnp", "answer", "rate", "control", "unplanned")
+# planned flow, or an answer between hosts without a planned flow. cpu: more packets for the controller than
+# the port may send.
+STRAY_REASONS = ("probe", "cnp", "answer", "rate", "control", "unplanned", "cpu")
 
 # Full frames at line rate for which a host may send one acknowledgement or CNP. Chosen: a TCP receiver
 # acknowledges every second segment (RFC 9293, 3.8.6.3), and RoCE NICs and DCQCN's CNPs ask for less.
 FRAMES_PER_ANSWER = 2
 # Answers that may follow one another without a gap. Chosen: those to 128 frames that waited in a queue.
 ANSWER_BURST = 64
+# Packets a second that a host may send to the controller (their TTL ends, or they look like link probes), and
+# how many at once. Chosen: a traceroute sends three for each hop, and the controller's own probes of a fabric
+# are thousands a second.
+CPU_RATE, CPU_BURST = 100, 32
 
 PAIR_TABLE = "planned_pair"
+
+# The actions of PAIR_TABLE: the host behind the port sends planned flows to the other one, receives some from
+# it, or both.
+SENDS, ANSWERS, BOTH = "trust_pair", "trust_answering_pair", "trust_pair_both_ways"
 
 
 def guard_entries(
@@ -46,21 +55,44 @@ def guard_entries(
         rate = -(-rate_bps // (8 * frame_bytes * FRAMES_PER_ANSWER))
         limit = (rate, ANSWER_BURST, rate, ANSWER_BURST)
         yield Entry("answer_rate", (("index", port),), METER_RATES, limit)
+        cpu_limit = (CPU_RATE, CPU_BURST, CPU_RATE, CPU_BURST)
+        yield Entry("cpu_rate", (("index", port),), METER_RATES, cpu_limit)
         for dscp, action_of in sorted(_actions(classes).items()):
             yield Entry("host_dscp", (("port", port), ("dscp", dscp)), action_of, mice)
 
 
-def pair_entries(topology: Topology, pairs: Iterable[tuple[str, str]], strays: str) -> Iterator[Entry]:
-    """The entries by which a leaf lets the planned RoCE flows of its hosts into the queues of levels.
+def pair_entries(topology: Topology, rights: Mapping[tuple[str, str], str], strays: str) -> Iterator[Entry]:
+    """The entries by which a leaf lets the planned RoCE flows of its hosts, and their answers to such flows,
+    into higher queues.
 
-    `pairs` are (sender, receiver), as in `Plan.pairs`, with senders of this leaf only.
+    `rights` are those of this leaf, as in `rights_by_leaf`.
     """
     if strays == "trust":
         return
+    for (own, other), right in rights.items():
+        ends = (("ipv4_src", _address(topology, own)), ("ipv4_dst", _address(topology, other)))
+        yield Entry(PAIR_TABLE, (("port", topology.host[own].leaf_port), *ends), right)
+
+
+def rights_by_leaf(
+    topology: Topology, pairs: Iterable[tuple[str, str]], mice_pairs: Iterable[tuple[str, str]]
+) -> Mapping[str, Mapping[tuple[str, str], str]]:
+    """What the hosts of each leaf may send to which others: leaf -> (own host, other host) -> action.
+
+    `pairs` and `mice_pairs` are (sender, receiver), as in `Plan`.
+    """
+    found: dict[str, dict[tuple[str, str], str]] = {}
+
+    def give(own: str, other: str, right: str) -> None:
+        rights = found.setdefault(topology.host[own].leaf, {})
+        rights[own, other] = right if rights.get((own, other), right) == right else BOTH
+
     for src, dst in pairs:
-        host = topology.host[src]
-        ends = (("ipv4_src", _address(topology, src)), ("ipv4_dst", _address(topology, dst)))
-        yield Entry(PAIR_TABLE, (("port", host.leaf_port), *ends), "trust_pair")
+        give(src, dst, SENDS)
+        give(dst, src, ANSWERS)
+    for src, dst in mice_pairs:
+        give(dst, src, ANSWERS)
+    return found
 
 
 def host_rates(topology: Topology, switch: str, ports: Collection[int]) -> Mapping[int, int]:

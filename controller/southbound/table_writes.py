@@ -35,6 +35,7 @@ from controller.southbound.host_guard import (
     guard_entries,
     host_rates,
     pair_entries,
+    rights_by_leaf,
 )
 from controller.southbound.pinned_flows import FLOW_TABLES, next_hops_of, pin_entries, remark_entries
 from controller.southbound.update_encoder import read_entries
@@ -59,13 +60,14 @@ class DesiredState:
     pins: tuple[FlowPin, ...] = ()
     remarks: tuple[FlowRemark, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
+    mice_pairs: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
     def of(condition: FabricCondition, plan: Plan | None) -> DesiredState:
         """The state for a condition and a plan; `plan` None: before the first plan."""
         if plan is None:
             return DesiredState(condition)
-        return DesiredState(condition, plan.pins, plan.remarks, plan.pairs)
+        return DesiredState(condition, plan.pins, plan.remarks, plan.pairs, plan.mice_pairs)
 
 
 class Found(StrEnum):
@@ -128,7 +130,7 @@ def set_fabric(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str
     lacking = frozenset(name for name in OPTIONAL if not codec.has(name))
     _fabric = _Fabric(topology, in_units, strays, codec, lacking)
     _forwarding.cache_clear()
-    _pairs_by_leaf.cache_clear()
+    _rights_by_leaf.cache_clear()
     _base_table_sizes.cache_clear()
 
 
@@ -265,28 +267,25 @@ def _by_table(entries: Iterable[Entry]) -> Counter[str]:
 
 def _flow_entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
     """The entries of a switch for single flows and pairs of hosts of a plan."""
-    if not wanted.pins and not wanted.remarks and not wanted.pairs:
+    if not (wanted.pins or wanted.remarks or wanted.pairs or wanted.mice_pairs):
         return ()
     fabric = _current_fabric()
     topology, switch = fabric.topology, _forwarding(wanted.condition).get(name)
     if switch is None:
         return ()
-    pairs = () if PAIR_TABLE in fabric.lacking else _pairs_by_leaf(wanted.pairs).get(name, ())
+    rights = _rights_by_leaf(wanted.pairs, wanted.mice_pairs).get(name, {})
     return (
         *pin_entries(topology, name, switch, wanted.pins),
-        *pair_entries(topology, pairs, fabric.strays),
+        *pair_entries(topology, {} if PAIR_TABLE in fabric.lacking else rights, fabric.strays),
         *remark_entries(topology, name, wanted.remarks),
     )
 
 
 @lru_cache(maxsize=4)
-def _pairs_by_leaf(pairs: tuple[tuple[str, str], ...]) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """Pairs of hosts by the leaf of the sender."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    host = _current_fabric().topology.host
-    for pair_of_hosts in pairs:
-        found.setdefault(host[pair_of_hosts[0]].leaf, []).append(pair_of_hosts)
-    return {leaf: tuple(own) for leaf, own in found.items()}
+def _rights_by_leaf(
+    pairs: tuple[tuple[str, str], ...], mice_pairs: tuple[tuple[str, str], ...]
+) -> Mapping[str, Mapping[tuple[str, str], str]]:
+    return rights_by_leaf(_current_fabric().topology, pairs, mice_pairs)
 
 
 def _down_ports(name: str, condition: FabricCondition) -> frozenset[int]:

@@ -93,7 +93,7 @@ SWITCH_STRAYS = MetricType(
 PORT_STRAYS = MetricType(
     "polyrhythm_port_stray_packets_total",
     "counter",
-    "The same by port and reason: probe, cnp, answer, rate, control or unplanned",
+    "The same by port and reason: probe, cnp, answer, rate, control, unplanned or cpu",
     ("switch", "port", "reason"),
 )
 QUEUE_LABELS = ("switch", "queue")

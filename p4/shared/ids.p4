@@ -2,7 +2,7 @@
 // P4Runtime ids: part of the control-plane interface, the same on every target, never reused.
 //
 //   0x01 00 TT NN  action NN of table group TT      0x02 00 00 TT  table TT
-//   0x12 00 00 NN  indirect counter NN
+//   0x12 00 00 NN  indirect counter NN              0x14 00 00 NN  indirect meter NN
 //
 // Table groups: 01 forwarding, 02 queueing, 03 telemetry, 04 edge. A retired id stays listed here as retired.
 
@@ -55,5 +55,26 @@
 #define EGRESS_PACKETS_COUNTER_ID  0x12000002
 #define ECN_MARKS_COUNTER_ID       0x12000003
 #define STRAY_PACKETS_COUNTER_ID   0x12000004
+
+// host_trust.p4, which v1model has; on TNA it is an option, off by default (docs/tofino.md).
+#ifdef HOST_TRUST
+#define HOST_DSCP_TABLE_ID    0x0200000D
+#define PLANNED_PAIR_TABLE_ID 0x0200000E
+#define PLANNED_FLOW_TABLE_ID 0x0200000F
+
+#define PLANNED_PAIR_IPV6_TABLE_ID 0x0200002E
+#define PLANNED_FLOW_IPV6_TABLE_ID 0x0200002F
+
+#define TRUST_ANSWERS_ACTION_ID        0x01000403
+#define TRUST_PLANNED_ACTION_ID        0x01000404
+#define TRUST_NOTHING_ACTION_ID        0x01000405
+#define TRUST_PAIR_ACTION_ID           0x01000406
+#define TRUST_ANSWERING_PAIR_ACTION_ID 0x01000407
+#define TRUST_PAIR_BOTH_WAYS_ACTION_ID 0x01000408
+#define TRUST_FLOW_ACTION_ID           0x01000409
+
+#define ANSWER_RATE_METER_ID 0x14000001
+#define CPU_RATE_METER_ID    0x14000002
+#endif
 
 #endif

@@ -9,14 +9,16 @@
 //       |- link probe -----------------------------------------------------------> CPU, reason 2
 //       |- bad checksum, options, cut short, not IP -----------------------------> drop
 //       |- TTL <= 1 -------------------------------------------------------------> CPU, reason 3
-//       |- EdgeGuard (suspects)  edge_ingress: count stray_packets, remark or -----> drop
+//       |- EdgeGuard (suspects)  edge_ingress: remark or --------------------------> drop
+//       |- HostTrust (others)    host_dscp -> planned_pair -> answer_rate, or -> planned_flow: remark
 //       |- Remarking (others)    remark -> remark_flow
 //       |- Forwarding        routing -> pinned_flow or ecmp -> port_state -> next_hop
 //       |                    a miss ---------------------------------------------> drop
 //       |                    a next hop at the CPU's port -----------------------> CPU, reason 3
 //       |- QueueSelection    queue
 //       |- IntSink (probes)  edge: a port that faces a host ---------------------> CPU, reason 1
-//       |- count ingress_packets
+//       |- CpuGuard (for the CPU)  cpu_rate: above it -----------------------------> drop
+//       |- count ingress_packets, stray_packets
 //   |   SwitchIngressDeparser  bridge header, frame
 //   |
 //   v   traffic manager: 8 strict-priority queues per port (`polyrhythm pipeline traffic-manager`)
@@ -29,6 +31,7 @@
 //   |   SwitchEgressDeparser   packet_in where it is for the CPU, IPv4 checksum, frame
 //  wire
 //
+// HostTrust and CpuGuard are an option, off by default: -DHOST_TRUST.
 // Tables, actions, keys and ids are the same on every target; docs/data-plane.md describes them,
 // docs/tofino.md says how the program fits Tofino's constraints and how to run it.
 
@@ -38,6 +41,9 @@
 #include "target.p4"                // the hash, checksums, the bridge header
 #include "../shared/parser.p4"      // frames to headers and back
 #include "../shared/edge.p4"        // edge_ingress
+#ifdef HOST_TRUST
+#include "../shared/host_trust.p4"  // host_dscp, planned_pair, planned_flow
+#endif
 #include "../shared/forwarding.p4"  // routing, pinned_flow, ecmp, port_state, next_hop
 #include "../shared/queueing.p4"    // remark, remark_flow, queue, ecn
 #include "../shared/telemetry.p4"   // edge, switch_identity
@@ -81,6 +87,10 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
                       inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md,
                       inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {
     EdgeGuard() edge_guard;
+#ifdef HOST_TRUST
+    HostTrust() host_trust;
+    CpuGuard() cpu_guard;
+#endif
     Remarking() remarking;
     Forwarding() forwarding;
     QueueSelection() queue_selection;
@@ -115,9 +125,17 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
         if (HAS_IP) {
             if (!meta.checksum_error && ig_prsr_md.parser_err == PARSER_ERROR_OK && HAS_LEGAL_IP_VERSION) {
                 if (IP_TTL > 1) {
+#ifdef HOST_TRUST
+                    if (meta.is_cnp == 1 && !HAS_LENGTH(CNP_BYTES)) {
+                        meta.is_cnp = 0;
+                    }
+#endif
                     if (IS_SUSPECT) {
                         edge_guard.apply(hdr, meta);
                     } else {
+#ifdef HOST_TRUST
+                        host_trust.apply(hdr, meta);
+#endif
                         remarking.apply(hdr, meta);
                     }
                     if (meta.stopped == 0) {
@@ -145,6 +163,11 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
             TO_CPU(REASON_LINK_PROBE, 0);
         }
 
+#ifdef HOST_TRUST
+        if (meta.egress_port == CPU_PORT) {
+            cpu_guard.apply(meta);
+        }
+#endif
         if (meta.egress_port != NO_PORT) {
             ig_tm_md.ucast_egress_port = meta.egress_port;
             ig_tm_md.qid = (QueueId_t) meta.qid;

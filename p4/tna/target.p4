@@ -73,6 +73,21 @@ header packet_in_words_t {
     bit<16>         mark_draw; \
     bit<16>         mark_margin;
 
+#ifdef HOST_TRUST
+// Ingress does not know how long a frame is: what follows the IP packet is not seen.
+#ifdef IPV6
+#define HAS_LENGTH(bytes) \
+    ((hdr.ipv4.isValid() && hdr.ipv4.total_len == IPV4_BYTES + bytes) \
+     || (hdr.ipv6.isValid() && hdr.ipv6.payload_len == bytes))
+#else
+#define HAS_LENGTH(bytes) (hdr.ipv4.total_len == IPV4_BYTES + bytes)
+#endif
+
+#define PORT_METER(size)                   Meter<port_t>(size, MeterType_t.PACKETS)
+#define METER_COLOUR(meter, index, colour) colour = (bit<2>) meter.execute(index)
+const bit<2> METER_RED = 3;   // MeterColor_t.RED
+#endif
+
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 

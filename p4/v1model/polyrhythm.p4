@@ -9,15 +9,16 @@
 //       |- link probe -----------------------------------------------------------> CPU, reason 2
 //       |- bad checksum, options, cut short, not IP -----------------------------> drop
 //       |- TTL <= 1 -------------------------------------------------------------> CPU, reason 3
-//       |- EdgeGuard (suspects)  edge_ingress: count stray_packets, remark or -----> drop
-//       |- HostTrust (others)    host_dscp -> answer_rate or planned_pair: count stray_packets, remark
+//       |- EdgeGuard (suspects)  edge_ingress: remark or --------------------------> drop
+//       |- HostTrust (others)    host_dscp -> planned_pair -> answer_rate, or -> planned_flow: remark
 //       |- Remarking (others)    remark -> remark_flow
 //       |- Forwarding        routing -> pinned_flow or ecmp -> port_state -> next_hop
 //       |                    a miss ---------------------------------------------> drop
 //       |                    a next hop at the CPU's port -----------------------> CPU, reason 3
 //       |- QueueSelection    queue
 //       |- IntSink (probes)  edge: a port that faces a host ---------------------> CPU, reason 1
-//       |- count ingress_packets
+//       |- CpuGuard (for the CPU)  cpu_rate: above it -----------------------------> drop
+//       |- count ingress_packets, stray_packets
 //   |
 //   v   8 strict-priority queues per port
 //   |
@@ -35,11 +36,11 @@
 #include <core.p4>
 #include <v1model.p4>
 
-#include "ids.p4"                   // what this target has beyond ../shared/ids.p4
-#include "target.p4"                // IPv6, the hash, IPv4 checksums
-#include "host_trust.p4"            // host_dscp, planned_pair
+#include "ids.p4"                   // this target's version of the interface
+#include "target.p4"                // IPv6, the hash, IPv4 checksums, meters
 #include "../shared/parser.p4"      // frames to headers and back
 #include "../shared/edge.p4"        // edge_ingress
+#include "../shared/host_trust.p4"  // host_dscp, planned_pair, planned_flow
 #include "../shared/forwarding.p4"  // routing, pinned_flow, ecmp, port_state, next_hop
 #include "../shared/queueing.p4"    // remark, remark_flow, queue, ecn
 #include "../shared/telemetry.p4"   // edge, switch_identity
@@ -75,6 +76,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
                       inout standard_metadata_t standard_metadata) {
     EdgeGuard() edge_guard;
     HostTrust() host_trust;
+    CpuGuard() cpu_guard;
     Remarking() remarking;
     Forwarding() forwarding;
     QueueSelection() queue_selection;
@@ -91,6 +93,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     apply {
         mark_to_drop(standard_metadata);   // egress_spec starts at 0, which is a port
         meta.ingress_port = standard_metadata.ingress_port;
+        meta.frame_bytes = standard_metadata.packet_length;
         if (HAS_IP) {
             if (standard_metadata.checksum_error == 0 && standard_metadata.parser_error == error.NoError
                 && HAS_LEGAL_IP_VERSION) {
@@ -101,11 +104,8 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
                     if (IS_SUSPECT) {
                         edge_guard.apply(hdr, meta);
                     } else {
-                        host_trust.apply(hdr, meta, standard_metadata);
+                        host_trust.apply(hdr, meta);
                         remarking.apply(hdr, meta);
-                    }
-                    if (meta.is_stray == 1) {
-                        stray_packets.count(meta.ingress_port ++ meta.stray);
                     }
                     if (meta.stopped == 0) {
                         forwarding.apply(hdr, meta);
@@ -131,6 +131,12 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
             TO_CPU(REASON_LINK_PROBE, 0);
         }
 
+        if (meta.egress_port == CPU_PORT) {
+            cpu_guard.apply(meta);
+        }
+        if (meta.is_stray == 1) {
+            stray_packets.count(meta.ingress_port ++ meta.stray);
+        }
         if (meta.egress_port != NO_PORT) {
             standard_metadata.egress_spec = meta.egress_port;
             standard_metadata.priority = meta.qid;

@@ -24,6 +24,19 @@ const port_t CPU_PORT = 255;
         hash(result, HashAlgorithm.crc32, 32w0, { __VA_ARGS__ }, 33w0x100000000); \
     }
 
+// A frame longer than its IP packet would bring its own load under a short packet's rights.
+const bit<32> ETHERNET_BYTES = 14;
+const bit<32> IPV6_BYTES     = 40;
+#define HAS_LENGTH(bytes) \
+    ((hdr.ipv4.isValid() && hdr.ipv4.total_len == IPV4_BYTES + bytes \
+      && meta.frame_bytes == ETHERNET_BYTES + (bit<32>) (IPV4_BYTES + bytes)) \
+     || (hdr.ipv6.isValid() && hdr.ipv6.payload_len == bytes \
+         && meta.frame_bytes == ETHERNET_BYTES + IPV6_BYTES + (bit<32>) bytes))
+
+#define PORT_METER(size)                   meter<port_t>(size, MeterType.packets)
+#define METER_COLOUR(meter, index, colour) meter.execute_meter<bit<2>>(index, colour)
+const bit<2> METER_RED = 2;
+
 // Anything for the controller: `reason` is one of REASON_*.
 #define TO_CPU(why, out_port) \
     hdr.packet_in.setValid(); \
@@ -36,7 +49,8 @@ const port_t CPU_PORT = 255;
 
 // Ingress and egress share one set of headers and metadata, and checksums are no business of the parser.
 #define TARGET_HEADERS
-#define TARGET_METADATA
+#define TARGET_METADATA \
+    bit<32> frame_bytes;    // as received, with what follows the IP packet
 #define PARSER_CHECKSUM_UNIT
 #define VERIFY_IPV4_CHECKSUM
 

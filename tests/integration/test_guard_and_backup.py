@@ -43,6 +43,8 @@ def test_strays_of_a_host_are_counted_and_remarked_or_stopped(fabric, artefacts,
     honest = [roce(topology, "h1", "h3", 0xC123, d, o) for d, o in ((CNP, CNP_OPCODE), (50, ACK_OPCODE))]
 
     async def scenario(fleet, witness):
+        # h1 answers what a plan lets h3 send to it.
+        assert await fleet.apply(DesiredState(pairs=(("h3", "h1"),))) == ()
         await from_host(fabric, "h1", probe)
         await from_host(fabric, "h1", false_cnp)
         for frame in honest:
@@ -157,6 +159,22 @@ def test_levels_are_for_planned_pairs(fabric, artefacts):
         }
         assert found.pop((topology.host["h1"].leaf_port, "unplanned")) == 2 * len(levels)
         assert not found
+
+    in_service(fabric, artefacts, scenario)
+
+
+def test_answers_are_for_receivers_of_planned_flows(fabric, artefacts):
+    answers = [
+        roce(fabric.topology, "h1", "h3", 0xC123, d, o) for d, o in ((CNP, CNP_OPCODE), (50, ACK_OPCODE))
+    ]
+
+    async def scenario(fleet, witness):
+        assert await dscps_at_h3(fabric, answers) == [0, 0]
+        for kind in ("pairs", "mice_pairs"):
+            assert await fleet.apply(DesiredState(**{kind: (("h3", "h1"),)})) == ()
+            assert await dscps_at_h3(fabric, answers) == [48, 50]
+        assert await fleet.apply(DesiredState(pairs=PAIRS)) == ()
+        assert await dscps_at_h3(fabric, answers) == [0, 0]
 
     in_service(fabric, artefacts, scenario)
 

@@ -57,13 +57,16 @@ def interface(info):
     return {"tables": tables, "actions": actions, "counters": counters, "headers": headers}
 
 
-# What p4/v1model/host_trust.p4 adds, and IPv6, for which the fitted program was not compiled (docs/tofino.md).
+# What p4/shared/host_trust.p4 adds, and IPv6, for which the fitted program was not compiled (docs/tofino.md).
 ONLY_ON_V1MODEL = {
     "tables": {
-        *("host_dscp", "planned_pair", "planned_pair_ipv6"),
+        *("host_dscp", "planned_pair", "planned_pair_ipv6", "planned_flow", "planned_flow_ipv6"),
         *("routing_ipv6", "pinned_flow_ipv6", "remark_flow_ipv6"),
     },
-    "actions": {"trust_answers", "trust_nothing", "trust_pair", "trust_planned"},
+    "actions": {
+        *("trust_answers", "trust_nothing", "trust_planned", "trust_flow"),
+        *("trust_pair", "trust_answering_pair", "trust_pair_both_ways"),
+    },
 }
 
 

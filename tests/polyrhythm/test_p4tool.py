@@ -92,10 +92,11 @@ TABLES = {
     "planned_pair": (
         0x0200000E,
         [("port", 9, EXACT), ("ipv4_src", 32, EXACT), ("ipv4_dst", 32, EXACT)],
-        {"trust_pair"},
+        {"trust_pair", "trust_answering_pair", "trust_pair_both_ways"},
         {"NoAction"},
         65536,
     ),
+    "planned_flow": (0x0200000F, [("port", 9, EXACT), *FLOW], {"trust_flow"}, {"NoAction"}, 4096),
 }
 # Those of IPv6: the same with other addresses, and ids 0x20 higher.
 for name, key in {
@@ -103,6 +104,7 @@ for name, key in {
     "pinned_flow": FLOW_IPV6,
     "remark_flow": [("port", 9, EXACT), ("dscp", 6, EXACT), *FLOW_IPV6],
     "planned_pair": [("port", 9, EXACT), *FLOW_IPV6[:2]],
+    "planned_flow": [("port", 9, EXACT), *FLOW_IPV6],
 }.items():
     TABLES[f"{name}_ipv6"] = (TABLES[name][0] + 0x20, key, *TABLES[name][2:])
 ACTIONS = {
@@ -129,8 +131,14 @@ ACTIONS = {
     "trust_planned": (0x01000404, [("dscp", 6)]),
     "trust_nothing": (0x01000405, [("dscp", 6)]),
     "trust_pair": (0x01000406, []),
+    "trust_answering_pair": (0x01000407, []),
+    "trust_pair_both_ways": (0x01000408, []),
+    "trust_flow": (0x01000409, []),
 }
-METERS = {"answer_rate": (0x14000001, p4i.MeterSpec.PACKETS, 512)}
+METERS = {
+    "answer_rate": (0x14000001, p4i.MeterSpec.PACKETS, 512),
+    "cpu_rate": (0x14000002, p4i.MeterSpec.PACKETS, 512),
+}
 COUNTERS = {
     "ingress_packets": (0x12000001, p4i.CounterSpec.BOTH),
     "egress_packets": (0x12000002, p4i.CounterSpec.BOTH),
@@ -194,6 +202,8 @@ def test_default_actions(p4info):
         "pinned_flow_ipv6": "NoAction",
         "remark_flow_ipv6": "NoAction",
         "planned_pair_ipv6": "NoAction",
+        "planned_flow_ipv6": "NoAction",
+        "planned_flow": "NoAction",
         "queue": None,
         "ecn": None,
         "switch_identity": None,

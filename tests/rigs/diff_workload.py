@@ -49,6 +49,11 @@ _SIZES = {
     "remark_flow_ipv6": 200,
     "remark": 60,
     "ecn": 24,
+    "host_dscp": 160,
+    "planned_pair": 120,
+    "planned_pair_ipv6": 120,
+    "planned_flow": 120,
+    "planned_flow_ipv6": 120,
 }
 _USUAL_SIZE = 8
 

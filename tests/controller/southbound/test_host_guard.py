@@ -5,7 +5,7 @@ import pytest
 
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.routing.forwarding import forwarding
-from controller.southbound.desired import EcnProfile, desired_entries
+from controller.southbound.desired import METERS, EcnProfile, desired_entries
 from controller.southbound.diff import UpdateType, difference
 from controller.southbound.host_guard import (
     FRAMES_PER_ANSWER,
@@ -13,6 +13,7 @@ from controller.southbound.host_guard import (
     guard_entries,
     host_rates,
     pair_entries,
+    rights_by_leaf,
 )
 from topo.generate import leaf_spine
 
@@ -36,7 +37,8 @@ def test_ports_that_face_hosts_are_guarded_before_there_is_a_way(strays, action)
         TOPOLOGY.switch["leaf1"], forwarding(TOPOLOGY)["leaf1"], TRAFFIC_CLASSES, EcnProfile(5, 50, 0.1)
     )
     stage = {c.entry.table: i for i, stage in enumerate(difference((), ways + entries)) for c in stage}
-    assert max(stage["edge_ingress"], stage["host_dscp"], stage["answer_rate"]) < stage["routing"]
+    guarding = ("edge_ingress", "host_dscp", "answer_rate", "cpu_rate")
+    assert max(stage[table] for table in guarding) < stage["routing"]
     assert guards(strays, "spine1") == ()
 
 
@@ -61,21 +63,43 @@ def test_answers_are_bounded_by_the_rate_of_the_port():
 def test_where_hosts_are_trusted_nothing_is_guarded():
     assert "trust" in STRAY_ACTIONS
     assert guards("trust") == ()
-    assert tuple(pair_entries(TOPOLOGY, [("h1", "h3")], "trust")) == ()
+    assert tuple(pair_entries(TOPOLOGY, {("h1", "h3"): "trust_pair"}, "trust")) == ()
 
 
-def test_a_pair_is_let_in_at_the_port_of_its_sender():
-    (entry,) = pair_entries(TOPOLOGY, [("h2", "h3")], "remark")
-    match = dict(entry.match)
-    assert match["port"] == TOPOLOGY.host["h2"].leaf_port
-    assert [match[f"ipv4_{end}"].to_bytes(4) for end in ("src", "dst")] == [
-        bytes(map(int, TOPOLOGY.host[h].ip.split("."))) for h in ("h2", "h3")
-    ]
+@pytest.mark.parametrize(
+    ("pairs", "mice", "rights"),
+    [
+        ([("h2", "h3")], [], {("h2", "h3"): "trust_pair", ("h3", "h2"): "trust_answering_pair"}),
+        ([], [("h2", "h3")], {("h3", "h2"): "trust_answering_pair"}),
+        (
+            [("h2", "h3"), ("h3", "h2")],
+            [],
+            dict.fromkeys([("h2", "h3"), ("h3", "h2")], "trust_pair_both_ways"),
+        ),
+        (
+            [("h2", "h3")],
+            [("h3", "h2")],
+            {("h2", "h3"): "trust_pair_both_ways", ("h3", "h2"): "trust_answering_pair"},
+        ),
+    ],
+    ids=["one way", "mice", "both ways", "mice on the way back"],
+)
+def test_each_end_of_a_flow_has_its_rights_at_its_own_port(pairs, mice, rights):
+    by_leaf = rights_by_leaf(TOPOLOGY, pairs, mice)
+    assert {ends: right for own in by_leaf.values() for ends, right in own.items()} == rights
+    for leaf, own in by_leaf.items():
+        for entry, (host, other) in zip(pair_entries(TOPOLOGY, own, "remark"), own, strict=True):
+            match = dict(entry.match)
+            assert (TOPOLOGY.host[host].leaf, TOPOLOGY.host[host].leaf_port) == (leaf, match["port"])
+            assert [match[f"ipv4_{end}"].to_bytes(4) for end in ("src", "dst")] == [
+                bytes(map(int, TOPOLOGY.host[h].ip.split("."))) for h in (host, other)
+            ]
+            assert entry.action == rights[host, other]
 
 
 def test_a_cell_of_a_meter_is_modified_and_never_deleted():
     stages = difference((), guards("remark"))
-    kinds = {c.operation for stage in stages for c in stage if c.entry.table == "answer_rate"}
+    kinds = {c.operation for stage in stages for c in stage if c.entry.table in METERS}
     assert kinds == {UpdateType.MODIFY}
     back = difference(guards("remark"), ())
-    assert "answer_rate" not in {c.entry.table for stage in back for c in stage}
+    assert not METERS & {c.entry.table for stage in back for c in stage}

@@ -97,7 +97,8 @@ def test_a_cnp_passes_in_its_queue(guarded, port):
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_only_opcode_0x81_is_a_cnp(guarded, opcode):
     guarded.sent.clear()
-    assert (guarded.push(1, ipv4(UDP, udp(bth(opcode)), dscp=CNP)) != []) == (opcode == 0x81)
+    frame = ipv4(UDP, udp(bth(opcode) + bytes(20)), dscp=CNP)
+    assert (guarded.push(1, frame) != []) == (opcode == 0x81)
 
 
 def test_a_probe_of_a_host_is_stopped(guarded):

@@ -41,6 +41,7 @@ from bmv2.entries import Exact, MeterConfig, Range
 ICMPV6, FRAGMENT, HOP_BY_HOP = 58, 44, 0
 CNP, ACK, LEVEL, MICE = 48, 50, 26, 0
 HOST = 1
+PLANNED_PORTS = 40_000, 29_500
 # The extension header of a first fragment of UDP (RFC 8200, 4.5).
 FIRST_FRAGMENT = bytes((UDP, 0)) + struct.pack("!HI", 1, 7)
 
@@ -302,15 +303,22 @@ def answer(opcode, size, dscp, trailing=b"", **header):
     return ipv6(UDP, udp(bytes([opcode]) + BTH[1:] + bytes(size + 4)), dscp=dscp, **header) + trailing
 
 
+def tcp_of_plan(dscp, ports=PLANNED_PORTS):
+    """TCP from A6 to B6 between the planned ports, or others."""
+    return ipv6(TCP, struct.pack("!HH", *ports) + bytes(16), dscp=dscp)
+
+
 @pytest.fixture
 def trusting(bench):
-    """Port 1 faces hosts, and the flow from A6 to B6 is planned."""
+    """Port 1 faces hosts; planned are RoCE between A6 and B6 both ways, and a TCP connection from A6 to B6."""
     bench.insert("edge_ingress", [Exact(HOST)], "remark_strays", MICE)
     for dscp, action in {PROBE: "trust_nothing", CNP: "trust_answers", ACK: "trust_answers"}.items():
         bench.insert("host_dscp", [Exact(HOST), Exact(dscp)], action, MICE)
     bench.insert("host_dscp", [Exact(HOST), Exact(LEVEL)], "trust_planned", MICE)
     ends = [Exact(int(IPv6Address(end))) for end in (A6, B6)]
-    bench.insert("planned_pair_ipv6", [Exact(HOST), *ends], "trust_pair")
+    bench.insert("planned_pair_ipv6", [Exact(HOST), *ends], "trust_pair_both_ways")
+    key = [Exact(HOST), *ends, *(Exact(value) for value in (TCP, *PLANNED_PORTS))]
+    bench.insert("planned_flow_ipv6", key, "trust_flow")
     bench.route("::/0", "set_next_hop", 7)
     return bench
 
@@ -335,6 +343,8 @@ STRAYS = {
     "TCP under a level": (ipv6(TCP, bytes(20), dscp=LEVEL), 5),
     "RoCE to another host": (roce6(dscp=LEVEL, dst="fd00:0:0:1::4"), 5),
     "RoCE from another address": (roce6(dscp=LEVEL, src="fd00::9"), 5),
+    "an acknowledgement to another host": (answer(0x11, 4, ACK, dst="fd00:0:0:1::4"), 5),
+    "TCP from another port": (tcp_of_plan(LEVEL, (PLANNED_PORTS[0] + 1, PLANNED_PORTS[1])), 5),
 }
 
 
@@ -355,6 +365,7 @@ PLANNED = {
     "acknowledgement": answer(0x11, 4, ACK),
     "atomic acknowledgement": answer(0x12, 12, ACK),
     "CNP": answer(0x81, 16, CNP),
+    "planned TCP": tcp_of_plan(LEVEL),
 }
 
 

@@ -1,11 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiled program lets hosts use: DSCPs of planned pairs, and answers by opcode, length and rate."""
+"""What the compiled program lets hosts use: DSCPs of planned pairs and flows, answers by opcode, length, pair
+and rate, and the way to the controller by rate.
+"""
 
 import struct
 from ipaddress import IPv4Address
 
 import pytest
-from p4_bench import BTH, ICMP, PROBE, TCP, UDP, A, B, as_forwarded, dscp_of, ipv4, roce, udp, with_dscp
+from p4_bench import (
+    BTH,
+    CPU,
+    ICMP,
+    PROBE,
+    TCP,
+    UDP,
+    A,
+    B,
+    as_forwarded,
+    dscp_of,
+    ethernet,
+    flow_key,
+    ipv4,
+    packet_in,
+    packet_out,
+    roce,
+    udp,
+    with_dscp,
+)
 
 from bmv2.entries import Exact, MeterConfig
 
@@ -13,24 +34,35 @@ HOST, TRUNK = 1, 2
 CONTROL, CNP, ACK = 56, 48, 50
 LEVELS = (30, 26, 22, 18, 14, 10)
 MICE = 0
-PROBES, CNPS, ANSWER, RATE, CONTROLS, UNPLANNED = range(6)
+SENDER, RECEIVER = "10.0.1.5", "10.0.1.6"
+SPORT, DPORT = 40_000, 29_500
+PROBES, CNPS, ANSWER, RATE, CONTROLS, UNPLANNED, TO_CPU = range(7)
 
 
-def answer(opcode, size, dscp, trailing=b""):
+def answer(opcode, size, dscp, trailing=b"", src=A, dst=B):
     """A RoCEv2 packet with an opcode and so many bytes between BTH and ICRC."""
-    return ipv4(UDP, udp(bytes([opcode]) + BTH[1:] + bytes(size + 4)), dscp=dscp) + trailing
+    return ipv4(UDP, udp(bytes([opcode]) + BTH[1:] + bytes(size + 4)), src, dst, dscp=dscp) + trailing
+
+
+def tcp(dscp, sport=SPORT, dport=DPORT, **header):
+    return ipv4(TCP, struct.pack("!HH", sport, dport) + bytes(16), dscp=dscp, **header)
 
 
 @pytest.fixture
 def trusting(bench):
-    """Port 1 faces hosts, and the flow from A to B is planned; port 2 leads on."""
+    """Port 1 faces A, port 2 leads on. Planned are RoCE between A and B both ways, from A to RECEIVER and from
+    SENDER to A, and one TCP connection from A to B.
+    """
     bench.insert("edge_ingress", [Exact(HOST)], "remark_strays", MICE)
     actions = {CONTROL: "trust_nothing", PROBE: "trust_nothing", CNP: "trust_answers", ACK: "trust_answers"}
     for dscp, action in (actions | dict.fromkeys(LEVELS, "trust_planned")).items():
         bench.insert("host_dscp", [Exact(HOST), Exact(dscp)], action, MICE)
         bench.insert("queue", [Exact(dscp)], "set_queue", 7 if dscp in actions else 6 - LEVELS.index(dscp))
-    ends = [Exact(int(IPv4Address(end))) for end in (A, B)]
-    bench.insert("planned_pair", [Exact(HOST), *ends], "trust_pair")
+    for other, right in ((B, "pair_both_ways"), (RECEIVER, "pair"), (SENDER, "answering_pair")):
+        ends = [Exact(int(IPv4Address(end))) for end in (A, other)]
+        bench.insert("planned_pair", [Exact(HOST), *ends], f"trust_{right}")
+    key = [Exact(HOST), *flow_key(protocol=TCP, sport=SPORT, dport=DPORT)]
+    bench.insert("planned_flow", key, "trust_flow")
     return bench
 
 
@@ -56,6 +88,21 @@ ATTACKS = {
     "RoCE to another host": (roce(dscp=26, dst="10.0.1.4"), UNPLANNED),
     "RoCE from another address": (roce(dscp=26, src="10.0.0.9"), UNPLANNED),
     "the planned flow's way back": (roce(dscp=26, src=B, dst=A), UNPLANNED),
+    "RoCE to whom the host only answers": (roce(dscp=30, dst=SENDER), UNPLANNED),
+    "an acknowledgement to a host of no flow": (answer(0x11, 4, ACK, dst="10.0.1.4"), UNPLANNED),
+    "a CNP to a host of no flow": (answer(0x81, 16, CNP, dst="10.0.1.4"), UNPLANNED),
+    "an acknowledgement to whom the host only sends": (answer(0x11, 4, ACK, dst=RECEIVER), UNPLANNED),
+    "an acknowledgement from another address": (answer(0x11, 4, ACK, src="10.0.0.9"), UNPLANNED),
+    "a fragment of an acknowledgement": (ipv4(UDP, udp(BTH), dscp=ACK, fragment=0x2000), ANSWER),
+    "an acknowledgement without ICRC": (answer(0x11, 0, ACK), ANSWER),
+    "an acknowledgement under a level": (answer(0x11, 4, 30, dst="10.0.1.4"), UNPLANNED),
+    "TCP from another port": (tcp(26, sport=SPORT + 1), UNPLANNED),
+    "TCP to another port": (tcp(26, dport=DPORT + 1), UNPLANNED),
+    "UDP with the ports of planned TCP": (ipv4(UDP, udp(bytes(9), SPORT, DPORT), dscp=26), UNPLANNED),
+    "planned TCP to another host": (tcp(26, dst="10.0.1.4"), UNPLANNED),
+    "a fragment of planned TCP": (tcp(26, fragment=0x2000), UNPLANNED),
+    "planned TCP under the ACK's DSCP": (tcp(ACK), ANSWER),
+    "planned TCP under network control": (tcp(CONTROL), CONTROLS),
 }
 
 
@@ -82,6 +129,23 @@ def test_a_planned_flow_keeps_each_level(trusting, dscp):
     assert trusting.push(HOST, frame) == [(2, as_forwarded(frame))]
     assert strays(trusting) == {}
     assert list(trusting.counted("egress_packets")) == [(2, 6 - LEVELS.index(dscp))]
+
+
+@pytest.mark.parametrize("dscp", LEVELS)
+def test_a_planned_connection_keeps_each_level(trusting, dscp):
+    frame = tcp(dscp)
+    assert trusting.push(HOST, frame) == [(2, as_forwarded(frame))]
+    assert strays(trusting) == {}
+
+
+def test_a_pair_of_one_way_may_do_its_part(trusting):
+    frames = [
+        roce(dscp=30, dst=RECEIVER),
+        answer(0x11, 4, ACK, dst=SENDER),
+        answer(0x81, 16, CNP, dst=SENDER),
+    ]
+    assert {dscp_of(frame) for _, frame in trusting.push(HOST, *frames)} == {30, ACK, CNP}
+    assert strays(trusting) == {}
 
 
 @pytest.mark.parametrize(
@@ -118,3 +182,34 @@ def test_a_guarded_flow_can_be_remarked_too(trusting):
     [(_, left)] = trusting.push(HOST, roce(dscp=26))
     assert dscp_of(left) == 10
     assert strays(trusting) == {}
+
+
+FOR_THE_CPU = {
+    "TTL ends": roce(ttl=1),
+    "TTL is over": tcp(0, ttl=0),
+    "like a link probe": ethernet(0x88B5, bytes(50)),
+    "to the switch's own address": roce(dst="10.0.9.9"),
+}
+
+
+@pytest.mark.parametrize("frame", FOR_THE_CPU.values(), ids=FOR_THE_CPU)
+def test_hosts_reach_the_controller_at_a_rate_only(trusting, frame):
+    """Of five at once after a burst of two, three are dropped, and those of the fabric and its own pass."""
+    trusting.next_hop(9, CPU)
+    trusting.route("10.0.9.9/32", "set_next_hop", 9)
+    trusting.switch.set_meter("cpu_rate", HOST, MeterConfig(1, 2, 1, 2))
+    trusting.push(HOST, *[frame] * 5)
+    trusting.push(TRUNK, *[frame] * 4)
+    assert sorted(packet_in(left)[0] for left in trusting.cpu) == [HOST] * 2 + [TRUNK] * 4
+    assert trusting.sent == []
+    assert strays(trusting)[HOST, TO_CPU] == 3
+    # Counters of queues count what is admitted only.
+    assert trusting.counted("ingress_packets")[CPU, 7][0] == 6
+
+
+def test_the_rate_to_the_controller_keeps_no_packet_from_its_way(trusting):
+    trusting.switch.set_meter("cpu_rate", HOST, MeterConfig(1, 1, 1, 1))
+    trusting.push(HOST, *[roce(ttl=1)] * 3, *[roce(dscp=30)] * 3)
+    trusting.push(CPU, *[packet_out(roce(ttl=1), submit=True)] * 3)
+    assert [dscp_of(left) for _, left in trusting.sent] == [30] * 3
+    assert sorted(packet_in(left)[0] for left in trusting.cpu) == [HOST, CPU, CPU, CPU]
