@@ -19,6 +19,7 @@ from controller.routing.backend import backend
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, UnsuitableError
 from controller.routing.greedy import Congestion
 from controller.routing.incremental import rebalanced
+from controller.routing.relief import relieved
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,15 @@ def least_congested(
 ) -> Ints:
     """The choice of each flow, in order; -1 without a live path.
 
-    The function compares up to four sets of choices and takes the least congested one. Of two equally
-    congested sets it takes the one that moves fewer flows.
+    The function compares several sets of choices and takes the least congested one. Of two equally congested
+    sets it takes the one that moves fewer flows.
 
     1. Every held flow stays; the others are routed around it.
     2. All flows are routed again by the greedy algorithm ("Routing for Large ML Models", Algorithm 1).
     3. With `balance`, on a uniform leaf-spine: the held choices, balanced by Kempe chains.
     4. With `balance`, on a uniform Clos: the exact optimum by edge colouring.
+    5. With `balance`, where links or flows are not alike: the best set so far after a search that moves
+       single flows (`relieved`).
 
     A set that moves more than `max_moves` of the held flows is not taken.
     """
@@ -90,9 +93,11 @@ def least_congested(
     if not balance:
         return best
     least = congestion.max_load, moves(best)
+    alike = True
     for way in (_coloured, _rebalanced):
         choice = way(fabric, flows, max_moves, plain)
         if choice is None:
+            alike = alike and way is not _coloured
             continue
         cost = congestion_of(fabric, flows, choice).max_load, moves(choice)
         if legal(choice) and cost < least:
@@ -100,6 +105,10 @@ def least_congested(
         if way is _coloured and flows.overlap is None and least == (cost[0], 0):
             # Nothing is less congested than the optimum, and nothing moves less.
             break
+    if not alike and max_moves != 0:
+        choice = relieved(fabric, flows.demand, best, flows.owner, flows.overlap, plain=plain)
+        if legal(choice) and congestion_of(fabric, flows, choice).max_load < least[0]:
+            best = choice
     return best
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.routing.reference_relief import relieve  # noqa: F401 - one of the functions of this module
+
 Array = NDArray[Any]
 _SAME = 1e-12
 _LOAD_SAME = 1e-9

@@ -6,6 +6,7 @@ from controller.routing.kernels.colour import balanced, laminar
 from controller.routing.kernels.fill import maxmin
 from controller.routing.kernels.greedy import greedy_by_owner, greedy_candidates, greedy_unit, greedy_weighted
 from controller.routing.kernels.kempe import arrive, arrive_all, leave, seat_all
+from controller.routing.kernels.relief import relieve
 from controller.routing.kernels.scan import find_ports
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "laminar",
     "leave",
     "maxmin",
+    "relieve",
     "seat_all",
 ]
