@@ -129,7 +129,7 @@ class AccessCheck:
                 421, f"this server is not {host[:200]!r}; legal: {legal}, an IP address; see --web-host"
             )
         origin = headers.get("origin")
-        if not reads and origin is not None and urlsplit(origin).netloc != host:
+        if not reads and origin is not None and _server_of(origin) != host:
             return _answer(403, f"a page of {origin[:200]!r} may not change anything here")
         return None
 
@@ -165,6 +165,13 @@ def _password(shown: str) -> str:
     try:
         return base64.b64decode(shown, validate=True).decode().partition(":")[2]
     except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _server_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
         return ""
 
 

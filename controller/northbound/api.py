@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
-from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
 
@@ -20,12 +22,14 @@ from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
 from controller.northbound.health import HEALTH_PATHS, health_routes
 from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
+from controller.northbound.open_requests import OpenRequests
 from controller.northbound.placement_routes import PlacementOperations, placement_routes
 from controller.northbound.plan_routes import PlanOperations, plan_routes
 from controller.northbound.request_rate import RequestRate
 from controller.northbound.source import ViewSource
 from controller.northbound.stream import ViewEncoder, view_events
 from controller.northbound.web import ResponseHeaders
+from controller.wire.limits import MAX_WEB_REQUESTS
 
 PREFIX = "/api/v1"
 # Host time that a request for counters or loads waits at most for its own poll of the counters. Chosen.
@@ -72,13 +76,14 @@ def create_app(
     rules: AccessRules = AccessRules(),  # noqa: B008 - frozen
     operations: PlanOperations | None = None,
     placements: PlacementOperations | None = None,
+    most_open: int = MAX_WEB_REQUESTS,
 ) -> FastAPI:
     """The web application that shows the views of `source`, and answers health checks from `status`.
 
     `assets` is the folder of the page that is served at `/`; None: no page, only the API. A request for
-    counters or loads waits for `reading_s` at most. `rules` say who may call; the default serves a port that
-    only this machine reaches. Setting the `asyncio.Event` at `app.state.closing` ends
-    all open event streams (`web.serve` does so).
+    counters or loads waits for `reading_s` at most. At most `most_open` requests are open at once. `rules`
+    say who may call; the default serves a port that only this machine reaches. Setting the `asyncio.Event` at
+    `app.state.closing` ends all open event streams (`web.serve` does so).
     """
     app = FastAPIOffline(
         docs_url=_DOCS,
@@ -95,10 +100,13 @@ def create_app(
     app.state.closing = asyncio.Event()
     # The last one added is the first that sees a request.
     app.add_middleware(AccessCheck, rules=rules, public=PUBLIC_PATHS)
+    app.add_middleware(OpenRequests, exempt=PUBLIC_PATHS, most=most_open)
     app.add_middleware(RequestRate, exempt=PUBLIC_PATHS)
     heads = (*HEALTH_PATHS, METRICS_PATH)
     app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=heads)
     app.add_exception_handler(405, _not_allowed)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
     # Health checks are where Kubernetes and load balancers look for them, and beside the rest of the API.
     app.include_router(health_routes(status), include_in_schema=False)
     app.include_router(metrics_routes(source, status))
@@ -109,6 +117,24 @@ def create_app(
     if assets is not None:
         app.mount("/", StaticFiles(directory=assets, html=True), name="page")
     return app
+
+
+class _Refusal(JSONResponse):
+    """An error in ASCII: it may quote half of a surrogate pair, which JSON can say and UTF-8 cannot."""
+
+    def render(self, content: Any) -> bytes:
+        """The error as JSON."""
+        return json.dumps(content).encode()
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    found = cast(HTTPException, error)
+    return _Refusal({"detail": found.detail}, found.status_code, found.headers)
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    found = cast(RequestValidationError, error)
+    return _Refusal({"detail": jsonable_encoder(found.errors())}, 422)
 
 
 async def _not_allowed(request: Request, error: Exception) -> JSONResponse:
@@ -217,9 +243,9 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         return EventStream(stream, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     @router.get("/{path:path}", include_in_schema=False)
-    async def get_nothing(path: str) -> None:
-        own = (route.path for route in router.routes[:-1] if isinstance(route, APIRoute))
-        known = ", ".join((*own, *HEALTH_PATHS))
+    async def get_nothing(path: str, request: Request) -> None:
+        paths = (path for path in request.app.openapi()["paths"] if path.startswith(PREFIX))
+        known = ", ".join(path.removeprefix(PREFIX) for path in paths)
         raise HTTPException(404, f"no /{path} under {PREFIX}; legal: {known}, /openapi.json, /docs")
 
     return router

@@ -19,7 +19,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from controller.wire.limits import MAX_IDLE_S, MAX_WEB_REQUESTS
+from controller.wire.limits import MAX_IDLE_S, MAX_WEB_CONNECTIONS
 from controller.wire.server_tls import ServerTls
 from polyrhythm_files.renewal import FromFiles
 
@@ -47,22 +47,33 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 that closes a connection which has no request for MAX_IDLE_S.
+    """HTTP/1.1 that closes a connection which waits for its client for MAX_IDLE_S, and the oldest of these
+    when there are too many connections.
 
     uvicorn waits for a first request, and for the rest of any request, without end.
     """
 
     _seen: object = None
+    _since_s = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
         super().connection_made(transport)
+        self._since_s = self.loop.time()
         self.loop.call_later(MAX_IDLE_S, self._close_idle)
+        if len(self.connections) > MAX_WEB_CONNECTIONS:
+            waiting = [c for c in self.connections if isinstance(c, _Protocol) and c._waits]
+            min(waiting, key=lambda c: c._since_s).transport.close()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the client has to say something: its first or next request, or the rest of one."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _close_idle(self) -> None:
         if self.transport.is_closing():
             return
-        if self.cycle is None or (self.cycle.response_complete and self.cycle is self._seen):
+        if self.cycle is None or (self._waits and self.cycle is self._seen):
             self.transport.close()
             return
         self._seen = self.cycle
@@ -111,7 +122,6 @@ async def serve(
         ws="none",
         # Nobody may choose the address that the audit log shows.
         proxy_headers=False,
-        limit_concurrency=MAX_WEB_REQUESTS,
         timeout_graceful_shutdown=_GRACE_S,
         ssl_certfile=None if tls is None else tls.cert,
         ssl_keyfile=None if tls is None else str(tls.key),

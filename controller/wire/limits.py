@@ -12,11 +12,15 @@ from typing import Final
 MAX_REQUEST_BODY_BYTES: Final = 1 << 20
 """The most bytes in the body of a REST request."""
 MAX_WEB_REQUESTS: Final = 256
-"""The most open REST requests and event streams together."""
+"""The most open REST requests and event streams together, health checks not counted. More are answered with
+503."""
+MAX_WEB_CONNECTIONS: Final = 1_024
+"""The most open web connections. Beyond it the oldest one closes that waits for its client."""
 MAX_WEB_REQUESTS_PER_S: Final = 1_000
 """The most REST requests a second from one address, health checks not counted. More are answered with 429."""
 MAX_IDLE_S: Final = 10.0
-"""The longest that a web connection may wait with its first, or its next, request, in seconds."""
+"""The longest that a web connection may wait with its first or next request, or the rest of one, in seconds.
+It is looked at that often."""
 MAX_AUDIT_WAITING: Final = 10_000
 """The most records that wait to be written to the audit file. The rest is in the log only."""
 MAX_TOKENS: Final = 1_000

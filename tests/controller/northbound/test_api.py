@@ -175,7 +175,7 @@ def test_view_is_all_of_one_moment(api: httpx.Client) -> None:
     [
         ("jobs/gpt", "no job 'gpt'; present jobs: resnet50, vgg16, vgg19"),
         ("counters?switch=leaf9", "no switch 'leaf9'; present switches: leaf1, leaf2, spine1"),
-        ("nothing", "no /nothing under /api/v1; legal: /jobs, /jobs/{name}, /plan, /fabric, /counters"),
+        ("nothing", "no /nothing under /api/v1; legal: /healthz, /readyz, /plans, /plans/{version}, "),
         ("jobs/a/b", "no /jobs/a/b under /api/v1"),
         ("", "no / under /api/v1"),
     ],

@@ -156,3 +156,68 @@ def test_an_installation_without_the_page_says_where_it_looked(
     monkeypatch.setattr(web.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(FileNotFoundError, match=f"no index.html in {tmp_path}"):
         assets_dir()
+
+
+def test_health_is_answered_whatever_others_hold_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle connections, unfinished requests and event streams, of each more than there may be."""
+    monkeypatch.setattr(web, "MAX_WEB_CONNECTIONS", 24)
+    monkeypatch.setattr(web, "MAX_IDLE_S", 0.2)
+    host = b"Host: localhost\r\n"
+    begun = b"POST /api/v1/plan/dry-run HTTP/1.1\r\n" + host + b"Content-Length: 9\r\n\r\n{"
+    events = b"GET /api/v1/events HTTP/1.1\r\n" + host + b"\r\n"
+
+    async def main() -> list[tuple[int, int]]:
+        board = ViewBoard()
+        board.publish(view(0))
+        made = create_app(board, None, FakeStatus(), most_open=8)
+        server = await serve(made, port=0)
+        found = []
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            for said in (b"", begun, events):
+                opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(30)]
+                for _, writer in opened:
+                    writer.write(said)
+                health = (await client.get("/healthz")).status_code
+                # The controller's own other answers come back when the others are gone.
+                for _, writer in opened:
+                    if said == events:
+                        writer.close()
+                while (await client.get("/api/v1/jobs")).status_code != 200:
+                    await asyncio.sleep(0.05)
+                found.append((health, 200))
+                for _, writer in opened:
+                    writer.close()
+        await server.close()
+        return found
+
+    assert asyncio.run(main()) == [(200, 200)] * 3
+
+
+@pytest.mark.parametrize("origin", ["http://[", "https://evil.example", "null"])
+def test_a_write_of_a_foreign_page_is_refused(origin: str) -> None:
+    async def main() -> int:
+        server = await serve(app(), port=0)
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            answer = await client.post("/api/v1/plans/1/rollback", headers={"Origin": origin})
+        await server.close()
+        return answer.status_code
+
+    assert asyncio.run(main()) == 403
+
+
+def test_half_of_a_surrogate_pair_is_refused_in_words() -> None:
+    async def main() -> tuple[int, str]:
+        server = await serve(app(), port=0)
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            answer = await client.post(
+                "/api/v1/plan/dry-run",
+                content=b'{"policy": "\\ud800"}',
+                headers={"Content-Type": "application/json"},
+            )
+        await server.close()
+        return answer.status_code, answer.json()["detail"][0]["msg"]
+
+    assert asyncio.run(main()) == (
+        422,
+        "Input should be a valid string, unable to parse raw data as a unicode string",
+    )
