@@ -88,12 +88,10 @@ class LinkState:
         A link is down if either of its ports is down. Parallel cables between two switches count as one
         link: it is down as soon as one of them is.
         """
-        cables = [(pair(h.name, h.leaf), (h.leaf, h.leaf_port)) for h in self._topology.hosts]
-        for link in self._topology.links:
-            name = pair(link.a, link.b)
-            cables += [(name, (link.a, link.a_port)), (name, (link.b, link.b_port))]
-        down = {name for name, end in cables if end in self._down}
-        return FabricCondition(frozenset(down), frozenset(self._lost))
+        # The control loop asks in every step, so only the ports that are down are looked at.
+        peers = ((switch, self._topology.ports[switch].get(port)) for switch, port in self._down)
+        down = frozenset(pair(switch, peer.node) for switch, peer in peers if peer is not None)
+        return FabricCondition(down, frozenset(self._lost))
 
     def restore(self, condition: FabricCondition) -> None:
         """Take up what was down when an earlier controller ended, until the switches report.
