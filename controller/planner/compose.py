@@ -17,6 +17,7 @@ from controller.planner.candidate import Candidate, build
 from controller.planner.demand import Demands
 from controller.planner.inputs import DirectedLink, PlanInput, check
 from controller.planner.joint_search import JointSearch
+from controller.planner.loop.plan_values import Stop, never
 from controller.planner.pinned_flows import remarks
 from controller.planner.planned_pairs import planned_pairs
 from controller.planner.rate_caps import rate_caps
@@ -31,14 +32,15 @@ from controller.priority.crux import RankedJob
 from controller.routing.assigned import AssignedFlows
 
 
-def plan(inputs: PlanInput) -> Plan:
-    """The plan for these inputs.
+def plan(inputs: PlanInput, stop: Stop = never) -> Plan:
+    """The plan for these inputs. Once `stop` says so, the joint search ends with the best that it has; it is
+    asked only once there is something.
 
     Raises:
         ValueError: a job does not fit the fabric, or the policy cannot be used; the message says why.
     """
     check(inputs)
-    return plan_of(JointSearch(build(Demands(inputs))).chosen())
+    return plan_of(JointSearch(build(Demands(inputs)), stop).chosen())
 
 
 def plan_of(candidate: Candidate) -> Plan:

@@ -25,7 +25,7 @@ from controller.planner.ecmp_reference import EcmpReference
 from controller.planner.floor import equal_shares, expected_of, longest_periods, objective_of
 from controller.planner.levels_only import levels_only
 from controller.planner.loop.objective import Objective
-from controller.planner.loop.plan_values import Measured, PlanValues
+from controller.planner.loop.plan_values import Measured, PlanValues, Stop, never
 from controller.planner.loop.search import SearchLimits, SearchResult, solve
 from controller.planner.pinned_flows import kept_ports
 from controller.planner.priority_stage import assign_levels
@@ -80,9 +80,11 @@ Chosen."""
 
 @dataclass(frozen=True)
 class JointSearch:
-    """The search of one planning run. `built` is what the policy's three objects decided."""
+    """The search of one planning run. `built` is what the policy's three objects decided. Once `stop` says
+    so, the search ends with the best that it has."""
 
     built: PathsAndShifts
+    stop: Stop = never
 
     @property
     def _demands(self) -> Demands:
@@ -139,7 +141,7 @@ class JointSearch:
         contend, a policy with a floor puts all jobs on one level.
         """
         if self.wanted and self.too_large:
-            return levels_only(self._demands)
+            return levels_only(self._demands, self.stop)
         found = self.found
         if found is None:
             return self._unsearched()
@@ -215,7 +217,11 @@ class JointSearch:
             given = {"as before": before} | given
         found = self._solved(given, self._limits, mltcp=False)
         capable = any(p.mltcp_capable for p in self.instance.jobs)
-        if not capable or (found.value.met and found.utilisation * (1 + MLTCP_MIN_GAIN) >= found.bound):
+        if (
+            found.stopped
+            or not capable
+            or (found.value.met and found.utilisation * (1 + MLTCP_MIN_GAIN) >= found.bound)
+        ):
             return found
         limits = replace(self._limits, min_gain=MLTCP_MIN_GAIN)
         with_mltcp = self._solved({_WITHOUT_MLTCP: found.choice}, limits, mltcp=True)
@@ -238,6 +244,7 @@ class JointSearch:
             limits=limits,
             evaluator=self._evaluator,
             cache=self._rotations,
+            stop=self.stop,
             seed=self._demands.inputs.seed,
         )
 

@@ -14,6 +14,7 @@ from controller.planner.candidate import Candidate
 from controller.planner.demand import Demands
 from controller.planner.ecmp_reference import EcmpReference
 from controller.planner.floor import equal_shares, expected_of, objective_of, undisturbed
+from controller.planner.loop.plan_values import Stop, never
 from controller.planner.loop.search import SearchLimits, solve_levels
 from controller.planner.priority_stage import level_problem
 from controller.planner.reasons import search_reason
@@ -30,7 +31,7 @@ _PLAIN = 200
 """How many times slower the evaluator is without its compiled loops, measured."""
 
 
-def levels_only(demands: Demands) -> Candidate:
+def levels_only(demands: Demands, stop: Stop = never) -> Candidate:
     """The best candidate for problems that are too large for the joint search: only levels are searched.
 
     Paths are chosen as if no jobs shared links in time. Only groups of jobs that overlap with no other job
@@ -40,7 +41,8 @@ def levels_only(demands: Demands) -> Candidate:
 
     Strict priority is worse than equal shares where few large jobs of similar intensity share many links: a
     job that waits on one link leaves its other links idle. If even this search would take too long, all jobs
-    have one level where the policy has a floor, and otherwise the levels of its priority.
+    have one level where the policy has a floor, and otherwise the levels of its priority. Once `stop` says
+    so, the search ends with the best that it has.
     """
     start = undisturbed(demands).with_levels()
     placed = start.routing.assignments
@@ -60,7 +62,9 @@ def levels_only(demands: Demands) -> Candidate:
     if reference.cost <= limits.max_work:
         ecmp = reference.lengths()
         objective = objective_of(policy, instance.jobs, ecmp)
-        found = solve_levels(instance, given, objective=objective, limits=limits, seed=demands.inputs.seed)
+        found = solve_levels(
+            instance, given, objective=objective, limits=limits, stop=stop, seed=demands.inputs.seed
+        )
     if found is None:
         too_many = "too many jobs and flows to evaluate plans"
         if policy.max_slowdown is not None:

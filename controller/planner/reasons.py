@@ -77,6 +77,8 @@ def search_reason(
         f"the best of {found.evaluations} evaluated plans, GPUs busy {found.utilisation:.1%} ({others}); "
         f"the search started from plan '{found.start}'{steps}"
     ]
+    if found.stopped:
+        words.append("the search was stopped before its end, for a change of the jobs")
     if names:
         ratio, name = _worst(found.value, ecmp, names)
         words.append(f"worst off is {name}, {ratio:.2f} times its iteration under plain ECMP")

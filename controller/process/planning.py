@@ -10,13 +10,18 @@ from controller.live.core import Core
 from controller.model.plan import Plan
 from controller.planner import PlanInput, first_plan, plan
 from controller.planner.rollback import RollbackError, rolled_back
-from controller.process.worker_process import CALL_CPU_S, CallAbandonedError, WorkerProcess
+from controller.process.worker_process import (
+    CALL_CPU_S,
+    CallAbandonedError,
+    WorkerProcess,
+    stop_requested,
+)
 
 # Chosen, processor time: plans of 20,000 flows take half of it.
 PLAN_CPU_S = 10.0
 # Chosen: how much longer than the last plan a plan may take, so that a large cluster can grow.
 GROWTH = 2.0
-# Chosen: where jobs come all the time, one search in nine runs to its end.
+# Chosen: where jobs come all the time, one search in nine has a result, even if it is its first.
 MOST_ABANDONED = 8
 
 
@@ -24,9 +29,10 @@ class Planning:
     """Makes plans. A plan may take PLAN_CPU_S, or GROWTH times the processor time of the last one.
 
     With `first_plans`, a first plan follows the arrival of a job at once, and the final plan follows it. A
-    job that arrives while the final plan is made does not wait for it: the final plan begins anew, but at
-    most MOST_ABANDONED times in a row, so that it is made at some time. Each change of the jobs so leads to
-    at most two plans. Where fabric time stands still during a plan, first plans would gain nothing.
+    job that arrives while the final plan is made does not wait for it: the search ends with the best that it
+    has. Where it has nothing yet, the final plan begins anew, but at most MOST_ABANDONED times in a row. Each
+    change of the jobs so leads to at most two plans. Where fabric time stands still during a plan, first
+    plans would gain nothing.
     """
 
     def __init__(self, worker: WorkerProcess, *, first_plans: bool = False) -> None:
@@ -52,12 +58,11 @@ class Planning:
         if core.wants_tables:
             self._failure.set()
         making = self._inputs
-        if making is None or not core.wants_plan or self._abandoned >= MOST_ABANDONED:
+        if making is None or not core.wants_plan:
             return
         planned = {job.name for job in making.jobs}
         come = any(job.name not in planned for job in core.unplannable.plannable(core.registry.jobs))
-        if come and self._worker.abandon(making):
-            self._abandoned += 1
+        if come and self._worker.abandon(making, patient=self._abandoned >= MOST_ABANDONED):
             self._inputs = None
 
     async def plan(self, core: Core, answer: Callable[[], Awaitable[None]]) -> Plan | None:
@@ -82,6 +87,7 @@ class Planning:
                     await answer()
             made = planning.result()
         except CallAbandonedError:
+            self._abandoned += 1
             return None
         finally:
             self._inputs = None
@@ -104,7 +110,7 @@ class Planning:
             return (await self._worker.run_timed(limit_s, first_plan, inputs))[0]
         if self._first_plans and inputs.policy.joint_search:
             self._inputs = inputs
-        made, self._last_s = await self._worker.run_timed(limit_s, plan, inputs)
+        made, self._last_s = await self._worker.run_timed(limit_s, plan, inputs, stop=stop_requested)
         self._abandoned = 0
         return made
 

@@ -54,7 +54,7 @@ class _CallTooLongError(Exception):
 
 
 class CallAbandonedError(BaseException):
-    """A call was ended because nobody wants its result any more.
+    """A call was ended because nobody wants to wait for its result any more.
 
     No Exception: the planner takes those of a policy for the policy's own failures.
     """
@@ -66,23 +66,28 @@ class _AbandonedCall:
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._number = context.Value("q", 0)
+        self._patient = context.Value("b", 0)
         self._watched = context.Value("b", 0)
 
-    def request(self, number: int, pid: int) -> None:
+    def request(self, number: int, pid: int, *, patient: bool) -> None:
         """Runs in the controller: end this call if it is still running. A process that is only starting would
-        end as a whole, so it gets no signal."""
-        self._number.value = number
+        end as a whole, so it gets no signal. A `patient` request lets the call come to its first result."""
+        self._number.value, self._patient.value = number, patient
         if self._watched.value:
             os.kill(pid, signal.SIGUSR1)
 
     def watch(self) -> None:
         """Runs in the worker: a signal ends the call that runs, if it is the one.
 
-        A kernel that is being compiled is not interrupted, so that its lock is not left behind.
+        A call that asks `stop_requested` ends with what it has. A kernel that is being compiled is not
+        interrupted, so that its lock is not left behind.
         """
 
         def interrupt(_signal: int, _frame: object) -> None:
-            if _running.number == self._number.value and not _running.compiling:
+            if _running.number != self._number.value:
+                return
+            _running.stop = True
+            if not (_running.compiling or _running.asks or self._patient.value):
                 raise CallAbandonedError
 
         signal.signal(signal.SIGUSR1, interrupt)
@@ -207,8 +212,11 @@ class WorkerProcess:
                         self._sender = ObjectSender()
         raise RunnerError(f"the worker process died {ATTEMPTS} times during {function.__name__}")
 
-    def abandon(self, argument: object) -> bool:
-        """End the call with this first argument, which then raises CallAbandonedError. It may be too late.
+    def abandon(self, argument: object, *, patient: bool = False) -> bool:
+        """End the call with this first argument. It may be too late.
+
+        A call that was given `stop_requested`, and has asked it, returns what it has; any other one raises
+        CallAbandonedError. A `patient` request lets it go on until it asks.
 
         Returns whether such a call is under way; False while it waits for its turn.
         """
@@ -216,7 +224,7 @@ class WorkerProcess:
             return False
         for process in _processes(self._pool):
             if process.pid is not None and process.is_alive():
-                self._abandoned.request(self._number, process.pid)
+                self._abandoned.request(self._number, process.pid, patient=patient)
         return True
 
     async def _within_limits(
@@ -266,13 +274,26 @@ class WorkerProcess:
 
 @dataclass
 class _Running:
-    """The call that runs in this worker process: its number, 0 between calls, and whether it compiles."""
+    """The call that runs in this worker process: its number, 0 between calls, and whether it compiles.
+
+    `asks`: it has asked whether it shall stop, so it will ask again. `stop`: it shall.
+    """
 
     number: int = 0
     compiling: bool = False
+    asks: bool = False
+    stop: bool = False
 
 
 _running = _Running()
+
+
+def stop_requested() -> bool:
+    """Runs in the worker: whether the call shall end with what it has, as `WorkerProcess.abandon` asks."""
+    _running.asks = True
+    return _running.stop
+
+
 _received = ObjectReceiver()
 
 
@@ -286,6 +307,7 @@ def _timed(number: int, message: SharedMessage) -> tuple[Any, float, int]:
     gc.disable()
     try:
         before = time.process_time()
+        _running.asks = _running.stop = False
         _running.number = number
         result = function(*args, **kwargs)
         _running.number = 0

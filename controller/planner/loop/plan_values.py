@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -30,18 +30,34 @@ def _apart_from_shifts(choice: Choice) -> tuple[object, ...]:
     return choice.path_choice, choice.level, tuple(period for period, _ in choice.timings), choice.mltcp
 
 
+Stop = Callable[[], bool]
+"""Whether a search shall end with the best that it has. A search asks only once it has something."""
+
+
+class SearchStoppedError(Exception):
+    """The search shall end, so no further plan is evaluated."""
+
+
+def never() -> bool:
+    """For searches that nobody stops."""
+    return False
+
+
 @dataclass
 class PlanValues:
     """Values of plans of the evaluator's instance under an objective.
 
     `measured` is a plan that was in force, and the iterations in ns that some jobs were measured to take
     under it, by number. They count where the evaluator expects less, also for the same plan with other
-    shifts.
+    shifts. Once `stop` says so, the methods raise SearchStoppedError instead of evaluating; `best_known`
+    holds it back until there is a plan to end with.
     """
 
     evaluator: Evaluator
     objective: Objective
     measured: Measured | None = None
+    stop: Stop = never
+    best_known: bool = False
     _twins: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = field(default_factory=dict)
 
     def value(self, choice: Choice, effort: Effort) -> PlanValue:
@@ -65,6 +81,8 @@ class PlanValues:
         return self.objective.cautious()
 
     def _lengths(self, choice: Choice, effort: Effort) -> Floats:
+        if self.best_known and self.stop():
+            raise SearchStoppedError
         lengths = self.evaluator.lengths(choice, effort)
         if self.measured is not None and _apart_from_shifts(choice) == _apart_from_shifts(self.measured[0]):
             for job, ns in self.measured[1].items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,7 +28,7 @@ from controller.planner.loop.improvement import (
 from controller.planner.loop.initial_plans import PathChoice, combined_plans, single_mechanism_plans
 from controller.planner.loop.moves import Move, level_moves, moves
 from controller.planner.loop.objective import UTILISATION, Objective, PlanValue, best, replaces
-from controller.planner.loop.plan_values import Measured, PlanValues
+from controller.planner.loop.plan_values import Measured, PlanValues, SearchStoppedError, Stop, never
 
 QUICK = Effort((101, 102), 24)
 THOROUGH = Effort((201, 202, 203, 204), 120)
@@ -57,6 +58,7 @@ class SearchResult:
     `start` names the plan it began with, `steps` its changes in words. `utilisation`, `baselines` (every
     mechanism alone, by name) and `bound` (no job shares a link) are by the evaluator. `value` is that of the
     choice. `refused` is the plan of the highest utilisation, if it exceeds a limit that the choice does not.
+    `stopped` says that the search was stopped before its end.
     """
 
     choice: Choice
@@ -68,6 +70,7 @@ class SearchResult:
     evaluations: int
     value: PlanValue
     refused: Refused | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +107,19 @@ def solve(
     fast: bool = True,
     evaluator: Evaluator | None = None,
     cache: RotationCache | None = None,
+    stop: Stop = never,
     seed: int = 0,
 ) -> SearchResult:
     """The best plan under the objective that the search finds. By its evaluator it is never worse than any
-    mechanism alone.
+    mechanism alone, unless it is stopped before it has evaluated them all.
 
     `paths` are sets of paths by name, ECMP's first. `given` and `others` are more plans to start from. The
     first plan of `given` that no other one beats by `limits.min_gain` is kept. `measured`: see `PlanValues`.
     `plain` uses the evaluator's plain reference, `fast` the compiled search of rotations. `evaluator` and
     `cache` replace them by those of an earlier search of the instance, with what they have computed.
-    Deterministic for a seed.
+    Deterministic for a seed. Once `stop` says so, the result is the best plan evaluated thoroughly so far.
     """
-    values = PlanValues(evaluator or Evaluator(instance, plain), objective, measured)
+    values = PlanValues(evaluator or Evaluator(instance, plain), objective, measured, stop)
     time_sharing = TimeSharing(instance)
     cache = cache or rotation_cache_of(instance, fast=fast, seed=seed)
     preferred = dict(given or {})
@@ -127,10 +131,12 @@ def solve(
         others or {}
     )
     alone = preferred | {name: c for name, c in alone.items() if legal(instance, c)}
-    thorough = {name: values.value(c, limits.thorough) for name, c in alone.items()}
+    thorough = _thorough(values, alone, limits)
     first = best(thorough)
-    shortlist, evaluations = Shortlist(), len(alone)
-    if not values.good_enough(thorough[first]):
+    shortlist, evaluations = Shortlist(), len(thorough)
+    with suppress(SearchStoppedError):
+        if values.good_enough(thorough[first]):
+            return _decided(values, shortlist, alone, thorough, tuple(preferred), limits, evaluations)
         lines = [PlanLine(first, alone[first], values.quick_value(alone[first], limits.quick))]
         lines += _combined_starts(values, shortlist, paths, time_sharing, cache, mltcp, limits, seed)
         for i, line in enumerate(lines):
@@ -155,15 +161,17 @@ def solve_levels(
     objective: Objective = UTILISATION,
     limits: SearchLimits,
     plain: bool = False,
+    stop: Stop = never,
     seed: int = 0,
 ) -> SearchResult | None:
     """The best of the given plans after moves of levels alone: for instances too large for `solve`.
 
     The first plan of `given` that no other one beats by `limits.min_gain` is kept. None if `limits.max_work`
-    is not enough to evaluate all of them once. Deterministic for a seed.
+    is not enough to evaluate all of them once. Deterministic for a seed. Once `stop` says so, the result is
+    the best plan evaluated thoroughly so far.
     """
     evaluator = Evaluator(instance, plain)
-    values = PlanValues(evaluator, objective)
+    values = PlanValues(evaluator, objective, stop=stop)
     cost = max(evaluator.cost(choice, limits.quick) for choice in given.values())
     if cost * len(given) > limits.max_work:
         return None
@@ -175,10 +183,12 @@ def solve_levels(
         for i, (name, c) in enumerate(given.items())
         if i == 0 or name in promising or len(set(c.level)) == 1
     }
-    thorough = {name: values.value(c, limits.thorough) for name, c in plans.items()}
+    thorough = _thorough(values, plans, limits)
     first = best(thorough)
     shortlist, evaluations = Shortlist(), len(given)
-    if not values.good_enough(thorough[first]):
+    with suppress(SearchStoppedError):
+        if values.good_enough(thorough[first]):
+            return _decided(values, shortlist, plans, thorough, tuple(plans), limits, evaluations)
         line = PlanLine(first, plans[first], quick[first])
         budget = Budget(
             min(limits.evaluations, limits.max_work // max(1, cost)), limits.max_work, limits.quick
@@ -186,6 +196,18 @@ def solve_levels(
         evaluations += improve(values, line, partial(level_moves, instance), shortlist, budget, seed)
         shortlist.add(line)
     return _decided(values, shortlist, plans, thorough, tuple(plans), limits, evaluations)
+
+
+def _thorough(
+    values: PlanValues, plans: Mapping[str, Choice], limits: SearchLimits
+) -> Mapping[str, PlanValue]:
+    """The values of plans by thorough evaluations, of fewer of them if the search is stopped, but of one."""
+    found: dict[str, PlanValue] = {}
+    with suppress(SearchStoppedError):
+        for name, choice in plans.items():
+            found[name] = values.value(choice, limits.thorough)
+            values.best_known = True
+    return found
 
 
 def _decided(
@@ -202,15 +224,16 @@ def _decided(
     # An improvement by the quick evaluation may be none by the thorough one.
     lines = {name: PlanLine(name, plans[name], value) for name, value in thorough.items()}
     met = False
-    for i, line in enumerate(shortlist.finalists(_FINALISTS, _MORE_FINALISTS)):
-        if i >= 2 * _FINALISTS and met:
-            break
-        line.value = values.value(line.choice, limits.thorough)
-        met |= line.value.met
-        lines[f"finalist {i}"] = line
+    with suppress(SearchStoppedError):
+        for i, line in enumerate(shortlist.finalists(_FINALISTS, _MORE_FINALISTS)):
+            if i >= 2 * _FINALISTS and met:
+                break
+            line.value = values.value(line.choice, limits.thorough)
+            met |= line.value.met
+            lines[f"finalist {i}"] = line
     found = {name: line.value for name, line in lines.items()}
     top = lines[best(found)]
-    for name in (*preferred, best(thorough)):
+    for name in (*(name for name in preferred if name in thorough), best(thorough)):
         if not replaces(top.value, thorough[name], limits.min_gain):
             top = lines[name]
             break
@@ -228,6 +251,7 @@ def _decided(
         evaluations=evaluations,
         value=top.value,
         refused=refused,
+        stopped=values.stop(),
     )
 
 

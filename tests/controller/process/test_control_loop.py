@@ -59,8 +59,8 @@ class Worker:
 
     run_in_thread = run
 
-    async def run_timed(self, limit_s: float, function: Any, *args: Any) -> tuple[Any, float]:
-        return function(*args), 0.1
+    async def run_timed(self, limit_s: float, function: Any, *args: Any, **kwargs: Any) -> tuple[Any, float]:
+        return function(*args, **kwargs), 0.1
 
 
 def test_what_changes_during_a_write_is_written_too() -> None:

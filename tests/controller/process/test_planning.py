@@ -26,9 +26,9 @@ class SlowWorker:
     def __init__(self) -> None:
         self.allowed = asyncio.Event()
 
-    async def run_timed(self, limit_s: float, function: Any, *args: Any) -> tuple[Any, float]:
+    async def run_timed(self, limit_s: float, function: Any, *args: Any, **kwargs: Any) -> tuple[Any, float]:
         await self.allowed.wait()
-        return function(*args), 0.1
+        return function(*args, **kwargs), 0.1
 
 
 @pytest.mark.parametrize("up", [False, True])
@@ -84,13 +84,13 @@ class NotingWorker:
         self.made: list[str] = []
         self.slow: asyncio.Future[None] | None = None
 
-    async def run_timed(self, limit_s: float, function: Any, *args: Any) -> tuple[Any, float]:
+    async def run_timed(self, limit_s: float, function: Any, *args: Any, **kwargs: Any) -> tuple[Any, float]:
         self.made.append(function.__name__)
         if function is plan and self.slow is not None:
             await self.slow
-        return function(*args), 0.1
+        return function(*args, **kwargs), 0.1
 
-    def abandon(self, argument: object) -> bool:
+    def abandon(self, argument: object, *, patient: bool = False) -> bool:
         if self.slow is not None and not self.slow.done():
             self.slow.set_exception(CallAbandonedError())
         return True

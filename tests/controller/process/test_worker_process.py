@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 from control_rig import on_loop
 
-from controller.process.worker_process import CallAbandonedError, WorkerProcess
+from controller.process.worker_process import CallAbandonedError, WorkerProcess, stop_requested
 from controller.southbound.artefacts import artefacts_dir
 from controller.southbound.desired import EcnProfile
 from topo.generate import leaf_spine
@@ -49,6 +50,34 @@ def test_a_call_is_abandoned_and_the_next_one_works() -> None:
                 long.result()
             assert await waiting
             assert await worker.run(name_after, TOPOLOGY, 0) == TOPOLOGY.name
+        finally:
+            worker.close()
+
+    on_loop(scenario())
+
+
+def steps_until(topology: Topology, first: int, most: int, stop: Callable[[], bool]) -> int:
+    """How many of at most `most` steps are done before `stop` says so; asks after the first `first` steps."""
+    for done in range(first, most):
+        time.sleep(0.01 if done > first else 0.01 * first)
+        if stop():
+            return done
+    return most
+
+
+@pytest.mark.parametrize(("first", "patient"), [(1, False), (60, True)])
+def test_a_call_that_asks_ends_with_what_it_has(first: int, patient: bool) -> None:
+    async def scenario() -> None:
+        worker = WorkerProcess(TOPOLOGY, EcnProfile(5, 50, 0.1), artefacts_dir())
+        try:
+            assert await worker.run(name_after, TOPOLOGY, 0) == TOPOLOGY.name
+            call = asyncio.ensure_future(worker.run(steps_until, TOPOLOGY, first, 6_000, stop=stop_requested))
+            await asyncio.sleep(0.3)
+            while not call.done():
+                worker.abandon(TOPOLOGY, patient=patient)
+                await asyncio.sleep(0.2)
+            assert first <= call.result() < 6_000
+            assert await worker.run(steps_until, TOPOLOGY, 1, 4, stop=stop_requested) == 4
         finally:
             worker.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from loop_rig import MS, RATE, job, joint
 
 from controller.model import Job, Profile
@@ -75,3 +76,32 @@ def test_two_jobs_that_do_not_fit_take_turns_in_a_longer_period() -> None:
     assert {j.level for j in made.jobs.values()} == {0}
     assert all(link.score > 0.999 for link in made.links)
     assert "10.1 % over its own" in made.jobs["a"].why
+
+
+@pytest.mark.parametrize("asked", [1, 2, 20, 100])
+@pytest.mark.parametrize("jobs", [5, 40])
+def test_a_search_that_is_stopped_gives_its_best(asked: int, jobs: int) -> None:
+    """Whenever it is stopped, also where only levels are searched: a plan for all jobs, never nothing."""
+    inputs = PlanInput(FABRIC, many_jobs(), OURS, 0, seed=1)
+    if jobs > 5:
+        pairs = [(f"h{1 + n % 4}", f"h{5 + n % 8}") for n in range(jobs)]
+        some = tuple(job(f"j{n}", list(pair), 200 + n, 20) for n, pair in enumerate(pairs))
+        inputs = replace(inputs, jobs=some)
+    calls = 0
+
+    def stop() -> bool:
+        nonlocal calls
+        calls += 1
+        return calls >= asked
+
+    made = plan(inputs, stop)
+    assert asked <= calls <= asked + 3
+    assert made.jobs.keys() == {j.name for j in inputs.jobs}
+    assert made.flows.keys() == {f.name for j in inputs.jobs for f in j.flows}
+    whys = [j.why for j in made.jobs.values()]
+    assert any("stopped before its end" in why for why in whys) == any(
+        "evaluated plans" in why for why in whys
+    )
+    # The plan in force is the first that is evaluated, so what follows is not worse.
+    again = plan(replace(inputs, previous=made), lambda: True)
+    assert {n: j.level for n, j in again.jobs.items()} == {n: j.level for n, j in made.jobs.items()}
