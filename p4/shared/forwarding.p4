@@ -170,6 +170,11 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
     }
 #endif
 
+    // A target may define SPREADING: a control that changes meta.bucket for some packets.
+#ifdef SPREADING
+    SPREADING() spreading;
+#endif
+
     apply {
 #ifdef IPV6
         if (hdr.ipv6.isValid()) {
@@ -184,6 +189,9 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta) {
                 pinned_flow.apply();
             }
             if (meta.use_next_hop == 0) {
+#ifdef SPREADING
+                spreading.apply(hdr, meta);
+#endif
                 ecmp.apply();
             }
         }

@@ -15,6 +15,7 @@
 //       |- Forwarding        routing -> pinned_flow or ecmp -> port_state -> next_hop
 //       |                    a miss ---------------------------------------------> drop
 //       |                    a next hop at the CPU's port -----------------------> CPU, reason 3
+//       |- FlowletBytes      with Spreading inside Forwarding (RoCE): spread chooses the bucket of ecmp
 //       |- QueueSelection    queue
 //       |- IntSink (probes)  edge: a port that faces a host ---------------------> CPU, reason 1
 //       |- CpuGuard (for the CPU)  cpu_rate: above it -----------------------------> drop
@@ -38,6 +39,7 @@
 
 #include "ids.p4"                   // this target's version of the interface
 #include "target.p4"                // IPv6, the hash, IPv4 checksums, meters
+#include "spreading.p4"             // spread
 #include "../shared/parser.p4"      // frames to headers and back
 #include "../shared/edge.p4"        // edge_ingress
 #include "../shared/host_trust.p4"  // host_dscp, planned_pair, planned_flow
@@ -79,6 +81,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
     CpuGuard() cpu_guard;
     Remarking() remarking;
     Forwarding() forwarding;
+    FlowletBytes() flowlet_bytes;
     QueueSelection() queue_selection;
     IntSink() int_sink;
 
@@ -94,6 +97,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
         mark_to_drop(standard_metadata);   // egress_spec starts at 0, which is a port
         meta.ingress_port = standard_metadata.ingress_port;
         meta.frame_bytes = standard_metadata.packet_length;
+        meta.arrival = standard_metadata.ingress_global_timestamp;
         if (HAS_IP) {
             if (standard_metadata.checksum_error == 0 && standard_metadata.parser_error == error.NoError
                 && HAS_LEGAL_IP_VERSION) {
@@ -109,6 +113,7 @@ control SwitchIngress(inout headers_t hdr, inout metadata_t meta,
                     }
                     if (meta.stopped == 0) {
                         forwarding.apply(hdr, meta);
+                        flowlet_bytes.apply(meta);
                         if (meta.egress_port == CPU_PORT) {
                             TO_CPU(REASON_TO_CPU, 0);
                         } else if (meta.egress_port != NO_PORT) {

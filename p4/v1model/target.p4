@@ -50,7 +50,26 @@ const bit<2> METER_RED = 2;
 // Ingress and egress share one set of headers and metadata, and checksums are no business of the parser.
 #define TARGET_HEADERS
 #define TARGET_METADATA \
-    bit<32> frame_bytes;    // as received, with what follows the IP packet
+    bit<32>   frame_bytes;    /* as received, with what follows the IP packet */ \
+    bit<48>   arrival;        /* microseconds */ \
+    bit<1>    has_flowlets;   /* set by Spreading, as what follows */ \
+    flowlet_t flowlet;
+
+// The flowlet of a packet, while its port is chosen and counted.
+struct flowlet_t {
+    bit<12> number;
+    bit<48> pause;            // microseconds since the packet before
+    bit<48> shortest_pause;   // one that ends a flowlet
+    bit<48> load_epoch;       // of now
+    bit<6>  group_cell;
+    bit<6>  last_member;
+    bit<6>  member;
+    bit<6>  least;
+    bit<32> least_load;
+    bit<6>  other;
+    bit<32> other_load;
+}
+
 #define PARSER_CHECKSUM_UNIT
 #define VERIFY_IPV4_CHECKSUM
 

@@ -97,6 +97,13 @@ TABLES = {
         65536,
     ),
     "planned_flow": (0x0200000F, [("port", 9, EXACT), *FLOW], {"trust_flow"}, {"NoAction"}, 4096),
+    "spread": (
+        0x02000010,
+        [("group_id", 16, EXACT), ("dscp", 6, EXACT)],
+        {"spray_random", "spray_in_turn", "move_flowlets"},
+        {"NoAction"},
+        4096,
+    ),
 }
 # Those of IPv6: the same with other addresses, and ids 0x20 higher.
 for name, key in {
@@ -134,6 +141,12 @@ ACTIONS = {
     "trust_answering_pair": (0x01000407, []),
     "trust_pair_both_ways": (0x01000408, []),
     "trust_flow": (0x01000409, []),
+    "spray_random": (0x01000109, []),
+    "spray_in_turn": (0x0100010A, [("cell", 10)]),
+    "move_flowlets": (
+        0x0100010B,
+        [("gap", 32), ("half_life", 8), ("last_member", 6), ("cell", 6)],
+    ),
 }
 METERS = {
     "answer_rate": (0x14000001, p4i.MeterSpec.PACKETS, 512),
@@ -204,6 +217,7 @@ def test_default_actions(p4info):
         "planned_pair_ipv6": "NoAction",
         "planned_flow_ipv6": "NoAction",
         "planned_flow": "NoAction",
+        "spread": "NoAction",
         "queue": None,
         "ecn": None,
         "switch_identity": None,
@@ -243,14 +257,28 @@ def test_packet_headers(p4info):
 def test_version_and_units(p4info):
     """The controller converts Kmin, Kmax and INT's times by what P4Info says, not by the target's name."""
     package = p4info.pkg_info
-    assert (package.name, package.version) == ("polyrhythm", "1.3.0")
+    assert (package.name, package.version) == ("polyrhythm", "1.4.0")
     assert list(package.annotations) == ['@depth_unit("packets")', '@time_unit("microseconds")']
     assert f"`pkg_info.version`: {package.version}." in (ROOT / "docs/data-plane.md").read_text()
 
 
-def test_no_registers(p4info):
-    """simple_switch_grpc answers UNIMPLEMENTED for them."""
-    assert not p4info.registers
+REGISTERS = {
+    "turn": (0x16000001, 8, 1024),
+    "flowlet_time": (0x16000002, 48, 4096),
+    "flowlet_bucket": (0x16000003, 6, 4096),
+    "port_load": (0x16000004, 80, 512),
+    "member_port": (0x16000005, 9, 4096),
+    "least_member": (0x16000006, 6, 64),
+    "compared_member": (0x16000007, 6, 64),
+}
+
+
+def test_registers(p4info):
+    """For the program's own use: simple_switch_grpc answers UNIMPLEMENTED for them."""
+    found = {
+        r.preamble.name: (r.preamble.id, r.type_spec.bitstring.bit.bitwidth, r.size) for r in p4info.registers
+    }
+    assert found == REGISTERS
     assert p4info.pkg_info.arch == "v1model"
 
 
@@ -266,13 +294,18 @@ def test_probability_0xffff_always_marks():
     """The mark is set where the draw is smaller, so the draw must never be 0xFFFF."""
     program = json.loads((ROOT / p4tool.JSON_OUTPUT).read_text())
     primitives = [primitive for action in program["actions"] for primitive in action["primitives"]]
-    [draw] = [primitive for primitive in primitives if primitive["op"] == "modify_field_rng_uniform"]
-    assert [int(bound["value"], 16) for bound in draw["parameters"][1:]] == [0, 0xFFFE]
+    draws = {
+        tuple(int(bound["value"], 16) for bound in primitive["parameters"][1:])
+        for primitive in primitives
+        if primitive["op"] == "modify_field_rng_uniform"
+    }
+    # The other draw is a bucket's.
+    assert draws == {(0, 0xFFFE), (0, 0xFF)}
 
 
 def test_the_documentation_names_all_of_it(p4info):
     text = (ROOT / "docs/data-plane.md").read_text()
-    for thing in (*p4info.tables, *p4info.counters, *p4info.meters):
+    for thing in (*p4info.tables, *p4info.counters, *p4info.meters, *p4info.registers):
         assert f"| `{thing.preamble.name}` | 0x{thing.preamble.id:08x} |" in text
     for action in p4info.actions:
         name = action.preamble.name

@@ -16,6 +16,7 @@ import grpc
 from diff_workload import CPU_PORT, CPU_SENTINEL, SENTINEL_PORTS, sentinel_frame
 from finsy.proto import p4r, p4r_grpc
 
+from bmv2.program import load_program
 from bmv2.server.injection import SERVICE, messages
 from bmv2.server.packets import decode_packet_in
 from bmv2.server.schema import CounterInfo, PacketHeader, Schema
@@ -86,7 +87,7 @@ class Session:
             ),
             timeout=PATIENCE_S,
         )
-        schema = Schema.parse(config.p4info)
+        schema = Schema.parse(config.p4info, load_program(config.p4_device_config).ir)
         self._counters = list(schema.counters.values())
         self._packet_in, self._packet_out = schema.packet_in, schema.packet_out
         packets = self._channels[1].stream_stream(

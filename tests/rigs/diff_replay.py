@@ -51,7 +51,7 @@ class InProcess:
         self._switch.packet_in = partial(self._transmit, CPU_PORT)
         self._plane = DataPlane(self._switch, lambda kind, message: None)
         program = load_program(config.p4_device_config)
-        self._schema = Schema.parse(config.p4info)
+        self._schema = Schema.parse(config.p4info, program.ir)
         self._store = EntityStore(self._schema, program.ir)
         self._plane.load(program, self._store.tables.preinitialised)
 
