@@ -16,6 +16,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+# Chosen: select() takes no more than 2^31 ms, and an event may be due much later than that.
+_LONGEST_WAIT_S = 3600.0
+
 
 class HostLoop:
     """A Clock and a Boundary on the host's clock. `run` makes the calling thread the data-plane thread.
@@ -115,7 +118,7 @@ class HostLoop:
             return 0.0
         if not self._events:
             return None
-        return max(0, self._events[0][0] - self._host_ns()) / 1e9
+        return min(max(0, self._events[0][0] - self._host_ns()) / 1e9, _LONGEST_WAIT_S)
 
     def _run_due(self) -> None:
         present = self._host_ns()

@@ -24,7 +24,7 @@ from bmv2.server.errors import (
 )
 from bmv2.server.resources import ProfileInfo
 from bmv2.server.schema import Schema
-from bmv2.server.values import encode_uint
+from bmv2.server.values import canonical, encode_uint
 
 Call: TypeAlias = tuple[str, tuple[int, ...]]
 
@@ -184,6 +184,10 @@ class ProfileStore:
         state.next_own_id = next_id + len(members)
         kept = p4r.ActionProfileActionSet()
         kept.CopyFrom(message)
+        for written, (_, call) in zip(kept.action_profile_actions, members, strict=True):
+            written.action.CopyFrom(encode_call(self._schema, *call))
+            if written.watch_port:
+                written.watch_port = canonical(written.watch_port)
         return OneShot(group, tuple(members), tuple(parts), kept)
 
     def _check_selection(self, profile: ProfileInfo, message: p4r.ActionProfileActionSet, what: str) -> None:

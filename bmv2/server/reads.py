@@ -148,7 +148,11 @@ def _read_counters(
 def _chosen_keys(
     store: EntityStore, table: TableInfo, message: p4r.TableEntry
 ) -> Iterator[tuple[StoredEntry, p4r.TableEntry]]:
-    for stored in _select(store, table, message):
+    chosen = _select(store, table, message)
+    if message.match and not chosen:
+        # Of a direct resource, unlike of an entry, a key that is not there is an error (9.3.1, 9.4.1).
+        raise StatusError(NOT_FOUND, f"table {table.name}: no entry with that key and priority")
+    for stored in chosen:
         key = store.tables.encode(table, stored)
         key.ClearField("action")
         yield stored, key

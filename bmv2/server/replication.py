@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from finsy.proto import p4r
 
 from bmv2.server.dataplane import Alternatives, Effect
 from bmv2.server.errors import ALREADY_EXISTS, NOT_FOUND, UNIMPLEMENTED, StatusError, invalid
-from bmv2.server.values import decode_uint
+from bmv2.server.values import canonical, decode_uint
 
 _PORT_BITS = 9
 _INSTANCE_BITS = 16
@@ -46,6 +46,7 @@ class ReplicationStore:
         replicas = _replicas(message.replicas, what)
         kept = p4r.MulticastGroupEntry()
         kept.CopyFrom(message)
+        _make_canonical(kept.replicas)
         self._groups[group] = kept
         return lambda plane: plane.groups.set(group, replicas)
 
@@ -69,6 +70,7 @@ class ReplicationStore:
         length = message.packet_length_bytes
         kept = p4r.CloneSessionEntry()
         kept.CopyFrom(message)
+        _make_canonical(kept.replicas)
         self._sessions[session] = kept
         return lambda plane: plane.switch.set_clone_session(session, replicas, length)
 
@@ -116,6 +118,15 @@ def _replicas(messages: Sequence[p4r.Replica], what: str) -> tuple[Alternatives,
     if len(set(places)) != len(places):
         raise invalid(f"{what}: a pair of port and instance is given twice")
     return tuple(replicas)
+
+
+def _make_canonical(replicas: Iterable[p4r.Replica]) -> None:
+    """Write the ports in the shortest form (8.3)."""
+    for replica in replicas:
+        if replica.WhichOneof("port_kind") == "port":
+            replica.port = canonical(replica.port)
+        for backup in replica.backup_replicas:
+            backup.port = canonical(backup.port)
 
 
 def _place(port: int, instance: int, what: str) -> tuple[int, int]:

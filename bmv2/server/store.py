@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from finsy.proto import p4r
@@ -11,7 +11,7 @@ from finsy.proto import p4r
 from bmv2.ir import Ir
 from bmv2.server.codec import encode_key
 from bmv2.server.consistency import check_consistency
-from bmv2.server.dataplane import Effect
+from bmv2.server.dataplane import DataPlane, Effect
 from bmv2.server.errors import (
     NOT_FOUND,
     OUT_OF_RANGE,
@@ -133,11 +133,19 @@ class EntityStore:
         counter = self.counter(message.counter_id)
         if kind != p4r.Update.MODIFY:
             raise invalid(f"counter {counter.name}: takes MODIFY only")
-        if not message.HasField("index"):
-            raise invalid(f"counter {counter.name}: an index in 0..{counter.size - 1} is needed")
-        index = check_index(counter, message.index.index)
+        indices: Sequence[int] = range(counter.size)
+        if message.HasField("index"):
+            indices = [check_index(counter, message.index.index)]
+        if not message.HasField("data"):
+            # The counter is not modified (9.3.2).
+            return lambda plane: None
         packets, size = decode_counts(counter.name, message.data)
-        return lambda plane: plane.switch.write_counter(counter.name, index, packets, size)
+
+        def land(plane: DataPlane) -> None:
+            for index in indices:
+                plane.switch.write_counter(counter.name, index, packets, size)
+
+        return land
 
     def counter(self, counter_id: int) -> CounterInfo:
         """Find an indirect counter by id; StatusError (NOT_FOUND) with the known ones if there is none."""

@@ -281,6 +281,9 @@ class TableStore:
         if message.table_entry.is_default_action:
             raise StatusError(UNIMPLEMENTED, f"table {table.name}: its default entry has no direct counter")
         entry = self.find(table, message.table_entry).entry
+        if not message.HasField("data"):
+            # The counter is not modified (9.3.1).
+            return lambda plane: None
         packets, size = decode_counts(table.name, message.data)
         return lambda plane: plane.switch.write_direct_counter(table.name, entry, packets, size)
 

@@ -23,6 +23,11 @@ def decode_uint(data: bytes, width: int, what: str) -> int:
     return value
 
 
+def canonical(data: bytes) -> bytes:
+    """The shortest form of a byte string that is a number."""
+    return data.lstrip(b"\0") or b"\0"
+
+
 def encode_uint(value: int) -> bytes:
     """Write an unsigned value in the canonical form: the fewest bytes, at least one."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")

@@ -37,6 +37,13 @@ def test_events_run_at_their_time_and_in_order(offsets_us):
     assert seen == sorted((offset * 1000, number) for number, offset in enumerate(offsets_us))
 
 
+def test_an_event_that_is_due_in_centuries_stops_nothing(running):
+    """A client may set time-outs of 2^63 ns; select() takes a few weeks."""
+    running.deliver("sw", lambda: running.call_at(running.now + (1 << 63), lambda: None))
+    assert running.call("sw", lambda: 1) == 1
+    assert running.call("sw", lambda: 2) == 2
+
+
 def test_deliveries_keep_their_order_and_call_waits_for_the_result(running):
     seen = []
     for number in range(100):

@@ -7,7 +7,10 @@
   though BMv2 takes them (`refused` says which, and why). Without simple_switch_grpc on PATH all that are
   refused count.
 - `oracle_requests`, `oracle_disagreements`: random updates and reads of the entities of these programs, and
-  answers or states other than the model's. The model reads P4Info and shares no code with the server.
+  answers or states other than the model's. The model reads P4Info and shares no code with the server. Tables,
+  action profiles (members, groups, action sets), counters, meters, registers, direct resources, value sets,
+  digests, multicast groups and clone sessions are written, deleted and read, by key and by wildcard. A
+  disagreement names the section of the specification that the model goes by.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -19,9 +19,13 @@ from bmv2.hostloop import HostLoop
 from bmv2.server import serve
 from bmv2.switch import EmbeddedSwitch
 from polyrhythm.bench.conformance.draws import Draws
-from polyrhythm.bench.conformance.model import SwitchModel, counted
+from polyrhythm.bench.conformance.model import SwitchModel
 from polyrhythm.bench.conformance.programs import Program
-from polyrhythm.bench.conformance.values import canonical_entry
+from polyrhythm.bench.conformance.read_draws import ReadDraws
+from polyrhythm.bench.conformance.reads_model import WHOLE_ARRAY
+from polyrhythm.bench.conformance.reads_model import expected as expected_read
+from polyrhythm.bench.conformance.value_draws import ValueDraws
+from polyrhythm.bench.conformance.values import Codes, canonical_entry
 
 DEVICE_ID = 1
 PORTS = (1, 2, 3, 4)
@@ -31,8 +35,8 @@ _COMMIT = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
 _BATCH = 40
 _PATIENCE_S = 120.0
 _SHOWN = 5
-# Counter arrays beyond this size are read by index, for a wildcard would give every cell.
-_WHOLE_ARRAY = 2048
+# Random reads after each batch, beside those of the whole state.
+_READS = 12
 
 
 @dataclass
@@ -135,10 +139,11 @@ def served_switch() -> Iterator[str]:
 
 
 def compare(session: Session, program: Program, updates: int, seed: int) -> OracleOutcome:
-    """Write random updates to a program just pushed, and compare codes and state with the model."""
+    """Write random updates to a program just pushed, and compare codes, reads and state with the model."""
     outcome, model = OracleOutcome(), SwitchModel(program.info)
     _start(session, program, model, outcome)
-    draws = Draws(Random(f"{seed}/conformance/{program.name}"), model, PORTS)
+    rng = Random(f"{seed}/conformance/{program.name}")
+    draws, reads = Draws(rng, model, PORTS), ReadDraws(ValueDraws(rng, model.types), model)
     while outcome.requests < updates:
         batch = [draws.update() for _ in range(min(_BATCH, updates - outcome.requests))]
         # What the model expects of an update depends on those before it, as what the switch answers does.
@@ -147,17 +152,90 @@ def compare(session: Session, program: Program, updates: int, seed: int) -> Orac
         for update, legal, code in zip(batch, expected, codes, strict=True):
             outcome.codes[_name(code)] += 1
             if code not in legal:
-                names = " or ".join(map(_name, sorted(legal)))
-                outcome.disagree(f"{program.name}: {_name(code)}, not {names}: {update}")
+                outcome.disagree(f"{program.name}: {_name(code)}, not {_told(legal)}: {update}")
         outcome.requests += len(batch)
-        for kind, told, wanted in _states(session, model):
-            outcome.requests += 1
-            if told != wanted:
-                outcome.disagree(f"{program.name}: {kind} differ: {_difference(told, wanted)}")
+        requests = [*whole_state(model), *(reads.read() for _ in range(_READS))]
+        outcome.requests += len(requests)
+        _compare_reads(session, program, model, requests, outcome)
         if outcome.disagreements:
             # The states have parted: what follows would be the same fault again.
             return outcome
     return outcome
+
+
+def _compare_reads(
+    session: Session,
+    program: Program,
+    model: SwitchModel,
+    requests: Iterable[p4r.Entity],
+    outcome: OracleOutcome,
+) -> None:
+    """Make all reads that are legal as one batch, and each of the others alone."""
+    batch: list[p4r.Entity] = []
+    wanted: list[p4r.Entity] = []
+    for request in requests:
+        legal, answer = expected_read(model, request)
+        if not legal:
+            batch.append(request)
+            wanted += answer
+            continue
+        code = int(rpc_code.OK)
+        try:
+            session.read(request)
+        except grpc.RpcError as error:
+            code = int(error.code().value[0])
+        outcome.codes[_name(code)] += 1
+        if code not in legal:
+            outcome.disagree(f"{program.name}: {_name(code)}, not {_told(legal)}: read of {request}")
+    try:
+        told = session.read(*batch)
+    except grpc.RpcError as error:
+        said = f"{error.code().name} ({error.details()}), not OK: reads of {batch}"
+        outcome.disagree(f"{program.name}: {said}")
+        return
+    outcome.codes["OK"] += len(batch)
+    if _sorted(map(canonical_order, told)) != _sorted(wanted):
+        said = _difference(_sorted(map(canonical_order, told)), _sorted(wanted))
+        outcome.disagree(f"{program.name}: reads differ: {said}")
+
+
+def _told(legal: Codes) -> str:
+    """Codes with the sections of the specification that ask for them."""
+    return " or ".join(f"{_name(code)} ({section})" for code, section in sorted(legal.items()))
+
+
+def whole_state(model: SwitchModel) -> Iterator[p4r.Entity]:
+    """Reads of all that a switch holds, but for cells of large arrays that were never written."""
+    direct = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
+    yield p4r.Entity(table_entry=direct)
+    yield p4r.Entity(table_entry=p4r.TableEntry(is_default_action=True))
+    yield p4r.Entity(action_profile_member=p4r.ActionProfileMember())
+    yield p4r.Entity(action_profile_group=p4r.ActionProfileGroup())
+    for name in ("multicast_group_entry", "clone_session_entry"):
+        engine = p4r.PacketReplicationEngineEntry()
+        getattr(engine, name).SetInParent()
+        yield p4r.Entity(packet_replication_engine_entry=engine)
+    yield p4r.Entity(value_set_entry=p4r.ValueSetEntry())
+    yield p4r.Entity(digest_entry=p4r.DigestEntry())
+    externs = model.externs
+    for number, counter in externs.counters.items():
+        for index in _read_indices(counter.size, externs.counts[number]):
+            yield p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number, index=index))
+    for number, meter in externs.meters.items():
+        for index in _read_indices(meter.size, externs.rates[number]):
+            yield p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=number, index=index))
+    for number, register in externs.registers.items():
+        if externs.types.scalar(register.type_spec)[0]:
+            for index in _read_indices(register.size, externs.cells[number]):
+                yield p4r.Entity(register_entry=p4r.RegisterEntry(register_id=number, index=index))
+
+
+def _read_indices(size: int, written: Iterable[int]) -> Iterator[p4r.Index | None]:
+    """None, which is every index, for a small array, or those that were written."""
+    if size <= WHOLE_ARRAY:
+        yield None
+    else:
+        yield from (p4r.Index(index=index) for index in written)
 
 
 def _name(code: int) -> str:
@@ -192,65 +270,16 @@ def _unranked(entries: Sequence[p4r.TableEntry]) -> list[bytes]:
     return _sorted(kept)
 
 
-def _states(session: Session, model: SwitchModel) -> Iterator[tuple[str, list[bytes], list[bytes]]]:
-    """What the switch holds and what the model says, kind by kind, in one order."""
-    direct = p4r.TableEntry(counter_data=p4r.CounterData(), meter_config=p4r.MeterConfig())
-    read = [entity.table_entry for entity in session.read(p4r.Entity(table_entry=direct))]
-    wanted = [_with_counter(model, entry) for entries in model.entries.values() for entry in entries.values()]
-    yield "table entries", _sorted(canonical_order(entry) for entry in read), _sorted(wanted)
-    default = p4r.Entity(table_entry=p4r.TableEntry(is_default_action=True))
-    read = [entity.table_entry for entity in session.read(default)]
-    yield "default entries", _sorted(read), _sorted(model.defaults.values())
-    members = session.read(p4r.Entity(action_profile_member=p4r.ActionProfileMember()))
-    yield "members", _sorted(e.action_profile_member for e in members), _sorted(model.members.values())
-    groups = session.read(p4r.Entity(action_profile_group=p4r.ActionProfileGroup()))
-    yield "groups", _sorted(e.action_profile_group for e in groups), _sorted(model.groups.values())
-    for name, held in (("multicast_group_entry", model.multicast), ("clone_session_entry", model.sessions)):
-        engine = p4r.PacketReplicationEngineEntry()
-        getattr(engine, name).SetInParent()
-        engines = session.read(p4r.Entity(packet_replication_engine_entry=engine))
-        found = [getattr(entity.packet_replication_engine_entry, name) for entity in engines]
-        yield name, _sorted(found), _sorted(held.values())
-    for number, counter in model.counters.items():
-        wanted_cells = {index: data for (owner, index), data in model.cells.items() if owner == number}
-        if counter.size <= _WHOLE_ARRAY:
-            cells = session.read(p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number)))
-        else:
-            wanted_entries = [
-                p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number, index=p4r.Index(index=index)))
-                for index in wanted_cells
-            ]
-            cells = session.read(*wanted_entries) if wanted_entries else []
-        told = {cell.counter_entry.index.index: cell.counter_entry.data for cell in cells}
-        yield counter.preamble.name, _nonzero(told), _nonzero(wanted_cells)
-
-
-def canonical_order(entry: p4r.TableEntry) -> p4r.TableEntry:
-    """An entry with its match fields in the order of their ids; their values stay as they were sent."""
-    kept = p4r.TableEntry()
-    kept.CopyFrom(entry)
-    fields = sorted(entry.match, key=lambda item: item.field_id)
-    del kept.match[:]
-    kept.match.extend(fields)
+def canonical_order(entity: p4r.Entity) -> p4r.Entity:
+    """A table entry with its match fields in the order of their ids; their values stay as they were sent."""
+    if not entity.HasField("table_entry"):
+        return entity
+    kept = p4r.Entity()
+    kept.CopyFrom(entity)
+    fields = sorted(entity.table_entry.match, key=lambda item: item.field_id)
+    del kept.table_entry.match[:]
+    kept.table_entry.match.extend(fields)
     return kept
-
-
-def _with_counter(model: SwitchModel, entry: p4r.TableEntry) -> p4r.TableEntry:
-    kept = canonical_entry(entry)
-    counter = model.direct_counters.get(entry.table_id)
-    if counter is None:
-        kept.ClearField("counter_data")
-    else:
-        kept.counter_data.CopyFrom(counted(counter.spec.unit, entry.counter_data))
-    return kept
-
-
-def _nonzero(cells: Mapping[int, p4r.CounterData]) -> list[bytes]:
-    return _sorted(
-        p4r.CounterEntry(index=p4r.Index(index=index), data=data)
-        for index, data in cells.items()
-        if data != p4r.CounterData()
-    )
 
 
 def _sorted(messages: Any) -> list[bytes]:

@@ -5,6 +5,8 @@ from finsy.proto import p4r, rpc_code
 from google.protobuf import text_format
 from p4rt_bench import aged, digest, meter, selected
 
+from bmv2.server import watchers
+
 SECOND_NS = 1_000_000_000
 
 
@@ -55,6 +57,18 @@ def test_direct_resources_come_with_entries_and_alone(bench):
     (answer,) = bench.client.read(p4r.Entity(table_entry=asked))
     assert not answer.table_entry.HasField("meter_config")
     assert answer.table_entry.counter_data.packet_count == 44
+    # A counter without data is left as it is. Unlike an entry, a direct resource that is not there is NOT_FOUND.
+
+    def of(kind, number):
+        key = f'table_id: $aged match {{ field_id: 1 exact {{ value: "\\x{number:02x}" }} }}'
+        return f"{kind} {{ {key} }}" if kind == "table_entry" else f"{kind} {{ table_entry {{ {key} }} }}"
+
+    assert bench.write("MODIFY", of("direct_counter_entry", 1)) == "OK"
+    (answer,) = bench.read(of("direct_counter_entry", 1))
+    assert answer.direct_counter_entry.data.packet_count == 44
+    assert bench.read(of("direct_counter_entry", 2)) == "NOT_FOUND"
+    assert bench.read(of("direct_meter_entry", 2)) == "NOT_FOUND"
+    assert bench.read(of("table_entry", 2)) == []
 
 
 def test_an_idle_entry_is_told_again_and_again_until_it_is_hit_or_goes(bench):
@@ -144,6 +158,31 @@ def test_digests_come_in_lists_and_not_again_before_they_are_acknowledged(bench)
     assert learned(bench.client.next()) == [(1, 3), (2, 3)]
     assert bench.write("DELETE", digest()) == "OK"
     assert bench.read("digest_entry { digest_id: $learned_t }") == "NOT_FOUND"
+
+
+def test_digests_of_a_client_without_limits_are_bounded(bench, monkeypatch):
+    """No maximum and endless time-outs: lists go all the same, and the oldest messages may come again."""
+    monkeypatch.setattr(watchers, "_MAX_LIST", 3)
+    monkeypatch.setattr(watchers, "_MAX_UNACKNOWLEDGED", 4)
+    endless = (1 << 63) - 1
+    assert bench.write("INSERT", digest(f"max_timeout_ns: {endless} ack_timeout_ns: {endless}")) == "OK"
+    for number in (1, 2, 3, 4, 5, 6, 6, 1, 3, 4, 2):
+        bench.send(5, number, port=3)
+    lists = [learned(bench.client.next()) for _ in range(2)]
+    assert lists == [[(1, 3), (2, 3), (3, 3)], [(4, 3), (5, 3), (6, 3)]]
+    # 1 and 2 are forgotten, 3 and 4 are not yet: the next list lacks one message.
+    bench.send(5, 7, port=3)
+    assert learned(bench.client.next()) == [(1, 3), (2, 3), (7, 3)]
+
+
+def test_a_digest_that_is_tuned_down_sends_what_it_has(bench):
+    tuning = f"max_list_size: %d max_timeout_ns: {60 * SECOND_NS}"
+    assert bench.write("INSERT", digest(tuning % 9)) == "OK"
+    for number in (1, 2, 3):
+        bench.send(5, number)
+    assert bench.write("MODIFY", digest(tuning % 2)) == "OK"
+    bench.send(5, 4)
+    assert learned(bench.client.next()) == [(1, 1), (2, 1), (3, 1), (4, 1)]
 
 
 def test_a_short_digest_list_goes_after_its_time(bench):

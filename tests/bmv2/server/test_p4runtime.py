@@ -274,7 +274,9 @@ def test_counters_are_read_by_wildcard_and_index_and_written_by_index(controller
     size = names.counters["egress_packets"].size
     assert outcome(update("MODIFY", names.counter("egress_packets", 9, packets=3, size=300))) == "OK"
     assert outcome(update("MODIFY", names.counter("egress_packets", size, packets=1))) == "OUT_OF_RANGE"
-    assert outcome(update("MODIFY", names.counter("egress_packets", packets=1))) == "INVALID_ARGUMENT"
+    # Data that are unset leave the counter as it is; no index writes them all.
+    untouched = names.counter("egress_packets", 9)
+    assert outcome(update("MODIFY", untouched)) == "OK"
     assert outcome(update("INSERT", names.counter("egress_packets", 9, packets=1))) == "INVALID_ARGUMENT"
     unknown = p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=UNKNOWN_ID))
     assert outcome(update("MODIFY", unknown)) == "NOT_FOUND"
@@ -288,6 +290,9 @@ def test_counters_are_read_by_wildcard_and_index_and_written_by_index(controller
     assert one.counter_entry == cells[9]
     everything = controller.read(p4r.Entity(counter_entry=p4r.CounterEntry()))
     assert len(everything) == sum(counter.size for counter in names.counters.values())
+    assert outcome(update("MODIFY", names.counter("egress_packets", packets=4))) == "OK"
+    cells = [entity.counter_entry.data for entity in controller.read(names.counter("egress_packets"))]
+    assert cells == [p4r.CounterData(packet_count=4)] * size
 
 
 def test_multicast_groups(controller, outcome):

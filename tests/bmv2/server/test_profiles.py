@@ -68,6 +68,10 @@ def test_action_sets_in_one_shot_are_read_as_written_and_leave_nothing(bench):
     assert {port for colour in range(16) for port in bench.ports(1, 1, 0, colour)} == {2, 3}
     assert bench.read("table_entry { table_id: $selected }") == [bench.entity(selected(1, action_set(2, 3)))]
     assert bench.read("action_profile_member { }") == []
+    padded = selected(2, action_set(4)).replace("\\x04", "\\x00\\x04")
+    assert bench.write("INSERT", padded) == "OK"
+    assert bench.read("table_entry { table_id: $selected }")[1] == bench.entity(selected(2, action_set(4)))
+    assert bench.write("DELETE", selected(2, "")) == "OK"
     assert bench.write("INSERT", member(1, 2)) == "INVALID_ARGUMENT"
     assert bench.write("MODIFY", selected(1, action_set(4))) == "OK"
     assert {port for colour in range(16) for port in bench.ports(1, 1, 0, colour)} == {4}
