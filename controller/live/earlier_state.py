@@ -10,6 +10,7 @@ from controller.live.core import Core
 from controller.live.job_registry import JoinError, RegisteredJob
 from controller.live.messages import AgentUp, FlowOpened
 from controller.model.plan import Plan
+from controller.planner.rollback import not_of_fabric
 from controller.routing.assign import Learned
 from controller.southbound.table_writes import FabricCondition
 from topo.graph import Topology
@@ -38,13 +39,7 @@ def taken_up(earlier: EarlierState, topology: Topology, now_ns: int) -> Plan | N
     plan = earlier.plan
     if plan is None:
         return None
-    nodes = {*topology.host, *topology.switch}
-    used = {node for flow in plan.flows.values() for node in flow.path or ()}
-    used |= {node for pin in plan.pins for node in (pin.switch, pin.toward, pin.src, pin.dst)}
-    used |= {node for remark in plan.remarks for node in (remark.switch, remark.src, remark.dst)}
-    used |= {host for pair in (*plan.pairs, *plan.mice_pairs) for host in pair}
-    if not used <= nodes:
-        gone = ", ".join(sorted(used - nodes))
+    if gone := not_of_fabric(plan, topology):
         log.warning("plan %d is not taken up: the fabric has no %s any more", plan.version, gone)
         return replace(
             plan,

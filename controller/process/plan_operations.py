@@ -20,7 +20,7 @@ from controller.northbound.plan_routes import OperationError, PastPlanOut
 from controller.planner import PolicyError, plan
 from controller.planner.registry import registered_policy
 from controller.planner.rollback import RollbackError, rolled_back
-from controller.process.planning import Planning
+from controller.process.planning import Planning, Rollback
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.fleet import RunnerError
 from controller.southbound.table_writes import DesiredState, entry_changes
@@ -70,28 +70,32 @@ class RunningPlans:
 
     async def roll_back(self, version: int) -> int:
         """Bring a plan of the history into force again; returns its new number. Raises OperationError."""
-        core, earlier = self._core, await self.plan(version)
-        before = core.plan.version if core.plan is not None else 0
-        condition = core.links.condition
+        core, planning, earlier = self._core, self._planning, await self.plan(version)
         try:
-            rolled_back(
-                earlier, core.registry.jobs, before + 1, condition.down_links, condition.down_switches
-            )
+            rolled_back(earlier, core.input_now())
         except RollbackError as error:
             raise OperationError(409, str(error)) from None
+        if planning.rollback is not None:
+            raise OperationError(409, "another rollback is under way: ask again when it is done")
         # The control loop makes each plan, also this one, so that no two come into force at once.
-        self._planning.earlier = earlier
+        rollback = planning.rollback = Rollback(earlier)
         core.wants_plan = True
         try:
             async with asyncio.timeout(IN_FORCE_S):
-                while core.plan is None or core.plan.version <= before or self._planning.earlier is not None:
+                while not rollback.refusal and not self._in_force(rollback.version):
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            self._planning.earlier = None
+            if planning.rollback is rollback:
+                planning.rollback = None
             raise OperationError(503, f"plan {version} is not in force after {IN_FORCE_S:g} s") from None
-        if self._planning.refusal:
-            raise OperationError(409, self._planning.refusal)
-        return core.plan.version
+        if rollback.refusal:
+            raise OperationError(409, rollback.refusal)
+        return rollback.version
+
+    def _in_force(self, version: int) -> bool:
+        """Whether a plan is, or was, in force; 0 is no plan."""
+        now = self._core.plan
+        return version > 0 and now is not None and now.version >= version
 
     async def dry_run(
         self, policy: str, jobs: list[dict[str, Any]] | None

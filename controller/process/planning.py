@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from controller.live.core import Core
 from controller.model.plan import Plan
@@ -23,6 +24,16 @@ PLAN_CPU_S = 10.0
 GROWTH = 2.0
 # Chosen: where jobs come all the time, one search in nine has a result, even if it is its first.
 MOST_ABANDONED = 8
+
+
+@dataclass(slots=True)
+class Rollback:
+    """A plan of the history that shall come into force again. `version`: its new number, 0 until it has one;
+    `refusal`: why it cannot, empty if it can."""
+
+    plan: Plan
+    version: int = 0
+    refusal: str = ""
 
 
 class Planning:
@@ -44,10 +55,8 @@ class Planning:
         """Whether the last plan was a first plan, so that the final one is wanted."""
         self._last_s = 0.0
         self._failure = asyncio.Event()
-        self.earlier: Plan | None = None
-        """A plan of the history that comes into force next, instead of a new one."""
-        self.refusal = ""
-        """Why the last one of these did not; empty: it did."""
+        self.rollback: Rollback | None = None
+        """The plan of the history that comes into force next, instead of a new one."""
 
     def wanted(self, core: Core) -> bool:
         """Whether the core wants a plan, or the last one was a first plan."""
@@ -97,13 +106,17 @@ class Planning:
         return None if dead else made
 
     async def _plan(self, inputs: PlanInput) -> Plan:
-        if self.earlier is not None:
-            earlier, self.earlier, self.refusal = self.earlier, None, ""
-            version = inputs.previous.version + 1 if inputs.previous else 1
+        rollback, self.rollback = self.rollback, None
+        if rollback is not None:
             try:
-                return rolled_back(earlier, inputs.jobs, version, inputs.down_links, inputs.down_switches)
+                earlier = rolled_back(rollback.plan, inputs)
             except RollbackError as error:
-                self.refusal = str(error)
+                rollback.refusal = str(error)
+            else:
+                # Also after a first plan: a final one would replace it at once.
+                self.unfinished = False
+                rollback.version = earlier.version
+                return earlier
         limit_s = min(max(PLAN_CPU_S, GROWTH * self._last_s), CALL_CPU_S)
         self.unfinished = self._first_plans and gains_by_first_plan(inputs)
         if self.unfinished:

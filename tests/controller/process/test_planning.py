@@ -13,7 +13,7 @@ from controller.live.core import Core
 from controller.live.messages import PortsSeen, WorkerJoined
 from controller.live.settings import CoreSettings
 from controller.planner import POLICIES, plan
-from controller.process.planning import Planning
+from controller.process.planning import Planning, Rollback
 from controller.process.worker_process import CallAbandonedError
 from topo.generate import leaf_spine
 
@@ -169,5 +169,38 @@ def test_a_new_job_does_not_wait_for_the_search() -> None:
         assert again is not None
         assert set(again.jobs) == {"a", "b", "c"}
         assert worker.made == ["first_plan", "plan", "first_plan"]
+
+    on_loop(scenario())
+
+
+def test_a_rollback_comes_into_force_under_the_number_that_it_says() -> None:
+    """Also if a plan is being made when it is asked for, and if the last plan was a first plan."""
+    core = Core(CoreSettings(TOPOLOGY, POLICIES["routing"], 1, False, 10_000))
+    for member in (job("a", "h1", "h3"), job("b", "h2", "h4")):
+        for rank, host in enumerate(member.hosts):
+            core.handle(WorkerJoined(host, rank, member))
+    earlier = plan(core.input_now())
+
+    async def scenario() -> None:
+        worker = SlowWorker()
+        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+
+        async def answer() -> None:
+            core.take_condition()
+
+        making = asyncio.ensure_future(planning.plan(core, answer))
+        await asyncio.sleep(0.01)
+        rollback = planning.rollback = Rollback(earlier)
+        worker.allowed.set()
+        between = await making
+        assert between is not None
+        core.adopt(between)
+        assert rollback.version == 0
+        planning.unfinished = True
+        made = await planning.plan(core, answer)
+        assert made is not None
+        assert rollback.version == made.version == between.version + 1
+        assert made.flows == earlier.flows
+        assert not planning.unfinished
 
     on_loop(scenario())
