@@ -53,7 +53,7 @@ class Agent:
 
     Parameters:
     `send(message)` is called with `sequence` and `time_ns` filled, only between `session_up` and
-    `session_lost`. `addresses`: host name -> IPv4 address. `seed`: a flow on ECMP draws its source port from
+    `session_lost`. `addresses`: host name -> IP address. `seed`: a flow on ECMP draws its source port from
     the seed and its name, so two runs with one seed agree. `shared_clock`: `clock` shows fabric time;
     otherwise the agent asks the controller for it. `byte_source(job)` replaces the queue pairs as the source
     of a job's byte counts. `most_wait_ns`: the longest that a flow waits for the controller, even if the

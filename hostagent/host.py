@@ -16,7 +16,7 @@ from hostagent.emulated_worker import EmulatedWorker
 from hostagent.job import IterationRecord, JobSpec, MeasuredPhase, MeasuredProfile, PcieUse
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.emulated import EmulatedNic
-from hostagent.nic.roce import OVERHEAD_BYTES
+from hostagent.nic.roce import overhead_bytes
 from hostagent.pcie_transfer import EmulatedPcieLink
 
 JOIN_LEAD_NS = 15_000_000
@@ -40,7 +40,7 @@ class EmulatedHost:
     `transmit(frame)` is called as the last bit of a frame leaves the NIC, `receive(frame)` takes a frame from
     the link. `send(message)` takes the agent's messages, `on_message` the controller's; `session_up` and
     `session_lost` follow the session. All run on the data-plane thread. `rate_bps`: the rate of the emulated
-    link. `dcqcn` None: the profile scaled to that rate. `addresses`: host name -> IPv4 address of every host.
+    link. `dcqcn` None: the profile scaled to that rate. `addresses`: host name -> IP address of every host.
     `seed` must be the same on all hosts of a fabric; each draw also uses the name of its host, flow or rank.
     `records`: the finished iterations of each worker, in the order of their ends, in the times of `clock`.
     With `skew` the agent reads another clock than `clock`, and has to ask the controller for fabric time.
@@ -66,7 +66,7 @@ class EmulatedHost:
         chooses_ports: bool = False,
         keeps_dscp: bool = False,
     ) -> None:
-        profile = dcqcn or DcqcnProfile.scaled(rate_bps, mtu + OVERHEAD_BYTES)
+        profile = dcqcn or DcqcnProfile.scaled(rate_bps, mtu + overhead_bytes(ip))
         self.name = name
         self.nic = EmulatedNic(
             name,

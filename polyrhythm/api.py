@@ -16,7 +16,7 @@ from controller.planner import PlanInput, Policy, plan
 from controller.wire.senders import uses_mltcp
 from polyrhythm.run.comparison import ScenarioResult
 from polyrhythm.run.experiment import OverallProgress, RunOptions, ScenarioRunner
-from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario, scenario_path
+from polyrhythm.scenario import Scenario, scenario_path
 from polyrhythm.scenario import load_scenario as load_scenario_file
 from polyrhythm.scenario.failures import FailureError, parse_failure
 from polyrhythm_files import ConfigError
@@ -92,7 +92,7 @@ def scenario_workload(scenario: Scenario, iterations: int | None = None) -> list
         ValueError: a job leaves at a fixed time, which the simulator does not know, or has a sender of which
         the simulator has no equivalent.
     """
-    overhead = (scenario.packet_bytes + ROCE_OVERHEAD_BYTES) / scenario.packet_bytes
+    overhead = scenario.frame_bytes / scenario.packet_bytes
     count = iterations or scenario.warmup + scenario.iterations
     requests = []
     for workload in scenario.workloads:

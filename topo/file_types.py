@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from polyrhythm_files import InvalidValueError, Section, finite
+from topo.addresses import Families
 from topo.graph import HASH_BITS, OUR_HASH, UNKNOWN_HASH, HashSpec, Tier
 
 MAX_NODES = 200_000
@@ -55,6 +56,9 @@ class TopologyKind(Section, frozen=True, kw_only=True, tag_field="kind"):
 
     name: Text | None = None
     hash: Hash = None
+    addresses: Annotated[
+        Families, Meta(description="families of the generated addresses; jobs use the first")
+    ] = "ipv4"
 
 
 class LeafSpineFile(TopologyKind, frozen=True, kw_only=True, tag="leaf_spine"):
@@ -134,6 +138,10 @@ class WholeHost(Section, frozen=True, kw_only=True):
     leaf_port: Positive
     rate_bps: Positive
     server: Text | None = None
+    other_ips: Annotated[
+        tuple[Text, ...] | None,
+        Meta(description="further addresses, that switches forward to but no job uses"),
+    ] = None
 
 
 class WholeSwitch(Section, frozen=True, kw_only=True):
@@ -162,8 +170,11 @@ class WholeTopology(Section, frozen=True, kw_only=True):
     hosts: tuple[WholeHost, ...]
     switches: tuple[WholeSwitch, ...]
     links: tuple[WholeLink, ...]
-    prefixes: Annotated[Mapping[str, str], Meta(description="each leaf's IPv4 prefix in CIDR form")]
+    prefixes: Annotated[Mapping[str, str], Meta(description="each leaf's IPv4 or IPv6 prefix in CIDR form")]
     hash: Hash = None
+    other_prefixes: Annotated[
+        Mapping[str, tuple[str, ...]] | None, Meta(description="further prefixes of a leaf, of either family")
+    ] = None
 
 
 class TutorialTopology(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from polyrhythm_files import LARGE, Document, InvalidValueError, Loc, convert, read_document
+from topo.addresses import in_families
 from topo.file_types import (
     GENERATED,
     KINDS,
@@ -68,7 +69,7 @@ def read_topology(
     given: KINDS = convert(document, KINDS, loc)  # type: ignore[arg-type]
     with document.checks(loc):
         found = _explicit(given, name) if isinstance(given, ExplicitFile) else _generated(given, name)
-    return replace(found, hash=hash_of(given.hash))
+    return in_families(replace(found, hash=hash_of(given.hash)), given.addresses)
 
 
 def _generated(given: GENERATED, name: str) -> Topology:

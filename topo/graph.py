@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -27,8 +27,9 @@ class Tier(StrEnum):
 class Host:
     """A NIC of a GPU host: its addresses, and the leaf port that it is connected to.
 
-    `server` is the machine where a machine has several NICs, one on each rail. It is empty where the host is
-    the machine.
+    Jobs send from and to `ip`, an IPv4 or IPv6 address in its canonical form. The fabric also forwards to
+    `other_ips`. `server` is the machine where a machine has several NICs, one on each rail. It is empty where
+    the host is the machine.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Host:
     leaf_port: int
     rate_bps: int
     server: str = ""
+    other_ips: tuple[str, ...] = ()
 
     @property
     def machine(self) -> str:
@@ -101,7 +103,9 @@ OUR_HASH = HashSpec()
 
 @dataclass(frozen=True)
 class Topology:
-    """A whole fabric. `prefixes` maps a leaf to its hosts' IPv4 prefix in CIDR form."""
+    """A whole fabric. `prefixes` maps a leaf to its hosts' IPv4 or IPv6 prefix in CIDR form, `other_prefixes`
+    to further ones.
+    """
 
     name: str
     hosts: tuple[Host, ...]
@@ -109,6 +113,7 @@ class Topology:
     links: tuple[Link, ...]
     prefixes: Mapping[str, str]
     hash: HashSpec = OUR_HASH
+    other_prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def host(self) -> Mapping[str, Host]:
@@ -180,4 +185,5 @@ class Topology:
             "links": self.links,
             "prefixes": dict(self.prefixes),
             "hash": self.hash,
+            "other_prefixes": dict(self.other_prefixes),
         }

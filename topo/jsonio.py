@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from polyrhythm_files import InvalidValueError, Loc, convert, value_document
+from topo.addresses import canonical_address, canonical_prefix, is_ipv6
 from topo.file_types import WholeTopology, hash_of
 from topo.graph import OUR_HASH, UNKNOWN_HASH, Host, Link, Switch, Tier, Topology
 
@@ -31,6 +31,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
                 "rate_bps": h.rate_bps,
             }
             | ({"server": h.server} if h.server else {})
+            | ({"other_ips": list(h.other_ips)} if h.other_ips else {})
             for h in topology.hosts
         ],
         "switches": [
@@ -42,7 +43,13 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
             for k in topology.links
         ],
         "prefixes": dict(topology.prefixes),
-    } | ({} if spec == OUR_HASH else {"hash": described})
+        **({} if spec == OUR_HASH else {"hash": described}),
+        **(
+            {"other_prefixes": {leaf: list(more) for leaf, more in topology.other_prefixes.items()}}
+            if topology.other_prefixes
+            else {}
+        ),
+    }
 
 
 def topology_from_json(data: object) -> Topology:
@@ -77,25 +84,40 @@ def whole_topology(given: WholeTopology) -> Topology:
         if (switch, port) in wired:
             raise InvalidValueError(loc, f"port {port} of {switch} is wired twice; legal: one cable a port")
         wired.add((switch, port))
-    for leaf, prefix in given.prefixes.items():
-        if leaf not in switches:
-            raise InvalidValueError(("prefixes", leaf), "no switch has this name; legal: a name in switches")
-        try:
-            ipaddress.IPv4Network(prefix)
-        except ValueError as error:
-            raise InvalidValueError(
-                ("prefixes", leaf), f"{error}; legal: an IPv4 prefix in CIDR form"
-            ) from None
+    prefixes = {leaf: _prefix(text, ("prefixes", leaf), switches) for leaf, text in given.prefixes.items()}
+    other_prefixes = {
+        leaf: tuple(_prefix(text, ("other_prefixes", leaf), switches) for text in more)
+        for leaf, more in (given.other_prefixes or {}).items()
+    }
+    for i, h in enumerate(given.hosts):
+        covered = (prefixes.get(h.leaf, ""), *other_prefixes.get(h.leaf, ()))
+        for key, text in (("ip", h.ip), *(("other_ips", text) for text in h.other_ips or ())):
+            if not any(is_ipv6(text) == is_ipv6(prefix) for prefix in covered if prefix):
+                family = "IPv6" if is_ipv6(text) else "IPv4"
+                raise InvalidValueError(
+                    ("hosts", i, key),
+                    f"{h.leaf} has no {family} prefix; legal: an address of a family of the leaf's prefixes",
+                )
     return Topology(
         given.name,
         tuple(
-            Host(h.name, _address(h.ip, i), h.mac, h.leaf, h.leaf_port, h.rate_bps, h.server or "")
+            Host(
+                h.name,
+                _address(h.ip, ("hosts", i, "ip")),
+                h.mac,
+                h.leaf,
+                h.leaf_port,
+                h.rate_bps,
+                h.server or "",
+                tuple(_address(text, ("hosts", i, "other_ips")) for text in h.other_ips or ()),
+            )
             for i, h in enumerate(given.hosts)
         ),
         tuple(Switch(s.name, Tier(s.tier), s.device_id, s.mac) for s in given.switches),
         tuple(Link(k.a, k.a_port, k.b, k.b_port, k.rate_bps) for k in given.links),
-        dict(given.prefixes),
+        prefixes,
         hash_of(given.hash),
+        other_prefixes,
     )
 
 
@@ -108,8 +130,17 @@ def _ends(given: WholeTopology) -> Iterator[tuple[Loc, str, int]]:
         yield ("links", i, "b"), link.b, link.b_port
 
 
-def _address(text: str, host: int) -> str:
+def _address(text: str, loc: Loc) -> str:
     try:
-        return str(ipaddress.IPv4Address(text))
+        return canonical_address(text)
     except ValueError as error:
-        raise InvalidValueError(("hosts", host, "ip"), f"{error}; legal: an IPv4 address") from None
+        raise InvalidValueError(loc, f"{error}; legal: an IPv4 or IPv6 address") from None
+
+
+def _prefix(text: str, loc: Loc, switches: Collection[str]) -> str:
+    if loc[1] not in switches:
+        raise InvalidValueError(loc, "no switch has this name; legal: a name in switches")
+    try:
+        return canonical_prefix(text)
+    except ValueError as error:
+        raise InvalidValueError(loc, f"{error}; legal: an IPv4 or IPv6 prefix in CIDR form") from None

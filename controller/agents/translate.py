@@ -86,7 +86,7 @@ class WelcomeTerms:
 
 
 def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
-    """Check the first message of an agent. `addresses`: host name -> IPv4 address.
+    """Check the first message of an agent. `addresses`: host name -> IP address.
 
     Raises:
         MessageError: the host or its address is not the fabric's, or the protocol or a capability is unknown.

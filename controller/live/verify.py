@@ -10,12 +10,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 from itertools import takewhile
 
 from controller.live.messages import SendFrame
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.wire.rocev2 import ROCE_PORT
+from topo.addresses import is_ipv6, packed, unpacked
 from topo.graph import Topology
 
 # The time-out of a probe: in fabric time, and on the host's clock, where busy CPUs take longer. Chosen.
@@ -37,11 +37,16 @@ MAX_HOPS = 16
 
 _ETHERNET = struct.Struct("!6s6sH")
 _IPV4 = struct.Struct("!BBHHHBBH4s4s")
+_IPV6 = struct.Struct("!IHBB16s16s")
 _UDP = struct.Struct("!HHHH")
 _SHIM = struct.Struct("!BBBB")
 _MD = struct.Struct("!BBBBHHHH")
 _TOKEN = struct.Struct("!I")
-_HEAD = _ETHERNET.size + _IPV4.size + _UDP.size
+_ETHERTYPE_IPV4 = 0x0800
+_ETHERTYPE_IPV6 = 0x86DD
+_IPV6_VERSION = 6
+_UDP_PROTOCOL = 17
+_TTL = 64
 _MD_WORDS = _MD.size // 4
 
 
@@ -103,37 +108,35 @@ def build_probe(flow: FiveTuple, src_mac: str, dst_mac: str, token: int) -> byte
     )
     udp = _UDP.pack(flow.source_port, ROCE_PORT, _UDP.size + len(body), 0)
     tos = TRAFFIC_CLASSES.probe << 2
-    ip = _IPV4.pack(
-        0x45,
-        tos,
-        _IPV4.size + len(udp) + len(body),
-        token & 0xFFFF,
-        0,
-        64,
-        17,
-        0,
-        IPv4Address(flow.src_ip).packed,
-        IPv4Address(flow.dst_ip).packed,
-    )
-    ip = ip[:10] + struct.pack("!H", _checksum(ip)) + ip[12:]
-    ethernet = _ETHERNET.pack(_mac(dst_mac), _mac(src_mac), 0x0800)
-    return ethernet + ip + udp + body
+    size = len(udp) + len(body)
+    ends = packed(flow.src_ip), packed(flow.dst_ip)
+    if is_ipv6(flow.src_ip):
+        ether_type = _ETHERTYPE_IPV6
+        ip = _IPV6.pack(_IPV6_VERSION << 28 | tos << 20, size, _UDP_PROTOCOL, _TTL, *ends)
+    else:
+        ether_type = _ETHERTYPE_IPV4
+        size += _IPV4.size
+        ip = _IPV4.pack(0x45, tos, size, token & 0xFFFF, 0, _TTL, _UDP_PROTOCOL, 0, *ends)
+        ip = ip[:10] + struct.pack("!H", _checksum(ip)) + ip[12:]
+    return _ETHERNET.pack(_mac(dst_mac), _mac(src_mac), ether_type) + ip + udp + body
 
 
 def parse_probe(frame: bytes) -> ReturnedProbe | None:
     """The probe that a sink switch sent to the controller; None if the frame is not such a probe."""
-    if len(frame) < _HEAD + _SHIM.size + _MD.size + _TOKEN.size:
+    found = _addresses_of(frame)
+    if found is None:
         return None
-    ip = _IPV4.unpack_from(frame, _ETHERNET.size)
-    source_port, destination_port, _, _ = _UDP.unpack_from(frame, _ETHERNET.size + _IPV4.size)
-    kind, words, _, _ = _SHIM.unpack_from(frame, _HEAD)
-    md = _MD.unpack_from(frame, _HEAD + _SHIM.size)
+    src, dst, at = found
+    head = at + _UDP.size
+    start = head + _SHIM.size + _MD.size
+    if len(frame) < start + _TOKEN.size:
+        return None
+    source_port, destination_port, _, _ = _UDP.unpack_from(frame, at)
+    kind, words, _, _ = _SHIM.unpack_from(frame, head)
+    md = _MD.unpack_from(frame, head + _SHIM.size)
     stack_bytes = 4 * (words - _MD_WORDS)
-    start = _HEAD + _SHIM.size + _MD.size
     legal = (
-        ip[0] == 0x45
-        and ip[6] == 17
-        and destination_port == ROCE_PORT
+        destination_port == ROCE_PORT
         and kind >> 4 == 1
         and md[0] >> 4 == 2
         and md[4] == INSTRUCTIONS
@@ -146,8 +149,19 @@ def parse_probe(frame: bytes) -> ReturnedProbe | None:
     # The last hop stands first.
     hops = tuple(_hop(frame, at) for at in range(start + stack_bytes - HOP_BYTES, start - 1, -HOP_BYTES))
     (token,) = _TOKEN.unpack_from(frame, start + stack_bytes)
-    flow = FiveTuple(str(IPv4Address(ip[8])), str(IPv4Address(ip[9])), source_port)
-    return ReturnedProbe(flow, token, hops)
+    return ReturnedProbe(FiveTuple(unpacked(src), unpacked(dst), source_port), token, hops)
+
+
+def _addresses_of(frame: bytes) -> tuple[bytes, bytes, int] | None:
+    """The addresses of a UDP packet in a frame, and where its UDP header begins; None for other frames."""
+    at = _ETHERNET.size
+    if len(frame) >= at + _IPV4.size and frame[at] == 0x45:
+        *_, protocol, _, src, dst = _IPV4.unpack_from(frame, at)
+        return (src, dst, at + _IPV4.size) if protocol == _UDP_PROTOCOL else None
+    if len(frame) >= at + _IPV6.size and frame[at] >> 4 == _IPV6_VERSION:
+        _, _, protocol, _, src, dst = _IPV6.unpack_from(frame, at)
+        return (src, dst, at + _IPV6.size) if protocol == _UDP_PROTOCOL else None
+    return None
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from controller.planner.inputs import PlanInput
 from controller.routing.failover import CurrentAssignment, Event, Failover
 from controller.routing.from_topology import Failures, choices_of, demand_of, fabric_of
 from controller.routing.paths import Path
-from controller.routing.ports import addresses
+from controller.routing.ports import destinations, sources
 
 
 def event_name(event: Event) -> str:
@@ -137,8 +137,8 @@ class Emergencies:
         ends = [(host[a], host[b]) for a, b in self._ends]
         self._demand = demand_of(fabric, ends, np.array(weight, dtype=np.float64))
         now = CurrentAssignment(
-            addresses(a.ip for a, _ in ends),
-            addresses(b.ip for _, b in ends),
+            sources((a.ip for a, _ in ends), topology.hash),
+            destinations((b.ip for _, b in ends), topology.hash),
             self._demand,
             choices_of(fabric, self._demand, paths),
             np.array(ports, dtype=np.int32),

@@ -35,7 +35,7 @@ def _tables(algorithm: str) -> tuple[int, NDArray[np.uint32]]:
 
 
 def bases(spec: HashSpec, src: NDArray[np.uint32], dst: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The hash of each RoCEv2 flow for source port 0; addresses as 32-bit numbers."""
+    """The hash of each RoCEv2 flow for source port 0; addresses as in `ports.sources` and `destinations`."""
     zero, tables = _tables(spec.algorithm)
     start = zero ^ int(tables[8][UDP]) ^ int(tables[11][ROCE_PORT >> 8]) ^ int(tables[12][ROCE_PORT & 255])
     result = np.full(len(src), start, dtype=np.uint32)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.routing.topology_cache import cached_by_topology
+from topo.addresses import host_prefix
 from topo.graph import Switch, Topology
 
 BUCKETS = 256
@@ -89,7 +90,8 @@ def _switch(
         next_hops[port] = NextHop(port, switch.mac, mac)
         if host:
             edge.add(port)
-            routes[f"{host.ip}/32"] = Route("next_hop", port, tier)
+            for ip in (host.ip, *host.other_ips):
+                routes[host_prefix(ip)] = Route("next_hop", port, tier)
     ids: dict[tuple[int, ...], int] = {}
     for members in intact.values():
         if len(members) > 1:
@@ -98,13 +100,17 @@ def _switch(
     groups: dict[int, tuple[int, ...]] = {}
     for index, leaf in enumerate(topology.prefixes):
         members = alive.get(leaf, ())
+        if not members:
+            continue
         if len(members) == 1:
-            routes[topology.prefixes[leaf]] = Route("next_hop", members[0], tier)
-        elif members:
+            route = Route("next_hop", members[0], tier)
+        else:
             group = ids.setdefault(members, first_spare + index)
             if group not in groups:
                 groups[group] = tuple(members[b % len(members)] for b in range(BUCKETS))
-            routes[topology.prefixes[leaf]] = Route("group", group, tier)
+            route = Route("group", group, tier)
+        for prefix in (topology.prefixes[leaf], *topology.other_prefixes.get(leaf, ())):
+            routes[prefix] = route
     return SwitchForwarding(next_hops, dict(sorted(groups.items())), routes, frozenset(edge))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from controller.routing.fabric import Fabric, Ints, TwoTier
 from controller.routing.from_topology import choices_of, demand_of
 from controller.routing.paths import Path
-from controller.routing.ports import Stages, addresses, leads, ports_for, repeats, stages
+from controller.routing.ports import Stages, destinations, leads, ports_for, repeats, sources, stages
 from topo.graph import Topology
 
 
@@ -53,7 +53,8 @@ class PathPorts:
         ends = [(host[p[0]], host[p[-1]]) for p in paths]
         demand = demand_of(self._fabric, ends)
         choice = choices_of(self._fabric, demand, [p[1:-1] for p in paths])
-        src, dst = addresses(a.ip for a, _ in ends), addresses(b.ip for _, b in ends)
+        spec = self._topology.hash
+        src, dst = sources((a.ip for a, _ in ends), spec), destinations((b.ip for _, b in ends), spec)
         return src, dst, stages(self._topology, self._fabric, demand, choice), choice >= 0
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from controller.routing.forwarding import Route, SwitchForwarding
 from controller.routing.hash import ecmp_hash, source_port_hashes
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
+from topo.addresses import host_prefix
 from topo.graph import OUR_HASH, Topology
 
 Path = tuple[str, ...]
@@ -21,7 +22,7 @@ def route_to(topology: Topology, forwarding: Forwarding, switch: str, dst: str) 
     """The longest-prefix route of a switch toward a host, None if it has none."""
     host = topology.host[dst]
     routes = forwarding[switch].routes
-    return routes.get(f"{host.ip}/32") or routes.get(topology.prefixes[host.leaf])
+    return routes.get(host_prefix(host.ip)) or routes.get(topology.prefixes[host.leaf])
 
 
 def members(forwarding: Forwarding, switch: str, route: Route) -> tuple[int, ...]:

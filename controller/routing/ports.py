@@ -15,7 +15,7 @@ from controller.routing.backend import backend
 from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier, grouped
 from controller.routing.forwarding import BUCKETS, forwarding
 from controller.routing.generic import GenericFabric
-from controller.routing.hash import address
+from controller.routing.hash import destination_number, source_number
 from controller.routing.three_tier import ThreeTier
 from controller.routing.topology_cache import cached_by_topology
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
@@ -237,9 +237,19 @@ def _any(fabric: GenericFabric, demand: LeafDemand, choice: Ints, tables: _Table
     return tables.stages(both[:, :, 0].copy(), both[:, :, 1].copy())
 
 
-def addresses(ips: Iterable[str]) -> NDArray[np.uint32]:
-    """Dotted IPv4 addresses as 32-bit numbers."""
-    return np.array([address(ip) for ip in ips], dtype=np.uint32)
+def sources(ips: Iterable[str], spec: HashSpec) -> NDArray[np.uint32]:
+    """Source addresses of flows, of either family, as the 32 bits that stand for them in the hash."""
+    return np.array([source_number(ip, _algorithm(spec)) for ip in ips], dtype=np.uint32)
+
+
+def destinations(ips: Iterable[str], spec: HashSpec) -> NDArray[np.uint32]:
+    """Destination addresses of flows, of either family, as the 32 bits that stand for them in the hash."""
+    return np.array([destination_number(ip, _algorithm(spec)) for ip in ips], dtype=np.uint32)
+
+
+def _algorithm(spec: HashSpec) -> str:
+    # Where the hash is not known, nothing is computed from the numbers.
+    return spec.algorithm if spec.known else OUR_HASH.algorithm
 
 
 def repeats(*keys: NDArray[np.uint32] | Ints) -> Ints:
@@ -266,8 +276,8 @@ def ports_for(
 ) -> Ints:
     """The lowest source port in 0xC000-0xFFFF that leads each flow along its path; -1 if there is none.
 
-    `src` and `dst` (flows,) are IPv4 addresses as 32-bit numbers. The first `skip` (flows,) matching ports
-    are passed over.
+    `src` and `dst` (flows,) are addresses as `sources` and `destinations` give them. The first `skip`
+    (flows,) matching ports are passed over.
     """
     index = backend(plain).find_ports(
         bases(spec, src, dst),

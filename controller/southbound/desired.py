@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network
 
 from controller.model.traffic import TrafficClasses
 from controller.routing.forwarding import SwitchForwarding
+from topo.addresses import is_ipv6, number_of
 from topo.graph import Switch
 
 # Meters among the names of tables. A cell always exists and can only be modified.
@@ -25,13 +25,14 @@ METERS = frozenset({"answer_rate", "cpu_rate"})
 STAGES: tuple[frozenset[str], ...] = (
     frozenset({"port_state"}),
     frozenset({"switch_identity", "queue", "edge", "edge_ingress", *METERS, "ecn", "next_hop"}),
-    frozenset({"ecmp", "pinned_flow", "planned_pair", "remark_flow"}),
+    frozenset({"ecmp", "pinned_flow", "planned_pair", "remark_flow"})
+    | {"pinned_flow_ipv6", "planned_pair_ipv6", "remark_flow_ipv6"},
     frozenset({"host_dscp"}),
-    frozenset({"routing", "remark"}),
+    frozenset({"routing", "routing_ipv6", "remark"}),
 )
 
 # What only some targets have: without it, the entries are left out.
-OPTIONAL = frozenset({"host_dscp", "planned_pair", *METERS})
+OPTIONAL = frozenset({"host_dscp", "planned_pair", "planned_pair_ipv6", *METERS})
 
 METER_RATES = "meter_rates"
 
@@ -186,14 +187,24 @@ def _routing(switch: Switch, forwarding: SwitchForwarding) -> Iterator[Entry]:
                 port = forwarding.next_hops[member].port
                 yield Entry("ecmp", key, "set_next_hop_with_backup", (member, port, backup))
     for prefix, route in sorted(forwarding.routes.items()):
-        network = IPv4Network(prefix)
+        address, _, length = prefix.partition("/")
         action = "set_next_hop" if route.kind == "next_hop" else f"set_ecmp_group_tier{route.tier}"
         yield Entry(
-            "routing",
-            (("ipv4_dst", (int(network.network_address), network.prefixlen)),),
+            family_table("routing", address),
+            ((address_key("dst", address), (number_of(address), int(length))),),
             action,
             (route.id,),
         )
+
+
+def family_table(table: str, address: str) -> str:
+    """The name of a table that matches addresses, for the family of this address."""
+    return f"{table}_ipv6" if is_ipv6(address) else table
+
+
+def address_key(end: str, address: str) -> str:
+    """The name of the key of an address; `end` is src or dst."""
+    return f"{'ipv6' if is_ipv6(address) else 'ipv4'}_{end}"
 
 
 def backups(members: Sequence[int]) -> tuple[int | None, ...]:

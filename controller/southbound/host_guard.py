@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from ipaddress import IPv4Address
 
 from controller.model.traffic import TrafficClasses
-from controller.southbound.desired import METER_RATES, Entry
+from controller.southbound.desired import METER_RATES, Entry, address_key, family_table
+from topo.addresses import number_of
 from topo.graph import Topology
 
 # What a switch does with packets that hosts may not send. remark: it sends them on as mice. stop: it drops
@@ -70,8 +70,9 @@ def pair_entries(topology: Topology, rights: Mapping[tuple[str, str], str], stra
     if strays == "trust":
         return
     for (own, other), right in rights.items():
-        ends = (("ipv4_src", _address(topology, own)), ("ipv4_dst", _address(topology, other)))
-        yield Entry(PAIR_TABLE, (("port", topology.host[own].leaf_port), *ends), right)
+        host = topology.host[own]
+        ends = address_pair(host.ip, topology.host[other].ip)
+        yield Entry(family_table(PAIR_TABLE, host.ip), (("port", host.leaf_port), *ends), right)
 
 
 def rights_by_leaf(
@@ -95,6 +96,11 @@ def rights_by_leaf(
     return found
 
 
+def address_pair(src: str, dst: str) -> tuple[tuple[str, int], tuple[str, int]]:
+    """The addresses of two hosts as the first part of a match key."""
+    return (address_key("src", src), number_of(src)), (address_key("dst", dst), number_of(dst))
+
+
 def host_rates(topology: Topology, switch: str, ports: Collection[int]) -> Mapping[int, int]:
     """The rate in bit/s of each of the ports of a switch."""
     return {port: topology.ports[switch][port].rate_bps for port in ports}
@@ -109,7 +115,3 @@ def _actions(classes: TrafficClasses) -> Mapping[int, str]:
         classes.ack: "trust_answers",
         **dict.fromkeys(classes.levels, "trust_planned"),
     }
-
-
-def _address(topology: Topology, host: str) -> int:
-    return int(IPv4Address(topology.host[host].ip))

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Address
 
 from controller.model.plan import FlowPin, FlowRemark
 from controller.routing.forwarding import Route, SwitchForwarding
 from controller.routing.hash import UDP
-from controller.southbound.desired import Entry, Match
-from controller.southbound.host_guard import PAIR_TABLE
+from controller.southbound.desired import Entry, Match, family_table
+from controller.southbound.host_guard import PAIR_TABLE, address_pair
 from controller.wire.rocev2 import ROCE_PORT
 from topo.graph import Topology
 
-FLOW_TABLES = frozenset({"pinned_flow", PAIR_TABLE, "remark", "remark_flow"})
+FLOW_TABLES = frozenset({"pinned_flow", PAIR_TABLE, "remark", "remark_flow"}) | {
+    *("pinned_flow_ipv6", f"{PAIR_TABLE}_ipv6", "remark_flow_ipv6")
+}
 """The tables of entries that come from a plan."""
 
 Key = tuple[tuple[str, Match], ...]
@@ -36,12 +37,13 @@ def pin_entries(
         hop = next_hops[pin.source_port % len(next_hops)]
         others = [h for h in _group(topology, forwarding, pin.dst) if h != hop]
         key = five_tuple(topology, pin.src, pin.dst, pin.source_port)
+        table = family_table("pinned_flow", topology.host[pin.src].ip)
         if not others:
-            yield Entry("pinned_flow", key, "set_next_hop", (hop,))
+            yield Entry(table, key, "set_next_hop", (hop,))
             continue
         backup = others[pin.source_port % len(others)]
         port = forwarding.next_hops[hop].port
-        yield Entry("pinned_flow", key, "set_next_hop_with_backup", (hop, port, backup))
+        yield Entry(table, key, "set_next_hop_with_backup", (hop, port, backup))
 
 
 def remark_entries(topology: Topology, switch: str, remarks: Iterable[FlowRemark]) -> Iterator[Entry]:
@@ -56,7 +58,7 @@ def remark_entries(topology: Topology, switch: str, remarks: Iterable[FlowRemark
             asked.add(key)
             yield Entry("remark", key, "set_dscp_by_flow", (remark.sent_dscp,))
         flow = five_tuple(topology, remark.src, remark.dst, remark.source_port)
-        yield Entry("remark_flow", (*key, *flow), "set_dscp", (remark.dscp,))
+        yield Entry(family_table("remark_flow", host.ip), (*key, *flow), "set_dscp", (remark.dscp,))
 
 
 def next_hops_of(entry: Entry) -> tuple[int, ...]:
@@ -69,8 +71,7 @@ def next_hops_of(entry: Entry) -> tuple[int, ...]:
 def five_tuple(topology: Topology, src: str, dst: str, source_port: int) -> Key:
     """The match key of a RoCEv2 flow between two hosts."""
     return (
-        ("ipv4_src", int(IPv4Address(topology.host[src].ip))),
-        ("ipv4_dst", int(IPv4Address(topology.host[dst].ip))),
+        *address_pair(topology.host[src].ip, topology.host[dst].ip),
         ("protocol", UDP),
         ("src_port", source_port),
         ("dst_port", ROCE_PORT),

@@ -30,7 +30,6 @@ from controller.southbound.codec import Codec
 from controller.southbound.desired import OPTIONAL, EcnProfile, Entry, desired_entries
 from controller.southbound.diff import EntryUpdate, difference
 from controller.southbound.host_guard import (
-    PAIR_TABLE,
     STRAY_ACTIONS,
     guard_entries,
     host_rates,
@@ -274,9 +273,10 @@ def _flow_entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
     if switch is None:
         return ()
     rights = _rights_by_leaf(wanted.pairs, wanted.mice_pairs).get(name, {})
+    pairs = pair_entries(topology, rights, fabric.strays)
     return (
         *pin_entries(topology, name, switch, wanted.pins),
-        *pair_entries(topology, {} if PAIR_TABLE in fabric.lacking else rights, fabric.strays),
+        *(entry for entry in pairs if entry.table not in fabric.lacking),
         *remark_entries(topology, name, wanted.remarks),
     )
 

@@ -13,7 +13,7 @@ from hostagent.counts import ByteSource, interface_counter, port_counter
 from hostagent.loop import AgentLoop
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.external import ExternalNic
-from hostagent.nic.roce import OVERHEAD_BYTES
+from hostagent.nic.roce import overhead_bytes
 from hostagent.nic.udp import UdpNic
 from polyrhythm_files import InvalidValueError
 from polyrhythm_job.verbs import Verbs, VerbsError
@@ -128,7 +128,7 @@ def _why_no_verbs(config: Config, verbs_devices: Callable[[], list[str]]) -> str
 def _udp(config: Config, loop: AgentLoop) -> UdpNic:
     settings = config.nic
     rate_bps = int(settings.rate_mbps * 1e6)
-    profile = DcqcnProfile.scaled(rate_bps, settings.mtu + OVERHEAD_BYTES)
+    profile = DcqcnProfile.scaled(rate_bps, settings.mtu + overhead_bytes(config.agent.ip))
     configured_ns = int(settings.retransmit_ms * 1e6)
     retransmit_ns = configured_ns or max(_LEAST_RETRANSMIT_NS, profile.retransmit_ns)
     return UdpNic(

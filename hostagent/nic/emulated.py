@@ -10,31 +10,24 @@ from itertools import chain
 from random import Random
 from zlib import crc32
 
-from controller.wire.rocev2 import ROCE_PORT, ROCE_SOURCE_PORTS
+from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from controller.wire.senders import DCQCN, canonical_sender, plain_sender, uses_mltcp
 from hostagent.clock import EventClock
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.driver import NicCounters, ReceiveQueue
+from hostagent.nic.head import DATA_OPCODES, BadFrameError, Head, StrayFrameError, read_head
 from hostagent.nic.mltcp import Mltcp
 from hostagent.nic.requester import Requester, check_pin
 from hostagent.nic.responder import Responder
 from hostagent.nic.roce import (
     ACKNOWLEDGE,
-    BECN,
-    CE,
     CNP,
-    ECHO_REQUEST,
-    FLAGS_AT,
     HEAD_BYTES,
+    OVERHEAD_BYTES,
     PSN_MASK,
-    SEND_FIRST,
-    SEND_LAST,
-    SEND_MIDDLE,
-    SEND_ONLY,
-    icrc_state,
-    internet_checksum,
     ip_bytes,
     mac_bytes,
+    overhead_bytes,
 )
 
 DEFAULT_CNP_DSCP = 48
@@ -42,25 +35,6 @@ DEFAULT_CNP_DSCP = 48
 DEFAULT_ACK_DSCP = 50
 """Not that of CNPs: an edge switch may drop packets with their DSCP that are not CNPs."""
 _CACHED_HEADS = 4096
-_UDP = 17
-_ROCE_PORT = ROCE_PORT.to_bytes(2, "big")
-_DATA = (SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_ONLY)
-
-
-class _Known:
-    """The meaning of the first 50 bytes of a frame, parsed once."""
-
-    __slots__ = ("echo", "end", "marked", "opcode", "requester", "responder", "size", "state")
-
-    def __init__(self, end: int, state: int, opcode: int, marked: bool, echo: bool, size: int) -> None:
-        self.end = end
-        self.state = state
-        self.opcode = opcode
-        self.marked = marked
-        self.echo = echo
-        self.size = size
-        self.requester: Requester | None = None
-        self.responder: Responder | None = None
 
 
 class EmulatedNic:
@@ -73,9 +47,10 @@ class EmulatedNic:
     `rate_bps` counts whole frames without FCS, preamble and gap. Both ends derive queue-pair numbers and
     first packet numbers from the flow's name, which replaces the exchange of a connection manager.
     `bad_frames`: frames with a wrong IPv4 checksum, ICRC or length; `stray_frames`: frames for no connection
-    here. `seed` changes the first packet numbers and must be the same on every NIC of a fabric. With
-    `chooses_ports` the NIC draws a source port for every flow itself (pinning none). With `keeps_dscp` an
-    open queue pair keeps its first DSCP (dscp fixed). Raises ValueError for an illegal rate or MTU.
+    here, those of the other address family among them. `seed` changes the first packet numbers and must be
+    the same on every NIC of a fabric. With `chooses_ports` the NIC draws a source port for every flow itself
+    (pinning none). With `keeps_dscp` an open queue pair keeps its first DSCP (dscp fixed). Raises ValueError
+    for an illegal rate or MTU.
     """
 
     pinning = "emulated"
@@ -107,6 +82,8 @@ class EmulatedNic:
         if keeps_dscp:
             self.dscp = "fixed"
         self.ip = ip_bytes(ip)
+        self.overhead = overhead_bytes(ip)
+        self._head_bytes = HEAD_BYTES + self.overhead - OVERHEAD_BYTES
         self.macs = mac_bytes(gateway_mac) + mac_bytes(mac)
         self.rate_bps = rate_bps
         self.clock = clock
@@ -119,7 +96,7 @@ class EmulatedNic:
         self._ns_per_byte = 8e9 / rate_bps
         self._requesters: dict[int, Requester] = {}
         self._responders: dict[int, Responder] = {}
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, Head] = {}
         self._senders: dict[str, tuple[str, Mltcp | None]] = {}
         self._mltcp: dict[str, Mltcp] = {}
         self._increase_timers: dict[str, float] = {}
@@ -144,7 +121,7 @@ class EmulatedNic:
             source_port = Random(f"{self._seed}/{flow}/port").randrange(
                 ROCE_SOURCE_PORTS.start, ROCE_SOURCE_PORTS.stop
             )
-        qp = Requester(self, flow, number, psn, ip_bytes(dst_ip), source_port=source_port, dscp=dscp)
+        qp = Requester(self, flow, number, psn, self._peer(flow, dst_ip), source_port=source_port, dscp=dscp)
         self._requesters[number] = qp
         self._known.clear()
         job = flow.partition("/")[0]
@@ -198,7 +175,7 @@ class EmulatedNic:
             earlier.close()
         else:
             self._refuse_taken(flow, earlier)
-        qp = Responder(self, flow, number, psn, ip_bytes(src_ip), on_receive=on_receive)
+        qp = Responder(self, flow, number, psn, self._peer(flow, src_ip), on_receive=on_receive)
         self._responders[number] = qp
         self._known.clear()
         return qp
@@ -254,6 +231,16 @@ class EmulatedNic:
         number = 2 + digest % (PSN_MASK - 2)
         return number, Random(f"{self._seed}/{flow}").getrandbits(24)
 
+    def _peer(self, flow: str, address: str) -> bytes:
+        """The bytes of the address of the other end. Raises ValueError if it is of another family."""
+        peer = ip_bytes(address)
+        if len(peer) != len(self.ip):
+            family = "IPv4" if len(peer) == 4 else "IPv6"
+            raise ValueError(
+                f"NIC {self.name}: flow {flow}: {address} is an {family} address, this NIC's is not"
+            )
+        return peer
+
     def _refuse_taken(self, flow: str, taken: Requester | Responder | None) -> None:
         if taken is not None:
             reason = "is open already" if taken.flow == flow else f"has the queue-pair number of {taken.flow}"
@@ -263,13 +250,13 @@ class EmulatedNic:
 
     def receive(self, frame: bytes) -> None:
         """A frame arrived from the link."""
-        known = self._known.get(frame[:HEAD_BYTES])
+        known = self._known.get(frame[: self._head_bytes])
         if known is None:
             known = self._learn(frame)
             if known is None:
                 return
         end = known.end
-        body = frame[HEAD_BYTES:end]
+        body = frame[self._head_bytes : end]
         if crc32(body, known.state) != int.from_bytes(frame[end : end + 4], "little") or len(frame) < end + 4:
             self.bad_frames += 1
             return
@@ -283,41 +270,30 @@ class EmulatedNic:
                 self.settle()
                 known.requester.on_ack(word & PSN_MASK, body[4], known.echo)
 
-    def _learn(self, frame: bytes) -> _Known | None:
+    def _learn(self, frame: bytes) -> Head | None:
         """Parse the head of a frame that is not in the cache. None if the frame is damaged or for another
         host.
         """
-        if len(frame) < 62 or frame[12:15] != b"\x08\x00\x45" or internet_checksum(frame[14:34]):
+        try:
+            known = read_head(frame, self.macs[6:], self.ip)
+        except BadFrameError:
             self.bad_frames += 1
             return None
-        if (
-            frame[:6] != self.macs[6:]
-            or frame[23] != _UDP
-            or frame[30:34] != self.ip
-            or frame[36:38] != _ROCE_PORT
-        ):
+        except StrayFrameError:
             self.stray_frames += 1
             return None
-        end = 14 + int.from_bytes(frame[16:18], "big") - 4
-        opcode = frame[42]
-        pad = frame[43] >> 4 & 3
-        # A data packet asks for the echo of marks, an acknowledgement is one.
-        echo = bool(frame[FLAGS_AT] & (ECHO_REQUEST if opcode in _DATA else BECN))
-        size = end - HEAD_BYTES - 4 - pad
-        known = _Known(end, icrc_state(frame), opcode, frame[15] & 3 == CE, echo, size)
-        number = int.from_bytes(frame[47:50], "big")
-        if opcode in _DATA:
-            known.responder = self._responders.get(number)
-            lost = known.responder is None or known.responder.peer_ip != frame[26:30]
+        if known.opcode in DATA_OPCODES:
+            known.responder = self._responders.get(known.number)
+            lost = known.responder is None or known.responder.peer_ip != known.src
         else:
-            known.requester = self._requesters.get(number)
-            lost = known.requester is None or opcode not in (ACKNOWLEDGE, CNP)
+            known.requester = self._requesters.get(known.number)
+            lost = known.requester is None or known.opcode not in (ACKNOWLEDGE, CNP)
         if lost:
             self.stray_frames += 1
             return None
         if len(self._known) >= _CACHED_HEADS:
             self._known.clear()
-        self._known[frame[:HEAD_BYTES]] = known
+        self._known[frame[: self._head_bytes]] = known
         return known
 
     # -- sending

@@ -20,6 +20,7 @@ class NicPort(Protocol):
     rate_bps: int
     macs: bytes
     ip: bytes
+    overhead: int
     mtu: int
     payload: bytes
     profile: DcqcnProfile

@@ -19,7 +19,6 @@ from hostagent.nic.roce import (
     ACK_REQUEST,
     ECHO_REQUEST,
     ECT0,
-    OVERHEAD_BYTES,
     PSN_MASK,
     SEND_FIRST,
     SEND_MIDDLE,
@@ -211,7 +210,7 @@ class Requester:
         if message is None or not message.first <= self._next < message.end:
             message = self._seek(self._next)
         tail = self._next + 1 == message.end
-        return OVERHEAD_BYTES + (len(message.tail_payload) if tail else self._port.mtu)
+        return self._port.overhead + (len(message.tail_payload) if tail else self._port.mtu)
 
     def next_frame(self, start: int) -> bytes:
         """Build the next packet, whose transmission begins at `start`. Call it only while `sendable`."""

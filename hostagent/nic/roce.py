@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoCEv2 frames: Ethernet, IPv4, UDP, base transport header (BTH), payload, ICRC.
+"""RoCEv2 frames: Ethernet, IPv4 or IPv6, UDP, base transport header (BTH), payload, ICRC.
 
-A frame has a head of 50 bytes (Ethernet up to the destination QP), which changes only when the flow gets
-another pin, and a rest: the word with the AckReq bit and the PSN, the payload, and the ICRC. The CRC state
-after the head is stored with the head, so each packet needs one CRC call only. Layout: InfiniBand
-specification volume 1, section 9.2 and annex A17 (RoCEv2).
+A frame has a head of 50 bytes, or 70 with IPv6 (Ethernet up to the destination QP), which changes only when
+the flow gets another pin, and a rest: the word with the AckReq bit and the PSN, the payload, and the ICRC.
+The CRC state after the head is stored with the head, so each packet needs one CRC call only. Layout:
+InfiniBand specification volume 1, section 9.2 and annex A17 (RoCEv2).
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ FLAGS_AT = 46
 """Where a frame has FECN, BECN and the reserved bits of the BTH."""
 OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
 """Bytes of a data frame around its payload: Ethernet, IPv4, UDP, BTH, ICRC."""
+IPV6_EXTRA = 20
+"""So many bytes longer is the header of IPv6: all that follows stands so much further on."""
+ETHERTYPE_IPV4 = b"\x08\x00"
+ETHERTYPE_IPV6 = b"\x86\xdd"
 BECN = 0x40
 """In the byte before the destination QP of the BTH: set in a CNP (annex A17), and in an acknowledgement that
 echoes marks (annex A10)."""
@@ -38,16 +42,23 @@ Our own use, for the congestion controls of TCP (see `hostagent.nic.reno`)."""
 _TTL = 64
 _DONT_FRAGMENT = 0x4000
 _PKEY = 0xFFFF
-_ETHERTYPE_IPV4 = 0x0800
-_HEAD = struct.Struct(">6s6sH BBHHHBBH4s4s HHHH BBHI")
+_IPV4 = struct.Struct(">BBHHHBBH4s4s")
+_IPV6 = struct.Struct(">IHBB16s16s")
+_UDP_BTH = struct.Struct(">HHHH BBHI")
 
 
 def ip_bytes(address: str) -> bytes:
-    """The four bytes of a dotted IPv4 address. Raises ValueError for anything else."""
+    """The 4 or 16 bytes of an IPv4 or IPv6 address. Raises ValueError for anything else."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        return socket.inet_pton(socket.AF_INET, address)
+        return socket.inet_pton(family, address)
     except OSError as error:
-        raise ValueError(f"{address!r} is not an IPv4 address such as 10.0.1.2") from error
+        raise ValueError(f"{address!r} is not an address such as 10.0.1.2 or fd00::1:2") from error
+
+
+def overhead_bytes(address: str) -> int:
+    """Bytes of a data frame from this address around its payload."""
+    return OVERHEAD_BYTES + (IPV6_EXTRA if ":" in address else 0)
 
 
 def mac_bytes(address: str) -> bytes:
@@ -70,27 +81,18 @@ def icrc_state(head: bytes) -> int:
     """The CRC state of the ICRC after a frame's head, with the variable fields masked by ones (annex
     A17.3.2).
 
-    Masked are the type of service, TTL and checksum of IPv4, the checksum of UDP, and the reserved byte of
-    the BTH with FECN and BECN. Eight bytes of ones replace the missing LRH.
+    Masked are the type of service, TTL and checksum of IPv4, or the traffic class, flow label and hop limit
+    of IPv6, the checksum of UDP, and the reserved byte of the BTH with FECN and BECN. Eight bytes of ones
+    replace the missing LRH.
     """
-    return crc32(
-        b"".join(
-            (
-                b"\xff" * 8,
-                head[14:15],
-                b"\xff",
-                head[16:22],
-                b"\xff",
-                head[23:24],
-                b"\xff\xff",
-                head[26:40],
-                b"\xff\xff",
-                head[42:46],
-                b"\xff",
-                head[47:50],
-            )
-        )
-    )
+    if head[12:14] == ETHERTYPE_IPV6:
+        ip: tuple[bytes, ...] = (b"\x6f\xff\xff\xff", head[18:21], b"\xff", head[22:54])
+        rest = head[54:70]
+    else:
+        ip = (head[14:15], b"\xff", head[16:22], b"\xff", head[23:24], b"\xff\xff", head[26:34])
+        rest = head[34:50]
+    masked = (b"\xff" * 8, *ip, rest[:6], b"\xff\xff", rest[8:12], b"\xff", rest[13:])
+    return crc32(b"".join(masked))
 
 
 def build_head(
@@ -109,17 +111,31 @@ def build_head(
 ) -> tuple[bytes, int]:
     """The head of a frame, and the CRC state after it.
 
-    `macs` is destination, then source. `payload_bytes` counts everything between BTH and ICRC, padding
-    included. `flags`: BECN or ECHO_REQUEST; a CNP always has BECN.
+    `macs` is destination, then source. The addresses have 4 bytes each, or 16. `payload_bytes` counts
+    everything between BTH and ICRC, padding included. `flags`: BECN or ECHO_REQUEST; a CNP always has BECN.
     """
     udp_bytes = 8 + 12 + payload_bytes + 4
-    fields = (macs[:6], macs[6:], _ETHERTYPE_IPV4, 0x45, dscp << 2 | ecn, 20 + udp_bytes, 0, _DONT_FRAGMENT)
     flags |= BECN if opcode == CNP else 0
-    rest = (src_ip, dst_ip, source_port, ROCE_PORT, udp_bytes, 0, opcode, pad << 4, _PKEY, flags << 24 | qp)
-    bare = _HEAD.pack(*fields, _TTL, socket.IPPROTO_UDP, 0, *rest)
-    checksum = internet_checksum(bare[14:34])
-    head = bare[:24] + checksum.to_bytes(2, "big") + bare[26:]
+    ip = ip_head(src_ip, dst_ip, socket.IPPROTO_UDP, dscp << 2 | ecn, udp_bytes)
+    head = (
+        macs
+        + ip
+        + _UDP_BTH.pack(source_port, ROCE_PORT, udp_bytes, 0, opcode, pad << 4, _PKEY, flags << 24 | qp)
+    )
     return head, icrc_state(head)
+
+
+def ip_head(src_ip: bytes, dst_ip: bytes, protocol: int, traffic_class: int, payload_bytes: int) -> bytes:
+    """The type of an Ethernet frame and the IP header behind it, of the family of the addresses.
+
+    `traffic_class` is DSCP and ECN. `payload_bytes` follow the IP header.
+    """
+    if len(src_ip) == 16:
+        word = 6 << 28 | traffic_class << 20
+        return ETHERTYPE_IPV6 + _IPV6.pack(word, payload_bytes, protocol, _TTL, src_ip, dst_ip)
+    fields = (0x45, traffic_class, _IPV4.size + payload_bytes, 0, _DONT_FRAGMENT, _TTL, protocol)
+    checksum = internet_checksum(_IPV4.pack(*fields, 0, src_ip, dst_ip))
+    return ETHERTYPE_IPV4 + _IPV4.pack(*fields, checksum, src_ip, dst_ip)
 
 
 def finish(head: bytes, state: int, word: int, payload: bytes) -> bytes:

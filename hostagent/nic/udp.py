@@ -3,8 +3,8 @@
 
 The transport (go-back-N, DCQCN, pacing) is the emulated NIC's. A datagram leaves from a socket that is bound
 to the flow's source port, so the fabric hashes it like a packet of a pinned queue pair; DSCP and ECN are set
-by IP_TOS. The kernel writes the Ethernet, IP and UDP headers. BTH, payload and ICRC come from the emulated
-frame.
+by IP_TOS, or for IPv6 by IPV6_TCLASS. The kernel writes the Ethernet, IP and UDP headers. BTH, payload and
+ICRC come from the emulated frame.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import errno
 import logging
 import socket
 import struct
+import sys
 from zlib import crc32
 
 from controller.wire.rocev2 import ROCE_PORT
@@ -20,7 +21,7 @@ from hostagent.clock import EventClock
 from hostagent.loop import AgentLoop
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.emulated import EmulatedNic
-from hostagent.nic.roce import HEAD_BYTES, icrc_state, internet_checksum, ip_bytes
+from hostagent.nic.roce import HEAD_BYTES, OVERHEAD_BYTES, icrc_state, ip_bytes, ip_head
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +30,9 @@ _MOST_SOCKETS = 512
 _MOST_HEADS = 4096
 _BATCH = 64
 _BUFFER_BYTES = 4 << 20
+_TOS = (socket.IP_TOS, socket.IPV6_TCLASS)
 _ANCILLARY = socket.CMSG_SPACE(4)
-_IP_UDP = struct.Struct(">BBHHHBBH4s4s HHHH")
+_UDP = struct.Struct(">HHHH")
 _MAC = "02:00:00:00:00:01"
 _GATEWAY = "02:00:00:00:00:02"
 """Both ends assume these two MAC addresses: the real ones are no part of the ICRC."""
@@ -67,6 +69,9 @@ class UdpNic(EmulatedNic):
             clock=clock, transmit=self._send, dcqcn=dcqcn, mtu=mtu, seed=seed,
         )  # fmt: skip
         self.address = ip
+        # How much further on than with IPv4 all stands behind the IP header.
+        self._extra = self.overhead - OVERHEAD_BYTES
+        self._family = socket.AF_INET6 if self._extra else socket.AF_INET
         self.unsent = 0
         self._loop = loop
         self._interface = interface
@@ -89,12 +94,17 @@ class UdpNic(EmulatedNic):
 
     def _send(self, frame: bytes) -> None:
         """The last bit of a frame leaves: give BTH, payload and ICRC to the right socket."""
-        port = int.from_bytes(frame[34:36], "big")
+        extra = self._extra
+        port = int.from_bytes(frame[34 + extra : 36 + extra], "big")
+        if extra:
+            tos, peer = int.from_bytes(frame[14:16], "big") >> 4 & 0xFF, frame[38:54]
+        else:
+            tos, peer = frame[15], frame[30:34]
         try:
-            sending = self._sockets.get((port, frame[15])) or self._socket(port, frame[15])
+            sending = self._sockets.get((port, tos)) or self._socket(port, tos)
             bound = sending.getsockname()[1] if port in self._taken_ports else port
-            body = frame[_HEADERS:] if bound == port else _sealed(frame, bound)
-            sending.sendto(body, (socket.inet_ntoa(frame[30:34]), ROCE_PORT))
+            body = frame[_HEADERS + extra :] if bound == port else _sealed(frame, bound, extra)
+            sending.sendto(body, (socket.inet_ntop(self._family, peer), ROCE_PORT))
         except OSError as error:
             self.unsent += 1
             if error.errno not in self._logged_errors:
@@ -109,7 +119,10 @@ class UdpNic(EmulatedNic):
             self._sockets.pop(next(iter(self._sockets))).close()
         made = self._plain_socket()
         try:
-            made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
+            if self._extra:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, tos)
+            else:
+                made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
             self._bind(made, port)
         except OSError:
             made.close()
@@ -134,7 +147,7 @@ class UdpNic(EmulatedNic):
                 )
 
     def _plain_socket(self) -> socket.socket:
-        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        made = socket.socket(self._family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         if self._interface:
@@ -153,7 +166,10 @@ class UdpNic(EmulatedNic):
         # A second agent on this address must not share the port: only one of two sockets gets a packet.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-        made.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        if self._extra:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+        else:
+            made.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         try:
             made.bind((self.address, ROCE_PORT))
         except OSError as error:
@@ -174,7 +190,10 @@ class UdpNic(EmulatedNic):
             except OSError as error:
                 log.warning("NIC %s: %s", self.name, error)
                 return
-            tos = next((data[0] for level, kind, data in ancillary if kind == socket.IP_TOS), 0)
+            # IPV6_TCLASS comes as an int of the machine, IP_TOS as a byte.
+            tos = next(
+                (int.from_bytes(data, sys.byteorder) for _, kind, data in ancillary if kind in _TOS), 0
+            )
             self.receive(self._head(sender[0], sender[1], tos, len(datagram)) + datagram)
 
     def _head(self, sender: str, port: int, tos: int, size: int) -> bytes:
@@ -186,18 +205,16 @@ class UdpNic(EmulatedNic):
         if head is None:
             if len(self._heads) >= _MOST_HEADS:
                 self._heads.clear()
-            length = size + 8
-            fields = (0x45, tos, length + 20, 0, 0x4000, 64, socket.IPPROTO_UDP)
-            ends = (ip_bytes(sender), self.ip, port, ROCE_PORT, length, 0)
-            bare = _IP_UDP.pack(*fields, 0, *ends)
-            checksum = internet_checksum(bare[:20])
-            ethernet = self.macs[6:] + self.macs[:6] + b"\x08\x00"
-            head = self._heads[key] = ethernet + _IP_UDP.pack(*fields, checksum, *ends)
+            length = size + _UDP.size
+            ip = ip_head(ip_bytes(sender), self.ip, socket.IPPROTO_UDP, tos, length)
+            macs = self.macs[6:] + self.macs[:6]
+            head = self._heads[key] = macs + ip + _UDP.pack(port, ROCE_PORT, length, 0)
         return head
 
 
-def _sealed(frame: bytes, port: int) -> bytes:
+def _sealed(frame: bytes, port: int, extra: int) -> bytes:
     """What follows the UDP header of `frame`, with the ICRC for another source port."""
-    head = frame[:34] + port.to_bytes(2, "big") + frame[36:HEAD_BYTES]
-    body = frame[HEAD_BYTES:-4]
-    return frame[_HEADERS:HEAD_BYTES] + body + crc32(body, icrc_state(head)).to_bytes(4, "little")
+    port_at, headers, head_bytes = 34 + extra, _HEADERS + extra, HEAD_BYTES + extra
+    head = frame[:port_at] + port.to_bytes(2, "big") + frame[port_at + 2 : head_bytes]
+    body = frame[head_bytes:-4]
+    return frame[headers:head_bytes] + body + crc32(body, icrc_state(head)).to_bytes(4, "little")

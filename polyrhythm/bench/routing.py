@@ -32,7 +32,7 @@ from controller.routing.failover import CurrentAssignment, Failover, events
 from controller.routing.from_topology import fabric_of
 from controller.routing.incremental import IncrementalColouring
 from controller.routing.port_learning import learn
-from controller.routing.ports import addresses, ports_for, ports_of_all_paths, repeats, stages
+from controller.routing.ports import destinations, ports_for, ports_of_all_paths, repeats, sources, stages
 from controller.routing.rates import CLASSES, maxmin
 from controller.routing.three_tier import three_tier as three_tier_arrays
 from polyrhythm.bench.report import show
@@ -236,10 +236,10 @@ def _failover(rng: np.random.Generator) -> dict[str, Any]:
     topology = leaf_spine(64, 32, 32, host_bps=_RATE, fabric_bps=_RATE)
     fabric = fabric_of(topology)
     nics = rng.permutation(2048)
-    ip = addresses(h.ip for h in topology.hosts)
     flows = LeafDemand((np.arange(2048) // 32).astype(np.int32), (nics // 32).astype(np.int32))
     choice = solve(optimal, fabric, flows)
-    src, dst = ip, ip[nics]
+    src = sources((h.ip for h in topology.hosts), topology.hash)
+    dst = destinations((topology.hosts[n].ip for n in nics.tolist()), topology.hash)
     ports = ports_for(src, dst, stages(topology, fabric, flows, choice), skip=repeats(src, dst, choice))
     everything = list(events(topology))
     began = time.perf_counter()

@@ -33,7 +33,7 @@ from controller.routing.from_topology import (
     parse_failures,
 )
 from controller.routing.greedy import Commodity
-from controller.routing.ports import addresses, ports_for, repeats, stages
+from controller.routing.ports import destinations, ports_for, repeats, sources, stages
 from controller.routing.protocol import LeftToHash, Routing, RoutingProblem
 from controller.routing.rates import flow_rates
 from controller.routing.routings import ArrayRouting
@@ -274,8 +274,8 @@ def _warm(fabric: Fabric, demand: LeafDemand, routing: Routing, options: Options
 def _ports(
     topology: Topology, fabric: Fabric, demand: LeafDemand, choice: Ints, flows: Flows, options: Options
 ) -> Ints:
-    src, dst = addresses(a.ip for a, _ in flows.nics), addresses(b.ip for _, b in flows.nics)
     wanted, spec = stages(topology, fabric, demand, choice), topology.hash
+    src, dst = sources((a.ip for a, _ in flows.nics), spec), destinations((b.ip for _, b in flows.nics), spec)
     if not spec.known:
         # If a switch chooses the path by an unknown hash, only probes can find the path of each source port.
         free = (wanted.stage >= 0).any(axis=1)

@@ -23,7 +23,7 @@ from controller.planner import Policy, policy_named
 from controller.planner.options import POLICY_HELP, add_max_slowdown, policy_of
 from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.progress import Bar
-from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, scenario_path
+from polyrhythm.scenario import scenario_path
 from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
 from sim import figures
@@ -236,7 +236,7 @@ def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, M
         scenario = load_scenario(args.trace)
         largest = max(w.job.gpus for w in scenario.workloads)
         cluster = machines(Network(scenario.topology, inside), max(args.gpus_per_server, largest))
-        marking = MarkEstimate(8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES))
+        marking = MarkEstimate(8 * scenario.frame_bytes)
         return cluster, scenario_workload(scenario), scenario.elephant_bytes, marking
     if of_scenario:
         raise WorkloadError(f"{args.trace}: a scenario has its own fabric; omit --topology")

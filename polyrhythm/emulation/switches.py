@@ -19,7 +19,7 @@ from bmv2.thrift import QueueControl, ThriftError
 from controller.model import TRAFFIC_CLASSES
 from polyrhythm.emulation.folder import last_line
 from polyrhythm.emulation.shaping import htb_commands
-from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
+from polyrhythm.scenario import Scenario
 from polyrhythm.scenario.failures import End
 from topo.mininet import MininetError, MininetFabric, port_interface, port_interfaces
 
@@ -203,7 +203,7 @@ def _limit_queues(fabric: MininetFabric, scenario: Scenario, name: str) -> None:
     """
     connection = fabric.inside(name, lambda: socket.create_connection(("127.0.0.1", _THRIFT_PORT), 5.0))
     control = QueueControl(connection)
-    frame_bits = 8 * (scenario.packet_bytes + ROCE_OVERHEAD_BYTES)
+    frame_bits = 8 * scenario.frame_bytes
     levels = sorted({TRAFFIC_CLASSES.queues[dscp] for dscp in TRAFFIC_CLASSES.levels})
     try:
         for port, peer in fabric.topology.ports[name].items():
@@ -217,7 +217,7 @@ def _limit_queues(fabric: MininetFabric, scenario: Scenario, name: str) -> None:
 
 
 def _shape(fabric: MininetFabric, scenario: Scenario, name: str, interfaces: Mapping[int, str]) -> None:
-    frame = scenario.packet_bytes + ROCE_OVERHEAD_BYTES
+    frame = scenario.frame_bytes
     for port, interface in interfaces.items():
         lines = htb_commands(
             interface,

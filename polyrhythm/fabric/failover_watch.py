@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from bmv2 import EmbeddedSwitch
+from hostagent.nic.roce import ETHERTYPE_IPV4, ETHERTYPE_IPV6
 from polyrhythm.fabric.heap import EventHeap
 from polyrhythm.scenario.failures import Failure
 
@@ -17,7 +18,8 @@ _NS_PER_MS = 1_000_000
 # New paths that agents receive within this time of each other belong to the same failure. Chosen: well above
 # the 1 ms control delay, well below the time of a planned change.
 _SAME_FAILURE_NS = 20 * _NS_PER_MS
-_IPV4 = b"\x08\x00"
+_FLOW = {ETHERTYPE_IPV4: slice(26, 38), ETHERTYPE_IPV6: slice(22, 58)}
+"""Where a frame has its addresses and UDP ports, by its Ethernet type."""
 
 
 @dataclass(slots=True)
@@ -101,8 +103,9 @@ class FailoverWatch:
         return [outcome.to_json() for outcome in self.outcomes]
 
     def _leaving(self, switch: str, port: int, transmit: Callable[[bytes], None], frame: bytes) -> None:
-        if frame[12:14] == _IPV4:
-            flow = frame[26:38]
+        ends = _FLOW.get(frame[12:14])
+        if ends is not None:
+            flow = frame[ends]
             self._last[switch][flow] = port
             if self._cut:
                 outcome, dead = self._cut.get((switch, flow), (None, 0))

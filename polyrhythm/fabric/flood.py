@@ -18,20 +18,19 @@ from hostagent.nic.roce import (
     SEND_MIDDLE,
     build_head,
     finish,
-    internet_checksum,
     ip_bytes,
+    ip_head,
     mac_bytes,
 )
 from polyrhythm.fabric.heap import EventHeap
 from polyrhythm.scenario.build import Flood
 from topo.graph import Topology
 
-# The DSCPs of an IPv4 header (RFC 2474).
+# The DSCPs of an IP header (RFC 2474).
 _DSCPS = 64
 # Source ports. Chosen: enough that ECMP spreads the frames over all spines of the shipped scenarios.
 _PORTS = 16
 _HTTP = 80
-_IP_TTL = 64
 _UDP_HEADER_BYTES = 8
 
 
@@ -81,10 +80,10 @@ def _frames(flood: Flood, topology: Topology, packet_bytes: int) -> Iterator[byt
                 yield _roce(ends, port, dscp, SEND_MIDDLE, payload)
             elif kind == 1:
                 header = struct.pack(">HHIIHHHH", port, _HTTP, 0, 0, 5 << 12, 1 << 15, 0, 0)
-                yield _ipv4(ends, dscp, IPPROTO_TCP, header + payload)
+                yield _ip(ends, dscp, IPPROTO_TCP, header + payload)
             elif kind == 2:
                 header = struct.pack(">HHHH", port, _HTTP, _UDP_HEADER_BYTES + packet_bytes, 0)
-                yield _ipv4(ends, dscp, IPPROTO_UDP, header + payload)
+                yield _ip(ends, dscp, IPPROTO_UDP, header + payload)
             elif dscp == TRAFFIC_CLASSES.ack:
                 yield _roce(ends, port, dscp, ACKNOWLEDGE, bytes(4))
             elif dscp == TRAFFIC_CLASSES.cnp:
@@ -99,9 +98,6 @@ def _roce(ends: tuple[bytes, bytes, bytes], port: int, dscp: int, opcode: int, p
     return finish(head, state, 0, payload)
 
 
-def _ipv4(ends: tuple[bytes, bytes, bytes], dscp: int, protocol: int, body: bytes) -> bytes:
+def _ip(ends: tuple[bytes, bytes, bytes], dscp: int, protocol: int, body: bytes) -> bytes:
     macs, src, dst = ends
-    fields = 0x45, dscp << 2, 20 + len(body), 0, 0, _IP_TTL, protocol
-    bare = struct.pack(">BBHHHBB", *fields) + bytes(2) + src + dst
-    checksum = internet_checksum(bare).to_bytes(2, "big")
-    return macs + b"\x08\x00" + bare[:10] + checksum + bare[12:] + body
+    return macs + ip_head(src, dst, protocol, dscp << 2, len(body)) + body

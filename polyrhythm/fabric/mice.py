@@ -11,8 +11,9 @@ from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from hostagent.host import EmulatedHost
 from hostagent.nic.driver import ReceiveQueue, SendQueue
 from polyrhythm.fabric.heap import EventHeap
-from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
+from polyrhythm.scenario import Scenario
 from polyrhythm.scenario.build import Mice
+from topo.addresses import is_ipv6
 
 # How long a receiving end outlives its flow: it acknowledges again what the sender retransmits. Chosen: as
 # for the flows of jobs (hostagent/agent.py).
@@ -47,14 +48,19 @@ class BackgroundMice:
         topology = scenario.topology
         self._ip = {host.name: host.ip for host in topology.hosts}
         part = {host.name: topology.part[host.leaf] for host in topology.hosts}
+        family = {host.name: is_ipv6(host.ip) for host in topology.hosts}
         packets = math.ceil(mice.size / scenario.packet_bytes)
-        wire_bits = 8 * (mice.size + packets * ROCE_OVERHEAD_BYTES)
+        wire_bits = 8 * (mice.size + packets * (scenario.frame_bytes - scenario.packet_bytes))
         self._mean_gap_ns: dict[str, float] = {}
         self._peers: dict[str, list[str]] = {}
         self._random: dict[str, Random] = {}
         for host in topology.hosts:
             name = host.name
-            peers = [peer for peer in part if peer != name and part[peer] == part[name]]
+            peers = [
+                peer
+                for peer in part
+                if peer != name and part[peer] == part[name] and family[peer] == family[name]
+            ]
             if peers:
                 self._peers[name] = peers
                 self._random[name] = Random(f"{seed}/mice/{name}")

@@ -13,7 +13,7 @@ from typing import Any
 from hostagent.host import measured_profile
 from hostagent.job import IterationRecord, JobSpec
 from polyrhythm.fabric.presence import Presence
-from polyrhythm.scenario import ROCE_OVERHEAD_BYTES, Scenario
+from polyrhythm.scenario import Scenario
 from topo.graph import Topology
 from topo.jsonio import topology_to_json
 
@@ -46,7 +46,7 @@ def description(scenario: Scenario, topology: Topology, addresses: Mapping[str, 
             "kmin": scenario.ecn.kmin,
             "kmax": scenario.ecn.kmax,
             "pmax": scenario.ecn.pmax,
-            "frame_bytes": scenario.packet_bytes + ROCE_OVERHEAD_BYTES,
+            "frame_bytes": scenario.frame_bytes,
         },
         "elephant_bytes": scenario.elephant_bytes,
         "verify": True,

@@ -18,8 +18,18 @@ from polyrhythm.scenario.config import (
 )
 from polyrhythm.scenario.emulated_fabric import emulated_bps, emulated_fabric
 from polyrhythm.scenario.failures import Failure, FailureError, failure_of
-from polyrhythm.scenario.patterns import Pattern, Steps, check_phases, flops_of, nics_of, pattern_of, steps_of
+from polyrhythm.scenario.patterns import (
+    Pattern,
+    Steps,
+    check_phases,
+    flops_of,
+    nics_of,
+    pattern_of,
+    roce_overhead,
+    steps_of,
+)
 from polyrhythm_files import InvalidValueError, listed
+from topo.addresses import is_ipv6
 from topo.graph import Topology
 
 ALONE_WARMUP = 2
@@ -130,6 +140,11 @@ class Scenario:
     mice: Mice | None = None
     floods: tuple[Flood, ...] = ()
 
+    @property
+    def frame_bytes(self) -> int:
+        """The length of a full frame on the wire."""
+        return self.packet_bytes + roce_overhead(self.topology.hosts)
+
 
 def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
     """The scenario with its rates divided by the scale, after the checks that need several keys at once.
@@ -217,6 +232,11 @@ def _floods(config: ScenarioConfig, topology: Topology) -> tuple[Flood, ...]:
             )
         if flood.src == flood.dst:
             raise InvalidValueError(("floods", i, "dst"), f"{flood.dst!r} is src too; legal: another host")
+        if is_ipv6(topology.host[flood.src].ip) != is_ipv6(topology.host[flood.dst].ip):
+            raise InvalidValueError(
+                ("floods", i, "dst"),
+                f"{flood.dst!r} and src have addresses of two families; legal: a host of the family of src",
+            )
     return tuple(Flood(f.src, f.dst, round(f.start_ms * 1e6)) for f in config.floods)
 
 
@@ -286,10 +306,10 @@ def _check_reachable(config: ScenarioConfig, topology: Topology) -> None:
 
 def _workload(config: ScenarioConfig, job: JobConfig, pattern: Pattern, topology: Topology) -> Workload:
     """A job as the emulated hosts run it."""
-    nic_bps = min(topology.host[h].rate_bps for h in pattern.hosts)
+    nics = [topology.host[h] for h in pattern.hosts]
     changes = []
     for change in job.changes:
-        after, profile = steps_of(config, change, len(pattern.ends), nic_bps)
+        after, profile = steps_of(config, change, len(pattern.ends), nics)
         changes.append(ChangedPattern(change.iteration, profile, after, flops_of(change, job.gpus, after)))
     return Workload(
         job=Job(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from controller.wire.traffic import RankPlaces, TrafficError, busy_s, flows_of, 
 from polyrhythm.scenario.config import MAX_MS, ChangeConfig, JobConfig, PhaseConfig, ScenarioConfig
 from polyrhythm.scenario.emulated_fabric import emulated_bps
 from polyrhythm_files import InvalidValueError, Loc, listed
+from topo.addresses import is_ipv6
 from topo.graph import Host, Topology
 
 FLOPS_PER_GPU_SECOND = 312e12 * 0.4
@@ -21,6 +22,8 @@ where the scenario gives none."""
 
 ROCE_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
 """Ethernet, IPv4, UDP, BTH and ICRC around a payload."""
+_IPV6_EXTRA_BYTES = 20
+"""So much longer is the header of IPv6."""
 
 
 class SendStep(NamedTuple):
@@ -33,6 +36,11 @@ class SendStep(NamedTuple):
 
 
 Steps = tuple[SendStep, ...]
+
+
+def roce_overhead(hosts: Iterable[Host]) -> int:
+    """Bytes around the payload of a frame between these hosts: those of IPv6 if one of them has IPv6."""
+    return ROCE_OVERHEAD_BYTES + (_IPV6_EXTRA_BYTES if any(is_ipv6(h.ip) for h in hosts) else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,17 @@ def nics_of(
             raise InvalidValueError(
                 (*loc, "hosts", k), f"{name!r} is in the list twice; legal: each host once"
             )
+        first, own = (_family(found[i][1][0]) for i in (0, k))
+        if own != first:
+            raise InvalidValueError(
+                (*loc, "hosts", k),
+                f"{name!r} has an {own} address and {hosts[0]!r} an {first} one; legal: hosts of one family",
+            )
     return found
+
+
+def _family(host: Host) -> str:
+    return "IPv6" if is_ipv6(host.ip) else "IPv4"
 
 
 def pattern_of(config: ScenarioConfig, job: JobConfig, topology: Topology, loc: Loc) -> Pattern:
@@ -100,11 +118,12 @@ def pattern_of(config: ScenarioConfig, job: JobConfig, topology: Topology, loc: 
 
 
 def steps_of(
-    config: ScenarioConfig, pattern: JobConfig | ChangeConfig, flows: int, nic_bps: int
+    config: ScenarioConfig, pattern: JobConfig | ChangeConfig, flows: int, nics: Sequence[Host]
 ) -> tuple[Steps, Profile]:
     """For each Up phase the payload that fills it at the phase's rate, the same on each of `flows`, and the
-    profile from the first phase on."""
-    share = config.packet_bytes / (config.packet_bytes + ROCE_OVERHEAD_BYTES)
+    profile from the first phase on. `nics` are those of the job."""
+    nic_bps = min(nic.rate_bps for nic in nics)
+    share = config.packet_bytes / (config.packet_bytes + roce_overhead(nics))
     steps: list[SendStep] = []
     phases: list[Phase] = []
     first, period_ms = pattern.phases[0].start_ms, pattern.period_ms or 0.0
@@ -170,8 +189,7 @@ def _by_phases(config: ScenarioConfig, job: JobConfig, topology: Topology, loc: 
     check_phases(loc, job.phases, job.period_ms)
     hosts = job.hosts
     ends = tuple((host, hosts[(k + 1) % len(hosts)]) for k, host in enumerate(hosts))
-    nic_bps = min(topology.host[h].rate_bps for h in hosts)
-    steps, profile = steps_of(config, job, len(ends), nic_bps)
+    steps, profile = steps_of(config, job, len(ends), [topology.host[h] for h in hosts])
     return Pattern(hosts, ends, steps, profile, round(job.phases[0].start_ms * 1e6))
 
 
@@ -184,7 +202,7 @@ def _by_traffic(config: ScenarioConfig, job: JobConfig, places: RankPlaces, topo
     nics = {end for f in flows for end in (f.src, f.dst)}
     bps = {nic: topology.host[nic].rate_bps for nic in nics}
     cap = max(bps.values())
-    overhead = 1 + ROCE_OVERHEAD_BYTES / config.packet_bytes
+    overhead = 1 + roce_overhead(topology.host[nic] for nic in nics) / config.packet_bytes
     at, steps, phases = 0, [], []
     for phase in phases_of(flows, traffic.exchanges, round(job.compute_ms * 1e6)):
         packets = [max(1, round(n / config.scale / config.packet_bytes)) if n else 0 for n in phase.sizes]

@@ -19,9 +19,9 @@ from controller.routing.failover import CurrentAssignment, Failover, events
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.from_topology import Failures, demand_of, fabric_of
 from controller.routing.paths import path_of, paths
-from controller.routing.ports import addresses, ports_for, repeats, stages
+from controller.routing.ports import destinations, ports_for, repeats, sources, stages
 from topo.generate import three_tier
-from topo.graph import Topology
+from topo.graph import OUR_HASH, Topology
 
 
 def assigned(
@@ -37,7 +37,7 @@ def assigned(
     weights = np.random.default_rng(seed).integers(1, 9, count).astype(np.float64)
     flows = demand_of(fabric, pairs, weights if weighted else None)
     choice = solve(algorithm, fabric, flows)
-    src, dst = addresses(a.ip for a, _ in pairs), addresses(b.ip for _, b in pairs)
+    src, dst = sources((a.ip for a, _ in pairs), OUR_HASH), destinations((b.ip for _, b in pairs), OUR_HASH)
     ports = ports_for(src, dst, stages(topology, fabric, flows, choice), skip=repeats(src, dst, choice))
     ports = np.where(choice >= 0, ports, -1).astype(np.int32)
     return fabric, CurrentAssignment(src, dst, flows, choice, ports), pairs

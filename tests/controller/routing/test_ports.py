@@ -22,7 +22,15 @@ from controller.routing.from_topology import Failures, demand_of, fabric_of
 from controller.routing.hash import crc16, source_port_hashes
 from controller.routing.paths import path_of
 from controller.routing.port_learning import learn
-from controller.routing.ports import addresses, leads, ports_for, ports_of_all_paths, repeats, stages
+from controller.routing.ports import (
+    destinations,
+    leads,
+    ports_for,
+    ports_of_all_paths,
+    repeats,
+    sources,
+    stages,
+)
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.generate import rail, three_tier
 from topo.graph import OUR_HASH, HashSpec, Link, Topology
@@ -62,7 +70,7 @@ def test_ports_lead_along_the_paths(topology: Topology, failures: Failures) -> N
     flows = demand_of(fabric, pairs)
     choice = solve(greedy, fabric, flows)
     assert (choice >= 0).all()
-    src, dst = addresses(a.ip for a, _ in pairs), addresses(b.ip for _, b in pairs)
+    src, dst = sources((a.ip for a, _ in pairs), OUR_HASH), destinations((b.ip for _, b in pairs), OUR_HASH)
     wanted = stages(topology, fabric, flows, choice)
     skip = repeats(src, dst, choice)
     ports = ports_for(src, dst, wanted, skip=skip)
@@ -86,7 +94,7 @@ def test_paths_beyond_the_hash_have_no_port() -> None:
     flows = demand_of(fabric, pairs)
     across = np.zeros(1, dtype=np.int32)
     assert fabric.nodes(0, 1, 0) == ("leaf1", "leaf2")
-    src, dst = addresses(["10.0.1.1"]), addresses(["10.0.2.1"])
+    src, dst = sources(["10.0.1.1"], OUR_HASH), destinations(["10.0.2.1"], OUR_HASH)
     assert ports_for(src, dst, stages(fabric.topology, fabric, flows, across)).tolist() == [0xC000]
     # Switches forward along the shortest way only, so no port leads through the spine.
     way = across + 1
@@ -100,7 +108,7 @@ def test_flows_take_turns_where_ports_run_out() -> None:
     pairs = [(topology.hosts[0], topology.hosts[1])] * 20_000
     flows = demand_of(fabric, pairs)
     choice = np.zeros(len(pairs), dtype=np.int32)
-    src, dst = addresses(a.ip for a, _ in pairs), addresses(b.ip for _, b in pairs)
+    src, dst = sources((a.ip for a, _ in pairs), OUR_HASH), destinations((b.ip for _, b in pairs), OUR_HASH)
     wanted = stages(topology, fabric, flows, choice)
     ports = ports_for(src, dst, wanted, skip=repeats(src, dst, choice))
     assert leads(src, dst, ports, wanted).all()
