@@ -293,6 +293,8 @@ class Config(Section, frozen=True, kw_only=True):
     def addresses(self) -> dict[str, str]:
         """Host name -> address: the hosts file, then `hosts`, then this host itself.
 
+        Of the hosts file the lines of the family of `agent.ip` count: a name may stand there with both.
+
         Raises InvalidValueError for a hosts file that cannot be read.
         """
         found = {}
@@ -305,7 +307,7 @@ class Config(Section, frozen=True, kw_only=True):
                 ) from None
             for line in text.splitlines():
                 address, *names = line.partition("#")[0].split() or [""]
-                if address.count(".") == 3:
+                if names and (":" in address) == (":" in self.agent.ip):
                     found.update(dict.fromkeys(names, address))
         return {**found, **self.hosts, self.agent.host: self.agent.ip}
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from controller.routing.fabric import Floats
 from polyrhythm.jobs_file import load_job_flows
+from topo.addresses import is_ipv6
 from topo.graph import Host, Topology
 
 MAX_FLOWS = 1_000_000
@@ -86,7 +87,10 @@ def _read(file: TextIO, path: Path, topology: Topology) -> Flows:
                 raise RouteError(f"{where}: src,dst or src,dst,weight is needed, not {len(cells)} columns")
             if len(words) == MAX_FLOWS:
                 raise RouteError(f"{where}: more than {MAX_FLOWS} flows; split the file")
-            nics.append(_ends(cells[0], cells[1], topology, next_rail, where))
+            a, b = _ends(cells[0], cells[1], topology, next_rail, where)
+            if is_ipv6(a.ip) != is_ipv6(b.ip):
+                raise RouteError(f"{where}: {a.name} and {b.name} have addresses of two families")
+            nics.append((a, b))
             names.append((cells[0], cells[1]))
             weights.append(_weight(cells[2], where) if len(cells) == 3 else 1.0)
             words.append(f"row {reader.line_num}")

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Literal, get_args
+from types import MappingProxyType
+from typing import Literal
 
 from topo.graph import Host, Topology
 
 Families = Literal["ipv4", "ipv6", "ipv4+ipv6", "ipv6+ipv4"]
 """The address families of a generated fabric's hosts. Jobs use the first one; switches forward both."""
-FAMILIES: tuple[str, ...] = get_args(Families)
 
 _IPV6_PREFIX = 0xFD00 << 112
 """Generated IPv6 addresses are unique local ones (RFC 4193). Chosen: the prefix that is easiest to read."""
@@ -66,30 +67,31 @@ def host_prefix(address: str) -> str:
     return f"{address}/{128 if is_ipv6(address) else 32}"
 
 
-def in_families(topology: Topology, families: Families) -> Topology:
+def in_families(
+    topology: Topology, families: Families, of_hosts: Mapping[str, Families | None] = MappingProxyType({})
+) -> Topology:
     """A generated fabric of IPv4 (`topo.generate`) with the addresses of these families.
 
+    `of_hosts` gives single hosts others. A leaf has a prefix of every family that it or one of its hosts has.
     The IPv6 counterpart of leaf i's prefix 10.(i >> 8).(i & 255).0/24 is fd00:0:0:i::/64, with i in hex, and
-    host .j in it is ::j.
+    that of host .j in it is ::j.
     """
-    if families == "ipv4":
-        return topology
-    first, _, second = families.partition("+")
-
-    def host(given: Host) -> Host:
-        found = {"ipv4": given.ip, "ipv6": _counterpart(given.ip)}
-        return replace(given, ip=found[first], other_ips=(found[second],) if second else ())
-
+    hosts: list[Host] = []
+    of_leaf = {leaf: dict.fromkeys(families.split("+")) for leaf in topology.prefixes}
+    for h in topology.hosts:
+        own = (of_hosts.get(h.name) or families).split("+")
+        of_leaf[h.leaf].update(dict.fromkeys(own))
+        ips = [h.ip if family == "ipv4" else _counterpart(h.ip) for family in own]
+        hosts.append(replace(h, ip=ips[0], other_ips=tuple(ips[1:])))
     prefixes: dict[str, str] = {}
     others: dict[str, tuple[str, ...]] = {}
     for leaf, prefix in topology.prefixes.items():
         ipv6 = f"{_counterpart(prefix.partition('/')[0])}/64"
-        found = {"ipv4": prefix, "ipv6": ipv6}
-        prefixes[leaf] = found[first]
-        if second:
-            others[leaf] = (found[second],)
-    hosts = tuple(host(h) for h in topology.hosts)
-    return replace(topology, hosts=hosts, prefixes=prefixes, other_prefixes=others)
+        found = [prefix if family == "ipv4" else ipv6 for family in of_leaf[leaf]]
+        prefixes[leaf] = found[0]
+        if found[1:]:
+            others[leaf] = tuple(found[1:])
+    return replace(topology, hosts=tuple(hosts), prefixes=prefixes, other_prefixes=others)
 
 
 def _counterpart(ipv4: str) -> str:

@@ -97,6 +97,9 @@ class RailFile(TopologyKind, frozen=True, kw_only=True, tag="rail"):
     fabric_gbps: Gbps
 
 
+OwnFamilies = Annotated[Families | None, Meta(description="of this host; without it, those of the fabric")]
+
+
 class SwitchRow(Section, frozen=True, kw_only=True):
     """A switch of an explicit fabric."""
 
@@ -110,6 +113,7 @@ class HostRow(Section, frozen=True, kw_only=True):
     name: Text
     leaf: Text
     gbps: Gbps
+    addresses: OwnFamilies = None
 
 
 class LinkRow(Section, frozen=True, kw_only=True):

@@ -69,7 +69,8 @@ def read_topology(
     given: KINDS = convert(document, KINDS, loc)  # type: ignore[arg-type]
     with document.checks(loc):
         found = _explicit(given, name) if isinstance(given, ExplicitFile) else _generated(given, name)
-    return in_families(replace(found, hash=hash_of(given.hash)), given.addresses)
+    own = {h.name: h.addresses for h in given.hosts} if isinstance(given, ExplicitFile) else {}
+    return in_families(replace(found, hash=hash_of(given.hash)), given.addresses, own)
 
 
 def _generated(given: GENERATED, name: str) -> Topology:

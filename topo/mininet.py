@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from topo.addresses import host_prefix, is_ipv6
 from topo.graph import Topology
 
 TOOLS = {
@@ -30,8 +31,17 @@ TOOLS = {
 """The programs that are needed, each with its Debian package."""
 HOST_INTERFACE = "eth0"
 GATEWAY = "169.254.0.1"
-"""The next hop of every host. Its static neighbour entry has the leaf's MAC, so hosts need no ARP and no
-subnet."""
+GATEWAY_IPV6 = "fe80::1"
+"""The next hops of every host. Their static neighbour entries have the leaf's MAC, so hosts need no ARP, no
+neighbour discovery and no subnet."""
+_QUIET_IPV6 = {
+    "disable_ipv6": 0,
+    "accept_ra": 0,
+    "router_solicitations": 0,
+    "addr_gen_mode": 1,
+    "accept_dad": 0,
+}
+"""IPv6 with no more than the addresses that are given (Linux, ip-sysctl)."""
 _HEADERS = 100
 _CLONE_NEWNET = 0x40000000
 _ETHERNET_MTU = 1500
@@ -172,9 +182,17 @@ class MininetFabric:
         return self.net.nameToNode[name]
 
     def _quiet(self, node: Any) -> None:
-        """Turn IPv6 off: its router solicitations would be traffic of no job."""
+        """Turn IPv6 off, or for a host with an IPv6 address only what it sends by itself: its router
+        solicitations, link-local addresses and their checks would be traffic of no job."""
+        host = self.topology.host.get(node.name)
+        used = host is not None and any(map(is_ipv6, (host.ip, *host.other_ips)))
+        settings = _QUIET_IPV6 if used else {"disable_ipv6": 1}
         self.run(
-            node.name, ["sysctl", "-qw", *(f"net.ipv6.conf.{w}.disable_ipv6=1" for w in ("all", "default"))]
+            node.name,
+            [
+                *("sysctl", "-qw"),
+                *(f"net.ipv6.conf.{w}.{k}={v}" for w in ("all", "default") for k, v in settings.items()),
+            ],
         )
 
     def _cable(self, kind: Any, a: str, a_interface: str, b: str, b_interface: str) -> None:
@@ -189,9 +207,16 @@ class MininetFabric:
             [
                 "link set dev lo up",
                 f"link set dev {device} address {host.mac} mtu {mtu} up",
-                f"addr add {host.ip}/32 dev {device}",
-                f"neigh replace {GATEWAY} lladdr {leaf.mac} dev {device} nud permanent",
-                f"route add default via {GATEWAY} dev {device} onlink",
+                *(
+                    line
+                    for ip in (host.ip, *host.other_ips)
+                    for gateway in (GATEWAY_IPV6 if is_ipv6(ip) else GATEWAY,)
+                    for line in (
+                        f"addr add {host_prefix(ip)} dev {device}{' nodad' if is_ipv6(ip) else ''}",
+                        f"neigh replace {gateway} lladdr {leaf.mac} dev {device} nud permanent",
+                        f"route replace default via {gateway} dev {device} onlink",
+                    )
+                ),
             ],
         )
         self._no_offloads(name, [device])

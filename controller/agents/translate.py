@@ -49,6 +49,7 @@ from controller.wire.protocol import (
     PROTOCOL,
 )
 from controller.wire.senders import DCQCN, canonical_sender
+from topo.addresses import canonical_address
 
 AgentInput = (
     WorkerJoined
@@ -95,7 +96,7 @@ def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
         raise MessageError(f"protocol: version {hello.protocol} is unknown; legal: {PROTOCOL}")
     if hello.host not in addresses:
         raise MessageError(f"host: the fabric has no host named {hello.host!r}")
-    if hello.ip != addresses[hello.host]:
+    if not _same_address(hello.ip, addresses[hello.host]):
         raise MessageError(
             f"ip: host {hello.host} has the address {addresses[hello.host]} in the fabric, not {hello.ip!r}"
         )
@@ -103,6 +104,13 @@ def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
         raise MessageError(f"pinning: {hello.pinning[:40]!r} is unknown; legal: {', '.join(PINNINGS)}")
     if hello.dscp and hello.dscp not in DSCP_BEHAVIOURS:
         raise MessageError(f"dscp: {hello.dscp!r} is unknown; legal: {', '.join(DSCP_BEHAVIOURS)}")
+
+
+def _same_address(text: str, canonical: str) -> bool:
+    try:
+        return canonical_address(text) == canonical
+    except ValueError:
+        return False
 
 
 def agent_up(hello: wire.Hello) -> AgentUp:

@@ -11,6 +11,7 @@ from controller.live.job_names import announced_name, candidate_names
 from controller.live.messages import SendJobAccepted
 from controller.model.job import Flow, Job
 from controller.wire.limits import MAX_FLOWS_OF_PAIR
+from topo.addresses import is_ipv6
 from topo.graph import Topology
 
 MAX_RATE_BPS = 10**15
@@ -223,6 +224,13 @@ class JobRegistry:
         )
         if unknown:
             raise JoinError(f"job {job.name}: the fabric has no host named {', '.join(unknown)}")
+        ip = {host: self._topology.host[host].ip for f in job.flows for host in (f.src, f.dst)}
+        mixed = next((f for f in job.flows if is_ipv6(ip[f.src]) != is_ipv6(ip[f.dst])), None)
+        if mixed is not None:
+            raise JoinError(
+                f"job {job.name}: {mixed.src} has the address {ip[mixed.src]}, {mixed.dst} {ip[mixed.dst]}; "
+                "legal: flows between hosts of one address family"
+            )
         pairs = Counter((f.src, f.dst) for f in job.flows)
         crowded = next((pair for pair, count in pairs.items() if count > MAX_FLOWS_OF_PAIR), None)
         if crowded is not None:

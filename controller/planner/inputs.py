@@ -13,6 +13,7 @@ from controller.model import Flow, Job, Measurement, Phase, Plan, Profile, Queue
 from controller.planner.policy import Policy
 from controller.routing.assign import Learned
 from controller.routing.topology_cache import cached_by_part
+from topo.addresses import is_ipv6
 from topo.graph import Topology
 
 PIN_CAPACITY = 4096
@@ -140,6 +141,8 @@ def _check_flow(topology: Topology, job: str, flow: Flow) -> None:
     for host in (flow.src, flow.dst):
         if host not in topology.host:
             raise ValueError(f"flow {flow.name}: the fabric has no host {host}")
+    if is_ipv6(topology.host[flow.src].ip) != is_ipv6(topology.host[flow.dst].ip):
+        raise ValueError(f"flow {flow.name}: {flow.src} and {flow.dst} have addresses of two families")
 
 
 def _number(what: str, value: object, least: float | None = None) -> None:

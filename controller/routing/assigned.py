@@ -77,7 +77,7 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
         return None
     order = answer.paths.order[choice[answer.paths.order] >= 0]
     spec, demand = problem.topology.hash, problem.demand
-    src, dst = flows.numbers.ip[flows.src], flows.numbers.ip[flows.dst]
+    src, dst = flows.numbers.source[flows.src], flows.numbers.destination[flows.dst]
     wanted = stages(problem.topology, fabric, demand, choice)
     held = _same_rows(problem.held.hops, answer.paths.hops) & (choice >= 0) & (ports >= 0)
     stays = held & leads(src, dst, ports, wanted, spec=spec)

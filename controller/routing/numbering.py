@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier, capacities
 from controller.routing.from_topology import choices_of
 from controller.routing.paths import Path
-from controller.routing.ports import addresses
+from controller.routing.ports import destinations, sources
 from controller.routing.topology_cache import cached_by_topology
 from topo.graph import Topology
 
@@ -68,8 +68,8 @@ class LinkNumbers:
 class Numbering:
     """The switches of a topology, numbered from 0 in its order, and its hosts, likewise.
 
-    As nodes of links, hosts are numbered after the switches. `leaf` (hosts,) is the switch of each host, and
-    `ip` (hosts,) its address as a 32-bit number.
+    As nodes of links, hosts are numbered after the switches. `leaf` (hosts,) is the switch of each host.
+    `source` and `destination` (hosts,) stand for its address in the hash of a flow (`ports.sources`).
     """
 
     topology: Topology
@@ -78,7 +78,8 @@ class Numbering:
     switch: Mapping[str, int]
     host: Mapping[str, int]
     leaf: Ints
-    ip: NDArray[np.uint32]
+    source: NDArray[np.uint32]
+    destination: NDArray[np.uint32]
 
     @cached_property
     def links(self) -> LinkNumbers:
@@ -163,5 +164,6 @@ def numbering(topology: Topology) -> Numbering:
     switch = {s.name: i for i, s in enumerate(topology.switches)}
     host = {h.name: i for i, h in enumerate(topology.hosts)}
     leaf = np.array([switch[h.leaf] for h in topology.hosts], dtype=np.int32)
-    ip = addresses(h.ip for h in topology.hosts)
-    return Numbering(topology, tuple(switch), tuple(host), switch, host, leaf, ip)
+    source = sources((h.ip for h in topology.hosts), topology.hash)
+    destination = destinations((h.ip for h in topology.hosts), topology.hash)
+    return Numbering(topology, tuple(switch), tuple(host), switch, host, leaf, source, destination)

@@ -23,17 +23,24 @@ _HEAD = 64
 _TIMESPEC = struct.Struct("@qq")
 _FILTER = (
     (0x30, 0, 0, 0xFFFFF004),  # load the packet type
-    (0x15, 0, 7, 4),  # outgoing,
+    (0x15, 0, 12, 4),  # outgoing,
     (0x28, 0, 0, 12),
-    (0x15, 0, 5, 0x0800),  # IPv4,
+    (0x15, 0, 4, 0x0800),  # IPv4,
     (0x30, 0, 0, 23),
-    (0x15, 0, 3, 17),  # UDP,
+    (0x15, 0, 8, 17),  # UDP,
     (0x28, 0, 0, 36),
+    (0x15, 5, 6, ROCE_PORT),  # to the port of RoCEv2: keep the headers
+    (0x15, 0, 5, 0x86DD),  # IPv6,
+    (0x30, 0, 0, 20),
+    (0x15, 0, 3, 17),  # UDP,
+    (0x28, 0, 0, 56),
     (0x15, 0, 1, ROCE_PORT),  # to the port of RoCEv2: keep the headers
     (0x06, 0, 0, _HEAD),
     (0x06, 0, 0, 0),  # drop all others
 )
 """Classic BPF: code, jumps if true and false, operand."""
+_FLOW = {b"\x08\x00": slice(26, 38), b"\x86\xdd": slice(22, 58)}
+"""Where a frame has its addresses and UDP ports, by its Ethernet type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class Sniffer:
                 head, ancillary, _, address = self._socket.recvmsg(_HEAD, 64)
             except BlockingIOError:
                 return found
-            flow, port = head[26:38], port_of(address[0])
+            flow, port = head[_FLOW[head[12:14]]], port_of(address[0])
             if port is not None and self._last.get(flow) != port:
                 self._last[flow] = port
                 seconds, ns = _TIMESPEC.unpack(ancillary[0][2])

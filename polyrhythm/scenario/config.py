@@ -14,6 +14,8 @@ from controller.model import REALIGN_PCT
 from controller.wire.senders import Sender
 from controller.wire.traffic_config import TrafficConfig
 from polyrhythm_files import InvalidValueError, Section, finite
+from topo.addresses import Families
+from topo.file_types import OwnFamilies
 
 Name = Annotated[
     str,
@@ -36,6 +38,11 @@ Milliseconds = Annotated[float, finite(0, MAX_MS)]
 Teraflops = Annotated[float, finite(above=0, most=1e12)]
 
 
+AddressFamilies = Annotated[
+    Families, Meta(description="families of the hosts' addresses; jobs use the first")
+]
+
+
 class LeafSpineConfig(Section, frozen=True, kw_only=True, tag_field="kind", tag="leaf_spine"):
     """A generated two-tier Clos: every leaf has one cable to every spine."""
 
@@ -44,6 +51,7 @@ class LeafSpineConfig(Section, frozen=True, kw_only=True, tag_field="kind", tag=
     hosts_per_leaf: Annotated[int, Meta(ge=1, le=64)]
     host_gbps: Annotated[Gbps, Meta(description="nominal rate of a host's NIC")]
     fabric_gbps: Annotated[Gbps, Meta(description="nominal rate of a cable between leaf and spine")]
+    addresses: AddressFamilies = "ipv4"
 
 
 class CableConfig(Section, frozen=True, kw_only=True):
@@ -60,6 +68,7 @@ class HostConfig(Section, frozen=True, kw_only=True):
     name: Name
     leaf: Annotated[Name, Meta(description="the switch of tier leaf that the NIC is connected to")]
     gbps: Annotated[Gbps, Meta(description="nominal rate of the NIC")]
+    addresses: OwnFamilies = None
 
 
 class SwitchConfig(Section, frozen=True, kw_only=True):
@@ -75,6 +84,7 @@ class ExplicitConfig(Section, frozen=True, kw_only=True, tag_field="kind", tag="
     switches: Annotated[tuple[SwitchConfig, ...], Meta(min_length=1, max_length=512)]
     hosts: Annotated[tuple[HostConfig, ...], Meta(min_length=1, max_length=4096)]
     links: tuple[CableConfig, ...] = ()
+    addresses: AddressFamilies = "ipv4"
 
 
 class FileConfig(Section, frozen=True, kw_only=True, tag_field="kind", tag="file"):

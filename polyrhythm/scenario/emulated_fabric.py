@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from polyrhythm.scenario.config import ExplicitConfig, FileConfig, ScenarioConfig
 from polyrhythm_files import InvalidValueError
+from topo.addresses import in_families
 from topo.generate import explicit, leaf_spine
 from topo.graph import Tier, Topology
 
@@ -35,8 +36,9 @@ def _topology(config: ScenarioConfig) -> Topology:
     fabric, scale = config.fabric, config.scale
     assert not isinstance(fabric, FileConfig)
     if isinstance(fabric, ExplicitConfig):
-        return _explicit(fabric, config)
-    return leaf_spine(
+        own = {h.name: h.addresses for h in fabric.hosts}
+        return in_families(_explicit(fabric, config), fabric.addresses, own)
+    built = leaf_spine(
         fabric.leaves,
         fabric.spines,
         fabric.hosts_per_leaf,
@@ -44,6 +46,7 @@ def _topology(config: ScenarioConfig) -> Topology:
         fabric_bps=emulated_bps(fabric.fabric_gbps, scale),
         name=config.name,
     )
+    return in_families(built, fabric.addresses)
 
 
 def _scaled(fabric: Topology, scale: float) -> Topology:

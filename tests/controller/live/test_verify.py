@@ -24,11 +24,12 @@ FLOW = FiveTuple("10.0.1.1", "10.0.2.1", 50000)
 
 def push(frame, node):
     """What a switch does to a probe: 32 bytes right behind the MD header, and the shim's length."""
-    at = 14 + 20 + 8 + 4 + 12
+    start = 14 + (20 if frame[12:14] == b"\x08\x00" else 40) + 8
+    at = start + 4 + 12
     hop = struct.pack("!IHHIIQQ", node, 1, 2, 30, (7 << 24) | 4, 0, 0)
-    shim = bytearray(frame[42:46])
+    shim = bytearray(frame[start : start + 4])
     shim[1] += 8
-    return frame[:42] + bytes(shim) + frame[46:at] + hop + frame[at:]
+    return frame[:start] + bytes(shim) + frame[start + 4 : at] + hop + frame[at:]
 
 
 def travel(frame, *names):
@@ -38,10 +39,13 @@ def travel(frame, *names):
 
 
 @given(
-    st.integers(0xC000, 0xFFFF), st.integers(0, 2**32 - 1), st.lists(st.integers(1, 2**32 - 1), max_size=8)
+    st.integers(0xC000, 0xFFFF),
+    st.integers(0, 2**32 - 1),
+    st.lists(st.integers(1, 2**32 - 1), max_size=8),
+    st.sampled_from([("10.1.2.3", "10.4.5.6"), ("fd00::1", "2001:db8:0:1::a")]),
 )
-def test_a_probe_comes_back_with_its_hops_in_order(port, token, nodes):
-    flow = FiveTuple("10.1.2.3", "10.4.5.6", port)
+def test_a_probe_comes_back_with_its_hops_in_order(port, token, nodes, ends):
+    flow = FiveTuple(*ends, port)
     frame = build_probe(flow, "02:00:00:00:00:01", "02:00:00:00:00:02", token)
     for node in nodes:
         frame = push(frame, node)

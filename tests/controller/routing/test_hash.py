@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding
-from controller.routing.hash import bucket, ecmp_hash, source_port_hashes
+from controller.routing.hash import bucket, destination_number, ecmp_hash, source_number, source_port_hashes
 from controller.routing.paths import path_of, paths, port_for_path
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.generate import leaf_spine
 
 G = 25_000_000
+IPV6_ADDRESSES = st.integers(0, 2**128 - 1).map(lambda a: str(ipaddress.IPv6Address(a)))
 ADDRESSES = st.integers(0, 2**32 - 1).map(lambda a: str(ipaddress.IPv4Address(a)))
 
 
@@ -30,6 +31,32 @@ def test_affine_table_equals_zlib(src: str, dst: str, port: int, protocol: int, 
     value = zlib.crc32(wire)
     assert ecmp_hash(src, dst, port, protocol=protocol, dest_port=dest) == value
     assert int(source_port_hashes(src, dst, protocol=protocol, dest_port=dest)[port]) == value
+
+
+@settings(max_examples=60)
+@given(IPV6_ADDRESSES, IPV6_ADDRESSES, st.integers(0, 65535), st.sampled_from([6, 17]), st.integers(0, 65535))
+def test_affine_table_equals_zlib_for_ipv6(src: str, dst: str, port: int, protocol: int, dest: int) -> None:
+    wire = ipaddress.IPv6Address(src).packed + ipaddress.IPv6Address(dst).packed
+    wire += bytes([protocol]) + port.to_bytes(2, "big") + dest.to_bytes(2, "big")
+    assert len(wire) == 37
+    value = zlib.crc32(wire)
+    assert ecmp_hash(src, dst, port, protocol=protocol, dest_port=dest) == value
+    assert int(source_port_hashes(src, dst, protocol=protocol, dest_port=dest)[port]) == value
+
+
+@settings(max_examples=100)
+@given(IPV6_ADDRESSES, IPV6_ADDRESSES, st.integers(0, 65535), st.sampled_from(["crc32", "crc16"]))
+def test_ipv4_numbers_with_the_hash_of_ipv6_addresses(src: str, dst: str, port: int, algorithm: str) -> None:
+    """An IPv4 flow from the one number to the other hashes as the IPv6 flow does, whatever its port."""
+    a = str(ipaddress.IPv4Address(source_number(src, algorithm)))
+    b = str(ipaddress.IPv4Address(destination_number(dst, algorithm)))
+    assert ecmp_hash(a, b, port, algorithm=algorithm) == ecmp_hash(src, dst, port, algorithm=algorithm)
+
+
+@given(ADDRESSES, st.sampled_from(["crc32", "crc16"]))
+def test_ipv4_addresses_stand_for_themselves(ip: str, algorithm: str) -> None:
+    number = int(ipaddress.IPv4Address(ip))
+    assert source_number(ip, algorithm) == destination_number(ip, algorithm) == number
 
 
 def test_bucket_slices() -> None:

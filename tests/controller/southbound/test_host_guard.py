@@ -15,6 +15,7 @@ from controller.southbound.host_guard import (
     pair_entries,
     rights_by_leaf,
 )
+from topo.addresses import in_families
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=10_000_000, fabric_bps=20_000_000)
@@ -103,3 +104,10 @@ def test_a_cell_of_a_meter_is_modified_and_never_deleted():
     assert kinds == {UpdateType.MODIFY}
     back = difference(guards("remark"), ())
     assert not METERS & {c.entry.table for stage in back for c in stage}
+
+
+
+def test_an_ipv6_pair_has_its_own_table():
+    (entry,) = pair_entries(in_families(TOPOLOGY, "ipv6"), {("h2", "h3"): SENDS}, "remark")
+    assert entry.table == "planned_pair_ipv6"
+    assert [name for name, _ in entry.match] == ["port", "ipv6_src", "ipv6_dst"]

@@ -190,7 +190,7 @@ def test_illegal_pins_and_names_are_refused() -> None:
         qp.repin(0xC000, 64)
     with pytest.raises(ValueError, match="is open already"):
         nic.open_qp("job/h0>h1", "10.0.0.2", 0xC000, 0)
-    with pytest.raises(ValueError, match="not an IPv4 address"):
+    with pytest.raises(ValueError, match="not an address"):
         nic.open_qp("job/y", "10.0.0", 0xC000, 0)
     with pytest.raises(ValueError, match="bytes > 0"):
         qp.post(0, lambda: None)
