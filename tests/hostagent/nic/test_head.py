@@ -77,7 +77,7 @@ class Pair:
                     clock=self.heap,
                     transmit=transmit,
                     dcqcn=PROFILE,
-                )  # fmt: skip
+                )
             )
 
     def flow(self, name: str = "job/a>b"):
