@@ -9,6 +9,7 @@ from controller.southbound.desired import METERS, EcnProfile, desired_entries
 from controller.southbound.diff import UpdateType, difference
 from controller.southbound.host_guard import (
     FRAMES_PER_ANSWER,
+    SENDS,
     STRAY_ACTIONS,
     guard_entries,
     host_rates,
@@ -104,7 +105,6 @@ def test_a_cell_of_a_meter_is_modified_and_never_deleted():
     assert kinds == {UpdateType.MODIFY}
     back = difference(guards("remark"), ())
     assert not METERS & {c.entry.table for stage in back for c in stage}
-
 
 
 def test_an_ipv6_pair_has_its_own_table():
