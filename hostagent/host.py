@@ -44,7 +44,7 @@ class EmulatedHost:
     `seed` must be the same on all hosts of a fabric; each draw also uses the name of its host, flow or rank.
     `records`: the finished iterations of each worker, in the order of their ends, in the times of `clock`.
     With `skew` the agent reads another clock than `clock`, and has to ask the controller for fabric time.
-    `chooses_ports` and `keeps_dscp`: see EmulatedNic.
+    `chooses_ports`, `keeps_dscp` and `any_order`: see EmulatedNic.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class EmulatedHost:
         skew: Skew | None = None,
         chooses_ports: bool = False,
         keeps_dscp: bool = False,
+        any_order: bool = False,
     ) -> None:
         profile = dcqcn or DcqcnProfile.scaled(rate_bps, mtu + overhead_bytes(ip))
         self.name = name
@@ -81,6 +82,7 @@ class EmulatedHost:
             seed=seed,
             chooses_ports=chooses_ports,
             keeps_dscp=keeps_dscp,
+            any_order=any_order,
         )
         self._skewed = None if skew is None else SkewedClock(clock, skew.offset_ns, skew.drift_ppm)
         self.agent = Agent(

@@ -21,6 +21,7 @@ from hostagent.nic.requester import Requester, check_pin
 from hostagent.nic.responder import Responder
 from hostagent.nic.roce import (
     ACKNOWLEDGE,
+    BECN,
     CNP,
     HEAD_BYTES,
     OVERHEAD_BYTES,
@@ -49,8 +50,8 @@ class EmulatedNic:
     `bad_frames`: frames with a wrong IPv4 checksum, ICRC or length; `stray_frames`: frames for no connection
     here, those of the other address family among them. `seed` changes the first packet numbers and must be
     the same on every NIC of a fabric. With `chooses_ports` the NIC draws a source port for every flow itself
-    (pinning none). With `keeps_dscp` an open queue pair keeps its first DSCP (dscp fixed). Raises ValueError
-    for an illegal rate or MTU.
+    (pinning none). With `keeps_dscp` an open queue pair keeps its first DSCP (dscp fixed). With `any_order`
+    it takes packets in any order from NICs that do so too. Raises ValueError for an illegal rate or MTU.
     """
 
     pinning = "emulated"
@@ -73,6 +74,7 @@ class EmulatedNic:
         seed: int = 0,
         chooses_ports: bool = False,
         keeps_dscp: bool = False,
+        any_order: bool = False,
     ) -> None:
         if rate_bps <= 0 or mtu < 256 or mtu > 4096 or mtu % 4:
             raise ValueError(f"NIC {name}: needs rate_bps > 0 and mtu 256-4096 in steps of 4")
@@ -89,6 +91,7 @@ class EmulatedNic:
         self.clock = clock
         self.profile = dcqcn
         self.mtu = mtu
+        self.any_order = any_order
         self.payload = bytes(mtu)
         self.cnp_dscp, self.ack_dscp = DEFAULT_CNP_DSCP, DEFAULT_ACK_DSCP
         self._transmit = transmit
@@ -262,13 +265,13 @@ class EmulatedNic:
             return
         word = int.from_bytes(body[:4], "big")
         if known.responder is not None:
-            known.responder.on_data(word, known.size, known.opcode, known.marked, known.echo)
+            known.responder.on_data(word, known.size, known.opcode, known.marked, known.flags)
         elif known.requester is not None:
             if known.opcode == CNP:
                 known.requester.on_cnp()
             else:
                 self.settle()
-                known.requester.on_ack(word & PSN_MASK, body[4], known.echo)
+                known.requester.on_ack(word & PSN_MASK, body[4:8], bool(known.flags & BECN))
 
     def _learn(self, frame: bytes) -> Head | None:
         """Parse the head of a frame that is not in the cache. None if the frame is damaged or for another

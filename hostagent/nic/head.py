@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from controller.wire.rocev2 import ROCE_PORT
 from hostagent.nic.roce import (
-    BECN,
     CE,
-    ECHO_REQUEST,
     ETHERTYPE_IPV4,
     ETHERTYPE_IPV6,
     FLAGS_AT,
@@ -46,23 +44,23 @@ class Head:
     """The meaning of the head of a frame, parsed once.
 
     `end` is where the ICRC begins, `state` the CRC state after the head, `size` the bytes of payload without
-    padding. `number` is the queue pair that it is for, `src` the sender's address. `requester` or `responder`
-    is that queue pair.
+    padding. `flags` are FECN, BECN and the reserved bits of the BTH. `number` is the queue pair that it is
+    for, `src` the sender's address. `requester` or `responder` is that queue pair.
     """
 
     __slots__ = (
-        *("echo", "end", "marked", "number", "opcode"),
+        *("end", "flags", "marked", "number", "opcode"),
         *("requester", "responder", "size", "src", "state"),
     )
 
     def __init__(
-        self, end: int, state: int, opcode: int, marked: bool, echo: bool, size: int, number: int, src: bytes
+        self, end: int, state: int, opcode: int, marked: bool, flags: int, size: int, number: int, src: bytes
     ) -> None:
         self.end = end
         self.state = state
         self.opcode = opcode
         self.marked = marked
-        self.echo = echo
+        self.flags = flags
         self.size = size
         self.number = number
         self.src = src
@@ -99,8 +97,6 @@ def read_head(frame: bytes, mac: bytes, ip: bytes) -> Head:
         raise StrayFrameError
     opcode = frame[42 + extra]
     pad = frame[43 + extra] >> 4 & 3
-    # A data packet asks for the echo of marks, an acknowledgement is one.
-    echo = bool(frame[FLAGS_AT + extra] & (ECHO_REQUEST if opcode in DATA_OPCODES else BECN))
     size = end - HEAD_BYTES - extra - 4 - pad
     number = int.from_bytes(frame[47 + extra : 50 + extra], "big")
-    return Head(end, icrc_state(frame), opcode, marked, echo, size, number, src)
+    return Head(end, icrc_state(frame), opcode, marked, frame[FLAGS_AT + extra], size, number, src)

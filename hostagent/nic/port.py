@@ -26,6 +26,7 @@ class NicPort(Protocol):
     profile: DcqcnProfile
     cnp_dscp: int
     ack_dscp: int
+    any_order: bool
 
     def grant(self, qp: Requester, source_port: int, dscp: int) -> tuple[int, int]:
         """The source port and DSCP that an open `qp` gets when it asks for these."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sending end of an emulated reliable connection: pacing, window, go-back-N, congestion control."""
+"""The sending end of an emulated reliable connection: pacing, window, retransmission, congestion control."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from hostagent.nic.port import NicPort
 from hostagent.nic.retransmission import RetransmissionTimer
 from hostagent.nic.roce import (
     ACK_REQUEST,
+    ANY_ORDER,
     ECHO_REQUEST,
     ECT0,
     PSN_MASK,
     SEND_FIRST,
     SEND_MIDDLE,
+    SYNDROME_MISSING,
     SYNDROME_NAK_SEQUENCE,
     build_head,
 )
+from hostagent.nic.selective_repeat import SelectiveRepeat
 
 
 class Requester:
     """The sending end: it paces packets, keeps them until they are acknowledged, and retransmits by go-back-N
-    (RC).
+    (RC), or single packets (SelectiveRepeat) where the NIC takes packets in any order.
 
     Packet numbers do not wrap here; the wire carries them modulo 2^24. Packets that wait in the queue of a
     switch are neither lost nor sent again in bulk: after a time-out (`RetransmissionTimer`) the sender begins
@@ -57,6 +60,7 @@ class Requester:
         "_progress",
         "_rate_cap",
         "_restarting",
+        "_selective",
         "_sender",
         "_timed",
         "_timed_at",
@@ -94,6 +98,7 @@ class Requester:
         self._messages: deque[Message] = deque()
         self._current: Message | None = None
         self._una = self._next = self._high = self._posted = psn
+        self._selective = SelectiveRepeat() if port.any_order else None
         self._rate_cap = 0
         self._cap_bps = float(port.rate_bps)
         self._increase_timer = 1.0
@@ -192,11 +197,13 @@ class Requester:
         self._closed = True
         self._messages.clear()
         self._posted = self._next
+        if self._selective is not None:
+            self._selective.clear()
         self._port.forget(self)
 
     def sendable(self) -> bool:
         """Whether the window, the messages and a pending pin allow the next packet, apart from pacing."""
-        position = self._next
+        position = self._position()
         if position >= self._posted or position - self._una >= self._window:
             return False
         if self._pin is None:
@@ -204,17 +211,22 @@ class Requester:
         current = self._current
         return position == self._una or (current is not None and current.first <= position < current.end)
 
+    def _position(self) -> int:
+        """The packet to send next: one that is sent again, or the next one."""
+        selective = self._selective
+        return selective.again[0] if selective is not None and selective.again else self._next
+
     def next_bytes(self) -> int:
         """The length of the next frame. Call it only while `sendable`."""
-        message = self._current
-        if message is None or not message.first <= self._next < message.end:
-            message = self._seek(self._next)
-        tail = self._next + 1 == message.end
+        message, position = self._current, self._position()
+        if message is None or not message.first <= position < message.end:
+            message = self._seek(position)
+        tail = position + 1 == message.end
         return self._port.overhead + (len(message.tail_payload) if tail else self._port.mtu)
 
     def next_frame(self, start: int) -> bytes:
         """Build the next packet, whose transmission begins at `start`. Call it only while `sendable`."""
-        position = self._next
+        position = self._position()
         if self._pin is not None and position == self._una:
             self.source_port, self.dscp = self._pin
             self._pin = None
@@ -223,8 +235,14 @@ class Requester:
         message = self._current
         if message is None or not message.first <= position < message.end:
             message = self._seek(position)
-        self._next = after = position + 1
+        after = position + 1
         word = position & PSN_MASK
+        selective = self._selective
+        if selective is not None:
+            selective.sent(position, start)
+            if position < self._high:
+                word |= ACK_REQUEST
+        self._next = max(self._next, after) if selective is not None else after
         if after == message.end:
             opcode, payload, pad = message.tail_opcode, message.tail_payload, message.tail_pad
             word |= ACK_REQUEST
@@ -265,13 +283,14 @@ class Requester:
         self._timer.sent(start)
         return frame
 
-    def on_ack(self, psn: int, syndrome: int, marked: bool = False) -> None:
-        """An acknowledgement (all packets up to `psn` have arrived) or a NAK (all before `psn` have, `psn`
-        has not). `marked`: it echoes marks.
+    def on_ack(self, psn: int, extended: bytes, marked: bool = False) -> None:
+        """An acknowledgement (all packets up to `psn` have arrived), or a NAK or an answer with what is
+        missing (all before `psn` have, `psn` has not). `extended`: the AETH. `marked`: it echoes marks.
         """
-        una = self._una
+        una, syndrome = self._una, extended[0]
         negative = syndrome == SYNDROME_NAK_SEQUENCE
-        acked = (psn + (0 if negative else 1) - una) & PSN_MASK
+        missing = syndrome == SYNDROME_MISSING and self._selective is not None
+        acked = (psn + (0 if negative or missing else 1) - una) & PSN_MASK
         if acked > self._high - una:
             return
         if acked:
@@ -279,6 +298,8 @@ class Requester:
             self._una = una = una + acked
             now = self._clock.now
             self._timer.acknowledged(una, self._high)
+            if self._selective is not None:
+                self._selective.acknowledged(una, acked)
             if 0 <= self._timed <= una:
                 self.latency_ns = now - self._timed_at
                 self._timed = -1
@@ -293,20 +314,35 @@ class Requester:
                 self._next = self._high if self._restarting else una
                 self._restarting = False
                 self._port.kick()
-            elif self._next == self._high:
+            elif self._position() == self._high:
                 self._restarting = False
             window = self.congestion.window
             self._window = min(2 * self._window, window) if self._restarting else window
             self._complete(una)
+        if missing:
+            self._learn_missing((int.from_bytes(extended[1:4], "big") - una) & PSN_MASK)
         if negative and self._next > self._una == una:
             self.congestion.on_loss(self._clock.now, una, self._high, self._next - una)
             self._window = min(self._window, self.congestion.window)
             self._next = una
             self._timed = -1
+            if self._selective is not None:
+                self._selective.clear()
             self._wake()
             self._port.kick()
         else:
             self._wake()
+
+    def _learn_missing(self, count: int) -> None:
+        """The receiver lacks so many packets from the first unacknowledged one on, and has the next."""
+        selective, una, now = self._selective, self._una, self._clock.now
+        if selective is None or not 0 < count < self._next - una:
+            return
+        if selective.missing(una, una + count, now, self.latency_ns or self._profile.retransmit_ns):
+            self.congestion.on_loss(now, una, self._high, self._next - una)
+            self._window = min(self._window, self.congestion.window)
+            self._timed = -1
+            self._port.kick()
 
     def on_cnp(self) -> None:
         """A congestion notification for this queue pair."""
@@ -351,7 +387,8 @@ class Requester:
             qp=self._number,
             payload_bytes=payload_bytes,
             pad=pad,
-            flags=ECHO_REQUEST if self.congestion.echoes else 0,
+            flags=(ECHO_REQUEST if self.congestion.echoes else 0)
+            | (ANY_ORDER if self._selective is not None else 0),
         )
 
     def _waited(self) -> None:
@@ -360,7 +397,10 @@ class Requester:
         self.timeouts += 1
         self._port.settle()
         self.congestion.on_timeout(self._clock.now, self._una, self._high, self._next - self._una)
-        self._next = self._una
+        if self._selective is not None:
+            self._selective.all_again(self._una, self._next)
+        else:
+            self._next = self._una
         self._timed = -1
         self._window = 1
         self._restarting = True

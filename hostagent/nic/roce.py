@@ -23,6 +23,9 @@ PSN_MASK = 0xFF_FFFF
 SYNDROME_ACK = 0x1F
 """AETH: positive, no limit of end-to-end credits."""
 SYNDROME_NAK_SEQUENCE = 0x60
+SYNDROME_MISSING = 0x40
+"""Of a reserved kind, our own use: all packets before the PSN have arrived and this one has not, as in a NAK;
+the MSN field holds the next PSN that has arrived. Nothing is to be sent again for this alone."""
 NOT_ECT, ECT0, CE = 0, 2, 3
 HEAD_BYTES = 50
 FLAGS_AT = 46
@@ -39,6 +42,9 @@ echoes marks (annex A10)."""
 ECHO_REQUEST = 0x01
 """A reserved bit of the same byte: the receiver is to echo marks in acknowledgements, and to send no CNPs.
 Our own use, for the congestion controls of TCP (see `hostagent.nic.reno`)."""
+ANY_ORDER = 0x02
+"""Another reserved bit of it: the sender repeats single packets, so the receiver may take packets in any
+order and answer with SYNDROME_MISSING. Our own use: real NICs agree on this when they connect."""
 _TTL = 64
 _DONT_FRAGMENT = 0x4000
 _PKEY = 0xFFFF

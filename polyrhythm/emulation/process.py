@@ -134,6 +134,8 @@ def check_supported(scenario: Scenario) -> None:
         raise ConfigError(f"{scenario.name}: floods: the Mininet fabric has no floods")
     if scenario.port_choosers or scenario.dscp_keepers:
         raise ConfigError(f"{scenario.name}: nics: the NICs of the Mininet fabric let the controller choose")
+    if scenario.any_order:
+        raise ConfigError(f"{scenario.name}: nics: any_order: the NICs of the Mininet fabric keep order")
     if scenario.clock_offset_ns or scenario.clock_drift_ppm:
         raise ConfigError(f"{scenario.name}: all hosts of the Mininet fabric have the clock of the machine")
     for workload in scenario.workloads:

@@ -197,6 +197,7 @@ class EmbeddedFabric:
             skew=self._skew(name, seed),
             chooses_ports=name in self.scenario.port_choosers,
             keeps_dscp=name in self.scenario.dscp_keepers,
+            any_order=name in self.scenario.any_order,
         )
 
     def _skew(self, name: str, seed: int) -> Skew | None:

@@ -110,7 +110,8 @@ class Scenario:
     """A scenario in emulated units: bit/s and bytes on the emulated wire, ns of fabric time.
 
     The NICs of the hosts `port_choosers` draw their UDP source ports themselves. The queue pairs of the hosts
-    `dscp_keepers` keep the DSCP that they are opened with. `hash_known`: the controller knows the switches'
+    `dscp_keepers` keep the DSCP that they are opened with. Those of `any_order` take packets in any order.
+    `hash_known`: the controller knows the switches'
     ECMP hash. The other values are as in the file (`ScenarioConfig`).
     """
 
@@ -135,6 +136,7 @@ class Scenario:
     hash_known: bool = True
     port_choosers: frozenset[str] = frozenset()
     dscp_keepers: frozenset[str] = frozenset()
+    any_order: frozenset[str] = frozenset()
     strays: str = "remark"
     failures: tuple[Failure, ...] = ()
     mice: Mice | None = None
@@ -193,6 +195,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         clock_drift_ppm=config.clock_drift_ppm,
         port_choosers=limited if config.nics.chooses_ports else frozenset(),
         dscp_keepers=limited if config.nics.keeps_dscp else frozenset(),
+        any_order=limited if config.nics.any_order else frozenset(),
         strays=config.strays,
         failures=_failures(config, topology),
         mice=_mice(config),

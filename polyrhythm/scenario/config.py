@@ -236,12 +236,19 @@ class JobConfig(Section, frozen=True, kw_only=True):
 
 
 class NicConfig(Section, frozen=True, kw_only=True):
-    """What the emulated NICs do not let the controller choose."""
+    """What the emulated NICs do not let the controller choose, and what they can do besides."""
 
     chooses_ports: Annotated[bool, Meta(description="the NIC draws the UDP source ports itself")] = False
     keeps_dscp: Annotated[bool, Meta(description="a queue pair keeps the DSCP that it is opened with")] = (
         False
     )
+    any_order: Annotated[
+        bool,
+        Meta(
+            description="the NIC takes packets in any order and repeats single ones, so that switches may "
+            "spray its packets"
+        ),
+    ] = False
     hosts: Annotated[tuple[Name, ...], Meta(description="whose NICs; empty: of all hosts")] = ()
 
 

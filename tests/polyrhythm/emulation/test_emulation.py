@@ -143,6 +143,7 @@ def test_an_agent_learns_how_a_job_behaves_and_when_it_leaves(tmp_path: Path) ->
     [
         ({"mice": {"load_pct": 5, "bytes": 1000}}, "mice"),
         ({"nics": {"chooses_ports": True}}, "nics"),
+        ({"nics": {"any_order": True}}, "any_order"),
         ({"clock_offset_ms": 3}, "clock of the machine"),
         ({"clock_drift_ppm": 3}, "clock of the machine"),
         ({"jobs": {"announces": "nothing"}}, "job vgg19-a: announces"),
