@@ -16,6 +16,7 @@ from controller.live.reannouncement import RESTART_GRACE_NS
 from controller.model import REALIGN, REALIGN_PCT
 from controller.southbound.desired import FRAME_BYTES, EcnProfile
 from controller.southbound.fleet import Target
+from controller.southbound.host_guard import TCP, UDP, HostGuard, LevelFlow
 from controller.wire.protocol import ANSWER_DEADLINE_NS
 from polyrhythm_files import (
     LARGE,
@@ -27,11 +28,17 @@ from polyrhythm_files import (
     listed,
     read_document,
 )
+from topo.addresses import is_ipv6
 from topo.files import read_topology
 from topo.graph import Topology
 
 MAX_MS = 10**9
 """Of every time in the file (chosen: eleven days)."""
+
+MOST_LEVEL_FLOWS = 4096
+"""The size of the switches' table `planned_flow`."""
+
+DEFAULT_GUARD = HostGuard()
 
 
 class TlsFile(Section, frozen=True, kw_only=True):
@@ -49,6 +56,16 @@ class TlsFile(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if (self.cert is None) != (self.key is None):
             raise InvalidValueError((), "one of cert and key is missing; legal: both or none")
+
+
+class LevelFlowFile(Section, frozen=True, kw_only=True):
+    """A TCP or UDP flow between two hosts."""
+
+    src: Annotated[str, Meta(description="the host that opens it")]
+    dst: Annotated[str, Meta(description="the host that it leads to")]
+    protocol: Literal["tcp", "udp"]
+    src_port: Annotated[int, Meta(ge=1, le=65535)]
+    dst_port: Annotated[int, Meta(ge=1, le=65535)]
 
 
 class SwitchFile(Section, frozen=True, kw_only=True):
@@ -113,6 +130,13 @@ class FabricFile(Section, frozen=True, kw_only=True):
             "let hosts use every DSCP"
         ),
     ] = "remark"
+    level_flows: Annotated[
+        tuple[LevelFlowFile, ...],
+        Meta(
+            max_length=MOST_LEVEL_FLOWS,
+            description="TCP and UDP flows that may use the DSCPs of levels, as RoCEv2 flows of plans may",
+        ),
+    ] = ()
     read_back_ms: Annotated[
         int, Meta(ge=1, le=MAX_MS, description="between two checks that switches hold what they should")
     ] = 60_000
@@ -153,8 +177,8 @@ class FabricFile(Section, frozen=True, kw_only=True):
 class FabricDescription:
     """A fabric as the controller uses it.
 
-    A flow of less than `elephant_bytes` in an iteration is left to ECMP. `strays` is one of `STRAY_ACTIONS`
-    of the southbound. The switches' content is read back every `read_back_ns`, and a switch counts as lost
+    A flow of less than `elephant_bytes` in an iteration is left to ECMP. `guard` says what ports
+    to hosts trust. The switches' content is read back every `read_back_ns`, and a switch counts as lost
     when its session is gone for `grace_ns`; a host's jobs end when its agent is gone for `lease_ns`. After a
     start, agents have `restart_grace_ns` to announce their jobs again. `measured`: the controller measures
     each job's profile, for `profile_window_ns` at most; otherwise it takes the profile that the job declares.
@@ -171,7 +195,7 @@ class FabricDescription:
     scenario: str
     poll_ns: int
     elephant_bytes: int
-    strays: str = "remark"
+    guard: HostGuard = DEFAULT_GUARD
     read_back_ns: int = 60_000_000_000
     grace_ns: int = 1_000_000_000
     restart_grace_ns: int = RESTART_GRACE_NS
@@ -194,6 +218,7 @@ def load_fabric(path: Path) -> FabricDescription:
     with document.checks():
         tls = _tls(given.tls, path.parent) if given.tls is not None else None
         targets = _targets(given, topology, tls)
+        guard = _guard(given, topology)
     return FabricDescription(
         name=given.name,
         clock=given.clock,
@@ -204,7 +229,7 @@ def load_fabric(path: Path) -> FabricDescription:
         scenario=given.scenario,
         poll_ns=given.poll_ms * 1_000_000,
         elephant_bytes=given.elephant_bytes,
-        strays=given.strays,
+        guard=guard,
         read_back_ns=given.read_back_ms * 1_000_000,
         grace_ns=given.grace_ms * 1_000_000,
         restart_grace_ns=given.restart_grace_ms * 1_000_000,
@@ -245,6 +270,31 @@ def _pem(loc: tuple[str, str], path: Path) -> Path:
     if b"-----BEGIN " not in content:
         raise InvalidValueError(loc, f"{path} holds no PEM; legal: a PEM file")
     return path
+
+
+def _guard(given: FabricFile, topology: Topology) -> HostGuard:
+    numbers = {"tcp": TCP, "udp": UDP}
+    flows: list[LevelFlow] = []
+    known: set[tuple[str, str, int, int, int]] = set()
+    for i, flow in enumerate(given.level_flows):
+        for key, host in (("src", flow.src), ("dst", flow.dst)):
+            if host not in topology.host:
+                raise InvalidValueError(
+                    ("level_flows", i, key), f"{host!r} is no host; legal: a name in topology.hosts"
+                )
+        if flow.src == flow.dst:
+            raise InvalidValueError(
+                ("level_flows", i, "dst"), f"{flow.dst!r} is src too; legal: another host"
+            )
+        if is_ipv6(topology.host[flow.src].ip) != is_ipv6(topology.host[flow.dst].ip):
+            words = f"{flow.dst!r} has no address of {flow.src!r}'s family; legal: both IPv4 or both IPv6"
+            raise InvalidValueError(("level_flows", i, "dst"), words)
+        made = LevelFlow(flow.src, flow.dst, numbers[flow.protocol], flow.src_port, flow.dst_port)
+        if any(way in known for way in made.ways):
+            raise InvalidValueError(("level_flows", i), "the same flow as one above; legal: each once")
+        known.update(made.ways)
+        flows.append(made)
+    return HostGuard(given.strays, tuple(flows))
 
 
 def _targets(given: FabricFile, topology: Topology, tls: GRPCCredentialsTLS | None) -> Mapping[str, Target]:

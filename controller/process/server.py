@@ -194,7 +194,7 @@ class _Service:
             fabric.topology,
             fabric.ecn,
             self._start.artefacts,
-            fabric.strays,
+            fabric.guard,
             host_clock=fabric.clock != "embedded",
         )
 

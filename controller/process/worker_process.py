@@ -29,7 +29,7 @@ from controller.southbound import table_writes
 from controller.southbound.codec import PipelineError
 from controller.southbound.desired import EcnProfile
 from controller.southbound.fleet import RunnerError
-from controller.southbound.host_guard import STRAY_ACTIONS
+from controller.southbound.host_guard import HostGuard
 from topo.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 3
 # Chosen: the most processor time of one call. Host time is no measure of a call, because on a busy machine
 # the worker has the lowest priority. But a call that neither works nor ends has a limit in host time too.
+_DEFAULT_GUARD = HostGuard()
 CALL_CPU_S = 60.0
 CALL_TIMEOUT_S = 900.0
 # Chosen, host time: how often the processor time of a running call is looked at.
@@ -139,7 +140,7 @@ class WorkerProcess:
         topology: Topology,
         ecn: EcnProfile,
         artefacts: Path,
-        strays: str = STRAY_ACTIONS[0],
+        guard: HostGuard = _DEFAULT_GUARD,
         *,
         host_clock: bool = True,
     ) -> None:
@@ -147,7 +148,7 @@ class WorkerProcess:
         self._sender = ObjectSender()
         self._number = 0
         self._argument: object = None
-        self._start = (host_clock, topology, ecn, artefacts, strays)
+        self._start = (host_clock, topology, ecn, artefacts, guard)
         self._pool = self._new_pool()
         # One call at a time: a call that waits for another one is not late.
         self._turn = asyncio.Lock()

@@ -25,14 +25,16 @@ METERS = frozenset({"answer_rate", "cpu_rate"})
 STAGES: tuple[frozenset[str], ...] = (
     frozenset({"port_state"}),
     frozenset({"switch_identity", "queue", "edge", "edge_ingress", *METERS, "ecn", "next_hop"}),
-    frozenset({"ecmp", "pinned_flow", "planned_pair", "remark_flow"})
-    | {"pinned_flow_ipv6", "planned_pair_ipv6", "remark_flow_ipv6"},
+    frozenset({"ecmp", "pinned_flow", "planned_pair", "planned_flow", "remark_flow"})
+    | {"pinned_flow_ipv6", "planned_pair_ipv6", "planned_flow_ipv6", "remark_flow_ipv6"},
     frozenset({"host_dscp"}),
     frozenset({"routing", "routing_ipv6", "remark"}),
 )
 
 # What only some targets have: without it, the entries are left out.
-OPTIONAL = frozenset({"host_dscp", "planned_pair", "planned_pair_ipv6", *METERS})
+OPTIONAL = frozenset(
+    {"host_dscp", "planned_pair", "planned_pair_ipv6", "planned_flow", "planned_flow_ipv6", *METERS}
+)
 
 METER_RATES = "meter_rates"
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from controller.model.traffic import TrafficClasses
 from controller.southbound.desired import METER_RATES, Entry, address_key, family_table
@@ -32,11 +33,44 @@ ANSWER_BURST = 64
 # are thousands a second.
 CPU_RATE, CPU_BURST = 100, 32
 
-PAIR_TABLE = "planned_pair"
+PAIR_TABLE, FLOW_TABLE = "planned_pair", "planned_flow"
+# IP protocol numbers (RFC 790) of flows that may use the levels although no plan has them.
+TCP, UDP = 6, 17
 
 # The actions of PAIR_TABLE: the host behind the port sends planned flows to the other one, receives some from
 # it, or both.
 SENDS, ANSWERS, BOTH = "trust_pair", "trust_answering_pair", "trust_pair_both_ways"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFlow:
+    """A flow over TCP or UDP that may use the DSCPs of levels: hosts by name, ports as on the wire."""
+
+    src: str
+    dst: str
+    protocol: int
+    src_port: int
+    dst_port: int
+
+    @property
+    def ways(self) -> tuple[tuple[str, str, int, int, int], ...]:
+        """The 5-tuples that have the right: (sender, receiver, protocol, source port, destination port).
+
+        What TCP sends back has it too, or acknowledgements would wait behind all mice.
+        """
+        there = (self.src, self.dst, self.protocol, self.src_port, self.dst_port)
+        back = (self.dst, self.src, self.protocol, self.dst_port, self.src_port)
+        return (there, back) if self.protocol == TCP else (there,)
+
+
+@dataclass(frozen=True, slots=True)
+class HostGuard:
+    """What ports to hosts trust. `strays` is one of STRAY_ACTIONS, and `level_flows` may use the levels as
+    the flows of plans may.
+    """
+
+    strays: str = STRAY_ACTIONS[0]
+    level_flows: tuple[LevelFlow, ...] = ()
 
 
 def guard_entries(
@@ -59,6 +93,20 @@ def guard_entries(
         yield Entry("cpu_rate", (("index", port),), METER_RATES, cpu_limit)
         for dscp, action_of in sorted(_actions(classes).items()):
             yield Entry("host_dscp", (("port", port), ("dscp", dscp)), action_of, mice)
+
+
+def flow_entries(topology: Topology, leaf: str, guard: HostGuard) -> Iterator[Entry]:
+    """The entries by which a leaf lets the level flows of its hosts into the queues of levels."""
+    if guard.strays == "trust":
+        return
+    for flow in guard.level_flows:
+        for own, other, protocol, own_port, other_port in flow.ways:
+            host = topology.host[own]
+            if host.leaf == leaf:
+                ends = address_pair(host.ip, topology.host[other].ip)
+                ports = (("protocol", protocol), ("src_port", own_port), ("dst_port", other_port))
+                key = (("port", host.leaf_port), *ends, *ports)
+                yield Entry(family_table(FLOW_TABLE, host.ip), key, "trust_flow")
 
 
 def pair_entries(topology: Topology, rights: Mapping[tuple[str, str], str], strays: str) -> Iterator[Entry]:

@@ -30,7 +30,8 @@ from controller.southbound.codec import Codec
 from controller.southbound.desired import OPTIONAL, EcnProfile, Entry, desired_entries
 from controller.southbound.diff import EntryUpdate, difference
 from controller.southbound.host_guard import (
-    STRAY_ACTIONS,
+    HostGuard,
+    flow_entries,
     guard_entries,
     host_rates,
     pair_entries,
@@ -98,16 +99,17 @@ class SwitchWrites:
 class _Fabric:
     topology: Topology
     ecn: EcnProfile
-    strays: str
+    guard: HostGuard
     codec: Codec
     lacking: frozenset[str]
 
 
 _fabric: _Fabric | None = None
+_DEFAULT_GUARD = HostGuard()
 
 
 def start_worker(
-    topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAY_ACTIONS[0]
+    topology: Topology, ecn: EcnProfile, artefacts: Path, guard: HostGuard = _DEFAULT_GUARD
 ) -> None:
     """Prepare the worker process; called once in it.
 
@@ -117,17 +119,19 @@ def start_worker(
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
-    set_fabric(topology, ecn, artefacts, strays)
+    set_fabric(topology, ecn, artefacts, guard)
 
 
-def set_fabric(topology: Topology, ecn: EcnProfile, artefacts: Path, strays: str = STRAY_ACTIONS[0]) -> None:
+def set_fabric(
+    topology: Topology, ecn: EcnProfile, artefacts: Path, guard: HostGuard = _DEFAULT_GUARD
+) -> None:
     """Set the fabric and the P4 program for all later calls in this process."""
     global _fabric  # noqa: PLW0603 - a pool's worker has no other place for what lasts between calls
     codec = Codec(load_artefacts(artefacts))
     cell_bytes = codec.depth_cell_bytes
     in_units = ecn if cell_bytes is None else ecn.in_cells(cell_bytes)
     lacking = frozenset(name for name in OPTIONAL if not codec.has(name))
-    _fabric = _Fabric(topology, in_units, strays, codec, lacking)
+    _fabric = _Fabric(topology, in_units, guard, codec, lacking)
     _forwarding.cache_clear()
     _rights_by_leaf.cache_clear()
     _base_table_sizes.cache_clear()
@@ -247,7 +251,10 @@ def _base_entries(name: str, condition: FabricCondition) -> tuple[Entry, ...]:
         return ()
     topology, ecn = fabric.topology, fabric.ecn
     rates = host_rates(topology, name, switch.edge_ports)
-    guards = guard_entries(rates, TRAFFIC_CLASSES, ecn.frame_bytes, fabric.strays)
+    guards = (
+        *guard_entries(rates, TRAFFIC_CLASSES, ecn.frame_bytes, fabric.guard.strays),
+        *flow_entries(topology, name, fabric.guard),
+    )
     down = _down_ports(name, condition)
     return (
         *desired_entries(topology.switch[name], switch, TRAFFIC_CLASSES, ecn, down_ports=down),
@@ -273,7 +280,7 @@ def _flow_entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
     if switch is None:
         return ()
     rights = _rights_by_leaf(wanted.pairs, wanted.mice_pairs).get(name, {})
-    pairs = pair_entries(topology, rights, fabric.strays)
+    pairs = pair_entries(topology, rights, fabric.guard.strays)
     return (
         *pin_entries(topology, name, switch, wanted.pins),
         *(entry for entry in pairs if entry.table not in fabric.lacking),

@@ -2,7 +2,9 @@
 """What the controller's entries make of real frames: strays at the edge, and ports that die."""
 
 import asyncio
+import struct
 from functools import partial
+from ipaddress import IPv4Address
 
 import pytest
 from control_rig import running
@@ -15,8 +17,9 @@ from bmv2.server import serve
 from controller.live.verify import FiveTuple, build_probe, parse_probe
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.southbound.codec import STRAY_COUNTER
-from controller.southbound.host_guard import STRAY_REASONS
+from controller.southbound.host_guard import STRAY_REASONS, TCP, HostGuard, LevelFlow
 from controller.southbound.table_writes import DesiredState, FabricCondition
+from hostagent.nic.roce import internet_checksum
 
 CNP, ACK_OPCODE, CNP_OPCODE = 48, 0x11, 0x81
 PROBES, CNPS = 0, 1
@@ -65,7 +68,7 @@ def test_strays_of_a_host_are_counted_and_remarked_or_stopped(fabric, artefacts,
         assert [hop.node_id for hop in parse_probe(packet.payload).hops][::2] == [1, 2]
         assert await asyncio.to_thread(strays, fabric, "h1") == (1, 1)
 
-    in_service(fabric, artefacts, scenario, strays=rule)
+    in_service(fabric, artefacts, scenario, guard=HostGuard(rule))
 
 
 def uplinks(fabric):
@@ -177,6 +180,34 @@ def test_answers_are_for_receivers_of_planned_flows(fabric, artefacts):
         assert await dscps_at_h3(fabric, answers) == [0, 0]
 
     in_service(fabric, artefacts, scenario)
+
+
+def test_level_flows_of_the_description_keep_levels_both_ways(fabric, artefacts):
+    """TCP of h1 to h3, listed; of h1 to h3 from another port; and UDP between the same ports."""
+    guard = HostGuard(level_flows=(LevelFlow("h1", "h3", TCP, 40_000, 29_500),))
+    host = fabric.topology.host
+
+    def frame(src, dst, sport, dport, protocol=TCP):
+        ends = (IPv4Address(host[src].ip).packed, IPv4Address(host[dst].ip).packed)
+        bare = struct.pack(">BBHHHBBH4s4s", 0x45, 26 << 2, 60, 0, 0, 64, protocol, 0, *ends)
+        head = bare[:10] + struct.pack(">H", internet_checksum(bare)) + bare[12:]
+        return bytes(12) + b"\x08\x00" + head + struct.pack(">HH", sport, dport) + bytes(36)
+
+    async def arrives(src, dst, *ports):
+        await from_host(fabric, src, frame(src, dst, *ports))
+        return (await at_host(fabric))[1][15] >> 2
+
+    async def scenario(fleet, witness):
+        assert await arrives("h1", "h3", 40_000, 29_500) == 26
+        assert await arrives("h3", "h1", 29_500, 40_000) == 26
+        for other in (
+            ("h1", "h3", 40_001, 29_500),
+            ("h1", "h3", 40_000, 29_500, 17),
+            ("h3", "h2", 29_500, 40_000),
+        ):
+            assert await arrives(*other) == 0
+
+    in_service(fabric, artefacts, scenario, guard=guard)
 
 
 def test_a_meter_that_lost_its_rates_is_found_and_set_again(fabric, artefacts):

@@ -23,6 +23,8 @@ GOOD = {
     "switches": {s.name: {"address": "127.0.0.1:9559", "device_id": s.device_id} for s in TOPOLOGY.switches},
     "ecn": {"kmin": 5, "kmax": 50, "pmax": 0.1},
 }
+FLOW = {"src": "h1", "dst": "h3", "protocol": "tcp", "src_port": 40_000, "dst_port": 29_500}
+BACK = {"src": "h3", "dst": "h1", "protocol": "tcp", "src_port": 29_500, "dst_port": 40_000}
 
 
 @given(st.integers(1, 4), st.integers(0, 3), st.integers(1, 4))
@@ -38,6 +40,17 @@ def test_a_good_description_has_its_defaults(tmp_path):
     assert fabric.topology == TOPOLOGY
     assert fabric.targets["leaf2"].device_id == 2
     assert (fabric.verify, fabric.poll_ns) == (True, 100_000_000)
+
+
+def test_level_flows_are_read(tmp_path):
+    """The same ports over UDP are another flow, and UDP has nothing that comes back."""
+    file = tmp_path / "f.json"
+    udp = [flow | {"protocol": "udp"} for flow in (FLOW, BACK)]
+    file.write_text(json.dumps({**GOOD, "strays": "stop", "level_flows": [FLOW, *udp]}))
+    guard = load_fabric(file).guard
+    assert guard.strays == "stop"
+    assert [len(flow.ways) for flow in guard.level_flows] == [2, 1, 1]
+    assert guard.level_flows[0].ways[1] == ("h3", "h1", 6, 29_500, 40_000)
 
 
 def test_a_description_may_name_a_generated_fabric(tmp_path):
@@ -69,6 +82,28 @@ def spoil(path, value):
         (("colour",), 1, "colour: unknown key; legal: name, clock"),
         (("clock",), "sundial", "embedded, host"),
         (("strays",), ["stop"], "remark, stop, trust"),
+        (
+            ("level_flows",),
+            [FLOW | {"src": "mars"}],
+            "level_flows[0].src: 'mars' is no host; legal: a name in",
+        ),
+        (
+            ("level_flows",),
+            [FLOW | {"dst": "h1"}],
+            "level_flows[0].dst: 'h1' is src too; legal: another host",
+        ),
+        (
+            ("level_flows",),
+            [FLOW | {"protocol": "ip"}],
+            "level_flows[0].protocol: 'ip' is wrong; legal: tcp, udp",
+        ),
+        (
+            ("level_flows",),
+            [FLOW | {"src_port": 0}],
+            "level_flows[0].src_port: 0 is wrong; legal: a whole number",
+        ),
+        (("level_flows",), [FLOW, FLOW], "level_flows[1]: the same flow as one above; legal: each once"),
+        (("level_flows",), [FLOW, BACK], "level_flows[1]: the same flow as one above; legal: each once"),
         (("read_back_ms",), 0, "read_back_ms: 0 is wrong; legal: a whole number from 1 to 1000000000"),
         (("grace_ms",), -1, "grace_ms: -1 is wrong; legal: a whole number from 0"),
         (("answer_deadline_ms",), 0, "answer_deadline_ms: 0 is wrong; legal: a number from 0.1 to 1000"),
