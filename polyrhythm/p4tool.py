@@ -2,8 +2,9 @@
 """Compile the P4 program with p4c, and check that the committed artefacts belong to their sources.
 
 `python -m polyrhythm.p4tool build` is what `make p4` runs. `check` needs no compiler. `typecheck` checks the
-TNA program against the types of TNA. If the Tofino back end is installed (p4tofino), `build` also compiles
-the TNA program; otherwise it keeps the present artefacts.
+TNA program against the types of TNA. `tests` generates packet tests with P4Testgen (p4testgen). If the Tofino
+back end is installed (p4tofino), `build` also compiles the TNA program; otherwise it keeps the present
+artefacts.
 
 The compiler for BMv2 is `p4c-bm2-ss` on PATH, or the program in the environment variable P4C. The type
 checker is `p4test`, or the program in P4TEST. Both read P4C_16_INCLUDE_PATH if p4c's folder `p4include` is
@@ -25,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from polyrhythm import p4tofino
+from polyrhythm import p4testgen, p4tofino
 
 P4C_VERSION = "1.2.5.16"
 COMPILER = "p4c-bm2-ss"
@@ -238,6 +239,21 @@ def check(root: Path) -> None:
     print(f"p4/build matches its {len(sources(root))} sources")
 
 
+def generate_tests(root: Path, seconds: float) -> None:
+    """Generate packet tests with P4Testgen, and print what they cover.
+
+    Raises:
+        ToolError: there are none.
+    """
+    try:
+        made = p4testgen.generate(root, seconds)
+    except p4testgen.GeneratorError as error:
+        raise ToolError(str(error)) from error
+    print(f"{made['tests']} tests reach {made['reached']} of {made['statements']} statements")
+    for item in made["unreached"]:
+        print(f"not reached: {item['statement']} ({item['reason']})")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(
@@ -249,12 +265,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     builder.add_argument("--force", action="store_true", help=f"accept a p4c other than {P4C_VERSION}")
     commands.add_parser("check", help="compare p4/build with the sources")
     commands.add_parser("typecheck", help=f"run {TYPE_CHECKER} on the TNA program")
+    generator = commands.add_parser("tests", help=f"generate {p4testgen.FOLDER} with P4Testgen")
+    generator.add_argument(
+        "--seconds", type=float, default=300.0, help="stop the search after so long (default: %(default)g)"
+    )
     options = parser.parse_args(arguments)
     try:
         if options.command == "build":
             build(options.root, options.force)
         elif options.command == "check":
             check(options.root)
+        elif options.command == "tests":
+            generate_tests(options.root, options.seconds)
         else:
             typecheck(options.root)
     except ToolError as error:
