@@ -15,9 +15,10 @@ from controller.planner.candidate import Candidate
 from controller.planner.compose import plan, plan_of
 from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput, check
-from controller.planner.priority_stage import PriorityStage, rank_jobs
-from controller.planner.routing_stage import route_flows
+from controller.planner.priority_stage import JobOrder, PriorityStage
+from controller.planner.routing_stage import RoutingStage, route_flows
 from controller.planner.time_shifts import TimeShifts
+from controller.priority.crux import RankedJob
 from controller.priority.protocol import Levels
 
 WHY = "first plan after a change: a search for a better one follows"
@@ -42,7 +43,7 @@ def first_plan(inputs: PlanInput) -> Plan:
 
 def _candidate(demands: Demands) -> Candidate:
     routing = route_flows(demands, time_sharing=False)
-    order = rank_jobs(demands, routing)
+    order = _by_intensity(demands, routing)
     connected = _connected(routing.shared)
     known = _in_force(demands)
     slots = {
@@ -56,6 +57,14 @@ def _candidate(demands: Demands) -> Candidate:
     unchanged = demands.inputs.policy.timing.sender
     senders = {name: j.sender for name, j in known.items() if j.sender != unchanged}
     return Candidate(routing, shifts, priorities, senders, WHY)
+
+
+def _by_intensity(demands: Demands, routing: RoutingStage) -> JobOrder:
+    """The jobs by their intensity alone. The policy's order takes longer, and would decide no level."""
+    jobs = tuple(routing.link_use.link_jobs(demands.inputs.jobs, demands.profiles))
+    found = [(job.name, job.contender(demands.rates).intensity) for job in jobs]
+    found.sort(key=lambda x: (x[1] is None, -(x[1] or 0.0), x[0]))
+    return JobOrder(tuple(RankedJob(name, i, 1.0, i or 0.0) for name, i in found), jobs)
 
 
 def safe_levels(

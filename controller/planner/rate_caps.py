@@ -11,7 +11,7 @@ import numpy as np
 
 from controller.model import Flow
 from controller.planner.candidate import Candidate
-from controller.routing.assign import SMALL
+from controller.routing.backend import plain_suffices
 from controller.routing.rates import CLASSES, caps, maxmin
 
 
@@ -43,7 +43,7 @@ def rate_caps(candidate: Candidate) -> Mapping[str, int]:
             paths[i, : len(row)] = row
         capacity = np.array([demands.rates[k] for k in number], dtype=np.float64)
         klass = np.array([level[f.job] for f in members], dtype=np.int8)
-        shares = caps(maxmin(paths, capacity, klass, plain=len(members) < SMALL), epsilon)
+        shares = caps(maxmin(paths, capacity, klass, plain=plain_suffices(len(members))), epsilon)
         for f, share in zip(members, shares.tolist(), strict=True):
             if f.job == job:
                 result[f.name] = int(share)

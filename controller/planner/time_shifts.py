@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 
 from controller.interleave.circle import SharedLink, random_score
 from controller.interleave.link_sharing import SLACK, contended, overlapping
 from controller.interleave.slot_schedule import SlotSchedule
 from controller.interleave.timing import TimingProblem
+from controller.model import Phase
 from controller.planner.ask import ask_schedule
 from controller.planner.demand import Demands
 from controller.planner.inputs import DirectedLink
@@ -66,8 +67,25 @@ class TimeShifts:
 
     def score(self, link: SharedLink) -> float:
         """CASSINI's score of a link under these slots; 1 where all demand fits at once."""
-        full = contended(link, SLACK)
-        return random_score(link, self.periods, self.groups(link), slack=SLACK) if full else 1.0
+        if not contended(link, SLACK):
+            return 1.0
+        place = {job: i for i, job in enumerate(link.demands)}
+        groups = tuple(tuple((place[j], t) for j, t in group.items()) for group in self.groups(link))
+        return _score(link.rate_bps, tuple((p, self.periods[j]) for j, p in link.demands.items()), groups)
+
+
+@lru_cache(maxsize=16_384)
+def _score(
+    rate_bps: int,
+    demands: tuple[tuple[tuple[Phase, ...], int], ...],
+    groups: tuple[tuple[tuple[int, int], ...], ...],
+) -> float:
+    """The score of a link of jobs with these phases and periods, in ns. Each group has the shifts of some of
+    the jobs, by their index. Most links have the same jobs from one plan to the next."""
+    link = SharedLink(("", ""), rate_bps, {str(i): phases for i, (phases, _) in enumerate(demands)})
+    periods = {str(i): period for i, (_, period) in enumerate(demands)}
+    in_step = [{str(i): shift for i, shift in group} for group in groups]
+    return random_score(link, periods, in_step, slack=SLACK)
 
 
 def shift_jobs(demands: Demands, shared: tuple[SharedLink, ...], order: tuple[str, ...]) -> TimeShifts:

@@ -22,8 +22,9 @@ from controller.process.worker_process import (
 PLAN_CPU_S = 10.0
 # Chosen: how much longer than the last plan a plan may take, so that a large cluster can grow.
 GROWTH = 2.0
-# Chosen: where jobs come all the time, one search in nine has a result, even if it is its first.
-MOST_ABANDONED = 8
+# Chosen: where jobs come all the time, they wait once in so long for the first result of a search, which
+# takes seconds for a few dozen jobs; otherwise the search waits for a pause.
+SEARCH_EVERY_NS = 300_000_000_000
 
 
 @dataclass(slots=True)
@@ -41,16 +42,16 @@ class Planning:
 
     With `first_plans`, a first plan follows the arrival of a job at once, and the final plan follows it. A
     job that arrives while the final plan is made does not wait for it: the search ends with the best that it
-    has. Where it has nothing yet, the final plan begins anew, but at most MOST_ABANDONED times in a row. Each
-    change of the jobs so leads to at most two plans. Where fabric time stands still during a plan, first
-    plans would gain nothing.
+    has. Where it has nothing yet, the final plan begins anew; once in SEARCH_EVERY_NS the job waits for the
+    first result. Each change of the jobs so leads to at most two plans. Where fabric time stands still during
+    a plan, first plans would gain nothing.
     """
 
     def __init__(self, worker: WorkerProcess, *, first_plans: bool = False) -> None:
         self._worker = worker
         self._first_plans = first_plans
         self._inputs: PlanInput | None = None
-        self._abandoned = 0
+        self._searching_since_ns: int | None = None
         self.unfinished = False
         """Whether the last plan was a first plan, so that the final one is wanted."""
         self._last_s = 0.0
@@ -71,7 +72,10 @@ class Planning:
             return
         planned = {job.name for job in making.jobs}
         come = any(job.name not in planned for job in core.unplannable.plannable(core.registry.jobs))
-        if come and self._worker.abandon(making, patient=self._abandoned >= MOST_ABANDONED):
+        since_ns = core.now_ns if self._searching_since_ns is None else self._searching_since_ns
+        patient = core.now_ns - since_ns > SEARCH_EVERY_NS
+        if come and self._worker.abandon(making, patient=patient):
+            self._searching_since_ns = since_ns
             self._inputs = None
 
     async def plan(self, core: Core, answer: Callable[[], Awaitable[None]]) -> Plan | None:
@@ -96,7 +100,6 @@ class Planning:
                     await answer()
             made = planning.result()
         except CallAbandonedError:
-            self._abandoned += 1
             return None
         finally:
             self._inputs = None
@@ -124,7 +127,7 @@ class Planning:
         if self._first_plans and inputs.policy.joint_search:
             self._inputs = inputs
         made, self._last_s = await self._worker.run_timed(limit_s, plan, inputs, stop=stop_requested)
-        self._abandoned = 0
+        self._searching_since_ns = None
         return made
 
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from controller.routing.backend import plain_suffices
 from controller.routing.ecmp import draw_port
 from controller.routing.fabric import Fabric
 from controller.routing.forwarding import pair
@@ -15,9 +16,6 @@ from controller.routing.path_ports import PathPorts, usable
 from controller.routing.paths import Forwarding, Path, path_of, paths, port_for_path
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.graph import Topology
-
-# Below this number of flows the plain Python loops finish before Numba would be imported.
-SMALL = 256
 
 UNKNOWN = "the switches' hash is unknown, and no port is known for the path"
 
@@ -70,7 +68,11 @@ def with_ports(
         for c in commodities:
             if c.name in fixed and _alive(topology, c, down_links):
                 used[c.src, c.dst].add(fixed[c.name])
-    known = PathPorts(topology, fabric, plain=len(commodities) < SMALL) if usable(topology, fabric) else None
+    known = (
+        PathPorts(topology, fabric, plain=plain_suffices(len(commodities)))
+        if usable(topology, fabric)
+        else None
+    )
     free = {c.name: chosen[c.name] for c in commodities if c.name in chosen and c.name not in fixed}
     standing = {n: p for n, p in (previous or {}).items() if free.get(n) == p[0]}
     kept = _kept(topology, forwarding, standing, known, learned or {}, commodities, used)

@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.assign import SMALL, Assignment, without_path
+from controller.routing.assign import Assignment, without_path
+from controller.routing.backend import plain_suffices
 from controller.routing.commodities import FlowPaths
 from controller.routing.fabric import Ints
 from controller.routing.path_ports import usable
@@ -100,7 +101,12 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
             break
         f = left[todo]
         new = ports_for(
-            src[f], dst[f], wanted.take(f), skip=rank[todo] + more[todo], spec=spec, plain=len(flows) < SMALL
+            src[f],
+            dst[f],
+            wanted.take(f),
+            skip=rank[todo] + more[todo],
+            spec=spec,
+            plain=plain_suffices(len(flows)),
         )
         found[f] = new
         # Kept ports of the group up to the new one are passed over.

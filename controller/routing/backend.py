@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,8 @@ from controller.kernel import cold as _cold
 
 REFERENCE = "controller.routing.reference"
 KERNELS = "controller.routing.kernels"
+SMALL = 256
+"""Below this number of flows the plain loops finish before Numba would be imported. Measured."""
 
 
 @cache
@@ -22,6 +25,17 @@ def backend(plain: bool = False) -> ModuleType:
     Both modules have the same functions with the same signatures.
     """
     return import_module(REFERENCE if plain or not available() else KERNELS)
+
+
+def plain_suffices(flows: int) -> bool:
+    """Whether the plain loops do so many flows before the kernels would be there.
+
+    Where Numba runs already, as in a planner's process that has searched, its kernels are there at once
+    unless they must be compiled first.
+    """
+    if flows >= SMALL or KERNELS in sys.modules:
+        return False
+    return "numba" not in sys.modules or cold()
 
 
 def cold() -> bool:

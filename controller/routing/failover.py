@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from controller.routing.algorithms.base import Options, congestion, loads
 from controller.routing.algorithms.greedy import add
 from controller.routing.algorithms.optimal import optimal
-from controller.routing.assign import SMALL
+from controller.routing.backend import plain_suffices
 from controller.routing.fabric import Cable, Fabric, Floats, Ints, LeafDemand, TwoTier, UnsuitableError
 from controller.routing.forwarding import pair
 from controller.routing.generic import GenericFabric
@@ -107,7 +107,7 @@ class Failover:
         self._events = frozenset(events(topology))
         self._fabric = fabric
         self._now = now
-        self._plain = len(now.choice) < SMALL
+        self._plain = plain_suffices(len(now.choice))
         self._far = now.demand.src != now.demand.dst
         self._links = fabric.links(now.demand, now.choice)
         self._loads = loads(fabric, now.demand, now.choice, now.demand.weights)

@@ -17,7 +17,7 @@ from controller.routing.algorithms.greedy import greedy
 from controller.routing.algorithms.ilp import ilp
 from controller.routing.algorithms.optimal import optimal
 from controller.routing.algorithms.published_annealing import published_annealing
-from controller.routing.assign import SMALL
+from controller.routing.backend import plain_suffices
 from controller.routing.fabric import Fabric, Ints, LeafDemand, TwoTier
 from controller.routing.least_congested import OwnedDemand, least_congested
 from controller.routing.protocol import LEFT_TO_HASH, ArrayRoutes, LeftToHash, Routes, Routing, RoutingProblem
@@ -45,7 +45,7 @@ class ArrayRouting(Routing):
 
     def route(self, problem: RoutingProblem) -> Routes | LeftToHash:
         """The array answer as paths."""
-        options = Options(seed=problem.seed, plain=len(problem.flows) < SMALL)
+        options = Options(seed=problem.seed, plain=plain_suffices(len(problem.flows)))
         return problem.routes(self.choices(problem.fabric, problem.demand, options))
 
 
@@ -104,7 +104,7 @@ class LeastCongested(Routing):
         flows = OwnedDemand(demand.take(far), owner[far], held_choices(problem, fabric)[far], overlap)
         choice = np.zeros(len(demand), dtype=np.int32)
         choice[far] = least_congested(
-            fabric, flows, balance=self.balance, max_moves=self.max_moves, plain=len(far) < SMALL
+            fabric, flows, balance=self.balance, max_moves=self.max_moves, plain=plain_suffices(len(far))
         )
         return problem.routes(first_cables(problem.fabric, fabric, choice), order)
 

@@ -20,8 +20,7 @@ from controller.planner import PolicyError, policy_named
 from controller.routing.affine_hash import polarised_words
 from controller.routing.algorithms import ORDERS, Options
 from controller.routing.algorithms.base import loads
-from controller.routing.assign import SMALL
-from controller.routing.backend import cold
+from controller.routing.backend import cold, plain_suffices
 from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, UnsuitableError
 from controller.routing.forwarding import forwarding
 from controller.routing.from_topology import (
@@ -128,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
         failures = _failures(topology, args.fail)
         flows = read_flows(args.flows, topology) if args.flows else read_jobs(args.jobs, topology)
         routing = _routing(args)
-        options = Options(seed=args.seed, plain=len(flows.nics) < SMALL)
+        options = Options(seed=args.seed, plain=plain_suffices(len(flows.nics)))
         routed = route(topology, flows, routing, options, failures, args.paths, name=args.algorithm)
     except (ConfigError, RouteError, PolicyError) as error:
         print(error, file=sys.stderr)

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.interleave.circle import random_score
+from controller.interleave.link_sharing import SLACK, contended
 from controller.model import Flow, Job, Phase, Plan, Profile
 from controller.model.flow_plans import FlowPlans, with_flows
 from controller.planner import POLICIES, PlanInput, first_plan, plan
+from controller.planner.candidate import build
 from controller.planner.demand import Demands
 from controller.planner.routing_stage import route_flows
 from controller.store.records import plan_of, stored_plan
@@ -74,7 +77,7 @@ def by_name(x: PlanInput) -> Plan:
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_columns_say_what_names_say(seed: int) -> None:
     x = random_inputs(seed)
@@ -137,7 +140,7 @@ def test_columns_survive_the_way_between_processes() -> None:
     assert again == made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_use_of_links_is_that_of_the_paths(seed: int) -> None:
     x = random_inputs(seed)
@@ -169,7 +172,7 @@ def test_the_use_of_links_is_that_of_the_paths(seed: int) -> None:
     assert all(set(k.demands) == shared[k.name] for k in stage.shared)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6))
 def test_intensities_are_those_of_the_hosts_links(seed: int) -> None:
     x = random_inputs(seed)
@@ -189,3 +192,32 @@ def test_a_plan_of_columns_can_be_stored() -> None:
     made = first_plan(random_inputs(11))
     assert isinstance(made.flows, FlowPlans)
     assert plan_of(stored_plan(0, made)) == made
+
+
+def test_a_link_has_the_score_of_its_demands() -> None:
+    """The score is kept by what it depends on: neither by names nor by the order of plans."""
+    jobs = tuple(
+        Job(
+            f"j{n}",
+            "test",
+            8,
+            (f"h{n + 1}", f"h{n + 4}"),
+            Profile(period * 1_000_000, (Phase(0, period * 400_000, RATE),)),
+            1e15,
+            (Flow(f"j{n}/0", f"j{n}", f"h{n + 1}", f"h{n + 4}", 10**9),),
+        )
+        for n, period in enumerate((100, 150, 220))
+    )
+    fabric = leaf_spine(2, 1, 3, host_bps=RATE, fabric_bps=RATE)
+    for policy, some in (
+        ("polyrhythm", jobs),
+        ("cassini", jobs),
+        ("cassini", jobs[1:]),
+        ("polyrhythm", jobs),
+    ):
+        x = PlanInput(fabric, some, POLICIES[policy], 0)
+        shifts = build(Demands(x)).shifts
+        assert shifts.shared
+        for link in shifts.shared:
+            want = random_score(link, shifts.periods, shifts.groups(link), slack=SLACK)
+            assert shifts.score(link) == (want if contended(link, SLACK) else 1.0)

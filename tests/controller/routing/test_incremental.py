@@ -48,6 +48,27 @@ def test_live_spines_stay_balanced(leaves: int, spines: int, seed: int, plain: b
         assert (loads.max(axis=2) <= np.array(shares(alive, leaves, spines))).all()
 
 
+@settings(max_examples=12, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 6), st.integers(0, 10**6), st.booleans(), st.integers(0, 12))
+def test_many_flows_come_as_they_would_one_by_one(
+    leaves: int, spines: int, seed: int, plain: bool, most: int
+) -> None:
+    rng = random.Random(seed)
+    pairs = np.array([rng.sample(range(leaves), 2) for _ in range(40)], dtype=np.int32)
+    one, many = (IncrementalColouring(leaves, spines, cap=4, plain=plain) for _ in range(2))
+    for live in (one, many):
+        for u, v in pairs[:10].tolist():
+            live.arrive(u, v)
+    left, numbers = most, []
+    for u, v in pairs[10:].tolist():
+        numbers.append(one.arrive(u, v, left))
+        left -= one.moved
+    found = many.arrive_all(pairs[10:, 0], pairs[10:, 1], most)
+    assert many.moved == most - left
+    assert many.spines(found).tolist() == [one.spine(n) for n in numbers]
+    assert (many.loads() == one.loads()).all()
+
+
 @pytest.mark.parametrize("plain", [False, True])
 def test_no_event_moves_more_than_the_cap(plain: bool) -> None:
     rng = random.Random(3)
