@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -143,6 +144,62 @@ class Topology:
             table[link.a][link.a_port] = Peer(link.b, link.b_port, link.rate_bps)
             table[link.b][link.b_port] = Peer(link.a, link.a_port, link.rate_bps)
         return MappingProxyType({n: MappingProxyType(dict(sorted(p.items()))) for n, p in table.items()})
+
+    @cached_property
+    def cables(self) -> Mapping[tuple[str, str], tuple[tuple[str, int], tuple[str, int]]]:
+        """The two ends, (node, port), of every cable by its name: its ends, sorted.
+
+        An end is named by its node, or NODE:PORT where several cables join the same two switches. A host's
+        end has port 0.
+        """
+        together = Counter(frozenset((k.a, k.b)) for k in self.links)
+        found: dict[tuple[str, str], tuple[tuple[str, int], tuple[str, int]]] = {}
+        for host in self.hosts:
+            names = sorted((host.name, host.leaf))
+            found[names[0], names[1]] = (host.name, 0), (host.leaf, host.leaf_port)
+        for k in self.links:
+            ends = (k.a, k.a_port), (k.b, k.b_port)
+            several = together[frozenset((k.a, k.b))] > 1
+            names = sorted(f"{node}:{port}" if several else node for node, port in ends)
+            found[names[0], names[1]] = ends
+        return MappingProxyType(found)
+
+    @cached_property
+    def cable_at(self) -> Mapping[tuple[str, int], tuple[str, str]]:
+        """The name of the cable at each port of a switch, (switch, port)."""
+        return MappingProxyType(
+            {end: name for name, ends in self.cables.items() for end in ends if end[0] in self.switch}
+        )
+
+    @cached_property
+    def bundles(self) -> Mapping[tuple[str, str], tuple[tuple[str, str], ...]]:
+        """The names of the cables of every two switches that several cables join, by their sorted names."""
+        found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for name, ((a, _), (b, _)) in self.cables.items():
+            found.setdefault((min(a, b), max(a, b)), []).append(name)
+        return MappingProxyType({ends: tuple(names) for ends, names in found.items() if len(names) > 1})
+
+    def is_down(self, link: Link, down_links: Collection[tuple[str, str]]) -> bool:
+        """Whether a cable between switches is among what is down: by its own name, or by the sorted names of
+        its two switches, which stand for all cables between them."""
+        if not down_links:
+            return False
+        both = (min(link.a, link.b), max(link.a, link.b))
+        return both in down_links or (
+            both in self.bundles and self.cable_at[link.a, link.a_port] in down_links
+        )
+
+    def down_pairs(self, down_links: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """The sorted names of nodes that all cables between them are down."""
+        whole = (ends for ends, names in self.bundles.items() if down_links and set(names) <= {*down_links})
+        return frozenset((*down_links, *whole))
+
+    def split_bundles(self, down_links: Collection[tuple[str, str]]) -> bool:
+        """Whether some of the cables between two switches are down and others are not."""
+        return any(
+            ends not in down_links and 0 < sum(name in down_links for name in names) < len(names)
+            for ends, names in (self.bundles.items() if down_links else ())
+        )
 
     @cached_property
     def upward(self) -> Mapping[str, tuple[str, ...]]:

@@ -15,8 +15,8 @@ from functools import lru_cache
 from controller.model.plan import Plan
 from controller.planner import PlanInput
 from controller.planner.emergency import Emergencies, FlowReroutes
+from controller.routing.fabric import Cable
 from controller.routing.failover import Event, events
-from controller.routing.forwarding import pair
 from controller.southbound.table_writes import DesiredState, FabricCondition, SwitchWrites, writes_to
 from topo.graph import Topology
 
@@ -84,7 +84,11 @@ def _cables(topology: Topology, event: Event) -> frozenset[tuple[str, str]]:
     """The cables that are down after the failure. The neighbours of a failed switch report all its cables."""
     if isinstance(event, tuple):
         return frozenset({event})
-    return frozenset(pair(event, peer.node) for peer in topology.ports[event].values())
+    return frozenset(topology.cable_at[event, port] for port in topology.ports[event])
+
+
+def _joins_switches(topology: Topology, cable: Cable) -> bool:
+    return all(node in topology.switch for node, _ in topology.cables.get(cable, ()))
 
 
 @dataclass(slots=True)
@@ -141,8 +145,9 @@ class PreparedFailovers:
             return None
         if not switches and len(links) == 1:
             (cable,) = links
-            return cable if cable[0] in topology.switch and cable[1] in topology.switch else None
-        suspects = switches or {end for cable in links for end in cable if end in topology.switch}
+            return cable if _joins_switches(topology, cable) else None
+        suspects = switches or {node for cable in links for node, _ in topology.cables.get(cable, ())}
+        suspects &= topology.switch.keys()
         for name in sorted(suspects):
             cables = _cables(topology, name) - before.down_links
             if links <= cables and switches <= {name} and (switches or links == cables):
@@ -154,9 +159,8 @@ class PreparedFailovers:
         answer: switches, and cables between switches, by name."""
         if self.inputs is None or not self.inputs.jobs or self.event_of(now) is not None:
             return ()
-        switch = self.inputs.topology.switch
         new = now.down_links - self.condition.down_links
-        cables = (cable for cable in new if cable[0] in switch and cable[1] in switch)
+        cables = (cable for cable in new if _joins_switches(self.inputs.topology, cable))
         switches = now.down_switches - self.condition.down_switches
         return (*sorted(switches), *sorted("-".join(cable) for cable in cables))
 

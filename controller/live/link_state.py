@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.live.messages import SendFrame
-from controller.routing.forwarding import pair
 from controller.southbound.table_writes import FabricCondition
 from topo.graph import Topology
 
@@ -83,27 +82,20 @@ class LinkState:
 
     @property
     def condition(self) -> FabricCondition:
-        """Links and switches that are down.
-
-        A link is down if either of its ports is down. Parallel cables between two switches count as one
-        link: it is down as soon as one of them is.
-        """
+        """Cables and switches that are down. A cable is down if either of its ports is."""
         # The control loop asks in every step, so only the ports that are down are looked at.
-        peers = ((switch, self._topology.ports[switch].get(port)) for switch, port in self._down)
-        down = frozenset(pair(switch, peer.node) for switch, peer in peers if peer is not None)
-        return FabricCondition(down, frozenset(self._lost))
+        cable_at = self._topology.cable_at
+        down = {cable_at[end] for end in self._down if end in cable_at}
+        return FabricCondition(frozenset(down), frozenset(self._lost))
 
     def restore(self, condition: FabricCondition) -> None:
         """Take up what was down when an earlier controller ended, until the switches report.
 
         What the topology does not have is left out.
         """
-        for host in self._topology.hosts:
-            if pair(host.name, host.leaf) in condition.down_links:
-                self._down.add((host.leaf, host.leaf_port))
-        for link in self._topology.links:
-            if pair(link.a, link.b) in condition.down_links:
-                self._down |= {(link.a, link.a_port), (link.b, link.b_port)}
+        cables, cable_at = self._topology.cables, self._topology.cable_at
+        ends = (end for cable in condition.down_links for end in cables.get(cable, ()))
+        self._down |= {end for end in ends if end in cable_at}
         self._lost = {name for name in condition.down_switches if name in self._topology.switch}
 
     @property

@@ -18,6 +18,7 @@ from controller.routing.failover import CurrentAssignment, Event, Failover
 from controller.routing.from_topology import Failures, choices_of, demand_of, fabric_of
 from controller.routing.paths import Path
 from controller.routing.ports import destinations, sources
+from controller.routing.routings import bundled
 
 
 def event_name(event: Event) -> str:
@@ -130,7 +131,8 @@ class Emergencies:
                 ports.append(f.source_port)
         if not paths:
             return
-        fabric = fabric_of(topology, failures)
+        # Paths name switches, so the cables between two of them are one link here.
+        fabric = bundled(fabric_of(topology, failures))
         names = list(plan.flows)
         jobs = [job_of[names[i]] for i in self._positions]
         weight = [max((p.rate_bps for p in job.profile.phases), default=1) for job in jobs]
@@ -143,7 +145,7 @@ class Emergencies:
             choices_of(fabric, self._demand, paths),
             np.array(ports, dtype=np.int32),
         )
-        self._failover = Failover(topology, fabric, now)
+        self._failover = Failover(topology, fabric, now, failures)
 
     def answer(self, event: Event) -> FlowReroutes:
         """The answer to one failure."""

@@ -26,8 +26,8 @@ DirectedLink = tuple[str, str]
 class PlanInput:
     """All inputs of a plan.
 
-    `down_links` are sorted name pairs (a host's cable is (host, leaf), sorted). `epoch_ns` is the fabric
-    time that time-shifts count from. Flows below `elephant_bytes` per iteration are mice: they are left to
+    `down_links` are names of cables (`Topology.cables`). `epoch_ns` is the fabric time that time-shifts count
+    from. Flows below `elephant_bytes` per iteration are mice: they are left to
     ECMP, in the lowest queue. `learned` are source ports that INT probes found where the switches' hash is
     unknown; None: there are no probes. `seed` decides ECMP's draws and the sampled orders of the priority
     compression. `queue_pairs` holds by flow what a NIC does not let the plan choose. Probes of the flows in

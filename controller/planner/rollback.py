@@ -48,10 +48,11 @@ def rolled_back(earlier: Plan, inputs: PlanInput) -> Plan:
             )
     if gone := not_of_fabric(earlier, topology):
         raise RollbackError(f"plan {earlier.version} uses {gone}, which the fabric does not have")
+    down_pairs = topology.down_pairs(inputs.down_links)
     for flow in flows.values():
         path = flow.path or ()
         dead = [n for n in path if n in inputs.down_switches]
-        dead += ["-".join(pair) for pair in pairwise(path) if tuple(sorted(pair)) in inputs.down_links]
+        dead += ["-".join(pair) for pair in pairwise(path) if tuple(sorted(pair)) in down_pairs]
         if dead:
             raise RollbackError(
                 f"plan {earlier.version} sends flow {flow.flow} over {dead[0]}, which is down"

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.routing.backend import plain_suffices
+from controller.routing.cable_ports import CablePorts
 from controller.routing.ecmp import draw_port
 from controller.routing.fabric import Fabric
 from controller.routing.forwarding import pair
@@ -57,7 +58,8 @@ def with_ports(
     """Find a source port for every chosen path, in the order of the commodities.
 
     `fabric` is the topology as arrays, without what is down. `previous` maps a flow to its present path and
-    port; on the same path a flow keeps its port. `fixed` maps a flow to the port that its NIC keeps, wherever
+    port; on the same path a flow keeps its port. Where several cables join two switches, the ports spread the
+    flows over them. `fixed` maps a flow to the port that its NIC keeps, wherever
     that port leads. `learned` are the ports that INT probes found where the hash of the switches is unknown;
     a pair of hosts without an entry is still being probed and is left to ECMP. None: there are no probes. A
     commodity without a chosen path is left to ECMP.
@@ -77,6 +79,11 @@ def with_ports(
     standing = {n: p for n, p in (previous or {}).items() if free.get(n) == p[0]}
     kept = _kept(topology, forwarding, standing, known, learned or {}, commodities, used)
     lowest = _lowest({n: p for n, p in free.items() if n not in kept}, known if not learned else None)
+    cables = CablePorts(topology, forwarding) if topology.bundles and topology.hash.known else None
+    weight = {c.name: max(c.weight, 1.0) for c in commodities}
+    if cables is not None:
+        for name, held in kept.items():
+            cables.add(chosen[name], held, weight[name])
     result: dict[str, Assignment] = {}
     for c in commodities:
         name = c.name
@@ -94,8 +101,10 @@ def with_ports(
             result[name] = Assignment(path, kept[name], True, "")
             continue
         taken = used[c.src, c.dst]
-        port = lowest.get(name)
-        if port is None or port in taken:
+        port: int | None = lowest.get(name)
+        if cables is not None:
+            port = cables.port(path, taken, weight[name])
+        elif port is None or port in taken:
             port = free_port(topology, forwarding, path, taken, learned)
         if port is None:
             waits = learned is not None and (c.src, c.dst) not in learned and not topology.hash.known

@@ -100,11 +100,11 @@ def capacities(
 ) -> Mapping[Cable, int]:
     """Bit/s of every live directed switch-to-switch link; parallel cables are one link.
 
-    `down_links` are sorted pairs of names.
+    `down_links` are names of cables (`Topology.cables`).
     """
     rates: dict[Cable, int] = defaultdict(int)
     for k in topology.links:
-        dead = (min(k.a, k.b), max(k.a, k.b)) in down_links or k.a in down_switches or k.b in down_switches
+        dead = topology.is_down(k, down_links) or k.a in down_switches or k.b in down_switches
         if not dead:
             rates[k.a, k.b] += k.rate_bps
             rates[k.b, k.a] += k.rate_bps
@@ -194,7 +194,8 @@ def two_tier(
     down_links: frozenset[Cable] = frozenset(),
     down_switches: frozenset[str] = frozenset(),
 ) -> TwoTier | None:
-    """The fabric as leaves and spines, None if it has cores, or cables inside a tier."""
+    """The fabric as leaves and spines, None if it has cores, or cables inside a tier. Of the cables between
+    two switches all are down, or none is."""
     tier = {s.name: s.tier for s in topology.switches}
     if any({tier[k.a], tier[k.b]} != {Tier.LEAF, Tier.SPINE} for k in topology.links):
         return None
@@ -209,7 +210,8 @@ def two_tier(
         rates = capacities(topology, down_links, down_switches)
         up = [[rates.get((u, s), 0) for s in spines] for u in leaves]
     else:
-        dead = {(u, s) for u, s in cables if (min(u, s), max(u, s)) in down_links or {u, s} & down_switches}
+        alive = capacities(topology, down_links, down_switches)
+        dead = cables.keys() - alive.keys()
         columns = [(s, i) for s in spines for i in range(max(most[s], 1))]
         up = [
             [cables[u, s][i] if (u, s) in cables and (u, s) not in dead else 0 for s, i in columns]

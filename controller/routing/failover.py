@@ -14,7 +14,7 @@ from controller.routing.algorithms.greedy import add
 from controller.routing.algorithms.optimal import optimal
 from controller.routing.backend import plain_suffices
 from controller.routing.fabric import Cable, Fabric, Floats, Ints, LeafDemand, TwoTier, UnsuitableError
-from controller.routing.forwarding import pair
+from controller.routing.from_topology import Failures
 from controller.routing.generic import GenericFabric
 from controller.routing.ports import leads, ports_for, stages, uplink_orders
 from controller.routing.three_tier import ThreeTier
@@ -22,6 +22,9 @@ from topo.graph import Topology
 
 Event = str | Cable
 """A switch by name, or a cable as its sorted pair of names."""
+
+
+_WHOLE = Failures()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,16 @@ class Reroute:
 
 
 def events(topology: Topology) -> Iterator[Event]:
-    """Every switch, then every pair of switches with a cable. Parallel cables count as one failure."""
+    """Every switch, then every cable between switches by its name."""
     yield from (s.name for s in topology.switches)
-    yield from dict.fromkeys(pair(k.a, k.b) for k in topology.links)
+    yield from dict.fromkeys(topology.cable_at[k.a, k.a_port] for k in topology.links)
 
 
-def degraded(fabric: Fabric, event: Event) -> Fabric:
-    """The fabric after the loss of one switch or one cable."""
+def degraded(topology: Topology, failures: Failures, fabric: Fabric, event: Event) -> Fabric:
+    """The fabric after the loss of one switch or one cable. `fabric` is the topology with `failures`."""
+    if isinstance(event, tuple) and ":" in event[0] + event[1]:
+        # One of several cables between two switches.
+        return GenericFabric(topology, failures.links | {event}, failures.switches)
     if isinstance(fabric, GenericFabric):
         links = fabric.down_links | ({event} if isinstance(event, tuple) else set())
         switches = fabric.down_switches | ({event} if isinstance(event, str) else set())
@@ -99,11 +105,14 @@ class Failover:
 
     What all answers need is computed once: the links and the loads of the assignment, and the hash of each
     flow. An answer then looks only at the flows that its failure can touch. `fabric` contains what is down
-    already, so after one failure the answers to the next are found in the same way.
+    already (`failures`), so after one failure the answers to the next are found in the same way.
     """
 
-    def __init__(self, topology: Topology, fabric: Fabric, now: CurrentAssignment) -> None:
+    def __init__(
+        self, topology: Topology, fabric: Fabric, now: CurrentAssignment, failures: Failures = _WHOLE
+    ) -> None:
         self._topology = topology
+        self._failures = failures
         self._events = frozenset(events(topology))
         self._fabric = fabric
         self._now = now
@@ -127,13 +136,14 @@ class Failover:
         now = self._now
         if event not in self._events:
             raise KeyError(event)
-        after = degraded(self._fabric, event)
-        touched = np.flatnonzero(self._touched(event))
+        after = degraded(self._topology, self._failures, self._fabric, event)
+        # Every flow counts on a fabric of any shape, whose choices are positions in lists of paths.
+        some = not isinstance(after, GenericFabric)
+        touched = np.flatnonzero(self._touched(event)) if some else np.arange(len(now.choice))
         demand = now.demand.take(touched)
         old, links = now.choice[touched], self._links[touched]
         far = self._far[touched]
         if isinstance(after, GenericFabric):
-            # Its choices are positions in a list of paths, which the failure shortens.
             old = np.where(far, _stands(self._fabric, after, demand, old), old).astype(np.int32)
             kept, before = old, loads(after, demand, old, demand.weights)
         else:
@@ -169,8 +179,6 @@ class Failover:
         """The flows whose path or source port an event may change, (flows,)."""
         demand, fabric = self._now.demand, self._fabric
         everything = np.ones(len(demand), dtype=np.bool_)
-        if isinstance(fabric, GenericFabric):
-            return everything
         ends = {event} if isinstance(event, str) else set(event)
         changes = np.array([name in ends for name in fabric.leaves])
         if isinstance(fabric, ThreeTier) and not changes.any():

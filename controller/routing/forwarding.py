@@ -61,9 +61,10 @@ def forwarding(
 ) -> Mapping[str, SwitchForwarding]:
     """Shortest up/down forwarding toward every leaf over the links that are alive.
 
-    `down_links` holds sorted name pairs. Between climbing and descending, a packet may cross to a switch
-    of the same tier once, from where it descends. One that has crossed or begun to descend never climbs
-    again, so no failure makes a loop; a leaf without such a path has no route (its packets are dropped).
+    `down_links` holds names of cables (`Topology.cables`). Between climbing and descending, a packet may
+    cross to a switch of the same tier once, from where it descends. One that has crossed or begun to descend
+    never climbs again, so no failure makes a loop; a leaf without such a path has no route (its packets are
+    dropped).
     Equal next-hop sets share a group. The sets of the intact fabric are numbered first, in the order
     of the leaves; a set that only a failure makes is numbered after them by the first leaf it leads
     to: what a failure does not touch keeps its ids.
@@ -123,7 +124,7 @@ def _next_hop_sets(
     below: dict[str, list[tuple[int, str]]] = {s: [] for s in level}
     beside: dict[str, list[tuple[int, str]]] = {s: [] for s in level}
     for link in topology.links:
-        if pair(link.a, link.b) in down_links or link.a in down_switches or link.b in down_switches:
+        if topology.is_down(link, down_links) or link.a in down_switches or link.b in down_switches:
             continue
         if level[link.a] == level[link.b]:
             beside[link.a].append((link.a_port, link.b))

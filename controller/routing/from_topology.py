@@ -18,7 +18,7 @@ from topo.graph import Host, Topology
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """The cables and switches that are down. A cable is a sorted pair of names, also that of a host."""
+    """The cables and switches that are down, by name (`Topology.cables`)."""
 
     links: frozenset[Cable] = frozenset()
     switches: frozenset[str] = frozenset()
@@ -29,12 +29,13 @@ class Failures:
 
 
 def parse_failures(topology: Topology, words: Sequence[str]) -> Failures:
-    """Failures by name: a switch ("spine3") or a cable ("leaf1-spine3", either end first).
+    """Failures by name: a switch ("spine3"), the cables between two ("leaf1-spine3", either end first), or
+    one of several such cables ("leaf1:4-spine3:1").
 
     Raises:
         ValueError: a word that names neither.
     """
-    cables = {pair(k.a, k.b) for k in topology.links} | {pair(h.name, h.leaf) for h in topology.hosts}
+    cables = topology.cables.keys() | topology.bundles.keys()
     links: set[Cable] = set()
     switches: set[str] = set()
     for word in words:
@@ -53,11 +54,16 @@ def parse_failures(topology: Topology, words: Sequence[str]) -> Failures:
 def fabric_of(topology: Topology, failures: Failures = Failures(), shortest: int | None = None) -> Fabric:
     """The topology as arrays: `TwoTier` or `ThreeTier` where it is such a Clos, else `GenericFabric`.
 
+    It is no such Clos while some of the cables between two switches are down, because every switch spreads
+    its flows over all cables that it has left.
+
     With `shortest` = k the candidate paths are the k shortest ones, not those that the switches forward by.
     """
     down = failures.links, failures.switches
     if shortest is not None:
         return GenericFabric(topology, *down, shortest)
+    if topology.split_bundles(failures.links):
+        return GenericFabric(topology, *down)
     return two_tier(topology, *down) or three_tier(topology, *down) or GenericFabric(topology, *down)
 
 

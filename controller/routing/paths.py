@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.routing.forwarding import Route, SwitchForwarding
 from controller.routing.hash import ecmp_hash, source_port_hashes
@@ -87,8 +88,27 @@ def port_for_path(
     `used` are the ports of the other flows of the same pair of hosts. None if there is no such port, if the
     forwarding does not allow the path, or if a switch on it chooses by an unknown hash.
     """
+    found = ports_along(topology, forwarding, path)
+    if found is None:
+        return None
+    good, _ = found
+    taken = np.fromiter(used, np.int64, len(used)) - ROCE_SOURCE_PORTS.start
+    good[taken[(taken >= 0) & (taken < len(good))]] = False
+    index = int(np.argmax(good))
+    return ROCE_SOURCE_PORTS.start + index if good[index] else None
+
+
+def ports_along(
+    topology: Topology, forwarding: Forwarding, path: Path
+) -> tuple[NDArray[np.bool_], list[tuple[str, NDArray[np.int32]]]] | None:
+    """Which of the source ports 0xC000-0xFFFF lead along `path`, (ports,), and for each switch that chooses
+    by the hash the egress port that each source port gives, (ports,).
+
+    None if the forwarding does not allow the path, or if a switch on it chooses by an unknown hash.
+    """
     src, dst = path[0], path[-1]
     spec = topology.hash
+    egress: list[tuple[str, NDArray[np.int32]]] = []
     a, b = topology.host[src].ip, topology.host[dst].ip
     algorithm = spec.algorithm if spec.known else OUR_HASH.algorithm
     hashes = source_port_hashes(a, b, algorithm=algorithm)[ROCE_SOURCE_PORTS.start :]
@@ -105,9 +125,9 @@ def port_for_path(
             continue
         if not spec.known:
             return None
-        wanted = np.array([n in leads for n in table.groups[route.id]], dtype=np.bool_)
-        good &= wanted[(hashes >> np.uint32(spec.slices[route.tier])) & np.uint32(0xFF)]
-    taken = np.fromiter(used, np.int64, len(used)) - ROCE_SOURCE_PORTS.start
-    good[taken[(taken >= 0) & (taken < len(good))]] = False
-    index = int(np.argmax(good))
-    return ROCE_SOURCE_PORTS.start + index if good[index] else None
+        group = table.groups[route.id]
+        wanted = np.array([n in leads for n in group], dtype=np.bool_)
+        bucket = (hashes >> np.uint32(spec.slices[route.tier])) & np.uint32(0xFF)
+        good &= wanted[bucket]
+        egress.append((switch, np.array([table.next_hops[n].port for n in group], dtype=np.int32)[bucket]))
+    return good, egress

@@ -24,7 +24,7 @@ from finsy.proto import p4r
 
 from controller.model.plan import FlowPin, FlowRemark, Plan
 from controller.model.traffic import TRAFFIC_CLASSES
-from controller.routing.forwarding import SwitchForwarding, forwarding, pair
+from controller.routing.forwarding import SwitchForwarding, forwarding
 from controller.southbound.artefacts import load_artefacts
 from controller.southbound.codec import Codec
 from controller.southbound.desired import OPTIONAL, EcnProfile, Entry, desired_entries
@@ -44,7 +44,7 @@ from topo.graph import Topology
 
 @dataclass(frozen=True, slots=True)
 class FabricCondition:
-    """What has failed: links as sorted pairs of node names, and switches by name."""
+    """What has failed: cables (`Topology.cables`) and switches, by name."""
 
     down_links: frozenset[tuple[str, str]] = frozenset()
     down_switches: frozenset[str] = frozenset()
@@ -302,7 +302,7 @@ def _down_ports(name: str, condition: FabricCondition) -> frozenset[int]:
         port
         for port, peer in topology.ports[name].items()
         if peer.node in topology.switch
-        and (peer.node in condition.down_switches or pair(name, peer.node) in condition.down_links)
+        and (peer.node in condition.down_switches or topology.cable_at[name, port] in condition.down_links)
     )
 
 

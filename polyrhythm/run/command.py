@@ -123,7 +123,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="WHAT@MS",
         help="cause a failure at a fabric time in ms: power a switch off (spine2@3000), or cut the cables "
-        "between two switches (leaf1:spine2@3000), for good or until a time (spine2@3000-3500); repeatable",
+        "between two switches (leaf1:spine2@3000) or one cable, by its port (leaf1:5@3000), for good or "
+        "until a time (spine2@3000-3500); repeatable",
     )
     parser.add_argument(
         "--port",

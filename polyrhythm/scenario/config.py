@@ -260,7 +260,8 @@ class FailureConfig(Section, frozen=True, kw_only=True):
         Meta(
             min_length=1,
             max_length=129,
-            description="a switch, or two switches with ':' between them for the cables that join them",
+            description="a switch; two switches with ':' between them for the cables that join them; "
+            "a switch, ':' and a port for one cable",
         ),
     ]
     at_ms: Annotated[Milliseconds, Meta(description="fabric time of the failure")]

@@ -18,9 +18,10 @@ class FailureError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A switch, or the cables between two switches, that is down from `at_ns` to `until_ns`.
+    """A switch, the cables between two switches, or one cable, that is down from `at_ns` to `until_ns`.
 
-    `what` is NODE or A:B. `until_ns` None means for good. `ends` are the ports that go down, on both sides.
+    `what` is NODE, A:B or A:PORT. `until_ns` None means for good. `ends` are the ports that go down, on both
+    sides.
     """
 
     what: str
@@ -55,13 +56,16 @@ def parse_failure(text: str, topology: Topology) -> Failure:
 
 
 def failure_of(what: str, at_ms: float, repair_ms: float | None, topology: Topology) -> Failure:
-    """The failure of a switch NODE, or of the cables A:B, from `at_ms` to `repair_ms` (None: for good).
+    """The failure of a switch NODE, of the cables A:B, or of the cable at A:PORT.
+
+    It lasts from `at_ms` to `repair_ms` (None: for good).
 
     Raises:
         FailureError: no such switch, two switches without a cable, or times that are not in order.
     """
     a, colon, b = what.partition(":")
-    for node in (a, b) if colon else (a,):
+    at_port = int(b) if b.isdecimal() and b not in topology.switch else None
+    for node in (a, b) if colon and at_port is None else (a,):
         if node not in topology.switch:
             raise FailureError(
                 f"{node!r} is no switch of {topology.name}; legal: {', '.join(topology.switch)}"
@@ -70,10 +74,12 @@ def failure_of(what: str, at_ms: float, repair_ms: float | None, topology: Topol
         raise FailureError("the second time must be later than the first")
     ends: list[End] = []
     for port, peer in topology.ports[a].items():
-        if peer.node == b or not colon:
+        if peer.node == b or not colon or port == at_port:
             ends.append((a, port))
             if peer.node in topology.switch:
                 ends.append((peer.node, peer.port))
+    if at_port is not None and len(ends) < len((a, b)):
+        raise FailureError(f"no cable to a switch at port {at_port} of {a}")
     if colon and not ends:
         legal = ", ".join(dict.fromkeys(p.node for p in topology.ports[a].values() if p.port))
         raise FailureError(f"no cable joins {a} and {b}; {a} is joined to {legal}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from bundles_rig import bundled
 from control_rig import RATE_BPS, job
 
 from controller.live.core import Core
@@ -40,6 +41,9 @@ SMALL = leaf_spine(3, 3, 4, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
 POD = three_tier(2, 2, 2, 2, 2, host_bps=RATE_BPS, fabric_bps=RATE_BPS)
 
 
+BUNDLE = bundled(leaf_spine(3, 2, 4, host_bps=RATE_BPS, fabric_bps=RATE_BPS), 2)
+
+
 def jobs_on(topology: Topology, count: int, seed: int) -> tuple[Job, ...]:
     rng = random.Random(seed)
     made = []
@@ -50,8 +54,22 @@ def jobs_on(topology: Topology, count: int, seed: int) -> tuple[Job, ...]:
     return tuple(made)
 
 
-@pytest.mark.parametrize("topology", [SMALL, POD], ids=["leaf-spine", "three tiers"])
-@pytest.mark.parametrize("before", [frozenset(), frozenset({("leaf1", "spine1")})], ids=["whole", "one down"])
+@pytest.mark.parametrize(
+    ("topology", "before"),
+    [
+        pytest.param(SMALL, frozenset(), id="leaf-spine"),
+        pytest.param(SMALL, frozenset({("leaf1", "spine1")}), id="leaf-spine, one down"),
+        pytest.param(POD, frozenset(), id="three tiers"),
+        pytest.param(POD, frozenset({("leaf1", "spine1")}), id="three tiers, one down"),
+        pytest.param(BUNDLE, frozenset(), id="bundles"),
+        pytest.param(BUNDLE, frozenset({("leaf1:5", "spine1:1")}), id="bundles, one cable down"),
+        pytest.param(
+            BUNDLE,
+            frozenset({("leaf1:5", "spine1:1"), ("leaf1:7", "spine1:4")}),
+            id="bundles, two cables down",
+        ),
+    ],
+)
 def test_every_single_failure_has_its_answer(topology: Topology, before: frozenset) -> None:
     inputs = PlanInput(topology, jobs_on(topology, 8, 4), POLICIES["routing"], 0, before)
     made = plan(inputs)
