@@ -84,15 +84,16 @@ class _AbandonedCall:
         interrupted, so that its lock is not left behind.
         """
 
-        def interrupt(_signal: int, _frame: object) -> None:
-            if _running.number != self._number.value:
-                return
-            _running.stop = True
-            if not (_running.compiling or _running.asks or self._patient.value):
-                raise CallAbandonedError
-
-        signal.signal(signal.SIGUSR1, interrupt)
+        signal.signal(signal.SIGUSR1, lambda _signal, _frame: self._interrupt())
+        _running.interrupt = self._interrupt
         self._watched.value = 1
+
+    def _interrupt(self) -> None:
+        if _running.number != self._number.value:
+            return
+        _running.stop = True
+        if not (_running.compiling or _running.asks or self._patient.value):
+            raise CallAbandonedError
 
 
 class _CompileTimes:
@@ -277,13 +278,15 @@ class WorkerProcess:
 class _Running:
     """The call that runs in this worker process: its number, 0 between calls, and whether it compiles.
 
-    `asks`: it has asked whether it shall stop, so it will ask again. `stop`: it shall.
+    `asks`: it has asked whether it shall stop, so it will ask again. `stop`: it shall. `interrupt` ends it if
+    that was requested.
     """
 
     number: int = 0
     compiling: bool = False
     asks: bool = False
     stop: bool = False
+    interrupt: Callable[[], None] = lambda: None
 
 
 _running = _Running()
@@ -310,6 +313,8 @@ def _timed(number: int, message: SharedMessage) -> tuple[Any, float, int]:
         before = time.process_time()
         _running.asks = _running.stop = False
         _running.number = number
+        # The request may have come while the call was on its way.
+        _running.interrupt()
         result = function(*args, **kwargs)
         _running.number = 0
         return result, time.process_time() - before, _received.keep(result)

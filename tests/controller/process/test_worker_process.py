@@ -65,6 +65,25 @@ def steps_until(topology: Topology, first: int, most: int, stop: Callable[[], bo
     return most
 
 
+def test_a_call_is_abandoned_on_its_way_to_the_worker() -> None:
+    """The worker may not have begun the call when it is asked to end it; it is asked only once."""
+
+    async def scenario() -> None:
+        worker = WorkerProcess(TOPOLOGY, EcnProfile(5, 50, 0.1), artefacts_dir())
+        try:
+            assert await worker.run(name_after, TOPOLOGY, 0) == TOPOLOGY.name
+            for _ in range(20):
+                call = asyncio.ensure_future(worker.run(name_after, TOPOLOGY, 6_000))
+                while not worker.abandon(TOPOLOGY):
+                    await asyncio.sleep(0)
+                with pytest.raises(CallAbandonedError):
+                    await call
+        finally:
+            worker.close()
+
+    on_loop(scenario())
+
+
 @pytest.mark.parametrize(("first", "patient"), [(1, False), (60, True)])
 def test_a_call_that_asks_ends_with_what_it_has(first: int, patient: bool) -> None:
     async def scenario() -> None:
