@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import grpc
 
 from controller.agents.tls import server_credentials
@@ -44,6 +47,8 @@ def new_server(
     server = grpc.aio.server(options=(*_OPTIONS, *_PINGS) if pings else _OPTIONS)
     local = address.startswith("unix:")
     at = address if local else f"{address}:{port}"
+    if local:
+        _check_free(address)
     try:
         if tls is None:
             taken = server.add_insecure_port(at)
@@ -52,3 +57,19 @@ def new_server(
     except RuntimeError as error:
         raise OSError(f"cannot listen on {at}: the address is not of this host, or in use") from error
     return server, address if local else f"{address}:{taken}"
+
+
+def _check_free(address: str) -> None:
+    """Raise OSError if another process listens on a Unix socket: gRPC would take it from that process."""
+    path = Path(address.removeprefix("unix:"))
+    if not path.parent.is_dir():
+        raise OSError(f"cannot listen on {address}: there is no folder {path.parent}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return
+        except OSError as error:
+            raise OSError(f"cannot listen on {address}: {error.strerror or error}") from None
+    raise OSError(f"cannot listen on {address}: another process listens there")

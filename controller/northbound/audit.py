@@ -66,10 +66,15 @@ class AuditLog:
             log.error("%s: cannot be written fast enough, so a record is only here in the log", self._path)
 
     def _write(self) -> None:
+        whole = True
         while True:
             line = json.dumps(asdict(self._waiting.get())) + "\n"
+            left = line.encode() if whole else b"\n" + line.encode()
             try:
-                os.write(self._descriptor, line.encode())
+                # A disk that fills up takes a part; the next record then begins on a line of its own.
+                while left:
+                    left = left[os.write(self._descriptor, left) :]
+                    whole = not left
                 os.fsync(self._descriptor)
             except OSError as error:
                 log.error(

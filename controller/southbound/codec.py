@@ -83,7 +83,7 @@ class Codec:
         """Resolve every table, action, counter and packet header of the program.
 
         Raises:
-            PipelineError: the P4Info is not readable, or names an unknown unit of depth.
+            PipelineError: the P4Info is not readable or not usable, or names an unknown unit of depth.
         """
         info = p4i.P4Info()
         try:
@@ -92,7 +92,12 @@ class Codec:
             raise PipelineError(f"the P4Info is not readable: {error}") from None
         self.p4info = info
         self.depth_cell_bytes = _depth_cell_bytes(info)
-        schema = P4Schema(info)
+        try:
+            schema = P4Schema(info)
+        except KeyError as error:
+            raise PipelineError(f"the P4Info is not usable: it does not declare {error}") from None
+        except ValueError as error:
+            raise PipelineError(f"the P4Info is not usable: {error}") from None
         self._tables: dict[str, _Table] = {}
         for table in schema.tables:
             actions = {

@@ -55,15 +55,16 @@ def restore_backup(copy: Path, state: Path) -> LoadedState:
     lock = lock_state(state)
     try:
         with closing(_existing(copy)) as source:
-            _check(source)
+            try:
+                _check(source)
+            except StoreRefusedError as error:
+                raise StoreRefusedError(f"{copy}: {error}") from None
             with closing(open_database(state)) as held:
                 source.backup(held)
                 # The backup may be of an earlier version.
                 migrate(held)
     except sqlite3.Error as error:
         raise StoreError(f"{copy}: not restored: {error}") from None
-    except StoreRefusedError as error:
-        raise StoreRefusedError(f"{copy}: {error}") from None
     finally:
         os.close(lock)
     with closing(SqliteStore(state)) as store:

@@ -69,6 +69,7 @@ class SqliteStore:
         self._lock = lock_state(path)
         try:
             self._db = open_database(path)
+            self._files = self._present()
         except BaseException:
             os.close(self._lock)
             raise
@@ -97,6 +98,12 @@ class SqliteStore:
             db.executemany(
                 "INSERT INTO events (time_ns, what, subject, details) VALUES (?, ?, ?, ?)",
                 [(e.time_ns, e.what, e.subject, e.details) for e in batch.events],
+            )
+        if self._present() != self._files:
+            # SQLite goes on with files that have no name any more: nobody would find this commit.
+            raise StoreError(
+                f"{self.path}: the file, or its -wal file, was removed or replaced; put it back, or start "
+                "the controller again"
             )
 
     @_checked
@@ -156,8 +163,19 @@ class SqliteStore:
     @contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
         """A connection of its own for one read, which any thread may make beside a commit."""
-        with closing(sqlite3.connect(self.path, timeout=LOCK_TIMEOUT_S, isolation_level=None)) as db:
+        # It makes no file where the state's was removed.
+        where = f"{self.path.absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(where, timeout=LOCK_TIMEOUT_S, isolation_level=None, uri=True)) as db:
             yield db
+
+    def _present(self) -> tuple[tuple[int, int], ...]:
+        """Device and inode of the state's file and of its write-ahead log; nothing for one that is gone."""
+        found = []
+        for path in (self.path, self.path.with_name(f"{self.path.name}-wal")):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                found.append((status.st_dev, status.st_ino))
+        return tuple(found)
 
 
 def lock_state(path: Path) -> int:
@@ -182,6 +200,10 @@ def lock_state(path: Path) -> int:
 def open_database(path: Path) -> sqlite3.Connection:
     """Open or create a state file and bring its schema up to date. Raises StoreError or StoreRefusedError."""
     db: sqlite3.Connection | None = None
+    # It holds what agents have announced: nobody else may read it. SQLite gives its other files this mode
+    # too, and says what is wrong with the path.
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     try:
         db = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode=WAL")

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import stat
 import time
 from pathlib import Path
@@ -70,3 +72,27 @@ def test_a_full_disk_is_told_and_the_record_is_in_the_log(caplog: pytest.LogCapt
     while "No space left" not in caplog.text and time.monotonic() < until:
         time.sleep(0.01)
     assert '"path": "/x"' in caplog.text
+
+
+def test_a_record_that_was_written_in_part_does_not_spoil_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, real, taken = tmp_path / "audit.jsonl", os.write, [10, 0, 20]
+
+    def write(descriptor: int, data: bytes) -> int:
+        """A disk that takes 10 bytes, is full, then takes 20 bytes, and then everything."""
+        size = taken.pop(0) if taken else len(data)
+        if not size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data[:size])
+
+    audit = AuditLog(file)
+    monkeypatch.setattr("controller.northbound.audit.os.write", write)
+    for path in ("/a", "/b", "/c"):
+        audit.record("bob", "job", "::1", "POST", path, 200)
+    until = time.monotonic() + 60
+    while file.read_bytes().count(b"\n") < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    broken, *rest = file.read_text().splitlines()
+    assert len(broken) == 10
+    assert [json.loads(line)["path"] for line in rest] == ["/b", "/c"]

@@ -366,12 +366,22 @@ def test_a_named_folder_of_artefacts_is_pushed(fabric, start_controller, artefac
     assert controller.process.poll() is None
 
 
+# A digest of a type that is not there.
+SERIALIZABLE_ENUM = """
+digests { preamble { id: 1 alias: "d" name: "d" } type_spec { serializable_enum { name: "e" } } }
+"""
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [
         ({}, "P4Infos found: none"),
         ({"a.p4info.txtpb": ""}, "no device config was found beside it"),
         ({"a.p4info.txtpb": "no P4Info {", "a.json": "{}"}, "P4Info is not readable"),
+        (
+            {"a.p4info.txtpb": SERIALIZABLE_ENUM, "a.json": "{}"},
+            "P4Info is not usable: it does not declare 'e'",
+        ),
     ],
 )
 def test_a_folder_without_a_program_ends_with_one_line_and_code_2(fabric, tmp_path, files, words):

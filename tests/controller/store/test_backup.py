@@ -85,3 +85,13 @@ def test_wrong_words_end_with_code_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
+
+
+def test_a_refusal_names_the_file_that_is_wrong(tmp_path: Path, capsys) -> None:
+    filled(tmp_path / "state", "a").close()
+    assert state("backup", tmp_path / "copy", "--state", tmp_path / "state") == 0
+    assert state("restore", tmp_path / "none", "--state", tmp_path / "state") == 2
+    assert capsys.readouterr().err == f"polyrhythm state restore: {tmp_path}/none: there is no such file\n"
+    (tmp_path / "text").write_text("no state")
+    assert state("restore", tmp_path / "copy", "--state", tmp_path / "text") == 2
+    assert capsys.readouterr().err.startswith(f"polyrhythm state restore: {tmp_path}/text: not usable as")

@@ -65,6 +65,38 @@ def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         store.commit(Batch([Change(Kind.JOB, "a", b"1")]))
 
 
+@pytest.mark.parametrize("ending", ["", "-wal"])
+def test_what_is_written_to_a_removed_file_is_not_acknowledged(tmp_path: Path, ending: str) -> None:
+    """SQLite writes on to a file that has no name any more."""
+    state, aside = tmp_path / f"state{ending}", tmp_path / "aside"
+    batch = Batch([Change(Kind.JOB, "a", b"1")])
+    with closing(SqliteStore(tmp_path / "state")) as store:
+        assert (tmp_path / "state-wal").exists()
+        store.commit(batch)
+        state.rename(aside)
+        with pytest.raises(StoreError, match="was removed or replaced; put it back, or start the controller"):
+            store.commit(batch)
+        if not ending:
+            # Reading makes no new file.
+            with pytest.raises(StoreError):
+                store.plans(1)
+            assert not state.exists()
+        aside.rename(state)
+        store.commit(batch)
+        other = tmp_path / "other"
+        other.write_bytes(b"another one")
+        other.rename(state)
+        with pytest.raises(StoreError, match="was removed or replaced"):
+            store.commit(batch)
+
+
+def test_nobody_else_may_read_the_state(tmp_path: Path) -> None:
+    with closing(SqliteStore(tmp_path / "state")) as store:
+        store.commit(Batch([Change(Kind.JOB, "a", b"1")]))
+        files = {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir()}
+    assert files == dict.fromkeys(("state", "state.lock", "state-shm", "state-wal"), 0)
+
+
 def test_events_are_read_page_by_page(tmp_path: Path) -> None:
     with closing(SqliteStore(tmp_path / "state")) as store:
         store.commit(Batch(events=[Event(i, "e", str(i)) for i in range(1, 6)]))
