@@ -37,7 +37,7 @@ from controller.process.planning import Planning
 from controller.process.precompute import Precomputation
 from controller.process.progress import Progress
 from controller.process.view_publisher import ViewPublisher
-from controller.process.worker_process import WorkerProcess
+from controller.process.workers import WorkerProcesses
 from controller.southbound.codec import PacketIn
 from controller.southbound.fleet import PreparedWrites, RunnerError, SwitchFleet, log_refused
 from controller.southbound.table_writes import DesiredState
@@ -67,7 +67,7 @@ class ControlLoop:
         core: Core,
         clock: EmbeddedClock | HostClock,
         *,
-        worker: WorkerProcess,
+        workers: WorkerProcesses,
         options: LoopOptions,
         publish: Callable[[Notice], None],
         state: DurableState | None,
@@ -75,7 +75,7 @@ class ControlLoop:
         self.channels = ChannelCounts()
         self._core = core
         self._clock = clock
-        self.planning = Planning(worker, first_plans=isinstance(clock, HostClock))
+        self.planning = Planning(workers.plans, first_plans=isinstance(clock, HostClock))
         self._options = options
         self._publish = publish
         self._state = state
@@ -89,7 +89,7 @@ class ControlLoop:
         self._announced: dict[str, int] = {}
         self._applying: asyncio.Task[None] | None = None
         self._reading: dict[str, asyncio.Task[None]] = {}
-        self._precomputation = Precomputation(worker, with_writes=isinstance(clock, HostClock))
+        self._precomputation = Precomputation(workers, with_writes=isinstance(clock, HostClock))
         self._read_backs = PeriodicTimer(options.read_back_ns)
         self._publisher = ViewPublisher(
             core,

@@ -26,7 +26,10 @@ FULL_AT_LATEST_S = 3600.0
 """After this time a full collection is made even if agents ask all the time. Chosen."""
 QUIET_S = 1.0
 NICENESS = 10
-"""The nice value of the worker process. Chosen: agents are answered first, and plans still make progress."""
+"""The nice value of the process that plans. Chosen: agents are answered first, and plans make progress."""
+NICENESS_OF_WRITES = 5
+"""The nice value of the process that computes table writes: a failed link waits for them. Chosen: between the
+control loop and plans."""
 _SWITCH_INTERVAL_S = 0.0005
 """How long one Python thread may hold the interpreter. Chosen: a tenth of Python's default."""
 
@@ -78,15 +81,15 @@ def _freeze(phase: str, info: dict[str, int]) -> None:
 def switch_threads_often() -> None:
     """Let Python switch between the threads of this process often.
 
-    A thread beside the control loop serialises what goes to the worker process. With Python's own switch
+    A thread beside the control loop serialises what goes to the worker processes. With Python's own switch
     interval of 5 ms it would delay the loop for that long.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
-def lower_priority() -> None:
+def lower_priority(niceness: int) -> None:
     """Give this process a low priority: it gets the processor time that others leave."""
-    os.nice(NICENESS)
+    os.nice(niceness)
     default_time_slices()
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

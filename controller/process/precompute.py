@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that the worker process computes ahead of time while it is idle.
+"""Results that a worker process computes ahead of time while it is idle.
 
 These are the answers to single failures, and the paths for the next predicted change of the sending jobs
 (lookahead). A result that is missing when it is needed is computed then, with the same content.
@@ -16,7 +16,8 @@ from controller.live.core import Core
 from controller.live.failover import FailoverAnswer, PreparedFailovers, answers, pack, writes
 from controller.model.plan import Plan
 from controller.planner import PlanInput, plan
-from controller.process.worker_process import CALL_CPU_S, WorkerProcess
+from controller.process.worker_process import CALL_CPU_S
+from controller.process.workers import WorkerProcesses
 from controller.routing.failover import Event
 from controller.southbound.fleet import RunnerError
 
@@ -40,8 +41,10 @@ Watched = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 class Precomputation:
     """Computes results ahead of time. `with_writes`: prepare table writes too, where host time counts."""
 
-    def __init__(self, worker: WorkerProcess, *, with_writes: bool) -> None:
-        self._worker = worker
+    def __init__(self, workers: WorkerProcesses, *, with_writes: bool) -> None:
+        self._worker = workers.plans
+        # A failure that has happened waits for no plan.
+        self._urgent = workers.tables
         self._with_writes = with_writes
         self._first_writes = True
         self._task: asyncio.Task[None] | None = None
@@ -70,7 +73,7 @@ class Precomputation:
             return ready, True
         try:
             state = await self._packed(failovers)
-            (answer,) = await self._worker.run(answers, state, (event,))
+            (answer,) = await self._urgent.run(answers, state, (event,))
         except RunnerError as error:
             log.error("no answer to the failure: %s; the next plan moves its flows", error)
             return None, False

@@ -2,8 +2,8 @@
 """The controller as a process: `python -m polyrhythm controller`.
 
 The main thread runs the Ryu applications. One asyncio loop, in a thread of its own, owns all state and serves
-switches, agents and the web. A worker process computes plans. When agents can connect, one line goes to
-standard output: `{"ready": true, "agents": "host:port", "web": "http://..."}`.
+switches, agents and the web. Worker processes compute plans and table writes. When agents can connect, one
+line goes to standard output: `{"ready": true, "agents": "host:port", "web": "http://..."}`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from controller.process.standby import Leadership, stand_by
 from controller.process.start_options import StartOptions, add_arguments, check_options
 from controller.process.state_options import SharedState
 from controller.process.status import ControllerStatus
-from controller.process.worker_process import WorkerProcess
+from controller.process.workers import WorkerProcesses
 from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
 from controller.southbound.election_ids import ElectionIds, Outbids
@@ -168,35 +168,25 @@ class _Service:
 
     async def _serve(self) -> None:
         if not isinstance(self._start.state, SharedState):
-            worker = self._worker()
+            workers = WorkerProcesses(self._start.fabric, self._start.artefacts)
             try:
-                await self._serve_fabric(self._start, None, worker)
+                await self._serve_fabric(self._start, None, workers)
             finally:
-                worker.close()
+                workers.close()
             return
-        # It is warm when this controller begins to lead.
-        worker = self._worker()
-        warm = asyncio.create_task(worker.warm_up())
+        # They are warm when this controller begins to lead.
+        workers = WorkerProcesses(self._start.fabric, self._start.artefacts)
+        warm = asyncio.create_task(workers.warm_up())
         leadership: Leadership | None = None
         try:
             leadership, start = await self._stand_by(self._start.state)
             await warm
-            await self._serve_fabric(start, leadership, worker)
+            await self._serve_fabric(start, leadership, workers)
         finally:
             warm.cancel()
-            worker.close()
+            workers.close()
             if leadership is not None:
                 await leadership.close()
-
-    def _worker(self) -> WorkerProcess:
-        fabric = self._start.fabric
-        return WorkerProcess(
-            fabric.topology,
-            fabric.ecn,
-            self._start.artefacts,
-            fabric.guard,
-            host_clock=fabric.clock != "embedded",
-        )
 
     async def _stand_by(self, shared: SharedState) -> tuple[Leadership, StartOptions]:
         """Stand by until this controller leads, which then serves on the same ports."""
@@ -216,11 +206,11 @@ class _Service:
         return leadership, replace(self._start, listeners=bound)
 
     async def _serve_fabric(
-        self, start: StartOptions, leadership: Leadership | None, worker: WorkerProcess
+        self, start: StartOptions, leadership: Leadership | None, workers: WorkerProcesses
     ) -> None:
         fabric = start.fabric
         embedded = fabric.clock == "embedded"
-        warm = asyncio.create_task(worker.warm_up())
+        warm = asyncio.create_task(workers.warm_up())
         artefacts = load_artefacts(start.artefacts)
         settings = CoreSettings(
             topology=fabric.topology,
@@ -247,7 +237,7 @@ class _Service:
         control_loop = ControlLoop(
             core,
             clock,
-            worker=worker,
+            workers=workers,
             options=LoopOptions(fabric.scenario, fabric.poll_ns, start.poll, fabric.read_back_ns),
             publish=self._frame.publish,
             state=state,
@@ -256,7 +246,7 @@ class _Service:
             fabric.topology,
             fabric.targets,
             artefacts,
-            worker,
+            workers.tables,
             control_loop,
             # In the embedded fabric a slow computer must change no result: there only a broken connection
             # counts.
@@ -302,8 +292,8 @@ class _Service:
                 ),
                 place=leadership.place if leadership is not None else Place,
             )
-            operations = RunningPlans(core, control_loop.planning, worker, store)
-            placements = RunningPlacements(core, self._worker)
+            operations = RunningPlans(core, control_loop.planning, workers.plans, store)
+            placements = RunningPlacements(core, workers.another)
             url, close_web = await _serve_web(
                 control_loop.board, status, start.listeners, operations, placements
             )
@@ -319,7 +309,7 @@ class _Service:
         finally:
             await asyncio.gather(close_web(), agents.stop(), fleet.stop(), return_exceptions=True)
             control_loop.close()
-            worker.close()
+            workers.close()
             if state is not None:
                 state.close()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages between two processes in which large objects that both have travel as numbers.
 
-The fabric, the jobs and the plan in force are arguments of nearly every call of the worker process, and
+The fabric, the jobs and the plan in force are arguments of nearly every call of a worker process, and
 change little from call to call. Only what is new travels.
 """
 

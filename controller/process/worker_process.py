@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker process, which computes plans and table writes beside the controller's loop.
+"""A worker process, which computes beside the controller's loop.
 
-There is one. It is spawned, never forked, because gRPC does not survive a fork; it is replaced when it dies.
+It is spawned, never forked, because gRPC does not survive a fork; it is replaced when it dies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from controller.kernel import watch_compilations
-from controller.process.latency import lower_priority
+from controller.process.latency import NICENESS, lower_priority
 from controller.process.shared_objects import ObjectReceiver, ObjectSender, SharedMessage
 from controller.southbound import table_writes
 from controller.southbound.codec import PipelineError
@@ -144,12 +144,14 @@ class WorkerProcess:
         guard: HostGuard = _DEFAULT_GUARD,
         *,
         host_clock: bool = True,
+        niceness: int = NICENESS,
     ) -> None:
         self._limited = host_clock
         self._sender = ObjectSender()
         self._number = 0
         self._argument: object = None
-        self._start = (host_clock, topology, ecn, artefacts, guard)
+        self._start = (topology, ecn, artefacts, guard)
+        self._niceness = niceness if host_clock else 0
         self._pool = self._new_pool()
         # One call at a time: a call that waits for another one is not late.
         self._turn = asyncio.Lock()
@@ -161,7 +163,7 @@ class WorkerProcess:
         Raises:
             PipelineError: the P4 program lacks a table, action or field that the controller writes.
         """
-        first = {s.name: None for s in self._start[1].switches[:1]}
+        first = {s.name: None for s in self._start[0].switches[:1]}
         await self.run(table_writes.writes_to, first, table_writes.DesiredState())
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -267,7 +269,7 @@ class WorkerProcess:
     def _new_pool(self) -> ProcessPoolExecutor:
         self._compile_times = _CompileTimes()
         self._abandoned = _AbandonedCall()
-        arguments = (self._compile_times, self._abandoned, *self._start)
+        arguments = (self._compile_times, self._abandoned, self._niceness, *self._start)
         self._sender = ObjectSender()
         return ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=arguments
@@ -348,12 +350,12 @@ def _shut_down(pool: ProcessPoolExecutor) -> list[BaseProcess]:
 
 
 def _start_worker(
-    compile_times: _CompileTimes, abandoned: _AbandonedCall, host_clock: bool, *arguments: Any
+    compile_times: _CompileTimes, abandoned: _AbandonedCall, niceness: int, *arguments: Any
 ) -> None:
     compile_times.watch()
     abandoned.watch()
-    if host_clock:
-        lower_priority()
+    if niceness:
+        lower_priority(niceness)
     # A call that needs more raises MemoryError, and the machine keeps its other processes.
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard == resource.RLIM_INFINITY or hard > MEMORY_LIMIT_BYTES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from control_rig import job, on_loop
@@ -73,7 +74,7 @@ def test_what_changes_during_a_write_is_written_too() -> None:
         loop = ControlLoop(
             core,
             HostClock(),
-            worker=Worker(),  # type: ignore[arg-type]
+            workers=SimpleNamespace(plans=Worker(), tables=Worker()),  # type: ignore[arg-type]
             options=LoopOptions("test", 10**12, False, 10**15),
             publish=lambda _: None,
             state=None,

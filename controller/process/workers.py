@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes beside the controller's loop: one makes plans, one computes table writes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from controller.process.config import FabricDescription
+from controller.process.latency import NICENESS, NICENESS_OF_WRITES
+from controller.process.worker_process import WorkerProcess
+
+
+class WorkerProcesses:
+    """`plans` makes plans, and prepares answers to failures. `tables` computes table writes and differences,
+    and answers that are not prepared, so these wait neither for a plan nor for a planner that has to start
+    again. The embedded fabric stands still meanwhile: there one process does both.
+    """
+
+    def __init__(self, fabric: FabricDescription, artefacts: Path) -> None:
+        self._fabric = fabric
+        self._artefacts = artefacts
+        self.plans = self.another()
+        embedded = fabric.clock == "embedded"
+        self.tables = self.plans if embedded else self.another(NICENESS_OF_WRITES)
+
+    def another(self, niceness: int = NICENESS) -> WorkerProcess:
+        """One more process, which the caller closes."""
+        fabric = self._fabric
+        return WorkerProcess(
+            fabric.topology,
+            fabric.ecn,
+            self._artefacts,
+            fabric.guard,
+            host_clock=fabric.clock != "embedded",
+            niceness=niceness,
+        )
+
+    async def warm_up(self) -> None:
+        """Start the processes. Raises PipelineError as `WorkerProcess.warm_up` does."""
+        if self.tables is self.plans:
+            await self.plans.warm_up()
+        else:
+            await asyncio.gather(self.plans.warm_up(), self.tables.warm_up())
+
+    def close(self) -> None:
+        """End the processes."""
+        self.plans.close()
+        if self.tables is not self.plans:
+            self.tables.close()
