@@ -9,7 +9,7 @@ from typing import Any
 
 from polyrhythm_files import InvalidValueError, Loc, convert, value_document
 from topo.addresses import canonical_address, canonical_prefix, is_ipv6
-from topo.file_types import WholeTopology, hash_of
+from topo.file_types import WholeHost, WholeTopology, hash_of
 from topo.graph import OUR_HASH, UNKNOWN_HASH, Host, Link, Switch, Tier, Topology
 
 
@@ -89,30 +89,13 @@ def whole_topology(given: WholeTopology) -> Topology:
         leaf: tuple(_prefix(text, ("other_prefixes", leaf), switches) for text in more)
         for leaf, more in (given.other_prefixes or {}).items()
     }
-    for i, h in enumerate(given.hosts):
-        covered = (prefixes.get(h.leaf, ""), *other_prefixes.get(h.leaf, ()))
-        for key, text in (("ip", h.ip), *(("other_ips", text) for text in h.other_ips or ())):
-            if not any(is_ipv6(text) == is_ipv6(prefix) for prefix in covered if prefix):
-                family = "IPv6" if is_ipv6(text) else "IPv4"
-                raise InvalidValueError(
-                    ("hosts", i, key),
-                    f"{h.leaf} has no {family} prefix; legal: an address of a family of the leaf's prefixes",
-                )
+    hosts = tuple(
+        _host(i, h, (prefixes.get(h.leaf, ""), *other_prefixes.get(h.leaf, ())))
+        for i, h in enumerate(given.hosts)
+    )
     return Topology(
         given.name,
-        tuple(
-            Host(
-                h.name,
-                _address(h.ip, ("hosts", i, "ip")),
-                h.mac,
-                h.leaf,
-                h.leaf_port,
-                h.rate_bps,
-                h.server or "",
-                tuple(_address(text, ("hosts", i, "other_ips")) for text in h.other_ips or ()),
-            )
-            for i, h in enumerate(given.hosts)
-        ),
+        hosts,
         tuple(Switch(s.name, Tier(s.tier), s.device_id, s.mac) for s in given.switches),
         tuple(Link(k.a, k.a_port, k.b, k.b_port, k.rate_bps) for k in given.links),
         prefixes,
@@ -128,6 +111,22 @@ def _ends(given: WholeTopology) -> Iterator[tuple[Loc, str, int]]:
     for i, link in enumerate(given.links):
         yield ("links", i, "a"), link.a, link.a_port
         yield ("links", i, "b"), link.b, link.b_port
+
+
+def _host(index: int, given: WholeHost, prefixes: Collection[str]) -> Host:
+    """A host. Each of its addresses is of a family that `prefixes`, those of its leaf, have."""
+    loc = ("hosts", index)
+    ip = _address(given.ip, (*loc, "ip"))
+    others = tuple(_address(text, (*loc, "other_ips")) for text in given.other_ips or ())
+    for key, address in (("ip", ip), *(("other_ips", text) for text in others)):
+        if not any(is_ipv6(address) == is_ipv6(prefix) for prefix in prefixes if prefix):
+            family = "IPv6" if is_ipv6(address) else "IPv4"
+            raise InvalidValueError(
+                (*loc, key),
+                f"{given.leaf} has no {family} prefix; legal: an address of a family of the leaf's prefixes",
+            )
+    rest = given.mac, given.leaf, given.leaf_port, given.rate_bps, given.server or ""
+    return Host(given.name, ip, *rest, others)
 
 
 def _address(text: str, loc: Loc) -> str:

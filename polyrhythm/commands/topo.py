@@ -14,6 +14,7 @@ from controller.routing.forwarding import BUCKETS
 from controller.routing.hash import UDP
 from controller.wire.rocev2 import ROCE_PORT, ROCE_SOURCE_PORTS
 from polyrhythm_files import ConfigError
+from topo.addresses import is_ipv6
 from topo.files import load_topology
 from topo.graph import Topology
 
@@ -97,6 +98,7 @@ def to_json(topology: Topology) -> dict[str, Any]:
         for name, nics in topology.machines.items()
     ]
     spec = topology.hash
+    has_ipv6 = any(is_ipv6(h.ip) for h in topology.hosts)
     switches = [
         {
             "name": s.name,
@@ -105,6 +107,7 @@ def to_json(topology: Topology) -> dict[str, Any]:
             "hash": {
                 "fields": list(FIELDS),
                 "field_bits": list(_FIELD_BITS),
+                **({"field_bits_ipv6": [128, 128, *_FIELD_BITS[2:]]} if has_ipv6 else {}),
                 "constants": {"protocol": UDP, "dst_port": ROCE_PORT},
                 "algorithm": spec.algorithm,
                 "slice": {"lsb": spec.slices[s.tier.level], "bits": 8} if topology.hash.known else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import ip_address, ip_network
 
 from controller.model import Flow, Job, Phase, Profile
 from controller.routing.forwarding import forwarding
@@ -28,12 +28,12 @@ def job(name: str, hosts: list[str], period: float, up: float, rate: float = 1.0
 def walk(topology: Topology, down: frozenset[tuple[str, str]], src: str, dst: str, port: int) -> list[str]:
     """Where a RoCEv2 packet goes, straight from the tables and zlib."""
     tables = forwarding(topology, down)
-    a, b = IPv4Address(topology.host[src].ip), IPv4Address(topology.host[dst].ip)
-    value = zlib.crc32(struct.pack("!IIBHH", int(a), int(b), 17, port, ROCE_PORT))
+    a, b = ip_address(topology.host[src].ip), ip_address(topology.host[dst].ip)
+    value = zlib.crc32(a.packed + b.packed + struct.pack("!BHH", 17, port, ROCE_PORT))
     path = [src, topology.host[src].leaf]
     while path[-1] != dst:
         table = tables[path[-1]]
-        match = max((c for c in table.routes if b in IPv4Network(c)), key=lambda c: IPv4Network(c).prefixlen)
+        match = max((c for c in table.routes if b in ip_network(c)), key=lambda c: ip_network(c).prefixlen)
         found = table.routes[match]
         hop = found.id
         if found.kind == "group":

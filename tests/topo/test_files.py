@@ -12,6 +12,7 @@ from controller.routing.fabric import two_tier
 from controller.routing.three_tier import three_tier as arrays_of_three
 from polyrhythm.cli import main
 from polyrhythm_files import ConfigError, InvalidValueError, value_document
+from topo.addresses import in_families
 from topo.export import from_networkx, to_networkx
 from topo.files import load_topology, read_topology
 from topo.generate import leaf_spine, rail, three_tier
@@ -85,6 +86,10 @@ def test_files_that_are_no_json(capsys, tmp_path) -> None:
         leaf_spine(3, 2, 2, host_bps=10, fabric_bps=20),
         three_tier(2, 2, 3, 2, 2, host_bps=10, fabric_bps=20),
         rail(2, 2, 2, 2, host_bps=10, fabric_bps=20),
+        in_families(leaf_spine(2, 1, 2, host_bps=10, fabric_bps=20, name="ipv6"), "ipv6"),
+        in_families(
+            leaf_spine(2, 1, 2, host_bps=10, fabric_bps=20, name="both"), "ipv4+ipv6", {"h1": "ipv6"}
+        ),
     ],
     ids=lambda t: t.name,
 )
@@ -154,3 +159,17 @@ def test_what_kind_of_clos_a_fabric_is() -> None:
     assert arrays is not None
     assert (arrays.up.shape, arrays.over.shape, arrays.per_pod) == ((6, 2), (2, 2, 4), 3)
     assert (two_tier(two).up == 20).all()
+
+
+def test_the_families_of_a_fabric_and_of_single_hosts() -> None:
+    rows = [
+        {"name": "h1", "leaf": "a", "gbps": 1},
+        {"name": "h2", "leaf": "a", "gbps": 1, "addresses": "ipv4"},
+    ]
+    given = {"kind": "explicit", "switches": [{"name": "a", "tier": "leaf"}], "hosts": rows, "links": []}
+    topology = read_topology(value_document(given | {"addresses": "ipv6"}, "t.json"), (), "t")
+    assert [h.ip for h in topology.hosts] == ["fd00:0:0:1::1", "10.0.1.2"]
+    assert (topology.prefixes, topology.other_prefixes) == ({"a": "fd00:0:0:1::/64"}, {"a": ("10.0.1.0/24",)})
+    for wrong in ({"addresses": "ipv5"}, {"hosts": [rows[0] | {"addresses": ["ipv6"]}]}):
+        with pytest.raises(ConfigError, match="addresses"):
+            read_topology(value_document(given | wrong, "t.json"), (), "t")
