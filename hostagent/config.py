@@ -16,7 +16,7 @@ from msgspec import Meta
 from controller.wire.log_lines import LogFormat
 from controller.wire.protocol import MAX_GPUS
 from hostagent.job import MOST_BYTES
-from hostagent.nic.roce import ip_bytes
+from hostagent.nic.roce import ip_bytes, overhead_bytes
 from hostagent.training_config import TrainingSettings
 from polyrhythm_files import (
     Document,
@@ -257,11 +257,17 @@ class Config(Section, frozen=True, kw_only=True):
         for index, job in enumerate(self.training.jobs):
             loc: Loc = ("training", "jobs", index)
             try:
-                spec = job.spec()
+                spec = job.spec(self.payload_bps)
             except ValueError as error:
                 raise InvalidValueError(loc, str(error)) from None
             self._check_hosts(loc, spec.hosts)
         self._check_observed_jobs()
+
+    @property
+    def payload_bps(self) -> int:
+        """The payload that the udp driver carries at line rate, in bit/s."""
+        mtu = self.nic.mtu
+        return int(self.nic.rate_mbps * 1e6 * mtu / (mtu + overhead_bytes(self.agent.ip)))
 
     def _check_hosts(self, loc: Loc, hosts: tuple[str, ...]) -> None:
         if self.agent.host not in hosts:

@@ -36,8 +36,12 @@ class EmulatedTraining:
     meanwhile. Raises InvalidValueError for a file that cannot be written, or a job that cannot run here.
     """
 
-    def __init__(self, settings: TrainingSettings, agent: Agent, nic: NicDriver, loop: AgentLoop) -> None:
+    def __init__(
+        self, settings: TrainingSettings, agent: Agent, nic: NicDriver, loop: AgentLoop, payload_bps: int
+    ) -> None:
+        """`payload_bps` is what a NIC of the jobs carries at line rate, without headers."""
         self._agent = agent
+        self._payload_bps = payload_bps
         self._nic = nic
         self._loop = loop
         self._seed = settings.seed
@@ -95,7 +99,7 @@ class EmulatedTraining:
 
     def _add(self, job: TrainingJob, origin_ns: int) -> None:
         """Make the workers of a job. Its start counts from `origin_ns`."""
-        spec = job.spec()
+        spec = job.spec(self._payload_bps)
         start = origin_ns + job.start_ns
         for rank, host in enumerate(spec.hosts):
             if host != self._agent.host:

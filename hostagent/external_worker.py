@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from controller.wire.limits import MAX_NAME_CHARS
-from controller.wire.traffic import flows_of, spread
 from controller.wire.traffic_config import TrafficConfig
 from hostagent.job import (
     MOST_NS,
@@ -21,6 +20,7 @@ from hostagent.job import (
     PcieUse,
     PhaseSpec,
 )
+from hostagent.job_traffic import expanded
 from hostagent.nic.driver import ReceiveQueue, SendQueue
 from hostagent.worker import ReadFabricTime
 from polyrhythm_files import MAX_WHOLE, Section, Whole, finite
@@ -109,19 +109,7 @@ class JoinMessage(Section, frozen=True, kw_only=True):
             raise ValueError(
                 f"job {self.job}: ring and bytes_per_flow follow from traffic; legal: one of both"
             )
-        hosts, rails = self.hosts, self.rails
-        if len(set(hosts)) < len(hosts) or len(hosts) % rails:
-            raise ValueError(
-                f"job {self.job}: {len(hosts)} hosts, {rails} rails; legal: each host once, and so many "
-                f"on each rail"
-            )
-        servers = [(hosts[k], hosts[k : k + rails]) for k in range(0, len(hosts), rails)]
-        gpus = self.gpus or len(hosts)
-        try:
-            traffic = config.traffic(gpus)
-            flows = flows_of(traffic, spread(servers, gpus))
-        except ValueError as error:
-            raise ValueError(f"job {self.job}: traffic: {error}") from None
+        traffic, flows = expanded(self.job, config, self.hosts, self.gpus or len(self.hosts), self.rails)
         sizes = tuple(f.iteration_bytes(traffic.exchanges) for f in flows)
         return tuple((f.src, f.dst) for f in flows), sizes
 

@@ -87,7 +87,7 @@ class AgentService:
         self.loop.call_at(self.loop.now + REJOIN_NS, self._workers_are_back)
         self._heard_ns = self.loop.now
         self.loop.every(_SILENCE_CHECK_NS, self._end_silent_session)
-        self.training = EmulatedTraining(config.training, self.agent, self.nic, self.loop)
+        self.training = EmulatedTraining(config.training, self.agent, self.nic, self.loop, config.payload_bps)
         self.observed_jobs = ObservedJobs(
             config.sources.jobs,
             self.agent,

@@ -8,7 +8,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from controller.wire.senders import Sender, canonical_sender
+from controller.wire.traffic_config import TrafficConfig
 from hostagent.job import JobSpec, MeasuredPhase, MeasuredProfile, PcieUse, PhaseSpec
+from hostagent.job_traffic import expanded, phase_specs
 from polyrhythm_files import MAX_WHOLE, InvalidValueError, Section, Whole, finite
 from polyrhythm_job.pcie import check_link_name
 
@@ -63,7 +65,19 @@ class TrainingJob(Section, frozen=True, kw_only=True):
     ring: Annotated[
         tuple[tuple[str, str], ...], Meta(description="its flows, [source, destination] host; empty: a ring")
     ] = ()
-    phases: Annotated[tuple[TrainingPhase, ...], Meta(description="one iteration")]
+    phases: Annotated[
+        tuple[TrainingPhase, ...], Meta(description="one iteration; not with traffic, which gives them")
+    ] = ()
+    traffic: Annotated[
+        TrafficConfig | None,
+        Meta(description="what the job is; its flows and phases follow. Not with ring or phases"),
+    ] = None
+    compute_ns: Annotated[
+        int, Meta(ge=0, le=MAX_WHOLE, description="with traffic: the GPUs' compute time of an iteration")
+    ] = 0
+    rails: Annotated[
+        int, Meta(ge=1, le=64, description="with traffic: so many neighbours in hosts are NICs of one server")
+    ] = 1
     model: Annotated[str, Meta(description="name of the model")] = ""
     gpus: Annotated[int, Meta(ge=0, le=MAX_WHOLE, description="of the whole job; 0: one a host")] = 0
     flops_per_iteration: Annotated[float, finite(0.0, what="of the whole job")] = 0.0
@@ -107,18 +121,32 @@ class TrainingJob(Section, frozen=True, kw_only=True):
         TrainingPcie | None, Meta(description="the PCIe link its GPUs share with other jobs of the host")
     ] = None
 
-    def spec(self) -> JobSpec:
-        """The job as its workers know it. Raises ValueError for a job that cannot run."""
+    def spec(self, payload_bps: int) -> JobSpec:
+        """The job as its workers know it, on NICs that carry `payload_bps` bit/s of payload.
+
+        Raises ValueError for a job that cannot run.
+        """
         ring = self.ring or tuple(
             (host, self.hosts[(rank + 1) % len(self.hosts)]) for rank, host in enumerate(self.hosts)
         )
+        phases = tuple(PhaseSpec(p.up_ns, p.bytes_per_flow, p.rate_bps, p.down_ns) for p in self.phases)
+        gpus = self.gpus or len(self.hosts)
+        if self.traffic is not None:
+            if self.ring or self.phases:
+                raise ValueError(f"job {self.name}: ring and phases follow from traffic; legal: one of both")
+            traffic, flows = expanded(self.name, self.traffic, self.hosts, gpus, self.rails)
+            ring = tuple((f.src, f.dst) for f in flows)
+            phases = phase_specs(traffic, flows, self.compute_ns, payload_bps)
+        elif self.compute_ns or self.rails != 1:
+            key = "compute_ns" if self.compute_ns else "rails"
+            raise ValueError(f"job {self.name}: {key} without traffic; legal: with traffic only")
         return JobSpec(
             name=self.name,
             model=self.model or self.name,
-            gpus=self.gpus or len(self.hosts),
+            gpus=gpus,
             hosts=self.hosts,
             ring=ring,
-            phases=tuple(PhaseSpec(p.up_ns, p.bytes_per_flow, p.rate_bps, p.down_ns) for p in self.phases),
+            phases=phases,
             flops_per_iteration=self.flops_per_iteration,
             compute_jitter=self.compute_jitter_pct / 100,
             sender=canonical_sender(self.sender),

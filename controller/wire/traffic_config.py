@@ -47,7 +47,7 @@ class TransformerConfig(Section, frozen=True, kw_only=True):
     """A transformer model, from which the bytes follow (Narayanan et al., Megatron-LM, SC 2021, 3.2)."""
 
     parameters: Annotated[float, finite(1, 1e15, what="of the whole model, without those of experts")]
-    layers: Annotated[int, Meta(ge=1, le=100_000)]
+    layers: Annotated[int, Meta(ge=1, le=100_000, description="of the whole model")]
     hidden: Annotated[int, Meta(ge=1, le=10_000_000, description="size of a token's vector")]
     sequence: Annotated[int, Meta(ge=1, le=1_000_000_000, description="tokens of a sequence")]
     micro_batch: Annotated[int, Meta(ge=1, le=1_000_000, description="sequences in a micro-batch")] = 1
@@ -99,7 +99,9 @@ class TrafficConfig(Section, frozen=True, kw_only=True):
     parallelism: Annotated[
         ParallelismConfig | None, Meta(description="without it all GPUs are one data-parallel group")
     ] = None
-    transformer: TransformerConfig | None = None
+    transformer: Annotated[
+        TransformerConfig | None, Meta(description="the model, from which the bytes of the groups follow")
+    ] = None
     data_bytes: Annotated[
         _Bytes | None, Meta(description="buffer of the data-parallel collective, such as gradients")
     ] = None

@@ -114,7 +114,7 @@ def test_an_agents_configuration_is_one_that_agents_read(
     config = load_config(path)
     mine = [w for w in scenario.workloads if "h1" in w.job.hosts]
     assert [job.name for job in config.training.jobs] == [w.job.name for w in mine]
-    spec = config.training.jobs[0].spec()
+    spec = config.training.jobs[0].spec(config.payload_bps)
     assert spec.ring == tuple((f.src, f.dst) for f in mine[0].job.flows)
     assert spec.announced().period_ns == 300_000_000
     assert config.nic.rate_mbps == 25
@@ -131,8 +131,9 @@ def test_an_agent_learns_how_a_job_behaves_and_when_it_leaves(tmp_path: Path) ->
     path = tmp_path / "agent.toml"
     jobs = [AgentJob(w, 5, 0, 0, None, 900) for w in scenario.workloads]
     path.write_text(agent_config(scenario, "h1", "unix:/run/x.sock", "", "", 7, jobs))
-    (job,) = load_config(path).training.jobs
-    spec = job.spec()
+    config = load_config(path)
+    (job,) = config.training.jobs
+    spec = job.spec(config.payload_bps)
     assert (spec.silent, spec.increase_timer, spec.compute_jitter) == (True, 0.5, pytest.approx(0.03))
     assert spec.sender == "mltcp-reno"
     assert (job.start_ns, job.iterations, job.stop_ns) == (5, 0, 900)
@@ -204,7 +205,8 @@ def test_workers_of_a_job_say_the_same_of_its_pcie_link(tmp_path: Path) -> None:
     for host in scenario.workloads[0].job.hosts:
         path = tmp_path / f"{host}.toml"
         path.write_text(agent_config(scenario, host, "unix:/run/x.sock", "r", "", 7, jobs))
-        specs.append(job_join(load_config(path).training.jobs[0].spec(), 0))
+        config = load_config(path)
+        specs.append(job_join(config.training.jobs[0].spec(config.payload_bps), 0))
     assert specs[0] == specs[1]
     assert (specs[0].pcie_link, specs[0].pcie_bps) == ("gpu0", 20_000_000)
 
