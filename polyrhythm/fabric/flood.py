@@ -38,7 +38,8 @@ class HostFlood:
     """Sends frames by the cable of a host from `start_ns` on, one right behind the other, without end.
 
     The DSCP changes with every frame. The frames are full RoCE data, TCP, UDP to port 80, and CNPs with the
-    payload of data; under the DSCPs of acknowledgements and CNPs also such packets in their right size.
+    payload of data; under the DSCPs of acknowledgements and CNPs also such packets in their right size. A
+    flood of answers has the last two kinds only.
     `enter` takes a frame at the leaf's port. `sent` counts the frames.
     """
 
@@ -56,7 +57,10 @@ class HostFlood:
         self._heap = heap
         self._enter = enter
         self._ns_per_byte = 8e9 / topology.host[flood.src].rate_bps
-        self._frames = cycle(tuple(_frames(flood, topology, packet_bytes)))
+        made = (
+            _answers(flood, topology) if flood.frames == "answers" else _frames(flood, topology, packet_bytes)
+        )
+        self._frames = cycle(tuple(made))
         heap.call_at(start_ns + flood.start_ns, self._send)
 
     def _send(self) -> None:
@@ -68,9 +72,7 @@ class HostFlood:
 
 def _frames(flood: Flood, topology: Topology, packet_bytes: int) -> Iterator[bytes]:
     """Every frame of a flood, in its order: for each source port every DSCP."""
-    src, dst = topology.host[flood.src], topology.host[flood.dst]
-    macs = mac_bytes(topology.switch[src.leaf].mac) + mac_bytes(src.mac)
-    ends = macs, ip_bytes(src.ip), ip_bytes(dst.ip)
+    ends = _ends(flood, topology)
     payload = bytes(packet_bytes)
     for k in range(_PORTS):
         port = ROCE_SOURCE_PORTS.start + k
@@ -85,11 +87,34 @@ def _frames(flood: Flood, topology: Topology, packet_bytes: int) -> Iterator[byt
                 header = struct.pack(">HHHH", port, _HTTP, _UDP_HEADER_BYTES + packet_bytes, 0)
                 yield _ip(ends, dscp, IPPROTO_UDP, header + payload)
             elif dscp == TRAFFIC_CLASSES.ack:
-                yield _roce(ends, port, dscp, ACKNOWLEDGE, bytes(4))
+                yield _acknowledgement(ends, port)
             elif dscp == TRAFFIC_CLASSES.cnp:
-                yield _roce(ends, port, dscp, CNP, bytes(16))
+                yield _cnp(ends, port)
             else:
                 yield _roce(ends, port, dscp, CNP, payload)
+
+
+def _answers(flood: Flood, topology: Topology) -> Iterator[bytes]:
+    """An acknowledgement and a CNP for each source port."""
+    ends = _ends(flood, topology)
+    for port in ROCE_SOURCE_PORTS[:_PORTS]:
+        yield _acknowledgement(ends, port)
+        yield _cnp(ends, port)
+
+
+def _ends(flood: Flood, topology: Topology) -> tuple[bytes, bytes, bytes]:
+    """MAC addresses, source and destination address."""
+    src, dst = topology.host[flood.src], topology.host[flood.dst]
+    macs = mac_bytes(topology.switch[src.leaf].mac) + mac_bytes(src.mac)
+    return macs, ip_bytes(src.ip), ip_bytes(dst.ip)
+
+
+def _acknowledgement(ends: tuple[bytes, bytes, bytes], port: int) -> bytes:
+    return _roce(ends, port, TRAFFIC_CLASSES.ack, ACKNOWLEDGE, bytes(4))
+
+
+def _cnp(ends: tuple[bytes, bytes, bytes], port: int) -> bytes:
+    return _roce(ends, port, TRAFFIC_CLASSES.cnp, CNP, bytes(16))
 
 
 def _roce(ends: tuple[bytes, bytes, bytes], port: int, dscp: int, opcode: int, payload: bytes) -> bytes:

@@ -98,11 +98,14 @@ class Mice:
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """`src` floods the fabric towards `dst`, from `start_ns` after the start of the first jobs on."""
+    """`src` floods the fabric towards `dst`, from `start_ns` after the start of the first jobs on. `frames`:
+    all, or answers (acknowledgements and CNPs) only.
+    """
 
     src: str
     dst: str
     start_ns: int
+    frames: str = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +243,7 @@ def _floods(config: ScenarioConfig, topology: Topology) -> tuple[Flood, ...]:
                 ("floods", i, "dst"),
                 f"{flood.dst!r} and src have addresses of two families; legal: a host of the family of src",
             )
-    return tuple(Flood(f.src, f.dst, round(f.start_ms * 1e6)) for f in config.floods)
+    return tuple(Flood(f.src, f.dst, round(f.start_ms * 1e6), f.frames) for f in config.floods)
 
 
 def _limited(config: ScenarioConfig, topology: Topology) -> frozenset[str]:

@@ -281,11 +281,17 @@ class MiceConfig(Section, frozen=True, kw_only=True):
 
 
 class FloodConfig(Section, frozen=True, kw_only=True):
-    """A host of no job that sends at the rate of its NIC without pause, under every DSCP in turn: RoCE data,
-    TCP, UDP, and false and true acknowledgements and CNPs. It has no congestion control."""
+    """A host of no job that sends at the rate of its NIC without pause. It has no congestion control."""
 
     src: Name
     dst: Name
+    frames: Annotated[
+        Literal["all", "answers"],
+        Meta(
+            description="all: under every DSCP in turn RoCE data, TCP, UDP, and false and true "
+            "acknowledgements and CNPs; answers: true acknowledgements and CNPs only"
+        ),
+    ] = "all"
     start_ms: Annotated[Milliseconds, Meta(description="from the start of the first jobs")] = 0
 
 

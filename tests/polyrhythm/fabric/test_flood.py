@@ -2,6 +2,7 @@
 """A flood: every DSCP, at the rate of the host's cable, in frames that a switch takes for what they say."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -14,13 +15,13 @@ SCENARIO = load_scenario(scenario_path("tenant_attack"))
 START_NS = 1_000_000
 
 
-def flooded(seconds: float) -> list[tuple[int, bytes]]:
+def flooded(seconds: float, frames: str = "all") -> list[tuple[int, bytes]]:
     """The frames of a flood with their times, in ns."""
     heap = EventHeap()
     sent: list[tuple[int, bytes]] = []
     (flood,) = SCENARIO.floods
     HostFlood(
-        flood,
+        replace(flood, frames=frames),
         SCENARIO.topology,
         SCENARIO.packet_bytes,
         heap,
@@ -58,3 +59,11 @@ def test_true_answers_are_among_them() -> None:
     """The meter has something to count: acknowledgements of 62 bytes and CNPs of 74."""
     small = {(frame[15] >> 2, frame[42], len(frame)) for _, frame in flooded(0.1) if len(frame) < 100}
     assert small == {(50, 0x11, 62), (48, 0x81, 74)}
+
+
+def test_a_flood_of_answers_has_nothing_else_and_fills_the_cable_too() -> None:
+    sent = [frame for _, frame in flooded(0.02, "answers")]
+    assert {(frame[15] >> 2, frame[42], len(frame)) for frame in sent} == {(50, 0x11, 62), (48, 0x81, 74)}
+    assert len({frame[34:36] for frame in sent}) == 16
+    bits = 8 * sum(map(len, sent))
+    assert bits == pytest.approx(0.02 * SCENARIO.topology.host["h3"].rate_bps, rel=0.01)
