@@ -10,7 +10,7 @@ from .boundary import DataPlaneClock
 from .calculations import CUSTOM, CustomCrc
 from .entries import EntryFault, GroupMember, MeterConfig, TableEntry, TableEntryError
 from .ir import Calculation, Ir
-from .meters import Meter
+from .meters import MeterCells
 from .profiles import ActionProfile
 from .tables import MatchTable
 from .value_sets import Member, MemberSet, member_sets
@@ -41,7 +41,7 @@ class ControlPlane:
         self._tables: dict[str, MatchTable] = {}
         self._profiles: dict[str, ActionProfile] = {}
         self._counters: dict[str, CounterArray] = {}
-        self._meters: dict[str, list[Meter]] = {}
+        self._meters: dict[str, MeterCells] = {}
         self._registers: dict[str, list[int]] = {}
         self._register_widths: dict[str, int] = {}
         self._customs: dict[str, CustomCrc] = {}
@@ -61,7 +61,7 @@ class ControlPlane:
             self._tables[table.name] = MatchTable(table, profile=profile, meter_bytes=by_bytes)
         self._counters = {name: CounterArray(size) for name, size in ir.counters.items()}
         self._meters = {
-            name: [Meter(meter.by_bytes) for _ in range(0 if meter.target else meter.size)]
+            name: MeterCells(0 if meter.target else meter.size, meter.by_bytes)
             for name, meter in ir.meters.items()
         }
         self._registers = {name: [0] * size for name, (size, _) in ir.registers.items()}
@@ -161,10 +161,14 @@ class ControlPlane:
         counter = self._counter(name)
         return list(zip(counter.packets, counter.bytes, strict=True))
 
-    def write_counter(self, name: str, index: int, packets: int, bytes: int) -> None:
-        """Set one index of an indirect counter."""
+    def write_counter(self, name: str, index: int | None, packets: int, bytes: int) -> None:
+        """Set one index of an indirect counter, None: all."""
         counter = self._counter(name)
-        self._within("counter", name, len(counter.packets), index)
+        size = len(counter.packets)
+        if index is None:
+            counter.packets[:], counter.bytes[:] = [packets] * size, [bytes] * size
+            return
+        self._within("counter", name, size, index)
         counter.packets[index] = packets
         counter.bytes[index] = bytes
 
@@ -182,15 +186,18 @@ class ControlPlane:
             raise self._missing("counter", name)
         return self._counters[name]
 
-    def set_meter(self, name: str, index: int, config: MeterConfig | None) -> None:
-        """Configure one meter of an array; None makes it always green."""
+    def set_meter(self, name: str, index: int | None, config: MeterConfig | None) -> None:
+        """Configure one meter of an array, index None: all; configuration None makes it always green."""
         meters = self._meter_array(name)
-        self._within("meter", name, len(meters), index)
+        if index is None:
+            meters.set_all(config)
+            return
+        self._within("meter", name, meters.size, index)
         meters[index].set(config)
 
     def read_meter(self, name: str) -> list[MeterConfig | None]:
         """The configuration of each meter of an array."""
-        return [meter.config for meter in self._meter_array(name)]
+        return self._meter_array(name).configs()
 
     def set_direct_meter(self, table: str, entry: TableEntry, config: MeterConfig | None) -> None:
         """Configure the meter of a table's entry."""
@@ -200,7 +207,7 @@ class ControlPlane:
         """The configuration of the meter of a table's entry."""
         return self.table(table).meter(entry).config
 
-    def _meter_array(self, name: str) -> list[Meter]:
+    def _meter_array(self, name: str) -> MeterCells:
         if name not in self._meters:
             raise self._missing("meter", name)
         return self._meters[name]
@@ -209,13 +216,16 @@ class ControlPlane:
         """The cells of a register array, a copy."""
         return list(self._register(name))
 
-    def write_register(self, name: str, index: int, value: int) -> None:
-        """Set one cell of a register array."""
+    def write_register(self, name: str, index: int | None, value: int) -> None:
+        """Set one cell of a register array, None: all."""
         cells = self._register(name)
-        self._within("register", name, len(cells), index)
         width = self._register_widths[name]
         if not 0 <= value < 1 << width:
             raise TableEntryError(EntryFault.INVALID, f"register '{name}' is {width} bits wide, got {value}")
+        if index is None:
+            cells[:] = [value] * len(cells)
+            return
+        self._within("register", name, len(cells), index)
         cells[index] = value
 
     def _register(self, name: str) -> list[int]:

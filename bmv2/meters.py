@@ -55,6 +55,31 @@ class Meter:
         return GREEN if _take(self._committed, config.cir, config.cburst, need, now) else YELLOW
 
 
+class MeterCells(dict[int, Meter]):
+    """The meters of an array by index, each made when it is first used: most of a large array never are."""
+
+    def __init__(self, size: int, by_bytes: bool) -> None:
+        super().__init__()
+        self.size = size
+        self._by_bytes = by_bytes
+        self._config: MeterConfig | None = None
+
+    def __missing__(self, index: int) -> Meter:
+        meter = self[index] = Meter(self._by_bytes)
+        meter.set(self._config)
+        return meter
+
+    def set_all(self, config: MeterConfig | None) -> None:
+        """Configure all meters, as `Meter.set` does one."""
+        Meter(self._by_bytes).set(config)
+        self._config = config
+        self.clear()
+
+    def configs(self) -> list[MeterConfig | None]:
+        """The configuration of each meter."""
+        return [self[index].config if index in self else self._config for index in range(self.size)]
+
+
 def _take(bucket: list[int], rate: int, burst: int, need: int, now: int) -> bool:
     """Fill a bucket [tokens, tokens since time zero] up to `now`, and take from it if there is enough."""
     total = now * rate // _SECOND

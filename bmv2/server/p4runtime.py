@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TypeAlias
 
 import grpc
@@ -37,6 +38,8 @@ from bmv2.switch import EmbeddedSwitch
 API_VERSION = "1.5.0"
 
 _READ_CHUNK = 1000
+# Entities that one read answers. Chosen: more than any table set of ours holds, some hundred megabytes.
+_MAX_ANSWERS = 1_000_000
 # Chosen: more than a controller has under way, and some tens of megabytes of frames.
 _MAX_PACKET_OUTS = 65_536
 _Stream: TypeAlias = ClientStream[p4r.StreamMessageRequest, p4r.StreamMessageResponse]
@@ -224,7 +227,12 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                 landed = self._pipelines.landed is pipeline
                 counters = _DataPlaneReader(self._switch, self._boundary, landed=landed)
                 for entity in request.entities:
-                    answers.extend(read(pipeline.store, entity, counters))
+                    answers.extend(islice(read(pipeline.store, entity, counters), _MAX_ANSWERS + 1))
+                    if len(answers) > _MAX_ANSWERS:
+                        said = (
+                            f"read: more than {_MAX_ANSWERS} entities; name tables, or cells by their index"
+                        )
+                        raise StatusError(RESOURCE_EXHAUSTED, said)
         except StatusError as error:
             abort(context, error)
         for start in range(0, len(answers), _READ_CHUNK):

@@ -22,6 +22,7 @@ from bmv2.server.errors import (
     StatusError,
     invalid,
 )
+from bmv2.server.lookup import find, find_all
 from bmv2.server.resources import ProfileInfo
 from bmv2.server.schema import Schema
 from bmv2.server.values import canonical, encode_uint
@@ -69,13 +70,7 @@ class ProfileStore:
 
     def profile(self, profile_id: int) -> ProfileInfo:
         """Find a profile by id; StatusError (NOT_FOUND) with the known ones if there is none."""
-        profile = self._schema.profiles.get(profile_id)
-        if profile is None:
-            legal = ", ".join(f"{known.id:#x} ({known.name})" for known in self._schema.profiles.values())
-            raise StatusError(
-                NOT_FOUND, f"action profile id {profile_id:#x} is unknown; known: {legal or 'none'}"
-            )
-        return profile
+        return find(self._schema.profiles, profile_id, "action profile")
 
     def apply_member(self, kind: int, message: p4r.ActionProfileMember) -> Effect:
         """Check and keep a member's update. Raises StatusError, nothing changed, if not acceptable."""
@@ -215,7 +210,7 @@ class ProfileStore:
 
     def read_members(self, profile_id: int, member: int) -> Iterator[p4r.Entity]:
         """Answer a read of members: 0 is any. Raises StatusError (NOT_FOUND) for one that does not exist."""
-        for profile in self._wanted(profile_id):
+        for profile in find_all(self._schema.profiles, profile_id, "action profile"):
             members = self._states[profile.id].members
             if member and member not in members and profile_id:
                 raise StatusError(NOT_FOUND, f"action profile {profile.name}: has no member {member}")
@@ -227,7 +222,7 @@ class ProfileStore:
 
     def read_groups(self, profile_id: int, group: int) -> Iterator[p4r.Entity]:
         """Answer a read of groups: 0 is any. Raises StatusError (NOT_FOUND) for one that does not exist."""
-        for profile in self._wanted(profile_id):
+        for profile in find_all(self._schema.profiles, profile_id, "action profile"):
             groups = self._states[profile.id].groups
             if group and group not in groups and profile_id:
                 raise StatusError(NOT_FOUND, f"action profile {profile.name}: has no group {group}")
@@ -253,9 +248,6 @@ class ProfileStore:
         if not self._port_exists(port):
             raise invalid(f"{what}: watch port {port} is no port of this device")
         return port
-
-    def _wanted(self, profile_id: int) -> Sequence[ProfileInfo]:
-        return [self.profile(profile_id)] if profile_id else list(self._schema.profiles.values())
 
 
 def _weight(

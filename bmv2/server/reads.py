@@ -11,21 +11,16 @@ from finsy.proto import p4r
 from bmv2.entries import TableEntry
 from bmv2.server.codec import decode_match
 from bmv2.server.errors import NOT_FOUND, UNIMPLEMENTED, StatusError, invalid
-from bmv2.server.schema import CounterInfo, TableInfo
-from bmv2.server.store import EntityStore, StoredEntry, check_index
+from bmv2.server.externs import ArraySource, counter_data
+from bmv2.server.schema import TableInfo
+from bmv2.server.store import EntityStore, StoredEntry
 
 
-class DataPlaneSource(Protocol):
+class DataPlaneSource(ArraySource, Protocol):
     """Where counts, registers and ages come from: the data plane, asked by a server thread."""
-
-    def indirect(self, name: str, size: int) -> Sequence[tuple[int, int]]:
-        """Give (packets, bytes) of each of `size` indices of the counter."""
 
     def direct(self, table: str, entries: Sequence[TableEntry]) -> Sequence[tuple[int, int]]:
         """Give (packets, bytes) of each of the entries."""
-
-    def register(self, name: str, size: int) -> Sequence[int]:
-        """Give the value of each of `size` cells of the register array."""
 
     def idle_ns(self, table: str, entries: Sequence[TableEntry]) -> Sequence[int]:
         """Give the nanoseconds since each of the entries was last hit."""
@@ -41,7 +36,7 @@ def read(store: EntityStore, entity: p4r.Entity, source: DataPlaneSource) -> Ite
         case "table_entry":
             yield from _read_tables(store, entity.table_entry, source)
         case "counter_entry":
-            yield from _read_counters(store, entity.counter_entry, source)
+            yield from store.externs.read_counters(entity.counter_entry, source)
         case "direct_counter_entry":
             yield from _read_direct_counters(store, entity.direct_counter_entry.table_entry, source)
         case "direct_meter_entry":
@@ -89,7 +84,7 @@ def _read_tables(
         for position, stored in enumerate(chosen):
             answer = store.tables.encode(table, stored)
             if counts is not None and table.direct_counter is not None:
-                answer.counter_data.CopyFrom(_data(table.direct_counter, counts[position]))
+                answer.counter_data.CopyFrom(counter_data(table.direct_counter, counts[position]))
             if ages is not None:
                 answer.time_since_last_hit.elapsed_ns = ages[position]
             if message.HasField("meter_config") and stored.meter is not None:
@@ -119,32 +114,6 @@ def _select(store: EntityStore, table: TableInfo, message: p4r.TableEntry) -> li
     return chosen
 
 
-def _data(counter: CounterInfo, count: tuple[int, int]) -> p4r.CounterData:
-    data = p4r.CounterData()
-    if counter.counts_packets:
-        data.packet_count = count[0]
-    if counter.counts_bytes:
-        data.byte_count = count[1]
-    return data
-
-
-def _read_counters(
-    store: EntityStore, message: p4r.CounterEntry, source: DataPlaneSource
-) -> Iterator[p4r.Entity]:
-    wanted = (
-        [store.counter(message.counter_id)] if message.counter_id else list(store.schema.counters.values())
-    )
-    for counter in wanted:
-        indices: Sequence[int] = range(counter.size)
-        if message.HasField("index"):
-            indices = [check_index(counter, message.index.index)]
-        values = source.indirect(counter.name, counter.size)
-        for index in indices:
-            entry = p4r.CounterEntry(counter_id=counter.id, data=_data(counter, values[index]))
-            entry.index.index = index
-            yield p4r.Entity(counter_entry=entry)
-
-
 def _chosen_keys(
     store: EntityStore, table: TableInfo, message: p4r.TableEntry
 ) -> Iterator[tuple[StoredEntry, p4r.TableEntry]]:
@@ -171,7 +140,7 @@ def _read_direct_counters(
         chosen = list(_chosen_keys(store, table, message))
         counts = source.direct(table.name, [stored.entry for stored, _ in chosen])
         for (_, key), count in zip(chosen, counts, strict=True):
-            entry = p4r.DirectCounterEntry(table_entry=key, data=_data(table.direct_counter, count))
+            entry = p4r.DirectCounterEntry(table_entry=key, data=counter_data(table.direct_counter, count))
             yield p4r.Entity(direct_counter_entry=entry)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from finsy.proto import p4r
@@ -11,22 +11,16 @@ from finsy.proto import p4r
 from bmv2.ir import Ir
 from bmv2.server.codec import encode_key
 from bmv2.server.consistency import check_consistency
-from bmv2.server.dataplane import DataPlane, Effect
-from bmv2.server.errors import (
-    NOT_FOUND,
-    OUT_OF_RANGE,
-    UNIMPLEMENTED,
-    StatusError,
-    invalid,
-)
+from bmv2.server.dataplane import Effect
+from bmv2.server.errors import UNIMPLEMENTED, StatusError, invalid
 from bmv2.server.externs import ExternStore
 from bmv2.server.profiles import PortTest, ProfileStore, any_port
 from bmv2.server.replication import ReplicationStore
-from bmv2.server.schema import CounterInfo, Schema
+from bmv2.server.schema import Schema
 from bmv2.server.table_effects import StoredEntry
-from bmv2.server.table_store import TableStore, decode_counts
+from bmv2.server.table_store import TableStore
 
-__all__ = ["Effect", "EntityStore", "StoredEntry", "check_index"]
+__all__ = ["Effect", "EntityStore", "StoredEntry"]
 
 _UPDATE_TYPES = {p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE}
 
@@ -48,7 +42,7 @@ class EntityStore:
         self.externs = ExternStore(schema)
         self._appliers: dict[str, Callable[[int, Any], Effect]] = {
             "table_entry": self._apply_table_entry,
-            "counter_entry": self._apply_counter,
+            "counter_entry": self.externs.apply_counter,
             "direct_counter_entry": self.tables.apply_direct_counter,
             "meter_entry": self.externs.apply_meter,
             "direct_meter_entry": self.tables.apply_direct_meter,
@@ -128,43 +122,6 @@ class EntityStore:
                 yield modify, p4r.Entity(table_entry=self.tables.encode_default(table))
         yield from _all(insert, self.replication.entities())
         yield from self.externs.entities()
-
-    def _apply_counter(self, kind: int, message: p4r.CounterEntry) -> Effect:
-        counter = self.counter(message.counter_id)
-        if kind != p4r.Update.MODIFY:
-            raise invalid(f"counter {counter.name}: takes MODIFY only")
-        indices: Sequence[int] = range(counter.size)
-        if message.HasField("index"):
-            indices = [check_index(counter, message.index.index)]
-        if not message.HasField("data"):
-            # The counter is not modified (9.3.2).
-            return lambda plane: None
-        packets, size = decode_counts(counter.name, message.data)
-
-        def land(plane: DataPlane) -> None:
-            for index in indices:
-                plane.switch.write_counter(counter.name, index, packets, size)
-
-        return land
-
-    def counter(self, counter_id: int) -> CounterInfo:
-        """Find an indirect counter by id; StatusError (NOT_FOUND) with the known ones if there is none."""
-        counter = self.schema.counters.get(counter_id)
-        if counter is None:
-            legal = ", ".join(f"{known.id:#x} ({known.name})" for known in self.schema.counters.values())
-            raise StatusError(NOT_FOUND, f"counter id {counter_id:#x} is unknown; known: {legal or 'none'}")
-        return counter
-
-
-def check_index(counter: CounterInfo, index: int) -> int:
-    """Return a counter's index; StatusError where it is negative, or the counter has no such cell."""
-    if index < 0:
-        raise invalid(f"counter {counter.name}: index {index} is below 0")
-    if index >= counter.size:
-        raise StatusError(
-            OUT_OF_RANGE, f"counter {counter.name}: index {index} is not in 0..{counter.size - 1}"
-        )
-    return index
 
 
 def _all(kind: int, entities: Iterable[p4r.Entity]) -> Iterator[tuple[int, p4r.Entity]]:

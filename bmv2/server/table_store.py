@@ -28,7 +28,8 @@ from bmv2.server.errors import (
     StatusError,
     invalid,
 )
-from bmv2.server.externs import decode_meter_config
+from bmv2.server.externs import decode_counts, decode_meter_config
+from bmv2.server.lookup import find
 from bmv2.server.matches import canonical_key
 from bmv2.server.profiles import OneShot, ProfileStore
 from bmv2.server.resources import ProfileInfo
@@ -83,11 +84,7 @@ class TableStore:
 
     def table(self, table_id: int) -> TableInfo:
         """Find a table by id; StatusError (NOT_FOUND) with the known ones if there is none."""
-        table = self._schema.tables.get(table_id)
-        if table is None:
-            legal = ", ".join(f"{known.id:#x} ({known.name})" for known in self._schema.tables.values())
-            raise StatusError(NOT_FOUND, f"table id {table_id:#x} is unknown; known: {legal}")
-        return table
+        return find(self._schema.tables, table_id, "table")
 
     def entries(self, table: TableInfo) -> list[StoredEntry]:
         """All entries of a table but the default one, in the order of their insertion."""
@@ -328,10 +325,3 @@ class TableStore:
         if table.direct_meter is None:
             raise invalid(f"table {table.name}: has no direct meter")
         return DirectResources(decode_meter_config(table.direct_meter, message.meter_config), counts)
-
-
-def decode_counts(name: str, data: p4r.CounterData) -> tuple[int, int]:
-    """Read packets and bytes. Raises StatusError where one is negative."""
-    if data.packet_count < 0 or data.byte_count < 0:
-        raise invalid(f"counter {name}: counts cannot be negative")
-    return data.packet_count, data.byte_count

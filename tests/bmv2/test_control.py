@@ -8,6 +8,7 @@ from bmv2_rig import Rig
 
 from bmv2.calculations import CUSTOM, CrcParameters, CustomCrc, crc16
 from bmv2.entries import EntryFault, Exact, GroupMember, MeterConfig, TableEntry, TableEntryError
+from bmv2.meters import MeterCells
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "stf"
 OWN = TableEntry((Exact(9),), 0, "In.direct_meter_action")
@@ -151,6 +152,22 @@ def test_meters_without_sense_are_refused(rig: Rig, config: MeterConfig) -> None
         rig.switch.set_meter("In.police", 0, config)
     assert fault(refusal) is EntryFault.INVALID
     assert rig.switch.read_meter("In.police") == [None] * 4
+
+
+def test_the_meters_of_an_array_are_configured_one_by_one_or_all() -> None:
+    """Those that nobody used take no memory: the array may have millions."""
+    tight, wide = MeterConfig(0, 1, 0, 1), MeterConfig(9, 9, 9, 9)
+    meters = MeterCells(1 << 24, by_bytes=False)
+    meters[3].set(wide)
+    assert [meters[3].execute(1, 0), meters[4].execute(1, 0)] == [0, 0]
+    meters.set_all(tight)
+    meters[5].set(None)
+    for index, colours in ((3, [0, 2]), (1 << 23, [0, 2]), (5, [0, 0])):
+        assert [meters[index].execute(1, 0) for _ in colours] == colours
+    assert len(meters) == 3
+    with pytest.raises(TableEntryError):
+        meters.set_all(MeterConfig(2, 1, 1, 1))
+    assert MeterCells(2, by_bytes=True).configs() == [None, None]
 
 
 def test_entries_age_from_their_last_hit(rig: Rig) -> None:

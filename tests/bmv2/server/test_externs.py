@@ -5,7 +5,7 @@ from finsy.proto import p4r, rpc_code
 from google.protobuf import text_format
 from p4rt_bench import aged, digest, meter, selected
 
-from bmv2.server import watchers
+from bmv2.server import p4runtime, watchers
 
 SECOND_NS = 1_000_000_000
 
@@ -31,6 +31,29 @@ def test_meters_colour_packets(bench):
     assert len(bench.read("meter_entry { }")) == 4
     assert bench.write("MODIFY", "meter_entry { meter_id: $index_meters }") == "OK"
     assert [frame[3] for _ in range(3) for _, frame in bench.send(4, 1)] == [0, 0, 0]
+
+
+def test_a_reconcile_keeps_what_was_written_to_all_meters_and_to_some(bench, entities_config):
+    tight = "config { cir: 1 cburst: 1 pir: 1 pburst: 2 }"
+    wide = "config { cir: 5 cburst: 5 pir: 5 pburst: 5 }"
+    assert bench.write("MODIFY", f"meter_entry {{ meter_id: $index_meters {tight} }}") == "OK"
+    assert bench.write("MODIFY", meter(2, wide)) == "OK"
+    assert bench.write("MODIFY", meter(3, "")) == "OK"
+    wanted = [bench.entity(meter(index, rates)) for index, rates in enumerate((tight, tight, wide, ""))]
+    assert bench.read("meter_entry { }") == wanted
+    newer = p4r.ForwardingPipelineConfig()
+    newer.CopyFrom(entities_config)
+    newer.p4info.pkg_info.version = "newer"
+    bench.client.set_config(newer, "RECONCILE_AND_COMMIT")
+    assert bench.read("meter_entry { }") == wanted
+    for index, colours in ((0, [0, 1, 2]), (3, [0, 0, 0])):
+        assert [frame[3] for _ in colours for _, frame in bench.send(4, index)] == colours
+
+
+def test_a_read_of_more_than_can_be_answered_is_refused(bench, monkeypatch):
+    monkeypatch.setattr(p4runtime, "_MAX_ANSWERS", 3)
+    assert bench.read("meter_entry { }") == "RESOURCE_EXHAUSTED"
+    assert len(bench.read(meter(1, ""))) == 1
 
 
 def test_direct_resources_come_with_entries_and_alone(bench):

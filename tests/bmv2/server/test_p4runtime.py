@@ -317,7 +317,6 @@ def test_kinds_that_the_switch_has_not(controller, outcome):
     clone = p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry())
     assert controller.read(p4r.Entity(packet_replication_engine_entry=clone)) == []
     assert controller.read(p4r.Entity(action_profile_member=p4r.ActionProfileMember())) == []
-    assert controller.read(p4r.Entity(register_entry=p4r.RegisterEntry())) == []
     assert outcome(update("MODIFY", p4r.Entity(register_entry=p4r.RegisterEntry()))) == "NOT_FOUND"
     with pytest.raises(grpc.RpcError) as caught:
         controller.read(p4r.Entity(extern_entry=p4r.ExternEntry()))
