@@ -11,6 +11,7 @@ from controller.interleave.slot_tolerance import SlotTolerance
 from controller.live.job_registry import JobRegistry
 from controller.live.messages import Effect, FlowFallback, SendAssignment, SendSchedule
 from controller.live.slot_tolerance import tolerances
+from controller.model.flow_plans import FlowPlans
 from controller.model.job import Job
 from controller.model.plan import JobPlan, Plan
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -43,9 +44,12 @@ class Assignments:
 
     def adopt(self, plan: Plan, registry: JobRegistry) -> Iterator[Effect]:
         """A plan is in force: tell agents what it changes, and answer the requests that wait for it."""
-        self._plan = plan
+        before, self._plan = self._plan, plan
         self.tolerances = tolerances(plan, registry.jobs)
-        for flow, host in self._asked.items():
+        asked = self._asked
+        if before is not None and isinstance(plan.flows, FlowPlans):
+            asked = {f: host for f in plan.flows.changed_since(before.flows) if (host := asked.get(f))}
+        for flow, host in asked.items():
             yield from self._assign(host, flow)
         for flow, host in list(self._waiting.items()):
             if flow in plan.flows:

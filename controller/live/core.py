@@ -65,6 +65,7 @@ from controller.live.reannouncement import Reannouncement
 from controller.live.settings import CoreSettings
 from controller.live.slot_drift import SlotDrift
 from controller.live.unplannable_jobs import UnplannableJobs
+from controller.model.flow_plans import with_flows
 from controller.model.plan import Plan
 from controller.planner import PlanInput
 from controller.planner.emergency import Emergency
@@ -276,7 +277,7 @@ class Core:
             return 0
         moved = moved_flows(self.plan, found)
         if moved:
-            self._patch(replace(self.plan, flows={**self.plan.flows, **moved}))
+            self._patch(replace(self.plan, flows=with_flows(self.plan.flows, moved)))
             self._effects.extend(self.paths.moved(self.now_ns, self.plan, moved))
             self.failovers = PreparedFailovers.after(replace(self.input_now(), previous=None), self.plan)
         return len(moved)

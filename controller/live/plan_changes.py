@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from controller.model.flow_plans import FlowPlans, with_flows
 from controller.model.plan import FlowPlan, Plan
 
 
@@ -28,7 +29,13 @@ def disturbed(before: Plan | None, after: Plan) -> frozenset[str]:
         for name in before.jobs.keys() | after.jobs.keys()
         if _schedule(before, name) != _schedule(after, name)
     }
-    for name in before.flows.keys() | after.flows.keys():
+    flows = after.flows
+    if isinstance(flows, FlowPlans):
+        # A job that is gone has been found by its schedule.
+        names: Iterable[str] = flows.changed_since(before.flows)
+    else:
+        names = before.flows.keys() | flows.keys()
+    for name in names:
         was, now = before.flows.get(name), after.flows.get(name)
         if was is None or now is None or _carried(was) != _carried(now):
             changed.add(name.split("/", 1)[0])
@@ -37,12 +44,13 @@ def disturbed(before: Plan | None, after: Plan) -> frozenset[str]:
 
 def with_paths_of(plan: Plan, shown: Plan) -> Plan:
     """`plan` with its flows on the paths and source ports of `shown`; everything else stays."""
+    names = shown.flows.changed_since(plan.flows) if isinstance(shown.flows, FlowPlans) else shown.flows
     flows = {
         name: replace(flow, path=at.path, source_port=at.source_port, why=at.why)
-        for name, flow in plan.flows.items()
-        if (at := shown.flows.get(name)) is not None
+        for name in names
+        if (flow := plan.flows.get(name)) is not None and (at := shown.flows.get(name)) is not None
     }
-    return replace(plan, flows={**plan.flows, **flows})
+    return replace(plan, flows=with_flows(plan.flows, flows))
 
 
 def with_slots_later(plan: Plan, jobs: frozenset[str], later_ns: int) -> Plan:

@@ -76,6 +76,7 @@ class FlowPlans(Mapping[str, FlowPlan]):
         self.jobs = jobs
         self.kept = kept
         self.others = others
+        self._known: dict[str, FlowPlan] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FlowPlans, (self.topology, self.elephant_bytes, self.jobs, self.kept, dict(self.others))
@@ -83,8 +84,10 @@ class FlowPlans(Mapping[str, FlowPlan]):
     def __getitem__(self, name: str) -> FlowPlan:
         if name in self.others:
             return self.others[name]
-        job, index = self._place[name]
-        return self._made(job, index)
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._made(*self._place[name])
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._place)
@@ -112,8 +115,18 @@ class FlowPlans(Mapping[str, FlowPlan]):
 
     def of(self, job: str) -> Iterator[FlowPlan]:
         """The flows of a job, in their order."""
-        for i, f in enumerate(self.jobs[job].flows if job in self.jobs else ()):
-            yield self.others.get(f.name) or self._made(job, i)
+        for f in self.jobs[job].flows if job in self.jobs else ():
+            yield self[f.name]
+
+    @property
+    def routed(self) -> int:
+        """How many flows have a path."""
+        moved = sum((f.path is not None) - self._routed(name) for name, f in self.others.items())
+        return moved + sum(int((job.port >= 0).sum()) for job in self.jobs.values())
+
+    def _routed(self, name: str) -> bool:
+        job, index = self._place[name]
+        return bool(self.jobs[job].port[index] >= 0)
 
     def changed_since(self, before: Mapping[str, FlowPlan]) -> Iterator[str]:
         """The flows that may differ from those of `before`; those of jobs that are gone are left out."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.model import FlowPlan, Plan
+from controller.model.flow_plans import with_flows
 from controller.planner.inputs import PlanInput
 from controller.routing.failover import CurrentAssignment, Event, Failover
 from controller.routing.from_topology import Failures, choices_of, demand_of, fabric_of
@@ -53,7 +54,7 @@ class Emergency:
         flows = self.flows
         ports = {name: f.source_port for name, f in flows.items()}
         remarks = tuple(replace(r, source_port=ports.get(r.flow) or r.source_port) for r in plan.remarks)
-        return replace(plan, flows={**plan.flows, **flows}, remarks=remarks)
+        return replace(plan, flows=with_flows(plan.flows, flows), remarks=remarks)
 
     def words(self) -> str:
         """What happens to the flows, in words."""

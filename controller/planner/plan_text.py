@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from controller.model import FlowPlan, FlowRemark, JobPlan, Plan, PolicyReference
+from controller.model.flow_plans import FlowPlans
 
 
 def explain(plan: Plan) -> str:
@@ -37,7 +38,10 @@ def _expected(job: JobPlan) -> str:
 
 def summary(plan: Plan) -> str:
     """The size of a plan in one line, for the log."""
-    with_path = sum(f.path is not None for f in plan.flows.values())
+    flows = plan.flows
+    with_path = (
+        flows.routed if isinstance(flows, FlowPlans) else sum(f.path is not None for f in flows.values())
+    )
     flow_entries = len(plan.pins) + len(plan.remarks)
     return (
         f"{len(plan.jobs)} jobs, {with_path} flows with a path, {len(plan.links)} shared links, "

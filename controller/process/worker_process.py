@@ -190,7 +190,8 @@ class WorkerProcess:
                     call = asyncio.wrap_future(pool.submit(_timed, self._number, message))
                     if self._limited:
                         await self._within_limits(pool, call, cpu_limit_s)
-                    result, cpu_s, number = await call
+                    answer, cpu_s, number = await call
+                    result = self._sender.result(answer)
                     done = True
                     if number:
                         self._sender.know(number, result)
@@ -303,8 +304,9 @@ def stop_requested() -> bool:
 _received = ObjectReceiver()
 
 
-def _timed(number: int, message: SharedMessage) -> tuple[Any, float, int]:
-    """Runs in the worker: the result of a call, its processor time in s, and the number of a kept result.
+def _timed(number: int, message: SharedMessage) -> tuple[bytes, float, int]:
+    """Runs in the worker: the answer with the result of a call, its processor time in s, and the number of a
+    kept result.
 
     The garbage collector rests meanwhile: it would visit all objects of a large plan again and again, and
     plans leave no cycles behind.
@@ -319,7 +321,8 @@ def _timed(number: int, message: SharedMessage) -> tuple[Any, float, int]:
         _running.interrupt()
         result = function(*args, **kwargs)
         _running.number = 0
-        return result, time.process_time() - before, _received.keep(result)
+        used_s = time.process_time() - before
+        return _received.answer(result), used_s, _received.keep(result)
     finally:
         _running.number = 0
         gc.enable()

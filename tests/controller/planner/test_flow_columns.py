@@ -124,9 +124,13 @@ def test_flows_that_moved_since_replace_the_columns() -> None:
     moved = replace(made.flows[name], source_port=0xFFFF, why="moved")
     flows = with_flows(made.flows, {name: moved})
     assert flows[name] == moved
+    none = with_flows(flows, {name: replace(moved, path=None, source_port=None)})
+    assert isinstance(none, FlowPlans)
+    assert none.routed == sum(f.path is not None for f in none.values())
     assert flows == {**made.flows, name: moved}
     assert isinstance(flows, FlowPlans)
     assert set(flows.changed_since(made.flows)) == {name}
+    assert flows.routed == none.routed + 1 == sum(f.path is not None for f in flows.values())
     assert list(flows.of(moved.flow.partition("/")[0])) == [
         f for f in flows.values() if f.flow.startswith(f"{moved.flow.partition('/')[0]}/")
     ]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.model import Job, Profile
-from controller.planner import POLICIES, PlanInput, plan
+from controller.model import Flow, Job, Phase, Profile
+from controller.model.flow_plans import FlowPlans, with_flows
+from controller.planner import POLICIES, PlanInput, first_plan, plan
 from controller.process import shared_objects
 from controller.process.shared_objects import ObjectReceiver, ObjectSender
 from topo.generate import leaf_spine
@@ -65,3 +66,47 @@ def test_a_new_sender_starts_anew() -> None:
     lost.message((b, a))
     assert receiver.content(sender.message((b,))) == (b,)
     assert len(receiver._objects) == 1
+
+
+def sending_job(name: str, src: str, dst: str) -> Job:
+    flows = (Flow(f"{name}/0", name, src, dst, 10**6),)
+    return Job(name, "test", 1, (src, dst), Profile(100, (Phase(0, 50, 1_000),)), 1e9, flows)
+
+
+def test_plans_come_back_with_the_objects_of_the_sender() -> None:
+    """For many plans: the fabric, the flows of jobs, and what has not changed since the plan before."""
+    sender, receiver = ObjectSender(), ObjectReceiver()
+    jobs = tuple(sending_job(f"j{n}", f"h{n + 1}", f"h{n + 9}") for n in range(12))
+    before, sizes = None, []
+    for n in range(10):
+        x = PlanInput(FABRIC, jobs[n : n + 3], POLICIES["polyrhythm"], 0, previous=before)
+        made = first_plan(receiver.content(sender.message(x)))
+        data = receiver.answer(made)
+        here = sender.result(data)
+        sender.know(receiver.keep(made), here)
+        assert here == made
+        assert isinstance(here.flows, FlowPlans)
+        assert here.flows.topology is FABRIC
+        assert all(here.flows.jobs[job.name].flows is job.flows for job in x.jobs)
+        if before is not None:
+            assert isinstance(before.flows, FlowPlans)
+            same = [name for name in before.jobs if here.flows.jobs.get(name) is before.flows.jobs[name]]
+            assert same == [job.name for job in jobs[n : n + 2]]
+            assert set(here.flows.changed_since(before.flows)) == {f"j{n + 2}/0"}
+        sizes.append(len(data))
+        before = here
+    assert max(sizes) < 3_000
+    assert before is not None
+    moved = replace(before, flows=with_flows(before.flows, dict(before.flows)))
+    assert receiver.content(sender.message(moved)) == moved
+
+
+def test_an_argument_may_come_back() -> None:
+    sender, receiver = ObjectSender(), ObjectReceiver()
+    one = sending_job("a", "h1", "h9")
+    for _ in range(3):
+        there = receiver.content(sender.message(one))
+        back = sender.result(receiver.answer((there, there.flows, "text")))
+        assert back[0] is one
+        assert back[1] is one.flows
+        sender.know(receiver.keep(there), back[0])
