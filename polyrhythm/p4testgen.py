@@ -85,6 +85,12 @@ def digest(root: Path) -> str:
     return hashlib.sha256((root / JSON_OUTPUT).read_bytes()).hexdigest()
 
 
+def is_older(root: Path) -> bool:
+    """Whether the kept tests were generated from another program than the compiled one."""
+    kept = root / COVERAGE
+    return kept.is_file() and json.loads(kept.read_text(encoding="utf-8"))["program"] != digest(root)
+
+
 def _run(generator: str, root: Path, folder: Path, seconds: float) -> str:
     """What P4Testgen prints. It is stopped after `seconds`: it goes on looking for what no path reaches."""
     include = os.environ.get("P4C_16_INCLUDE_PATH")

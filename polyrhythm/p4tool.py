@@ -237,6 +237,10 @@ def check(root: Path) -> None:
     if lines:
         raise ToolError("p4/build is stale, run `make p4`: " + "; ".join(lines), STALE)
     print(f"p4/build matches its {len(sources(root))} sources")
+    if p4testgen.is_older(root):
+        print(
+            f"{p4testgen.FOLDER} was generated from an earlier program: `python -m polyrhythm.p4tool tests`"
+        )
 
 
 def generate_tests(root: Path, seconds: float) -> None:

@@ -59,6 +59,14 @@ def test_tests_and_gaps_are_kept(checkout, capsys):
     assert "b.p4:12: c.apply(); (no path leads there)" in capsys.readouterr().out
 
 
+def test_tests_of_an_earlier_program_are_called_so(checkout):
+    assert not p4testgen.is_older(checkout)
+    assert p4tool.main(["--root", str(checkout), "tests", "--seconds", "1"]) == 0
+    assert not p4testgen.is_older(checkout)
+    (checkout / p4testgen.JSON_OUTPUT).write_text("{ }")
+    assert p4testgen.is_older(checkout)
+
+
 def test_without_the_generator_or_without_tests_nothing_changes(checkout, monkeypatch, capsys):
     (checkout / "p4testgen").write_text("#!/bin/sh\necho something broke\n")
     assert p4tool.main(["--root", str(checkout), "tests"]) == 2
