@@ -130,6 +130,13 @@ def registry_of(topology: Topology, jobs: Sequence[Job]) -> JobRegistry:
     """The jobs as if all their workers had joined. Raises JoinError."""
     registry = JobRegistry(topology)
     for job in jobs:
+        # Agents' text is checked on its way in. Text of a request may hold half of a surrogate pair, which no
+        # answer can say.
+        texts = (job.name, job.model, *(flow.name for flow in job.flows))
+        if wrong := next((text for text in texts if not text.isprintable()), None):
+            raise JoinError(
+                f"{wrong!r:.100} is wrong for the name of a job, model or flow; legal: printable text"
+            )
         for rank, host in enumerate(job.hosts):
             registry.join(host, rank, job)
     return registry
