@@ -67,6 +67,21 @@ def scenario(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_job_sends_over_ipv6(tmp_path: Path) -> None:
+    """Each host has both families, and its job uses the first."""
+    fabric = {**SCENARIO["fabric"], "hosts_per_leaf": 1, "addresses": "ipv6+ipv4"}
+    pair = {**SCENARIO["jobs"][0], "hosts": ["h1", "h2"]}
+    path, out = tmp_path / "six.json", tmp_path / "run.json"
+    path.write_text(json.dumps({**SCENARIO, "fabric": fabric, "jobs": [pair], "warmup": 1, "iterations": 4}))
+    done = subprocess.run(
+        polyrhythm("run", str(path), "--fabric", "mininet", "--once", "--json", str(out)),
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (job,) = json.loads(out.read_text())["scenarios"]["pair"]["jobs"]
+    assert job["ideal_iteration_ms"] > 260
+
+
 def test_a_scenario_gains_on_real_processes_and_sockets(scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "run.json"
     done = subprocess.run(
