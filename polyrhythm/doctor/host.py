@@ -10,16 +10,19 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from controller.model.traffic import TRAFFIC_CLASSES
 from hostagent.config import Config
 from polyrhythm.doctor.finding import Deployment, ProblemError, UncheckedError, agent_of, listed
+from topo.addresses import is_ipv6, unpacked
 
 # linux/sockios.h and linux/ethtool.h.
 _SIOCETHTOOL, _SIOCGIFADDR, _SIOCGIFMTU = 0x8946, 0x8915, 0x8921
 _OFFLOADS = {"rx": 0x14, "tx": 0x16, "tso": 0x1E, "gso": 0x23, "gro": 0x2B}
 # linux/in.h: options that Python's socket module does not name.
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_PMTUDISC_PROBE, _IP_MTU = 10, 2, 3, 14
+_IPV6_MTU_DISCOVER = 23
 
 ROCE_MTU = 4200
 """The interface MTU that RoCE needs for packets of 4,096 bytes, the largest (NVIDIA's recommendation)."""
@@ -59,7 +62,11 @@ def check_mtu(deployment: Deployment) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         (mtu,) = struct.unpack_from("i", fcntl.ioctl(probe, _SIOCGIFMTU, packed), 16)
     # Headers of IP, UDP, BTH and RETH, and the check value.
-    needed = config.nic.mtu + 20 + 8 + 12 + RETH_BYTES + 4 if config.nic.driver == "udp" else ROCE_MTU
+    needed = (
+        config.nic.mtu + _ip_bytes(config.agent.ip) + 8 + 12 + RETH_BYTES + 4
+        if config.nic.driver == "udp"
+        else ROCE_MTU
+    )
     if mtu < needed:
         raise ProblemError(
             f"{name} has an MTU of {mtu}; packets of {needed} bytes do not fit",
@@ -85,7 +92,7 @@ def check_route(deployment: Deployment) -> str:
     wrong, count = [], 0
     for host, address in _others(deployment, most=None):
         count += 1
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        with socket.socket(_family(address), socket.SOCK_DGRAM) as probe:
             try:
                 probe.connect((address, CLOSED_PORT))
             except OSError as error:
@@ -95,9 +102,10 @@ def check_route(deployment: Deployment) -> str:
         if source != config.agent.ip:
             wrong.append(f"{host} ({address}): packets leave from {source}, not from {config.agent.ip}")
     if wrong:
+        command = "ip -6 route" if is_ipv6(config.agent.ip) else "ip route"
         raise ProblemError(
             f"{len(wrong)} of {count} hosts have no usable route: {listed(wrong)}",
-            f"ip route add NETWORK dev {deployment.interface or 'INTERFACE'} src {config.agent.ip}",
+            f"{command} add NETWORK dev {deployment.interface or 'INTERFACE'} src {config.agent.ip}",
         )
     if not count:
         raise UncheckedError("agent.toml names no other host: section [hosts] or agent.hosts_file")
@@ -115,6 +123,8 @@ def check_dscp(deployment: Deployment) -> str:
     others = list(_others(deployment))
     if not others:
         raise UncheckedError("agent.toml names no other host: section [hosts] or agent.hosts_file")
+    if is_ipv6(config.agent.ip):
+        raise UncheckedError("agent.ip is an IPv6 address; DSCPs are probed over IPv4 only")
     try:
         listener = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
     except PermissionError:
@@ -176,7 +186,7 @@ def _interface(deployment: Deployment) -> str:
 
 def _interface_of(config: Config) -> str:
     found = _interfaces()
-    for name, address in found.items():
+    for name, address in _ipv6_interfaces() if is_ipv6(config.agent.ip) else found.items():
         if address == config.agent.ip:
             return name
     raise ProblemError(
@@ -198,6 +208,24 @@ def _interfaces() -> Mapping[str, str]:
             else:
                 found[name] = socket.inet_ntoa(answer[20:24])
     return found
+
+
+def _ipv6_interfaces() -> Iterator[tuple[str, str]]:
+    """The interfaces of this host with each of their IPv6 addresses."""
+    # Of the thread: /proc/net is that of the first thread, which may be in another network namespace.
+    table = Path("/proc/thread-self/net/if_inet6")
+    for line in table.read_text(encoding="ascii").splitlines() if table.exists() else ():
+        digits, *_, name = line.split()
+        yield name, unpacked(bytes.fromhex(digits))
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if is_ipv6(address) else socket.AF_INET
+
+
+def _ip_bytes(address: str) -> int:
+    """Bytes of the IP header of packets to this address."""
+    return 40 if is_ipv6(address) else 20
 
 
 def _ethtool(name: str, command: int) -> bool:
@@ -231,14 +259,17 @@ def _too_small(source: str, address: str, size: int) -> str:
 
 def _answers(source: str, address: str, size: int) -> bool:
     """Whether a host answers "port unreachable" to a packet of `size` bytes that may not be fragmented."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
+    with socket.socket(_family(address), socket.SOCK_DGRAM) as probe:
+        if is_ipv6(address):
+            probe.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _IP_PMTUDISC_DO)
+        else:
+            probe.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
         probe.settimeout(ANSWER_S)
         try:
             probe.bind((source, 0))
             probe.connect((address, CLOSED_PORT))
             for _ in range(2):  # The first may only learn the path's MTU, or the neighbour's address.
-                probe.send(bytes(size - 28))
+                probe.send(bytes(size - _ip_bytes(address) - 8))
                 try:
                     probe.recv(1)
                 except ConnectionRefusedError:

@@ -155,3 +155,18 @@ def test_without_privilege_the_dscp_is_not_checked(pair: Pair) -> None:
 
     with pytest.raises(UncheckedError, match="CAP_NET_RAW"):
         inside(pair.names[0], unprivileged)
+
+
+def test_hosts_with_ipv6_addresses(pair: Pair) -> None:
+    for index in (0, 1):
+        pair.run("ip", "addr", "add", f"fd77::{index + 1}/64", "dev", "eth0", "nodad", host=index)
+    six = Config(agent=AgentSettings(host="h1", ip="fd77::1"), nic=NicSettings(driver="udp"))
+    here = Deployment(agent=six, addresses={"h1": "fd77::1", "h2": "fd77::2"})
+    assert made(pair, host.check_mtu, here) == "eth0 has an MTU of 9000, and packets of 1104 bytes pass"
+    assert made(pair, host.check_route, here) == "each of 1 hosts has a route from fd77::1"
+    with pytest.raises(UncheckedError, match="over IPv4 only"):
+        made(pair, host.check_dscp, here)
+    far = replace(here, addresses={"h1": "fd77::1", "h3": "2001:db8::3"})
+    assert problem(pair, host.check_route, far)[1].startswith("ip -6 route add")
+    other = replace(here, agent=Config(agent=AgentSettings(host="h1", ip="fd77::9"), nic=six.nic))
+    assert "no interface has agent.ip, fd77::9" in problem(pair, host.check_mtu, other)[0]
