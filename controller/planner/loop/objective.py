@@ -21,9 +21,10 @@ from controller.interleave.joint.fluid import Floats
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.interleave.joint.sharing_groups import Sharing
 
-MARGIN = 0.02
+MARGIN = 0.18
 """The evaluator's error, as a part of an iteration. The search keeps each job this much below its floor.
-Measured: its mean error of the GPU utilisation is 1.8 % over 50 scenarios of `polyrhythm paper battery`."""
+Measured: the iterations of 95 of 100 jobs are at most this much longer than expected, relative to those under
+ECMP, over 50 scenarios of `polyrhythm paper battery`."""
 TWINS_APART = 0.10
 """By how much the expected iterations of twins may differ, as a part of the shorter one. Chosen."""
 NEAR = 0.01
