@@ -126,6 +126,26 @@ class JobPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Spreading:
+    """What switches do with the RoCEv2 packets of a class instead of hashing: the `action` of the table
+    `spread`. With move_flowlets a flow that paused for `gap_us` moves to the port that has sent the least, by
+    bytes that are halved every 2^`half_life` us.
+    """
+
+    action: str
+    gap_us: int = 0
+    half_life: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadClass:
+    """Switches spread the packets under this DSCP over their ECMP groups."""
+
+    dscp: int
+    spreading: Spreading
+
+
+@dataclass(frozen=True, slots=True)
 class LinkPlan:
     """A directed link that several jobs share: its compatibility score (CASSINI, Table 4.1)."""
 
@@ -141,7 +161,8 @@ class Plan:
 
     `pins` and `remarks` are the table entries for single flows, in the order of the flows. `pairs` are the
     pairs of hosts (sender, receiver) whose RoCE packets switches let into the queues of levels, and
-    `mice_pairs` those that have flows below the levels only. The receivers of both may answer.
+    `mice_pairs` those that have flows below the levels only. The receivers of both may answer. Switches
+    spread the packets of the classes in `spread`.
     """
 
     version: int
@@ -154,3 +175,4 @@ class Plan:
     remarks: tuple[FlowRemark, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     mice_pairs: tuple[tuple[str, str], ...] = ()
+    spread: tuple[SpreadClass, ...] = ()

@@ -16,6 +16,7 @@ from controller.routing.routings import (
     Optimal,
     PublishedAnnealing,
 )
+from controller.routing.spreading import Flowlets, Spray
 
 _CRUX_PATHS = LeastCongested(order="intensity")
 
@@ -40,6 +41,8 @@ VARYS = Policy("varys", Ecmp(), Varys())
 CIRCLES = Policy("circles", Ecmp(), timing=Circles())
 CASSINI = Policy("cassini", Ecmp(), timing=Cassini())
 MLTCP = Policy("mltcp", Ecmp(), timing=OwnPace(sender="mltcp-dcqcn"))
+SPRAY = Policy("spray", Spray())
+DLB = Policy("dlb", Flowlets())
 
 # One array algorithm each: what `polyrhythm route --algorithm` runs on a list of flows.
 GREEDY = Policy("greedy", Greedy())

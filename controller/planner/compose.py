@@ -28,6 +28,7 @@ from controller.planner.reasons import (
     sender_reason,
     timing_reason,
 )
+from controller.planner.spread_classes import spread_classes, spread_reason, spreading_of
 from controller.priority.crux import RankedJob
 from controller.routing.assigned import AssignedFlows
 
@@ -63,6 +64,7 @@ def plan_of(candidate: Candidate) -> Plan:
         remarks=remarks(inputs, flows),
         pairs=pairs,
         mice_pairs=mice_pairs,
+        spread=spread_classes(inputs, jobs.values()),
     )
 
 
@@ -146,6 +148,8 @@ def _flow_plan(
         return FlowPlan(flow.name, None, None, TRAFFIC_CLASSES.mice, why, cap_bps)
     a = routing.assignments.get(flow.name)
     if a is None:
-        return FlowPlan(flow.name, None, None, job.dscp, "left to ECMP", cap_bps)
+        spreading = spreading_of(candidate.demands.inputs)
+        why = "left to ECMP" if spreading is None else spread_reason(spreading)
+        return FlowPlan(flow.name, None, None, job.dscp, why, cap_bps)
     why = path_reason(flow, a, sharing) + routing.pinned.words(flow.name)
     return FlowPlan(flow.name, a.path, a.source_port, job.dscp, why, cap_bps)

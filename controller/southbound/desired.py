@@ -25,7 +25,7 @@ METERS = frozenset({"answer_rate", "cpu_rate"})
 STAGES: tuple[frozenset[str], ...] = (
     frozenset({"port_state"}),
     frozenset({"switch_identity", "queue", "edge", "edge_ingress", *METERS, "ecn", "next_hop"}),
-    frozenset({"ecmp", "pinned_flow", "planned_pair", "planned_flow", "remark_flow"})
+    frozenset({"ecmp", "spread", "pinned_flow", "planned_pair", "planned_flow", "remark_flow"})
     | {"pinned_flow_ipv6", "planned_pair_ipv6", "planned_flow_ipv6", "remark_flow_ipv6"},
     frozenset({"host_dscp"}),
     frozenset({"routing", "routing_ipv6", "remark"}),
@@ -33,7 +33,7 @@ STAGES: tuple[frozenset[str], ...] = (
 
 # What only some targets have: without it, the entries are left out.
 OPTIONAL = frozenset(
-    {"host_dscp", "planned_pair", "planned_pair_ipv6", "planned_flow", "planned_flow_ipv6", *METERS}
+    {"host_dscp", "planned_pair", "planned_pair_ipv6", "planned_flow", "planned_flow_ipv6", "spread", *METERS}
 )
 
 METER_RATES = "meter_rates"

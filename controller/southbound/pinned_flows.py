@@ -13,7 +13,7 @@ from controller.southbound.host_guard import PAIR_TABLE, address_pair
 from controller.wire.rocev2 import ROCE_PORT
 from topo.graph import Topology
 
-FLOW_TABLES = frozenset({"pinned_flow", PAIR_TABLE, "remark", "remark_flow"}) | {
+FLOW_TABLES = frozenset({"pinned_flow", PAIR_TABLE, "remark", "remark_flow", "spread"}) | {
     *("pinned_flow_ipv6", f"{PAIR_TABLE}_ipv6", "remark_flow_ipv6")
 }
 """The tables of entries that come from a plan."""

@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from finsy.proto import p4r
 
-from controller.model.plan import FlowPin, FlowRemark, Plan
+from controller.model.plan import FlowPin, FlowRemark, Plan, SpreadClass
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.routing.forwarding import SwitchForwarding, forwarding
 from controller.southbound.artefacts import load_artefacts
@@ -38,6 +38,7 @@ from controller.southbound.host_guard import (
     rights_by_leaf,
 )
 from controller.southbound.pinned_flows import FLOW_TABLES, next_hops_of, pin_entries, remark_entries
+from controller.southbound.spread_entries import spread_entries
 from controller.southbound.update_encoder import read_entries
 from topo.graph import Topology
 
@@ -61,13 +62,14 @@ class DesiredState:
     remarks: tuple[FlowRemark, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     mice_pairs: tuple[tuple[str, str], ...] = ()
+    spread: tuple[SpreadClass, ...] = ()
 
     @staticmethod
     def of(condition: FabricCondition, plan: Plan | None) -> DesiredState:
         """The state for a condition and a plan; `plan` None: before the first plan."""
         if plan is None:
             return DesiredState(condition)
-        return DesiredState(condition, plan.pins, plan.remarks, plan.pairs, plan.mice_pairs)
+        return DesiredState(condition, plan.pins, plan.remarks, plan.pairs, plan.mice_pairs, plan.spread)
 
 
 class Found(StrEnum):
@@ -273,7 +275,7 @@ def _by_table(entries: Iterable[Entry]) -> Counter[str]:
 
 def _flow_entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
     """The entries of a switch for single flows and pairs of hosts of a plan."""
-    if not (wanted.pins or wanted.remarks or wanted.pairs or wanted.mice_pairs):
+    if not (wanted.pins or wanted.remarks or wanted.pairs or wanted.mice_pairs or wanted.spread):
         return ()
     fabric = _current_fabric()
     topology, switch = fabric.topology, _forwarding(wanted.condition).get(name)
@@ -285,6 +287,7 @@ def _flow_entries(name: str, wanted: DesiredState) -> tuple[Entry, ...]:
         *pin_entries(topology, name, switch, wanted.pins),
         *(entry for entry in pairs if entry.table not in fabric.lacking),
         *remark_entries(topology, name, wanted.remarks),
+        *(e for e in spread_entries(switch, wanted.spread) if e.table not in fabric.lacking),
     )
 
 

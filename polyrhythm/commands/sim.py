@@ -19,8 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.kernel import cold
-from controller.planner import Policy, policy_named
+from controller.planner import Policy, PolicyError, policy_named
 from controller.planner.options import POLICY_HELP, add_max_slowdown, policy_of
+from controller.routing.spreading import SpreadRouting
 from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.progress import Bar
 from polyrhythm.scenario import scenario_path
@@ -218,9 +219,16 @@ def _policies(args: argparse.Namespace) -> dict[str, Policy]:
     """The policies by name. `--max-slowdown` holds for those that can keep it.
 
     Raises:
-        PolicyError: one does not exist, or `--max-slowdown` was given and none can keep it.
+        PolicyError: one does not exist or cannot be simulated, or `--max-slowdown` was given and none can
+            keep it.
     """
     found = {name: policy_named(name) for name in args.policy.split(",")}
+    for name, policy in found.items():
+        if isinstance(policy.routing, SpreadRouting):
+            raise PolicyError(
+                f"policy {name} spreads packets of one flow over several ports, which the simulator does not "
+                "model; legal: a policy under which a flow has one path (polyrhythm run measures this one)"
+            )
     searching = [name for name, policy in found.items() if policy.joint_search]
     changed = {name: policy_of(args, name, simulator=True) for name in searching or found}
     return found | changed

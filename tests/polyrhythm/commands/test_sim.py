@@ -202,3 +202,10 @@ def test_the_bench_prints_its_keys(
     wanted = {"events_per_second", "events_per_second_overloaded", "speedup_full_resolve"}
     assert wanted <= set(report)
     assert all(report[key] > 0 for key in wanted)
+
+
+def test_policies_that_spread_packets_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(sim_command, "--trace", "collide", "--policy", "ecmp,dlb") == 2
+    error = capsys.readouterr().err
+    assert "policy dlb spreads packets of one flow over several ports" in error
+    assert error.count("\n") == 1
