@@ -86,8 +86,11 @@ def parse_scalar(what: str, spec: p4t.P4DataTypeSpec, types: UserTypes, width: i
 def _bits(what: str, spec: p4t.P4BitstringLikeTypeSpec) -> int:
     match spec.WhichOneof("type_spec"):
         case "bit":
-            return spec.bit.bitwidth
+            bits = spec.bit.bitwidth
         case "int":
-            return spec.int.bitwidth
+            bits = spec.int.bitwidth
         case _:
             raise StatusError(UNIMPLEMENTED, f"P4Info: {what}: varbit is not supported")
+    if bits < 1:
+        raise invalid(f"P4Info: {what} has {bits} bits; at least 1 is needed")
+    return bits

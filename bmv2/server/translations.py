@@ -201,6 +201,8 @@ class UserTypes:
         if type_name not in self._info.new_types:
             raise invalid(f"P4Info: {what}: type {type_name} is not in the type info")
         kind = self._info.new_types[type_name]
+        if kind.original_type.HasField("new_type"):
+            raise invalid(f"P4Info: type {type_name}: its original type is not a built-in one")
         return None if kind.HasField("translated_type") else kind.original_type
 
     def enum(self, what: str, type_name: str) -> Mapping[str, int]:
@@ -213,7 +215,10 @@ class UserTypes:
         """The width of a serializable enum. Raises StatusError if P4Info lacks it."""
         if type_name not in self._info.serializable_enums:
             raise invalid(f"P4Info: {what}: enum {type_name} is not in the type info")
-        return self._info.serializable_enums[type_name].underlying_type.bitwidth
+        bits = self._info.serializable_enums[type_name].underlying_type.bitwidth
+        if bits < 1:
+            raise invalid(f"P4Info: enum {type_name} has {bits} bits; at least 1 is needed")
+        return bits
 
 
 def _is_decimal(data: bytes) -> bool:

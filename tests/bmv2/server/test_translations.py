@@ -233,9 +233,24 @@ def an_error_without_a_width_in_a_program_without_errors(config):
     config.p4info.type_info.ClearField("error")
 
 
+def a_type_that_is_itself(config):
+    config.p4info.type_info.new_types["Plain_t"].original_type.new_type.name = "Plain_t"
+
+
+def an_enum_of_negative_width(config):
+    config.p4info.type_info.serializable_enums["Colour_t"].underlying_type.bitwidth = -8
+
+
+def a_register_of_negative_width(config):
+    config.p4info.registers[0].type_spec.bitstring.bit.bitwidth = -8
+
+
 @pytest.mark.parametrize(
     ("spoil", "code"),
     [
+        (a_type_that_is_itself, grpc.StatusCode.INVALID_ARGUMENT),
+        (an_enum_of_negative_width, grpc.StatusCode.INVALID_ARGUMENT),
+        (a_register_of_negative_width, grpc.StatusCode.INVALID_ARGUMENT),
         (a_string_with_bits, grpc.StatusCode.INVALID_ARGUMENT),
         (a_string_under_a_mask, grpc.StatusCode.UNIMPLEMENTED),
         (a_width_that_is_not_the_types, grpc.StatusCode.INVALID_ARGUMENT),
