@@ -30,9 +30,7 @@ def level_reason(candidate: Candidate, ranked: RankedJob) -> str:
     if ranked.intensity is None:
         return "lowest level: it sends nothing"
     level = stage.level[ranked.name]
-    overlapping = sorted(
-        {j for p in candidate.shifts.contending for j in p if ranked.name in p} - {ranked.name}
-    )
+    overlapping = candidate.shifts.overlapping_jobs.get(ranked.name, [])
     if not overlapping:
         shared = "after time sharing " if ranked.name in candidate.shifts.schedule.slots else ""
         searched = f"; {candidate.reason}" if candidate.reason else ""
@@ -142,7 +140,7 @@ def timing_reason(shifts: TimeShifts, name: str) -> str:
         return "runs at its own pace"
     slot = shifts.schedule.slots.get(name)
     if slot is None:
-        if any(name in p for p in shifts.contending):
+        if name in shifts.overlapping_jobs:
             why = "it can share no link in time with the jobs that overlap with it"
         else:
             why = "it shares no full link with another job"

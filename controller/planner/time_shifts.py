@@ -65,6 +65,15 @@ class TimeShifts:
                 pairs.setdefault(p, link.name)
         return pairs
 
+    @cached_property
+    def overlapping_jobs(self) -> Mapping[str, list[str]]:
+        """The jobs that each job still overlaps with in time, sorted; without jobs that overlap with none."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for a, b in self.contending:
+            found[a].append(b)
+            found[b].append(a)
+        return {job: sorted(others) for job, others in found.items()}
+
     def score(self, link: SharedLink) -> float:
         """CASSINI's score of a link under these slots; 1 where all demand fits at once."""
         if not contended(link, SLACK):

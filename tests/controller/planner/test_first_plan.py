@@ -2,11 +2,13 @@
 """The first plan after a change: valid at once, nobody starves, and what is in force stays."""
 
 from dataclasses import replace
+from random import Random
 
 from controller.model import Flow, Job, Phase, Profile
 from controller.planner import POLICIES, PlanInput, first_plan, plan
 from controller.planner.first_plan import safe_levels
 from topo.generate import leaf_spine
+from topo.graph import Topology
 
 RATE = 100_000_000_000
 FABRIC = leaf_spine(2, 1, 4, host_bps=RATE, fabric_bps=RATE)
@@ -66,3 +68,35 @@ def test_a_dead_spine_is_avoided() -> None:
 def test_the_only_spine_is_dead() -> None:
     x = PlanInput(FABRIC, (job("a", "h1", "h5"),), POLICIES["polyrhythm"], 0)
     assert first_plan(replace(x, down_switches=frozenset({"spine1"}))).flows["a/0"].path is None
+
+
+def _many(topology: Topology, count: int) -> tuple[Job, ...]:
+    """Jobs of one flow each, between random hosts."""
+    rng = Random(1)
+    names = [h.name for h in topology.hosts]
+    made = []
+    for i in range(count):
+        a, b = rng.sample(names, 2)
+        profile = Profile(10**8, (Phase(0, 5 * 10**7, 10**10),))
+        made.append(Job(f"j{i}", "m", 2, (a, b), profile, 1e12, (Flow(f"j{i}/f", f"j{i}", a, b, 10**9),)))
+    return tuple(made)
+
+
+def test_thousands_of_jobs_that_meet_get_a_plan() -> None:
+    """Reasons name the jobs that overlap. They are found once, not by each job among all pairs."""
+    topology = leaf_spine(4, 2, 8, host_bps=10**10, fabric_bps=10**10)
+    made = first_plan(PlanInput(topology, _many(topology, 1_000), POLICIES["polyrhythm"], 0))
+    assert len(made.jobs) == 1_000
+    assert all(flow.path is not None for flow in made.flows.values())
+
+
+def test_without_any_cable_between_switches_only_flows_inside_a_leaf_have_paths() -> None:
+    topology = leaf_spine(4, 2, 8, host_bps=10**10, fabric_bps=10**10)
+    down = frozenset(topology.cable_at[k.a, k.a_port] for k in topology.links)
+    jobs = _many(topology, 40)
+    for plan_of in (first_plan, plan):
+        made = plan_of(PlanInput(topology, jobs, POLICIES["polyrhythm"], 0, down_links=down))
+        for job in jobs:
+            (flow,) = job.flows
+            inside = topology.host[flow.src].leaf == topology.host[flow.dst].leaf
+            assert (made.flows[flow.name].path is not None) == inside
