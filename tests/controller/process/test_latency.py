@@ -73,7 +73,7 @@ def test_the_old_generation_stays_empty(heap):
 
 SCRIPT = """
 import os, sys
-from controller.process.latency import lower_priority
+from controller.process.latency import NICENESS, lower_priority
 from controller.wire.time_slices import short_time_slices
 def slice_ns():
     for line in open("/proc/thread-self/sched"):
@@ -82,7 +82,7 @@ def slice_ns():
 before = slice_ns()
 taken = short_time_slices()
 if len(sys.argv) > 1:
-    lower_priority()
+    lower_priority(NICENESS)
 print(taken, before, slice_ns(), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0))
 """
 
