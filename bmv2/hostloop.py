@@ -7,6 +7,7 @@ import heapq
 import itertools
 import queue
 import selectors
+import signal
 import socket
 import threading
 import time
@@ -37,6 +38,7 @@ class HostLoop:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
+        self._signals_wake = False
         self.watch(self._wake_out, self._drain_wakes)
         self._stopping = threading.Event()
         # Held while the loop stops and while work is handed to it: what comes later finds it stopped. A
@@ -93,6 +95,17 @@ class HostLoop:
                 self._stopping.set()
                 self._wake()
 
+    def stop_on_signals(self, *numbers: int) -> None:
+        """Let these signals stop the loop. Only for the main thread, which then runs the loop.
+
+        Python runs their handlers between two steps of the program, so a signal may come just before the
+        loop waits: the system itself wakes it.
+        """
+        signal.set_wakeup_fd(self._wake_in.fileno(), warn_on_full_buffer=False)
+        self._signals_wake = True
+        for number in numbers:
+            signal.signal(number, lambda *_: self.stop())
+
     def run(self) -> None:
         """Live until `stop`, or until a callback raises."""
         try:
@@ -110,6 +123,8 @@ class HostLoop:
     def close(self) -> None:
         """Give back the loop's own sockets, after `run` has returned."""
         self._selector.close()
+        if self._signals_wake:
+            signal.set_wakeup_fd(-1)
         self._wake_in.close()
         self._wake_out.close()
 

@@ -89,8 +89,7 @@ def _run(settings: SwitchSettings) -> None:
         stack.callback(server.stop)
         if settings.injection_address is not None:
             _serve_injection(settings, settings.injection_address, loop, switch, stack)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: loop.stop())
+        loop.stop_on_signals(signal.SIGINT, signal.SIGTERM)
         secured = "" if settings.tls is None else " with TLS"
         _LOG.info("device %d serves P4Runtime and gNMI%s on %s", settings.device_id, secured, server.address)
         loop.run()

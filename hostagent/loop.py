@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import select
+import signal
 import socket
 import threading
 import time
@@ -51,6 +52,7 @@ class AgentLoop:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
+        self._signals_wake = False
         self._awake = False
         self._lock = threading.Lock()
         self._stopping = False
@@ -106,6 +108,17 @@ class AgentLoop:
         self._stopping = True
         self._wake()
 
+    def stop_on_signals(self, *numbers: int) -> None:
+        """Let these signals stop the loop. Only for the main thread, which then runs the loop.
+
+        Python runs their handlers between two steps of the program, so a signal may come just before the
+        loop waits: the system itself wakes it.
+        """
+        signal.set_wakeup_fd(self._wake_in.fileno(), warn_on_full_buffer=False)
+        self._signals_wake = True
+        for number in numbers:
+            signal.signal(number, lambda *_: self.stop())
+
     def run(self) -> None:
         """Run until `stop`, or until a callback raises."""
         while not self._stopping:
@@ -125,6 +138,8 @@ class AgentLoop:
 
     def close(self) -> None:
         """Close the loop's own sockets, after `run` has returned."""
+        if self._signals_wake:
+            signal.set_wakeup_fd(-1)
         self._wake_in.close()
         self._wake_out.close()
 

@@ -93,8 +93,7 @@ def _serve(path: Path) -> int:
             service = AgentService(config)
     except NicError as error:
         raise ConfigError(f"{path}: {error}") from None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: service.loop.stop())
+    service.loop.stop_on_signals(signal.SIGTERM, signal.SIGINT)
     ready = {"ready": True, "host": config.agent.host, "pinning": service.nic.pinning}
     if service.metrics is not None:
         ready["metrics"] = service.metrics.port

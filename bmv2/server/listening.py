@@ -51,8 +51,9 @@ class Tls:
         return grpc.dynamic_ssl_server_credentials(files.get(), newer, self.client_auth)
 
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        certificate = _pem(self.certificate, "CERTIFICATE")
         return grpc.ssl_server_certificate_configuration(
-            [(_pem(self.key, "PRIVATE KEY"), _pem(self.certificate, "CERTIFICATE"))],
+            [(_pem(self.key, "PRIVATE KEY"), certificate)],
             root_certificates=None if self.authorities is None else _pem(self.authorities, "CERTIFICATE"),
         )
 

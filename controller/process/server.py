@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from queue import SimpleQueue
 from typing import Any
 
 from controller.agents.server import AgentServer
@@ -56,6 +55,7 @@ from controller.process.standby import Leadership, stand_by
 from controller.process.start_options import StartOptions, add_arguments, check_options
 from controller.process.state_options import SharedState
 from controller.process.status import ControllerStatus
+from controller.process.stop_request import StopRequest
 from controller.process.workers import WorkerProcesses
 from controller.southbound.artefacts import ArtefactError, load_artefacts
 from controller.southbound.codec import Codec, PipelineError
@@ -98,15 +98,12 @@ def run(args: argparse.Namespace) -> int:
         print(f"polyrhythm controller: {error}", file=sys.stderr)
         return 2
     _allow_connections()
-    # A signal may come while the main thread holds the lock of an Event; a SimpleQueue takes that (Python's
-    # documentation of `queue`).
-    stop: SimpleQueue[None] = SimpleQueue()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.put(None))
+    stop = StopRequest()
+    stop.on_signals(signal.SIGTERM, signal.SIGINT)
     _watch_input(stop)
     service = _Service(start, frame, stop)
     service.thread.start()
-    stop.get()
+    stop.wait()
     service.stop()
     frame.stop()
     sys.stdout.flush()
@@ -127,7 +124,7 @@ def _release_semaphores() -> None:
 class _Service:
     """The thread of the asyncio loop: everything except the Ryu applications."""
 
-    def __init__(self, start: StartOptions, frame: RyuApplications, stop: SimpleQueue[None]) -> None:
+    def __init__(self, start: StartOptions, frame: RyuApplications, stop: StopRequest) -> None:
         self.code = 0
         self.thread = threading.Thread(target=self._thread, name="controller", daemon=True)
         self._start = start
@@ -164,7 +161,7 @@ class _Service:
         finally:
             # The end of the loop ends the process. An error that is not caught above shows its traceback.
             self.code = self.code or (0 if self._main.cancelled() else 1)
-            self._stop.put(None)
+            self._stop.make()
 
     async def _serve(self) -> None:
         if not isinstance(self._start.state, SharedState):
@@ -387,7 +384,7 @@ def _allow_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _watch_input(stop: SimpleQueue[None]) -> None:
+def _watch_input(stop: StopRequest) -> None:
     """If standard input is a pipe, stop when it closes: then the parent process has ended."""
     try:
         piped = stat.S_ISFIFO(os.fstat(0).st_mode) or stat.S_ISSOCK(os.fstat(0).st_mode)
@@ -399,6 +396,6 @@ def _watch_input(stop: SimpleQueue[None]) -> None:
     def watch() -> None:
         while os.read(0, 4096):
             pass
-        stop.put(None)
+        stop.make()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
