@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from finsy.proto import p4i
@@ -85,11 +85,12 @@ class TableInfo:
     direct_meter: MeterInfo | None
     profile: ProfileInfo | None
     idle_timeout: bool
+    prioritised: bool = field(init=False)
+    """Whether entries need a priority: a key with a ternary, range or optional field."""
 
-    @property
-    def prioritised(self) -> bool:
-        """Whether entries need a priority: a key with a ternary, range or optional field."""
-        return any(field.kind in _PRIORITISED for field in self.key)
+    def __post_init__(self) -> None:
+        # Each entry asks for it.
+        object.__setattr__(self, "prioritised", any(f.kind in _PRIORITISED for f in self.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,14 +294,14 @@ def _scoped(refs: Iterable[p4i.ActionRef], barred: int) -> frozenset[int]:
 
 def _header(message: p4i.ControllerPacketMetadata, types: UserTypes, widths: ProgramWidths) -> PacketHeader:
     name = message.preamble.name
-    names = [field.name for field in message.metadata]
+    names = [item.name for item in message.metadata]
     fields = []
-    for position, field in enumerate(message.metadata):
+    for position, item in enumerate(message.metadata):
         find = partial(widths.packet_field, names, position)
-        what = f"{name}.{field.name}"
-        width, translation = types.field(what, field.bitwidth, field.type_name.name, find)
-        padding = "@padding" in field.annotations
-        fields.append(FieldInfo(field.id, field.name, width, optional=padding, translation=translation))
+        what = f"{name}.{item.name}"
+        width, translation = types.field(what, item.bitwidth, item.type_name.name, find)
+        padding = "@padding" in item.annotations
+        fields.append(FieldInfo(item.id, item.name, width, optional=padding, translation=translation))
     header = PacketHeader(tuple(fields))
     if header.bits % 8:
         raise invalid(f"P4Info: controller header {name} is {header.bits} bits long; whole bytes are needed")

@@ -41,9 +41,12 @@ def placement(
     stored: StoredEntry,
     present: StoredEntry | None,
     direct: DirectResources,
-    notice: p4r.TableEntry,
+    notice: p4r.TableEntry | None,
 ) -> Effect:
-    """Make the effect of an insertion, or of a modification where there was an entry before."""
+    """Make the effect of an insertion, or of a modification where there was an entry before.
+
+    `notice` is what clients are told when the entry has been idle; None: the table has no time-outs.
+    """
     entry = stored.entry
     replaced = None if present is None else present.one_shot
 
@@ -55,7 +58,7 @@ def placement(
         if replaced is not None and replaced is not stored.one_shot:
             _remove_group(plane, table, replaced)
         _write_direct(plane, table, entry, direct)
-        if table.idle_timeout:
+        if notice is not None:
             plane.ageing.watch(table.name, entry, notice)
 
     return land

@@ -160,10 +160,7 @@ class TableStore:
         self._retain(table, stored)
         if present is not None:
             self._release(table, present)
-        notice = encode_key(table, stored.entry)
-        notice.metadata, notice.controller_metadata = stored.metadata, stored.controller_metadata
-        notice.idle_timeout_ns = stored.entry.timeout_ns
-        return placement(table, stored, present, direct, notice)
+        return placement(table, stored, present, direct, _notice(table, stored))
 
     def _apply_to_const(self, table: TableInfo, present: StoredEntry, message: p4r.TableEntry) -> Effect:
         """Change the direct resources of a constant entry, which is all that can be changed of it."""
@@ -325,3 +322,13 @@ class TableStore:
         if table.direct_meter is None:
             raise invalid(f"table {table.name}: has no direct meter")
         return DirectResources(decode_meter_config(table.direct_meter, message.meter_config), counts)
+
+
+def _notice(table: TableInfo, stored: StoredEntry) -> p4r.TableEntry | None:
+    """What clients are told when an entry has been idle; None where the table has no time-outs."""
+    if not table.idle_timeout:
+        return None
+    notice = encode_key(table, stored.entry)
+    notice.metadata, notice.controller_metadata = stored.metadata, stored.controller_metadata
+    notice.idle_timeout_ns = stored.entry.timeout_ns
+    return notice
