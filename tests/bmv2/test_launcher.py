@@ -75,7 +75,7 @@ def test_certificates_and_captures_reach_either_switch(tmp_path):
     assert settings.pcap == tmp_path
     assert settings.tls is not None
     assert settings.tls.client_auth
-    assert settings.tls.authorities == ca.read_bytes()
+    assert settings.tls.authorities == ca
     plain = launch(SwitchOptions(1, "h:1", tls=TlsFiles(cert, key)), which=lambda name: name).argv
     assert "--grpc-server-cacert" not in plain
     assert "--grpc-server-with-client-auth" not in plain

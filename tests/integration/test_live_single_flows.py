@@ -19,7 +19,7 @@ jobs:
 
 def test_a_queue_pair_that_keeps_its_dscp_is_queued_by_the_plans(tmp_path, start_controller):
     more = "nics: {keeps_dscp: true, hosts: [h2]}"
-    with live(tmp_path, start_controller, "polyrhythm", TEXT.format(spines=1, more=more)) as here:
+    with live(tmp_path, start_controller, "crux", TEXT.format(spines=1, more=more)) as here:
         here.start("dlrm", 50)
         here.run(300)
         uplink = 3
