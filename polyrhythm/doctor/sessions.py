@@ -223,8 +223,7 @@ def _trouble(target: Target) -> str:
     else:
         if target.tls.target_name_override:
             options.append(("grpc.ssl_target_name_override", target.tls.target_name_override))
-        pem = (target.tls.cacert, target.tls.private_key, target.tls.cert)
-        channel = grpc.secure_channel(target.address, grpc.ssl_channel_credentials(*pem), options)  # type: ignore[arg-type]
+        channel = grpc.secure_channel(target.address, target.tls.to_client_credentials(), options)
     with channel:
         try:
             p4r_grpc.P4RuntimeStub(channel).Capabilities(p4r.CapabilitiesRequest(), timeout=ANSWER_S)
