@@ -6,6 +6,7 @@ import json
 
 import grpc
 import pytest
+from control_rig import eventually
 from finsy.proto import p4i, p4r
 
 Get = p4r.GetForwardingPipelineConfigRequest
@@ -248,4 +249,6 @@ def test_a_program_that_the_switch_cannot_run_names_the_culprit_and_leaves_the_s
     assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
     assert said in error.details()
     assert client.read(default_of(config.p4info, "switch_identity")) == before
-    assert rig.switch.program.digest == hashlib.sha256(config.p4_device_config).digest()
+    # The data plane takes a pipeline when it is free.
+    running = eventually(lambda: rig.switch.program, "the first program runs")
+    assert running.digest == hashlib.sha256(config.p4_device_config).digest()
