@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias, TypeVar
 
 from finsy.proto import p4i, p4r, rpc_code
 
@@ -13,6 +13,7 @@ from polyrhythm.bench.conformance.model import SwitchModel
 from polyrhythm.bench.conformance.values import INVALID, Codes, canonical_match
 
 _Answer: TypeAlias = tuple[Codes, list[p4r.Entity]]
+_T = TypeVar("_T")
 # Arrays beyond this size are not read whole: a wildcard would give every cell.
 WHOLE_ARRAY = 2048
 
@@ -114,27 +115,25 @@ def _direct(model: SwitchModel, message: p4r.TableEntry, *, meters: bool) -> _An
 
 
 def _members(model: SwitchModel, message: p4r.ActionProfileMember) -> _Answer:
-    profile, number = message.action_profile_id, message.member_id
-    if profile and profile not in model.profiles:
-        return {rpc_code.NOT_FOUND: "9"}, []
-    found = [
-        p4r.Entity(action_profile_member=member)
-        for (owner, held), member in model.members.items()
-        if profile in (0, owner) and number in (0, held)
-    ]
-    return ({rpc_code.NOT_FOUND: "9.2.1"} if profile and number and not found else {}), found
+    codes, found = _of_profile(model, message.action_profile_id, message.member_id, model.members, "9.2.1")
+    return codes, [p4r.Entity(action_profile_member=member) for member in found]
 
 
 def _groups(model: SwitchModel, message: p4r.ActionProfileGroup) -> _Answer:
-    profile, number = message.action_profile_id, message.group_id
+    codes, found = _of_profile(model, message.action_profile_id, message.group_id, model.groups, "9.2.2")
+    return codes, [p4r.Entity(action_profile_group=group) for group in found]
+
+
+def _of_profile(
+    model: SwitchModel, profile: int, number: int, held: Mapping[tuple[int, int], _T], section: str
+) -> tuple[Codes, list[_T]]:
+    """The members or groups of a profile and of a number; 0 stands for all. `section`: where a missing one is
+    said to be an error.
+    """
     if profile and profile not in model.profiles:
         return {rpc_code.NOT_FOUND: "9"}, []
-    found = [
-        p4r.Entity(action_profile_group=group)
-        for (owner, held), group in model.groups.items()
-        if profile in (0, owner) and number in (0, held)
-    ]
-    return ({rpc_code.NOT_FOUND: "9.2.2"} if profile and number and not found else {}), found
+    found = [item for (owner, own), item in held.items() if profile in (0, owner) and number in (0, own)]
+    return ({rpc_code.NOT_FOUND: section} if profile and number and not found else {}), found
 
 
 def _replication(model: SwitchModel, message: p4r.PacketReplicationEngineEntry) -> _Answer:
