@@ -14,6 +14,8 @@ from controller.planner import PlanInput, Policy, PolicyError, plan
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
+from controller.routing.spread_portions import Portions, spread_portions
+from controller.routing.spreading import SPRAY_ACTIONS
 from controller.wire.senders import DCQCN
 from sim.jobrun import FREE, IterationSchedule
 from sim.mltcp import LINEAR, SENDER, weights
@@ -34,6 +36,10 @@ class FabricState:
     def forwarding(self) -> Forwarding:
         """The forwarding entries of the switches, without what is down."""
         return forwarding(self.topology, self.down_links, self.down_switches)
+
+    def spread(self, src: str, dst: str) -> Portions:
+        """Where the packets from host to host go if every switch sprays them; empty: there is no way."""
+        return spread_portions(self.topology, self.forwarding, src, dst)
 
     def alive(self, path: Path) -> bool:
         """Whether every cable and switch of a path is up."""
@@ -120,14 +126,16 @@ class Decider:
 class JobDecision:
     """The decision of a plan for one job.
 
-    `paths` by flow (a missing flow goes by ECMP), the job's class `klass`, its iteration `schedule`, and the
-    MLTCP `weights` of its senders (see `JobRun.weights`; None: as the job requests).
+    `paths` by flow (a missing flow goes by ECMP), the job's class `klass`, its iteration `schedule`, the
+    MLTCP `weights` of its senders (see `JobRun.weights`; None: as the job requests), and the flows whose
+    packets are `sprayed`.
     """
 
     paths: Mapping[str, Path]
     klass: int
     schedule: IterationSchedule
     weights: tuple[float, ...] | None
+    sprayed: frozenset[str] = frozenset()
 
 
 def decision_for(plan: Plan, policy: Policy, job: str, flows: Sequence[str], lead_ps: int) -> JobDecision:
@@ -150,7 +158,17 @@ def decision_for(plan: Plan, policy: Policy, job: str, flows: Sequence[str], lea
         klass=_klass(policy, decided),
         schedule=schedule,
         weights=_weights(policy, decided),
+        sprayed=_sprayed(plan, flows),
     )
+
+
+def _sprayed(plan: Plan, flows: Sequence[str]) -> frozenset[str]:
+    """Those of the flows whose packets the plan has switches spray."""
+    classes = {s.dscp for s in plan.spread if s.spreading.action in SPRAY_ACTIONS}
+    if not classes:
+        return frozenset()
+    planned = ((f, plan.flows.get(f)) for f in flows)
+    return frozenset(f for f, p in planned if p is not None and p.path is None and p.dscp in classes)
 
 
 def _weights(policy: Policy, decided: JobPlan) -> tuple[float, ...] | None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sim.kernels.state import State
 
 _LOG_ENTRIES = 4096
+_Crossed = tuple[tuple[int, float], ...]
+"""Links, each with the portion of a channel's bits that crosses it."""
 
 
 class FlowEngine(Protocol):
@@ -220,23 +222,24 @@ class KernelEngine:
 
 def _binding(
     capacity: NDArray[np.float64], runs: Sequence[JobRun]
-) -> tuple[NDArray[np.int64], list[tuple[int, ...]], NDArray[np.float64]]:
-    """The links that can be short, the path of each channel over them, and its best rate in bit/s."""
+) -> tuple[NDArray[np.int64], list[_Crossed], NDArray[np.float64]]:
+    """The links that can be short, which of them each channel crosses, and its best rate in bit/s."""
     limits = np.concatenate([np.zeros(0), *(r.program.channel_limit for r in runs)])
-    all_paths = [path for run in runs for path in run.paths]
+    crossed = [tuple(run.crossed(c)) for run in runs for c in range(len(run.paths))]
+    ways = [path is not None for run in runs for path in run.paths]
     best = np.array(
         [
-            0.0 if path is None else min([limit, *(capacity[link] for link in path)])
-            for path, limit in zip(all_paths, limits, strict=True)
+            min([limit, *(capacity[link] / portion for link, portion in some)]) if way else 0.0
+            for some, way, limit in zip(crossed, ways, limits, strict=True)
         ]
-    ).reshape(len(all_paths))
+    ).reshape(len(crossed))
     load: dict[int, float] = {}
-    for path, rate in zip(all_paths, best, strict=True):
-        for link in path or ():
-            load[link] = load.get(link, 0.0) + rate
+    for some, rate in zip(crossed, best, strict=True):
+        for link, portion in some:
+            load[link] = load.get(link, 0.0) + rate * portion
     binding = [link for link, rate in load.items() if rate > capacity[link] * (1 + 1e-9)]
     number = {link: i for i, link in enumerate(sorted(binding))}
-    paths = [tuple(number[k] for k in path or () if k in number) for path in all_paths]
+    paths = [tuple((number[k], portion) for k, portion in some if k in number) for some in crossed]
     return np.array(sorted(binding), dtype=np.int64), paths, best
 
 
@@ -245,7 +248,7 @@ def _allocate(
     marks: NDArray[np.int8],
     runs: Sequence[JobRun],
     links: NDArray[np.int64],
-    paths: Sequence[tuple[int, ...]],
+    paths: Sequence[_Crossed],
     best: NDArray[np.float64],
     log: bool,
 ) -> State:
@@ -259,8 +262,10 @@ def _allocate(
     t, n, j, m = int(first[-1]), len(paths), len(runs), len(links)
     hops = max([1, *map(len, paths)])
     path = np.full((n, hops), -1, dtype=np.int32)
+    portion = np.ones((n, hops))
     for i, p in enumerate(paths):
-        path[i, : len(p)] = p
+        path[i, : len(p)] = [link for link, _ in p]
+        portion[i, : len(p)] = [part for _, part in p]
     jobs = np.zeros((j, k.JOB_COLUMNS), dtype=np.int64)
     # Only the classes that occur, for every event looks at each.
     classes = sorted({run.klass for run in runs})
@@ -347,6 +352,7 @@ def _allocate(
         succ_at=np.append(succ_at, edges[-1]),
         succ=joined([p.succ + f for p, f in zip(programs, first, strict=False)], np.int32),
         path=path.reshape(-1),
+        portion=portion.reshape(-1),
         saved=np.zeros(k.PER_JOB * j + k.PER_TASK * t, dtype=np.int64),
         saved_counts=np.zeros((j, 3), dtype=np.int64),
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,7 +80,8 @@ class JobRun:
     iteration has already begun by `schedule`. `slot_wait` is the time spent waiting for slots. All times are
     in ps. Each compute time differs by up to `jitter` millionths, drawn from `salt` (see `sim.jitter`).
     `weights` are the weights of the job's flows in their class, by the part of an iteration's bytes that they
-    have sent (see `sim.mltcp`); empty: always 1.
+    have sent (see `sim.mltcp`); empty: always 1. `portions` are the parts of a channel's bits that cross each
+    link of its path, by channel, where switches spray its packets; empty: all bits of all channels cross all.
     """
 
     name: str
@@ -92,6 +94,7 @@ class JobRun:
     jitter: int = 0
     salt: int = 0
     weights: tuple[float, ...] = ()
+    portions: tuple[tuple[float, ...], ...] = ()
     aligned: bool = False
     count: int = 0
     begin: int = -1
@@ -107,6 +110,8 @@ class JobRun:
     def __post_init__(self) -> None:
         if len(self.paths) != len(self.program.channels):
             raise ValueError(f"job {self.name}: {len(self.paths)} paths for {len(self.program.channels)}")
+        if self.portions and [len(p) for p in self.portions] != [len(p or ()) for p in self.paths]:
+            raise ValueError(f"job {self.name}: a path needs a portion for each of its links")
         if self.progress is None:
             size = len(self.program.kind)
             self.progress = IterationProgress(
@@ -117,3 +122,8 @@ class JobRun:
             )
             self.sent = np.zeros(len(self.paths))
             self.congested = np.zeros(len(self.paths))
+
+    def crossed(self, channel: int) -> Iterator[tuple[int, float]]:
+        """The links that a channel crosses, each with the portion of its bits."""
+        path = self.paths[channel] or ()
+        return zip(path, self.portions[channel] if self.portions else (1.0,) * len(path), strict=True)

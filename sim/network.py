@@ -74,6 +74,19 @@ class Network:
             hops = [(src, f"{src}.nic"), *hops, (f"{dst}.nic", dst)]
         return tuple(self.number[hop] for hop in hops)
 
+    def spread(self, portions: Mapping[tuple[str, str], float]) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """The links between two hosts whose packets are sprayed, and the portion of the packets on each.
+
+        `portions` are those of the fabric's links, in the order of the hops; empty: there is no way.
+        """
+        if not portions:
+            return (), ()
+        names = dict(portions)
+        if self.inside.pcie_bps:
+            src, dst = next(iter(names))[0], next(reversed(names))[1]
+            names = {(src, f"{src}.nic"): 1.0, **names, (f"{dst}.nic", dst): 1.0}
+        return tuple(self.number[name] for name in names), tuple(names.values())
+
     def without(
         self, down_links: frozenset[tuple[str, str]], down_switches: frozenset[str]
     ) -> NDArray[np.float64]:

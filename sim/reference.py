@@ -23,10 +23,10 @@ _SAME = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class FlowDemand:
-    """A flow as the allocator sees it: its links, its class (0 first), its cap in bit/s, and the weight of
-    its share within the class."""
+    """A flow as the allocator sees it: its links with the portion of its bits that crosses each, its class (0
+    first), its cap in bit/s, and the weight of its share within the class."""
 
-    links: tuple[int, ...]
+    links: Mapping[int, float]
     klass: int
     limit: float
     weight: float = 1.0
@@ -45,7 +45,8 @@ def max_min(capacity: Sequence[float], demands: Mapping[int, FlowDemand]) -> dic
                 for link in d.links:
                     users.setdefault(link, []).append(f)
             shares = {
-                link: max(room[link], 0.0) / sum(rising[f].weight for f in fs) for link, fs in users.items()
+                link: max(room[link], 0.0) / sum(rising[f].weight * rising[f].links[link] for f in fs)
+                for link, fs in users.items()
             }
             level = min([*shares.values(), *(d.limit / d.weight for d in rising.values())])
             bound = level * (1 + _SAME)
@@ -54,8 +55,8 @@ def max_min(capacity: Sequence[float], demands: Mapping[int, FlowDemand]) -> dic
             for f in stopped:
                 demand = rising.pop(f)
                 rates[f] = min(level * demand.weight, demand.limit)
-                for link in demand.links:
-                    room[link] -= rates[f]
+                for link, portion in demand.links.items():
+                    room[link] -= rates[f] * portion
     return rates
 
 
@@ -198,19 +199,19 @@ class ReferenceEngine:
         self._next = {}
         for j, task in self._flows:
             run = self.runs[j]
-            links = run.paths[run.program.channel[task]]
+            channel = int(run.program.channel[task])
             # A flow without a way stands still.
-            limit = float(run.program.limit[task]) if links is not None else 0.0
+            limit = float(run.program.limit[task]) if run.paths[channel] is not None else 0.0
             weight, self._next[j, task] = self._share((j, task))
-            demands[j, task] = FlowDemand(links or (), run.klass, limit, weight)
+            demands[j, task] = FlowDemand(dict(run.crossed(channel)), run.klass, limit, weight)
         index = dict(enumerate(demands))
         solved = max_min(self._capacity, {n: demands[key] for n, key in index.items()})
         self._rates = {index[n]: rate for n, rate in solved.items()}
         load: dict[int, float] = {}
         users: dict[int, int] = {}
         for key, rate in self._rates.items():
-            for link in demands[key].links:
-                load[link] = load.get(link, 0.0) + rate
+            for link, portion in demands[key].links.items():
+                load[link] = load.get(link, 0.0) + rate * portion
                 users[link] = users.get(link, 0) + 1
         self._held_back = {
             key

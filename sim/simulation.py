@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from controller.interleave.timing import FREE_CHOICE
 from controller.model import Plan
 from controller.planner import Policy, policy_named
+from sim.channel_paths import channel_paths, most_load
 from sim.cluster import Cluster, FreeGpus, JobRequest, Placement, WorkloadError, check, ranks_of
 from sim.decide import EQUAL_CLASS, Decider, FabricState, decision_for
 from sim.engine import EngineFactory, best_engine
@@ -283,27 +284,22 @@ class Simulation:
         schedule. If anything changed, its engine is created anew.
         """
         m, run, decided = self.memory, running.run, running.decision
-        paths: list[tuple[int, ...] | None] = []
-        for channel in run.program.channels:
-            nodes = decided.paths.get(channel.flow) if decided else None
-            if nodes is None or not m.fabric.alive(nodes):
-                nodes = m.decider.ecmp_path(m.fabric, channel.flow, channel.src, channel.dst)
-            paths.append(self._network.links(nodes) if nodes else None)
+        paths, portions = channel_paths(self._network, m.fabric, m.decider, decided, run.program.channels)
         klass = decided.klass if decided else EQUAL_CLASS
         schedule = decided.schedule if decided else run.schedule
         shares = decided.weights if decided else None
         if shares is None:
             shares = weights(running.request.mltcp) if running.request.mltcp else ()
-        now = (tuple(paths), klass, schedule, shares)
-        if now == (run.paths, run.klass, run.schedule, run.weights) and running.load:
+        now = (paths, klass, schedule, shares, portions)
+        if now == (run.paths, run.klass, run.schedule, run.weights, run.portions) and running.load:
             return
         self._pool.dissolve([run.name])
         run.aligned = run.aligned and schedule.same_slots(run.schedule)
-        if run.paths != tuple(paths):
+        if (run.paths, run.portions) != (paths, portions):
             # What was sent went over the old links.
             self._settle_account(running)
-        run.paths, run.klass, run.schedule, run.weights = now
-        running.load = self._load(run)
+        run.paths, run.klass, run.schedule, run.weights, run.portions = now
+        running.load = most_load(run, self._pool.capacity)
         self._pool.changed([run.name])
 
     def _best_rates(self, channels: Sequence[Channel], limits: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -320,20 +316,12 @@ class Simulation:
             best.append(min(limit, rate))
         return np.array(best)
 
-    def _load(self, run: JobRun) -> dict[int, float]:
-        load: dict[int, float] = {}
-        for path, limit in zip(run.paths, run.program.channel_limit, strict=True):
-            rate = min([limit, *(self._pool.capacity[k] for k in path or ())])
-            for link in path or ():
-                load[link] = load.get(link, 0.0) + float(rate)
-        return load
-
     def _set_capacity(self) -> None:
         fabric = self.memory.fabric
         self._pool.tidy()
         self._pool.capacity = self._network.without(fabric.down_links, fabric.down_switches)
         for running in self.memory.running.values():
-            running.load = self._load(running.run)
+            running.load = most_load(running.run, self._pool.capacity)
 
     def _sample(self) -> None:
         m = self.memory
@@ -369,10 +357,10 @@ class Simulation:
         iterations, sent = m.sampled.get(run.name, (0.0, np.zeros(len(run.paths))))
         job = running.job
         intensity = job.flops_per_iteration / max(job.profile.up_ns / 1e9, 1e-9)
-        for path, bits in zip(run.paths, run.sent - sent, strict=True):
-            if path:
-                m.bits[list(path)] += bits
-                m.intensity[list(path)] += bits * intensity
+        for channel, bits in enumerate(run.sent - sent):
+            for link, portion in run.crossed(channel):
+                m.bits[link] += bits * portion
+                m.intensity[link] += bits * portion * intensity
         done = run.count + (
             0.0
             if run.begin < 0 or run.ready >= 0 or run.ended >= 0

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from controller.model.plan import Spreading
 from controller.routing.protocol import LEFT_TO_HASH, LeftToHash, Routing, RoutingProblem
 
-SPRAY_ORDERS = ("turn", "random")
+SPRAY_ORDERS: Mapping[str, str] = MappingProxyType({"turn": "spray_in_turn", "random": "spray_random"})
+"""The orders of spraying, and the action of the table `spread` for each."""
+SPRAY_ACTIONS = frozenset(SPRAY_ORDERS.values())
 GAP_PACKETS = 128
 """A flow that paused for the time of so many packets on the slowest cable is taken for a new flowlet. Chosen:
 paths differ by two queues of the ECN profile's Kmax, 60 packets each, and a gap must be longer than the
@@ -53,7 +57,7 @@ class Spray(SpreadRouting):
 
     def spreading(self, slowest_bps: int) -> Spreading:
         """The same on every fabric."""
-        return Spreading("spray_in_turn" if self.order == "turn" else "spray_random")
+        return Spreading(SPRAY_ORDERS[self.order])
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ def join(s: State, task: int, left: float) -> None:
         k = link * s.reg[CLASSES_IN] + klass
         seat = s.cells[k].first + s.cells[k].count
         s.cells[k].count += 1
-        s.slots[seat].flow, s.slots[seat].bound, s.slots[seat].weight = c, 0.0, s.flows[c].weight
+        s.slots[seat].flow, s.slots[seat].bound = c, 0.0
+        s.slots[seat].weight = s.flows[c].weight * s.portion[h]
         s.seat[h] = seat
         s.links[link].flows_on += 1
         s.cells[k].changed = 1
@@ -96,7 +97,7 @@ def reweigh(s: State, c: int) -> None:
         link = s.path[h]
         if link < 0:
             break
-        s.slots[s.seat[h]].weight = s.flows[c].weight
+        s.slots[s.seat[h]].weight = s.flows[c].weight * s.portion[h]
         s.cells[link * s.reg[CLASSES_IN] + s.channels[c].klass].changed = 1
         soil(s, link)
 
@@ -109,7 +110,7 @@ def bind(s: State, c: int, bound: float) -> None:
     for h in range(c * hops, (c + 1) * hops):
         if s.path[h] < 0:
             break
-        s.slots[s.seat[h]].bound = bound
+        s.slots[s.seat[h]].bound = bound * s.portion[h]
 
 
 @kernel

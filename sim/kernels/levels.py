@@ -150,17 +150,17 @@ def _stop(s: State, klass: int, link: int, share: float, level: float) -> None:
     """A link is full: stop all flows above its level there."""
     k, margin = link * s.reg[CLASSES_IN] + klass, TOLERANCE * s.links[link].cap
     for i in range(s.cells[k].first, s.cells[k].first + s.cells[k].count):
-        rate = s.slots[i].weight * share
-        if s.slots[i].bound < rate - margin:
+        used = s.slots[i].weight * share
+        if s.slots[i].bound < used - margin:
             continue
         c = s.slots[i].flow
         if s.flows[c].in_region != s.reg[STAMP]:
-            if s.slots[i].bound <= rate + margin:
+            if s.slots[i].bound <= used + margin:
                 continue
             _include(s, c)
         elif s.flows[c].fixed == s.reg[STAMP]:
             continue
-        _fix(s, klass, c, min(rate, s.flows[c].limit), link, level)
+        _fix(s, klass, c, min(s.flows[c].weight * share, s.flows[c].limit), link, level)
 
 
 @kernel

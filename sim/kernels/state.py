@@ -59,7 +59,8 @@ CELL = np.dtype(
     align=True,
 )
 
-# A flow as one of its links sees it; a link's stand side by side, for the processor's cache.
+# A flow as one of its links sees it; a link's stand side by side, for the processor's cache. `bound`
+# and `weight` are the link's portion of those of a flow that is spread over several links.
 SLOT = np.dtype([("bound", np.float64), ("weight", np.float64), ("flow", np.int32)], align=True)
 
 # The flow of a channel, by channel: 64 bytes.
@@ -139,5 +140,6 @@ class State(NamedTuple):
     succ_at: NDArray[np.int64]  # (T+1,)
     succ: NDArray[np.int32]
     path: NDArray[np.int32]  # (N*H,) links, -1 after the last
+    portion: NDArray[np.float64]  # (N*H,) the part of a flow's bits that crosses each of them
     saved: NDArray[np.int64]  # the state that repeats are told by
     saved_counts: NDArray[np.int64]  # (J, 3): COUNT, TOTAL and HELD then

@@ -29,6 +29,17 @@ def path(src: str, dst: str, spine: int) -> tuple[int, ...]:
     return FABRIC.links((src, *middle, dst))
 
 
+def sprayed(src: str, dst: str, first: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The links over both spines, and the portion of each if the part `first` goes over the first spine."""
+    a, b = FABRIC.topology.host[src].leaf, FABRIC.topology.host[dst].leaf
+    up, down = (src, a), (b, dst)
+    names = {up: 1.0, down: 1.0}
+    if a != b:
+        ways = {1: first, 2: 1 - first}
+        names |= {hop: part for s, part in ways.items() for hop in ((a, f"spine{s}"), (f"spine{s}", b))}
+    return FABRIC.spread(names)
+
+
 phases = st.builds(
     PhaseShape,
     st.sampled_from(["ring", "fused_ring", "tree", "all_to_all"]),
@@ -58,13 +69,28 @@ def jobs(draw: st.DrawFn) -> list[JobRun]:
     for i in range(draw(st.integers(1, 5))):
         members = draw(st.lists(st.sampled_from(HOSTS), min_size=1, max_size=5, unique=True))
         built = program(draw(shapes), f"j{i}", members)
-        paths = tuple(path(c.src, c.dst, draw(st.integers(1, 2))) for c in built.channels)
+        portions: tuple[tuple[float, ...], ...] = ()
+        if draw(st.booleans()):
+            paths = tuple(path(c.src, c.dst, draw(st.integers(1, 2))) for c in built.channels)
+        else:
+            parts = st.sampled_from([0.5, 0.25, 0.9])
+            ways = [sprayed(c.src, c.dst, draw(parts)) for c in built.channels]
+            paths, portions = tuple(p for p, _ in ways), tuple(p for _, p in ways)
         start, schedule = draw(st.integers(0, 60 * PS_PER_MS)), draw(schedules)
         klass, iterations = draw(st.integers(0, 300)), draw(st.integers(1, 8))
         jitter = draw(st.sampled_from([0, 0, 50_000]))
         runs.append(
             JobRun(
-                f"j{i}", built, paths, klass, iterations, start, schedule, jitter, draw(st.integers(0, 999))
+                f"j{i}",
+                built,
+                paths,
+                klass,
+                iterations,
+                start,
+                schedule,
+                jitter,
+                draw(st.integers(0, 999)),
+                portions=portions,
             )
         )
     return runs
@@ -110,9 +136,12 @@ def test_rates_equal_the_full_resolves_while_flows_come_and_go(data: st.DataObje
         builder.flow([], builder.channel(src, dst, "f"), data.draw(st.floats(1e5, 1e7)))
         limit = data.draw(st.sampled_from([np.inf, 3e8]))
         builder.flow([], builder.channel(src, dst, "g"), data.draw(st.floats(1e5, 1e7)), limit)
-        ways = tuple(path(src, dst, data.draw(st.integers(1, 2))) for _ in range(2))
+        one = sprayed(src, dst, 0.25)
+        ways = (path(src, dst, data.draw(st.integers(1, 2))), one[0])
+        portions = ((1.0,) * len(ways[0]), one[1])
         start = data.draw(st.integers(0, 20 * PS_PER_MS))
-        runs.append(JobRun(f"j{i}", builder.build(), ways, data.draw(st.integers(0, 7)), 1, start))
+        klass = data.draw(st.integers(0, 7))
+        runs.append(JobRun(f"j{i}", builder.build(), ways, klass, 1, start, portions=portions))
     engine = KernelEngine(FABRIC.capacity, FABRIC.marks, runs, 0)
     looked = 0
     while engine.next_event() < NEVER:
@@ -122,7 +151,7 @@ def test_rates_equal_the_full_resolves_while_flows_come_and_go(data: st.DataObje
         for n, (name, task) in enumerate(rates):
             run = runs[int(name[1:])]
             channel = run.program.channel[task]
-            demands[n] = FlowDemand(run.paths[channel] or (), run.klass, float(run.program.limit[task]))
+            demands[n] = FlowDemand(dict(run.crossed(channel)), run.klass, float(run.program.limit[task]))
         wanted = max_min(list(FABRIC.capacity), demands)
         assert list(rates.values()) == pytest.approx([wanted[n] for n in demands], rel=1e-8, abs=1)
         looked += 1
@@ -133,6 +162,28 @@ def lone(size: float, limit: float = np.inf) -> TaskGraph:
     builder = TaskGraphBuilder()
     builder.flow([], builder.channel("h1", "h4", "f"), size, limit)
     return builder.build()
+
+
+@pytest.mark.parametrize("engine_type", [KernelEngine, ReferenceEngine])
+def test_a_sprayed_flow_is_as_fast_as_its_slowest_link_lets_it_be(engine_type: type) -> None:
+    # A quarter over a link of 1.5 Gbit/s, three quarters over one of 300 Mbit/s: 400 Mbit/s in all, of which the
+    # first link sees 100.
+    capacity = FABRIC.capacity.copy()
+    capacity[FABRIC.number["leaf1", "spine2"]] = 3e8
+    links, portions = sprayed("h1", "h4", 0.25)
+    run = JobRun("a", lone(4e6), (links,), 1, 1, 0, portions=(portions,))
+    beside = JobRun("b", lone(9e6), (path("h2", "h5", 2),), 2, 1, 0)
+    engine = engine_type(capacity, FABRIC.marks, [run, beside], 0)
+    # The lower class gets nothing of the slow link while the sprayed flow fills it: 10 ms, then 9 Mbit take 30.
+    assert engine.advance(NEVER) == ["a"]
+    assert engine.now == pytest.approx(10 * PS_PER_MS, rel=1e-9)
+    assert engine.advance(NEVER) == ["b"]
+    assert engine.now == pytest.approx(40 * PS_PER_MS, rel=1e-9)
+
+
+def test_a_portion_is_needed_for_each_link() -> None:
+    with pytest.raises(ValueError, match="needs a portion"):
+        JobRun("a", lone(1.0), ((0, 1),), 1, 1, 0, portions=((1.0,),))
 
 
 def test_two_fair_and_one_served_first_by_hand() -> None:
@@ -150,17 +201,32 @@ def test_two_fair_and_one_served_first_by_hand() -> None:
 def test_three_flows_two_links_by_hand() -> None:
     # The parking lot: A crosses both links, B the first, C the second, whose rates are 10 and 4.
     rates = max_min(
-        [10.0, 4.0], {0: FlowDemand((0, 1), 1, 99), 1: FlowDemand((0,), 1, 99), 2: FlowDemand((1,), 1, 99)}
+        [10.0, 4.0],
+        {
+            0: FlowDemand({0: 1.0, 1: 1.0}, 1, 99),
+            1: FlowDemand({0: 1.0}, 1, 99),
+            2: FlowDemand({1: 1.0}, 1, 99),
+        },
     )
     assert rates == {0: 2.0, 1: 8.0, 2: 2.0}
     # Served first, A takes the whole second link.
     rates = max_min(
-        [10.0, 4.0], {0: FlowDemand((0, 1), 0, 99), 1: FlowDemand((0,), 1, 99), 2: FlowDemand((1,), 1, 99)}
+        [10.0, 4.0],
+        {
+            0: FlowDemand({0: 1.0, 1: 1.0}, 0, 99),
+            1: FlowDemand({0: 1.0}, 1, 99),
+            2: FlowDemand({1: 1.0}, 1, 99),
+        },
     )
     assert rates == {0: 4.0, 1: 6.0, 2: 0.0}
     # Its cap leaves room for the others.
     rates = max_min(
-        [10.0, 4.0], {0: FlowDemand((0, 1), 0, 1), 1: FlowDemand((0,), 1, 99), 2: FlowDemand((1,), 1, 99)}
+        [10.0, 4.0],
+        {
+            0: FlowDemand({0: 1.0, 1: 1.0}, 0, 1),
+            1: FlowDemand({0: 1.0}, 1, 99),
+            2: FlowDemand({1: 1.0}, 1, 99),
+        },
     )
     assert rates == {0: 1.0, 1: 9.0, 2: 3.0}
 
@@ -194,7 +260,7 @@ def test_an_overloaded_fabric_is_right_to_the_last_class() -> None:
         demands = {}
         for n, (name, task) in enumerate(rates):
             run = index[name]
-            demands[n] = FlowDemand(run.paths[run.program.channel[task]] or (), run.klass, np.inf)
+            demands[n] = FlowDemand(dict(run.crossed(run.program.channel[task])), run.klass, np.inf)
         wanted = max_min(list(network.capacity), demands)
         assert len(rates) > 300
         assert list(rates.values()) == pytest.approx([wanted[n] for n in demands], rel=1e-7, abs=200)

@@ -30,12 +30,12 @@ FABRIC = Network(leaf_spine(3, 2, 3, host_bps=10**9, fabric_bps=15 * 10**8))
 
 
 def test_shares_follow_weights_by_hand() -> None:
-    rates = max_min([12.0], {0: FlowDemand((0,), 1, 99, 2.0), 1: FlowDemand((0,), 1, 99, 1.0)})
+    rates = max_min([12.0], {0: FlowDemand({0: 1.0}, 1, 99, 2.0), 1: FlowDemand({0: 1.0}, 1, 99, 1.0)})
     assert rates == {0: 8.0, 1: 4.0}
     # A cap leaves the rest to the other, whatever the weights; a class above goes first.
-    rates = max_min([12.0], {0: FlowDemand((0,), 1, 3, 2.0), 1: FlowDemand((0,), 1, 99, 1.0)})
+    rates = max_min([12.0], {0: FlowDemand({0: 1.0}, 1, 3, 2.0), 1: FlowDemand({0: 1.0}, 1, 99, 1.0)})
     assert rates == {0: 3.0, 1: 9.0}
-    rates = max_min([12.0], {0: FlowDemand((0,), 1, 99, 2.0), 1: FlowDemand((0,), 0, 5, 0.25)})
+    rates = max_min([12.0], {0: FlowDemand({0: 1.0}, 1, 99, 2.0), 1: FlowDemand({0: 1.0}, 0, 5, 0.25)})
     assert rates == {0: 7.0, 1: 5.0}
 
 

@@ -204,8 +204,15 @@ def test_the_bench_prints_its_keys(
     assert all(report[key] > 0 for key in wanted)
 
 
-def test_policies_that_spread_packets_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_flowlets_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(sim_command, "--trace", "collide", "--policy", "ecmp,dlb") == 2
     error = capsys.readouterr().err
-    assert "policy dlb spreads packets of one flow over several ports" in error
+    assert "policy dlb moves flowlets" in error
     assert error.count("\n") == 1
+
+
+def test_spraying_gives_each_job_its_ideal_iteration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(sim_command, "--trace", "collide", "--policy", "ecmp,spray", "--json") == 0
+    ecmp, spray = printed(capsys)["policies"]
+    assert spray["mean_slowdown"] == pytest.approx(1.0, abs=0.01)
+    assert ecmp["mean_slowdown"] > 1.2
