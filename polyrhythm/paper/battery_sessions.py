@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from polyrhythm.fabric.jobs import FIRST_START_NS
@@ -41,6 +42,8 @@ one ring may meet, and the profile would be that of one draw."""
 Task = tuple[int, int, int, str]
 """Seed of the battery, most jobs of a scenario, number of the scenario, session."""
 Row = dict[str, Any]
+Profile = Mapping[str, Any]
+"""A measured profile: `period_ns`, and `phases` of [start in ns, end in ns, rate in bit/s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,8 @@ class SessionRunner:
         if not await self._session(scenario, ALONE, file, lanes):
             return
         profiles = folder / "profiles.json"
-        profiles.write_text(json.dumps(self.rows[self.task(scenario, ALONE)]["profiles"]), encoding="utf-8")
+        alone = self.rows[self.task(scenario, ALONE)]
+        profiles.write_text(json.dumps(declared_profiles(scenario, alone["profiles"])), encoding="utf-8")
         await _together(
             [self._session(scenario, name, file, lanes, profiles) for name in SESSIONS if name != ALONE]
         )
@@ -195,6 +199,39 @@ def record_alone(result: SessionResult) -> Row:
         "notes": list(result.notes),
         "deterministic": result.deterministic,
     }
+
+
+def declared_profiles(scenario: BatteryScenario, measured: Mapping[str, Profile]) -> dict[str, Profile]:
+    """The profile that each job announces: the median of those that were measured alone of the jobs with the
+    same phases, GPUs and number of hosts.
+
+    A user declares what is known of a model, not what one of its runs happened to take: under jitter the
+    profiles of a few iterations of equal jobs differ by several percent. Values as in `record_alone`.
+    """
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for job in scenario.document["jobs"]:
+        if job["name"] in measured:
+            shape = job["gpus"], len(job["hosts"]), job["period_ms"], json.dumps(job["phases"])
+            phases = len(measured[job["name"]]["phases"])
+            alike.setdefault((*shape, phases), []).append(job["name"])
+    found: dict[str, Profile] = {}
+    for names in alike.values():
+        found |= dict.fromkeys(names, _median_profile([measured[name] for name in names]))
+    return {name: found[name] for name in measured}
+
+
+def _median_profile(profiles: Sequence[Profile]) -> Profile:
+    """The median of profiles with as many phases: of periods, starts, lengths and rates."""
+    period = round(median(profile["period_ns"] for profile in profiles))
+    phases: list[list[int]] = []
+    for each in zip(*(reversed(profile["phases"]) for profile in profiles), strict=True):
+        start, length, rate = (
+            round(median(values)) for values in zip(*((a, b - a, bps) for a, b, bps in each), strict=True)
+        )
+        # The medians of one phase may come from other jobs than those of the next one.
+        until = phases[0][0] if phases else period
+        phases.insert(0, [start, min(start + length, until), rate])
+    return {"period_ns": period, "phases": phases}
 
 
 def iteration_ends_ms(records: Sequence[MeasuredIteration], workers: int) -> list[float]:

@@ -16,12 +16,13 @@ from polyrhythm.cli import main
 from polyrhythm.fabric.jobs import FIRST_START_NS
 from polyrhythm.paper import battery_sessions
 from polyrhythm.paper.battery_generator import draw
-from polyrhythm.paper.battery_sessions import SESSIONS, iteration_ends_ms
+from polyrhythm.paper.battery_sessions import SESSIONS, declared_profiles, iteration_ends_ms
 from polyrhythm.run.figures import MeasuredIteration
 from polyrhythm.run.processes import RunError
 from polyrhythm.run.session import SessionResult, SessionSpec
 
 Fake = Callable[[SessionSpec], None]
+MS = 1_000_000
 
 
 @pytest.fixture
@@ -56,7 +57,11 @@ def result(spec: SessionSpec) -> SessionResult:
             for i in range(200)
         )
     jobs: list[Mapping[str, Any]] = [{"job": job["name"], "expected_ms": None} for job in document["jobs"]]
-    return SessionResult(iterations, {"made": "by a fake"}, {"jobs": jobs, "flows": []}, True, ())
+    profiles = {}
+    for i, job in enumerate(document["jobs"]):
+        phases = [[round(p["start_ms"] * MS), round(p["end_ms"] * MS), 10**9 + i] for p in job["phases"]]
+        profiles[job["name"]] = {"period_ns": round(job["period_ms"] * MS) + i, "phases": phases}
+    return SessionResult(iterations, profiles, {"jobs": jobs, "flows": []}, True, ())
 
 
 def battery(out: Path, *options: str) -> int:
@@ -79,6 +84,38 @@ def test_the_sessions_of_a_scenario(started: list[SessionSpec], tmp_path: Path) 
     assert {spec.until_ms for spec in started[1:]} == {scenario.spans[-1].end_ms + 100}
     assert len({spec.profiles for spec in started[1:]}) == 1
     assert json.loads((tmp_path / "scenarios" / "battery-1-1.json").read_text()) == scenario.document
+
+
+def test_equal_jobs_announce_one_profile_and_others_their_own() -> None:
+    scenario = draw(1, 22)
+    first, *twins = scenario.document["jobs"]
+    assert twins[0]["phases"] == twins[1]["phases"] != first["phases"]
+    measured = {
+        "job1": {"period_ns": 144, "phases": [[0, 86, 12]]},
+        "job2": {"period_ns": 266, "phases": [[0, 67, 12], [128, 194, 12]]},
+        "job3": {"period_ns": 270, "phases": [[0, 65, 14], [130, 200, 14]]},
+    }
+    found = declared_profiles(scenario, measured)
+    assert list(found) == list(measured)
+    assert found["job1"] == measured["job1"]
+    assert found["job2"] == found["job3"] == {"period_ns": 268, "phases": [[0, 66, 13], [129, 197, 13]]}
+    # A job that was not measured has no profile, and its twin keeps its own.
+    del measured["job3"]
+    assert declared_profiles(scenario, measured) == measured
+
+
+def test_phases_of_a_declared_profile_are_legal_whatever_was_measured() -> None:
+    scenario = draw(1, 22)
+    for job in scenario.document["jobs"]:
+        job.update(scenario.document["jobs"][0])
+    names = ("job1", "job2", "job3")
+    for job, name in zip(scenario.document["jobs"], names, strict=True):
+        job["name"] = name
+    # Medians of starts and lengths alone would overlap: 0 to 60, 50 to 110 of 100.
+    spans = ([[0, 60, 1], [60, 90, 1]], [[0, 60, 1], [50, 110, 1]], [[0, 10, 1], [50, 110, 1]])
+    measured = {n: {"period_ns": 100, "phases": own} for n, own in zip(names, spans, strict=True)}
+    found = declared_profiles(scenario, measured)
+    assert found["job1"]["phases"] == [[0, 50, 1], [50, 100, 1]]
 
 
 def test_a_stopped_battery_goes_on_and_ends_with_the_same_bytes(
