@@ -88,6 +88,14 @@ COMMANDS = {
         "polyrhythm.commands.apply",
         "show what another policy, or the jobs of a scenario, would change on a running controller",
     ),
+    "drain": (
+        "polyrhythm.commands.drain",
+        "take switches and links of a running fabric out of use, for maintenance",
+    ),
+    "undrain": (
+        "polyrhythm.commands.undrain",
+        "take drained switches and links of a running fabric back into use",
+    ),
     "state": (
         "polyrhythm.commands.state",
         "back up the state file of a controller, or restore a backup",

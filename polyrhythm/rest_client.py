@@ -17,11 +17,13 @@ TIMEOUT_S = 120.0
 
 
 class CallError(Exception):
-    """A call failed. The message is one line for the user; `code` is the exit code."""
+    """A call failed. The message is one line for the user; `code` is the exit code, `status` that of the
+    controller's answer (0: there was none)."""
 
-    def __init__(self, code: int, why: str) -> None:
+    def __init__(self, code: int, why: str, status: int = 0) -> None:
         super().__init__(why)
         self.code = code
+        self.status = status
 
 
 def add_controller_options(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +39,8 @@ def add_controller_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def call(args: argparse.Namespace, path: str, body: object = None, *, post: bool = False) -> Any:
-    """The JSON answer of GET or POST `path` under /api/v1.
+def call(args: argparse.Namespace, path: str, body: object = None, *, method: str = "GET") -> Any:
+    """The JSON answer of a request for `path` under /api/v1; None if it has none.
 
     Raises:
         CallError: the controller refuses (code 2), or cannot be reached (code 1).
@@ -54,11 +56,11 @@ def call(args: argparse.Namespace, path: str, body: object = None, *, post: bool
     url = f"{args.controller.rstrip('/')}/api/v1/{path}"
     data = json.dumps(body).encode() if body is not None else None
     try:
-        request = urllib.request.Request(url, data, headers, method="POST" if post else "GET")
+        request = urllib.request.Request(url, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
+            return None if answer.status == 204 else json.load(answer)
     except urllib.error.HTTPError as error:
-        raise CallError(2 if error.code < 500 else 1, _detail(error)) from None
+        raise CallError(2 if error.code < 500 else 1, _detail(error), error.code) from None
     except (urllib.error.URLError, OSError) as error:
         raise CallError(1, f"{url}: {getattr(error, 'reason', error)}") from None
     except ValueError as error:

@@ -57,6 +57,7 @@ from controller.live.notices import (
     SwitchDown,
     SwitchUp,
 )
+from controller.live.operator_commands import DrainSet, carry_out
 from controller.live.overlays import PlanOverlays
 from controller.live.plan_changes import with_paths_of, with_slots_later
 from controller.live.plan_inputs import PlanInputs
@@ -102,8 +103,7 @@ class Core:
         self.failovers = PreparedFailovers()
         self.probes = IntProbes(settings)
         self.paths = self.probes.paths
-        routing = settings.policy.routing
-        self._lookahead = Lookahead() if routing.chooses_paths and routing.lookahead else None
+        self._lookahead = Lookahead(settings.policy.routing)
         self.lookahead_jobs: frozenset[str] | None = None
         self.queue_pairs = QueuePairs()
         self.assignments = Assignments()
@@ -127,7 +127,7 @@ class Core:
     def next_timer_ns(self) -> int | None:
         """When `run_timers` must be called next; None while no timer is set."""
         timed = (self.links, self.probes, self.measuring, self.unplannable, self.reannouncement, self.leases)
-        times = (t.next_timer_ns for t in (*timed, self._lookahead) if t is not None)
+        times = (t.next_timer_ns for t in (*timed, self._lookahead))
         return min((t for t in times if t is not None), default=None)
 
     def take_effects(self) -> tuple[Effect, ...]:
@@ -229,10 +229,11 @@ class Core:
             case SwitchLost(switch, why):
                 self.links.switch_lost(self.now_ns, switch)
                 self._notices.append(SwitchDown(self.now_ns, switch, why))
-                words = "switch %s: the session is lost (%s); the switch keeps forwarding by its entries"
-                log.error(words, switch, why)
+                log.error("switch %s: the session is lost (%s); its entries stay in force", switch, why)
             case FrameAsked(switch, payload, egress_port, submit):
                 self._effects.append(SendFrame(switch, payload, egress_port, submit))
+            case DrainSet():
+                carry_out(self, item)
 
     def run_timers(self) -> None:
         """Run each timer that is due: link probes, late INT probes, lookahead, the end of a measurement."""
@@ -243,7 +244,7 @@ class Core:
             self._left(left)
         self._effects.extend(self.probes.due(self.now_ns))
         self.wants_plan |= self.probes.take_plan_request()
-        if self._lookahead is not None and self.plan is not None:
+        if self.plan is not None:
             self.lookahead_jobs = self._lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
         self._measured(self.measuring.due(self.now_ns))
         self.reports.due(self.now_ns, self.registry.jobs)
@@ -261,7 +262,7 @@ class Core:
     @property
     def next_senders(self) -> frozenset[str] | None:
         """The jobs that send after the next predicted change; None without a prediction or lookahead."""
-        return self._lookahead.next_senders if self._lookahead is not None and self.plan is not None else None
+        return self._lookahead.next_senders if self.plan is not None else None
 
     def lookahead_input(self, active: frozenset[str]) -> PlanInput:
         """The planner's input to find paths for the `active` jobs alone, starting from the plan in force. It
@@ -279,8 +280,11 @@ class Core:
         if moved:
             self._patch(replace(self.plan, flows=with_flows(self.plan.flows, moved)))
             self._effects.extend(self.paths.moved(self.now_ns, self.plan, moved))
-            self.failovers = PreparedFailovers.after(replace(self.input_now(), previous=None), self.plan)
+            self.failovers = self._failovers_of(self.plan)
         return len(moved)
+
+    def _failovers_of(self, plan: Plan) -> PreparedFailovers:
+        return PreparedFailovers.after(replace(self.input_now(), previous=None), plan, self.condition)
 
     def _patch(self, plan: Plan) -> None:
         """Replace the plan in force by one that differs only in some flows' paths, and tell agents. Ryu
@@ -310,11 +314,10 @@ class Core:
         """Verify the paths of a plan, and begin to watch and to prepare what depends on it."""
         self.resumes = False
         self._drift.plan_adopted(self.now_ns, plan)
-        self.failovers = PreparedFailovers.after(replace(self.input_now(), previous=None), plan)
+        self.failovers = self._failovers_of(plan)
         self._effects.extend(self.probes.plan_adopted(self.now_ns, plan, self.registry.jobs, self.condition))
         self.lookahead_jobs = None
-        if self._lookahead is not None:
-            self._lookahead.plan_adopted(self.now_ns, self.registry.jobs)
+        self._lookahead.plan_adopted(self.now_ns, self.registry.jobs)
         self._announce_if_verified()
 
     # Jobs.
@@ -349,8 +352,7 @@ class Core:
         self.paths.forget(f.name for f in job.flows)
         self.queue_pairs.left(job)
         self.reports.left(job.name)
-        if self._lookahead is not None:
-            self._lookahead.forget(job.name)
+        self._lookahead.forget(job.name)
         self.measuring.left(job.name)
         self.floors.left(job.name, self.plan)
         self._notices.append(JobLeft(self.now_ns, job))
@@ -362,9 +364,8 @@ class Core:
         if ended is None:
             return
         breached = self.floors.ended(item.job, ended, self.plan, self.measuring.profiled)
-        if self._lookahead is not None:
-            self._lookahead.iteration_reported(item)
-            self._lookahead.update(self.now_ns, self.registry.jobs)
+        self._lookahead.iteration_reported(item)
+        self._lookahead.update(self.now_ns, self.registry.jobs)
         self._measured(self.measuring.iteration(self.now_ns, item))
         self.wants_plan |= self.reports.new_period(item, self.registry, self.plan) or breached
         self._notices.append(IterationDone(self.now_ns, item))

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass, field, replace
 
 from controller.live.core import Core
+from controller.live.drained import Drained
 from controller.live.job_registry import JoinError, RegisteredJob
 from controller.live.messages import AgentUp, FlowOpened
 from controller.model.plan import Plan
@@ -28,6 +29,7 @@ class EarlierState:
     jobs: tuple[RegisteredJob, ...] = ()
     plan: Plan | None = None
     condition: FabricCondition = field(default_factory=FabricCondition)
+    drained: Drained = field(default_factory=Drained)
     port_maps: Learned = field(default_factory=dict)
     same_clock: bool = True
     nics: tuple[AgentUp, ...] = ()
@@ -63,6 +65,7 @@ def restore(core: Core, earlier: EarlierState) -> None:
     if the earlier plan is not the plan for the earlier jobs.
     """
     core.links.restore(earlier.condition)
+    core.links.drained = earlier.drained.on(core.topology)
     core.condition = core.links.condition
     core.probes.restore(core.condition, earlier.port_maps)
     for known in earlier.jobs:

@@ -114,9 +114,11 @@ class PreparedFailovers:
         return DesiredState.of(self.condition, self.plan)
 
     @staticmethod
-    def after(inputs: PlanInput, plan: Plan) -> PreparedFailovers:
-        """All failures to prepare for after a new plan, without switches and cables that are down already."""
-        condition = FabricCondition(inputs.down_links, inputs.down_switches)
+    def after(inputs: PlanInput, plan: Plan, condition: FabricCondition | None = None) -> PreparedFailovers:
+        """All failures to prepare for after a new plan, without switches and cables that are down already.
+        `condition` is the one that the plan was made for; None: nothing is drained.
+        """
+        condition = condition or FabricCondition(inputs.down_links, inputs.down_switches)
         todo = [
             e
             for e in events(inputs.topology)

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from controller.live.drained import Drained
 from controller.live.messages import SendFrame
 from controller.southbound.table_writes import FabricCondition
 from topo.graph import Topology
@@ -79,14 +80,15 @@ class LinkState:
         self._missed: dict[End, int] = {}
         self._sequence = 0
         self._next_probe_ns: int | None = None
+        self.drained = Drained()
 
     @property
     def condition(self) -> FabricCondition:
-        """Cables and switches that are down. A cable is down if either of its ports is."""
+        """Cables and switches that are down or drained. A cable is down if either of its ports is."""
         # The control loop asks in every step, so only the ports that are down are looked at.
         cable_at = self._topology.cable_at
         down = {cable_at[end] for end in self._down if end in cable_at}
-        return FabricCondition(frozenset(down), frozenset(self._lost))
+        return self.drained.beside(frozenset(down), frozenset(self._lost))
 
     def restore(self, condition: FabricCondition) -> None:
         """Take up what was down when an earlier controller ended, until the switches report.
@@ -94,9 +96,10 @@ class LinkState:
         What the topology does not have is left out.
         """
         cables, cable_at = self._topology.cables, self._topology.cable_at
-        ends = (end for cable in condition.down_links for end in cables.get(cable, ()))
+        failed, lost = condition.failed
+        ends = (end for cable in failed for end in cables.get(cable, ()))
         self._down |= {end for end in ends if end in cable_at}
-        self._lost = {name for name in condition.down_switches if name in self._topology.switch}
+        self._lost = {name for name in lost if name in self._topology.switch}
 
     @property
     def next_timer_ns(self) -> int | None:

@@ -14,6 +14,7 @@ from controller.live.messages import IterationReport
 from controller.model.job import Job
 from controller.model.plan import FlowPlan, Plan
 from controller.routing.lookahead import ActiveFlow, ForeseenChange, PeriodicFlows, next_change
+from controller.routing.protocol import Routing
 
 # Agents receive new paths this long before the change they are for. Chosen: a message takes 1 ms in the
 # embedded fabric, and a job may send a little earlier than predicted.
@@ -23,10 +24,12 @@ LEAD_TIME_NS = 3_000_000
 class Lookahead:
     """When each job's period began, and the set of jobs for which paths were assigned last.
 
-    A job that has reported no iteration yet counts as sending all the time.
+    A job that has reported no iteration yet counts as sending all the time. Where the policy's `routing` does
+    not look ahead, no change is predicted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, routing: Routing) -> None:
+        self._enabled = routing.chooses_paths and routing.lookahead
         self._began: dict[str, int] = {}
         self._change: ForeseenChange | None = None
         self._for: frozenset[str] | None = None
@@ -57,6 +60,8 @@ class Lookahead:
 
     def update(self, now_ns: int, jobs: Sequence[Job]) -> None:
         """Predict the next change that is far enough ahead for agents to receive new paths in time."""
+        if not self._enabled:
+            return
         after = now_ns + LEAD_TIME_NS
         known = [j for j in jobs if j.name in self._began and j.profile.phases]
         sending = [s for j in known if (s := self._sending(j, after)) is not None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from controller.live.operator_commands import OperatorCommand
 from controller.model.job import Job
 
 
@@ -226,6 +227,7 @@ Input = (
     | PacketSeen
     | PortsSeen
     | FrameAsked
+    | OperatorCommand
 )
 
 

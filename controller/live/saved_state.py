@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.live.core import Core
+from controller.live.drained import Drained
 from controller.live.earlier_state import EarlierState
 from controller.live.job_registry import RegisteredJob
 from controller.live.messages import AgentUp, FlowOpened
@@ -78,6 +79,7 @@ class SavedState:
         self._boot = boot
         self._plan = earlier.plan if earlier is not None and earlier.same_clock else None
         self._condition = earlier.condition if earlier is not None else None
+        self._drained = core.links.drained
         self._port_maps: Learned = core.probes.learned(core.condition) or {}
         known = [j.announced for j in earlier.jobs] if earlier is not None else []
         self._announced = {job.name: job for job in known if core.registry.declared(job.name) is job}
@@ -111,6 +113,9 @@ class SavedState:
         if core.condition != self._condition:
             self._condition = core.condition
             records[Kind.FABRIC, "condition"] = core.condition
+        if core.links.drained != self._drained:
+            self._drained = core.links.drained
+            records[Kind.FABRIC, "drained"] = core.links.drained
         records |= self._ports()
         for flow, opened in core.queue_pairs.take_changed().items():
             records[Kind.QUEUE_PAIR, flow] = opened
@@ -157,7 +162,8 @@ def read_back(loaded: LoadedState, plan: Plan | None, boot: str) -> EarlierState
         profile = records.get(Kind.PROFILE, {}).get(name)
         measured = announced if profile is None else decode(profile, Job, f"profile of job {name}")
         jobs.append(RegisteredJob(announced, measured, set(workers.ranks), workers.arrived))
-    condition = records.get(Kind.FABRIC, {}).get("condition")
+    fabric = records.get(Kind.FABRIC, {})
+    condition, drained = fabric.get("condition"), fabric.get("drained")
     in_force = plan_in_force(loaded)
     if plan is None and loaded.last_version:
         # No plan is in force, but plan numbers go on.
@@ -170,6 +176,7 @@ def read_back(loaded: LoadedState, plan: Plan | None, boot: str) -> EarlierState
         tuple(jobs),
         plan,
         FabricCondition() if condition is None else decode(condition, FabricCondition, "fabric condition"),
+        Drained() if drained is None else decode(drained, Drained, "what is drained"),
         port_maps,
         same_clock=in_force is not None and in_force.boot == boot,
         nics=tuple(decode(d, AgentUp, f"NIC of host {h}") for h, d in records.get(Kind.NIC, {}).items()),

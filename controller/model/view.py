@@ -115,7 +115,10 @@ class FallbackFlow:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The controller at one moment of fabric time."""
+    """The controller at one moment of fabric time.
+
+    `drained_links` (`Topology.cables`) and `drained_switches` are what an operator has taken out of use.
+    """
 
     time_ns: int
     scenario: str
@@ -128,3 +131,5 @@ class View:
     verified_paths: int
     unverified_paths: int
     fallback_flows: tuple[FallbackFlow, ...] = ()
+    drained_links: frozenset[tuple[str, str]] = frozenset()
+    drained_switches: frozenset[str] = frozenset()

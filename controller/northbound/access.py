@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 from fastapi import HTTPException, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.northbound.audit import AuditLog
+from controller.northbound.problems import Problem
 from controller.northbound.tokens import Caller, Role, Tokens
 from controller.wire.limits import MAX_REQUEST_BODY_BYTES
 
@@ -90,7 +90,7 @@ class AccessCheck:
             if isinstance(found, Caller):
                 caller = found
             else:
-                refusal = _answer(401, f"{found}; legal: Authorization: Bearer TOKEN")
+                refusal = Problem(401, f"{found}; legal: Authorization: Bearer TOKEN")
                 for challenge in _CHALLENGES if reads else _CHALLENGES[:1]:
                     refusal.headers.append("WWW-Authenticate", challenge)
         answer: ASGIApp = self._app
@@ -120,17 +120,17 @@ class AccessCheck:
             peer = (scope.get("client") or ("unknown",))[0]
             self._rules.audit.record(name, role, peer, scope["method"], scope["path"], status)
 
-    def _foreign(self, headers: Headers, reads: bool) -> JSONResponse | None:
+    def _foreign(self, headers: Headers, reads: bool) -> Problem | None:
         """The refusal of a request that a page of another site caused."""
         host = headers.get("host", "")
         if not self._is_own(host):
             legal = ", ".join(sorted({"localhost", *self._rules.hosts}))
-            return _answer(
+            return Problem(
                 421, f"this server is not {host[:200]!r}; legal: {legal}, an IP address; see --web-host"
             )
         origin = headers.get("origin")
         if not reads and origin is not None and _server_of(origin) != host:
-            return _answer(403, f"a page of {origin[:200]!r} may not change anything here")
+            return Problem(403, f"a page of {origin[:200]!r} may not change anything here")
         return None
 
     def _is_own(self, host: str) -> bool:
@@ -173,10 +173,6 @@ def _server_of(origin: str) -> str:
         return urlsplit(origin).netloc
     except ValueError:
         return ""
-
-
-def _answer(status: int, detail: str) -> JSONResponse:
-    return JSONResponse({"detail": detail}, status)
 
 
 def _bounded(receive: Receive) -> Callable[[], Any]:

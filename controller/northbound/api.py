@@ -4,27 +4,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
-from fastapi.encoders import jsonable_encoder
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from fastapi_offline import FastAPIOffline
 
 from controller.model.view import View
 from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
+from controller.northbound.drain_routes import drain_routes
 from controller.northbound.health import HEALTH_PATHS, health_routes
 from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
 from controller.northbound.open_requests import OpenRequests
-from controller.northbound.placement_routes import PlacementOperations, placement_routes
-from controller.northbound.plan_routes import PlanOperations, plan_routes
+from controller.northbound.operations import Operations
+from controller.northbound.placement_routes import placement_routes
+from controller.northbound.plan_routes import plan_routes
+from controller.northbound.problems import add_handlers, problems
 from controller.northbound.request_rate import RequestRate
 from controller.northbound.source import ViewSource
 from controller.northbound.stream import ViewEncoder, view_events
@@ -46,9 +46,7 @@ Rates are those of the running fabric; an emulated fabric is slower than the fab
 Until the controller has connected to its fabric, calls answer 503. `events` waits. `healthz` tells whether
 the process lives, and `readyz` what is missing.
 """
-_NO_VIEW: dict[int | str, dict[str, Any]] = {
-    503: {"model": schema.ErrorOut, "description": "The controller has not connected to its fabric yet."}
-}
+_NO_VIEW = problems(_503="The controller has not connected to its fabric yet.")
 _EVENTS = {
     "schema": {
         "description": "The data of each event is one JSON object.",
@@ -56,10 +54,6 @@ _EVENTS = {
         "contentSchema": {"$ref": "#/components/schemas/ViewOut"},
     }
 }
-
-
-def _not_found(what: str) -> dict[int | str, dict[str, Any]]:
-    return {404: {"model": schema.ErrorOut, "description": what}}
 
 
 class EventStream(StreamingResponse):
@@ -74,8 +68,7 @@ def create_app(
     status: MetricsSource,
     reading_s: float = READING_S,
     rules: AccessRules = AccessRules(),  # noqa: B008 - frozen
-    operations: PlanOperations | None = None,
-    placements: PlacementOperations | None = None,
+    operations: Operations = Operations(),  # noqa: B008 - frozen
     most_open: int = MAX_WEB_REQUESTS,
 ) -> FastAPI:
     """The web application that shows the views of `source`, and answers health checks from `status`.
@@ -104,45 +97,18 @@ def create_app(
     app.add_middleware(RequestRate, exempt=PUBLIC_PATHS)
     heads = (*HEALTH_PATHS, METRICS_PATH)
     app.add_middleware(ResponseHeaders, docs_path=_DOCS, api_path=PREFIX, head_paths=heads)
-    app.add_exception_handler(405, _not_allowed)
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    add_handlers(app)
     # Health checks are where Kubernetes and load balancers look for them, and beside the rest of the API.
     app.include_router(health_routes(status), include_in_schema=False)
     app.include_router(metrics_routes(source, status))
     app.include_router(health_routes(status), prefix=PREFIX)
-    app.include_router(plan_routes(operations), prefix=PREFIX)
-    app.include_router(placement_routes(placements), prefix=PREFIX)
+    app.include_router(plan_routes(operations.plans), prefix=PREFIX)
+    app.include_router(placement_routes(operations.placements), prefix=PREFIX)
+    app.include_router(drain_routes(operations.drains), prefix=PREFIX)
     app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
     if assets is not None:
         app.mount("/", StaticFiles(directory=assets, html=True), name="page")
     return app
-
-
-class _Refusal(JSONResponse):
-    """An error in ASCII: it may quote half of a surrogate pair, which JSON can say and UTF-8 cannot."""
-
-    def render(self, content: Any) -> bytes:
-        """The error as JSON."""
-        return json.dumps(content).encode()
-
-
-async def _refused(request: Request, error: Exception) -> JSONResponse:
-    found = cast(HTTPException, error)
-    return _Refusal({"detail": found.detail}, found.status_code, found.headers)
-
-
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    found = cast(RequestValidationError, error)
-    return _Refusal({"detail": jsonable_encoder(found.errors())}, 422)
-
-
-async def _not_allowed(request: Request, error: Exception) -> JSONResponse:
-    given = getattr(error, "headers", None) or {}
-    methods = {word.strip() for word in given.get("Allow", "GET").split(",")}
-    legal = ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
-    detail = f"{request.method} is not allowed here; legal: {legal}"
-    return JSONResponse({"detail": detail}, 405, headers={"Allow": legal})
 
 
 def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> APIRouter:
@@ -175,7 +141,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         "/jobs/{name}",
         summary="One job and its flows",
         tags=["jobs"],
-        responses=_NO_VIEW | _not_found("No such job."),
+        responses=_NO_VIEW | problems(_404="No such job."),
     )
     async def get_job(name: str) -> schema.JobDetailOut:
         view = current()
@@ -188,7 +154,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         "/plan",
         summary="What the controller has decided, and why",
         tags=["plan"],
-        responses=_NO_VIEW | _not_found("No plan has been made yet."),
+        responses=_NO_VIEW | problems(_404="No plan has been made yet."),
     )
     async def get_plan() -> schema.PlanOut:
         view = current()
@@ -205,7 +171,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         "/counters",
         summary="Packets, bytes and ECN marks of every queue",
         tags=["fabric"],
-        responses=_NO_VIEW | _not_found("No such switch."),
+        responses=_NO_VIEW | problems(_404="No such switch."),
     )
     async def get_counters(
         switch: Annotated[

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from controller.northbound.problems import Problem
 
 
 class OpenRequests:
@@ -26,11 +27,8 @@ class OpenRequests:
             await self._app(scope, receive, send)
             return
         if self._open >= self._most:
-            refusal = JSONResponse(
-                {"detail": f"{self._most} requests and event streams are open; legal: no more at once"},
-                503,
-                {"Retry-After": "1"},
-            )
+            detail = f"{self._most} requests and event streams are open; legal: no more at once"
+            refusal = Problem(503, detail, {"Retry-After": "1"})
             await refusal(scope, receive, send)
             return
         self._open += 1

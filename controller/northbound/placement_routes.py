@@ -11,7 +11,7 @@ from pydantic import Field
 
 from controller.northbound import schema
 from controller.northbound.access import requires
-from controller.northbound.plan_routes import OperationError, answered
+from controller.northbound.problems import STANDBY, OperationError, problems
 from controller.northbound.tokens import Role
 from controller.planner.placement import MOST, RankedPlacement
 
@@ -99,16 +99,12 @@ def placement_routes(operations: PlacementOperations | None) -> APIRouter:
         summary="Rank candidate placements of a new job",
         description="By the compatibility of the links that it would share with the present jobs (CASSINI, "
         "Algorithm 2). Nothing is changed.",
-        responses={
-            409: {"model": schema.ErrorOut, "description": "The fabric cannot have such a job."},
-            503: {"model": schema.ErrorOut, "description": "This controller does not lead."},
-        },
+        responses=problems(_409="The fabric cannot have such a job.", _503="This controller does not lead."),
         dependencies=[requires(Role.JOB)],
     )
     async def rank(asked: Annotated[PlacementsIn, Body()]) -> PlacementsOut:
-        with answered():
-            if operations is None:
-                raise OperationError(503, "this controller is standby: ask the one that leads")
-            return placements_out(await operations.rank(asked.candidates, asked.loops))
+        if operations is None:
+            raise OperationError(503, STANDBY)
+        return placements_out(await operations.rank(asked.candidates, asked.loops))
 
     return router

@@ -5,28 +5,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Protocol
 
-from fastapi import APIRouter, Body, HTTPException, Path, Query
+from fastapi import APIRouter, Body, Path, Query
 from pydantic import Field
 
 from controller.model.plan import Plan
 from controller.northbound import render, schema
 from controller.northbound.access import requires
+from controller.northbound.problems import STANDBY, OperationError, problems
 from controller.northbound.tokens import Role
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    404: {"model": schema.ErrorOut, "description": "No such plan."},
-    409: {"model": schema.ErrorOut, "description": "It does not fit the fabric or the jobs of now."},
-    503: {"model": schema.ErrorOut, "description": "The controller has no store, or it does not answer."},
-}
+_ERRORS = problems(
+    _404="No such plan.",
+    _409="It does not fit the fabric or the jobs of now.",
+    _503="The controller has no store, or it does not answer.",
+)
 Version = Annotated[int, Path(ge=1, le=(1 << 53), description="Number of a plan.")]
-
-
-class OperationError(Exception):
-    """An operation is not possible; `code` is the HTTP status, the message says why."""
-
-    def __init__(self, code: int, why: str) -> None:
-        super().__init__(why)
-        self.code = code
 
 
 class PastPlanOut(schema.Out):
@@ -95,18 +88,20 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
 
     def ready() -> PlanOperations:
         if operations is None:
-            raise OperationError(503, "this controller is standby: ask the one that leads")
+            raise OperationError(503, STANDBY)
         return operations
 
-    @router.get("/plans", summary="The history of plans", responses={503: _ERRORS[503]})
+    @router.get(
+        "/plans",
+        summary="The history of plans",
+        responses=problems(_503="The controller has no store, or it does not answer."),
+    )
     async def get_plans(most: Annotated[int, Query(ge=1, le=1000)] = 20) -> HistoryOut:
-        with answered():
-            return HistoryOut(plans=await ready().history(most))
+        return HistoryOut(plans=await ready().history(most))
 
     @router.get("/plans/{version}", summary="A plan of the history", responses=_ERRORS)
     async def get_past_plan(version: Version) -> schema.PlanOut:
-        with answered():
-            return render.plan(await ready().plan(version))
+        return render.plan(await ready().plan(version))
 
     @router.post(
         "/plans/{version}/rollback",
@@ -117,8 +112,7 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
         dependencies=[requires(Role.OPERATE)],
     )
     async def roll_back(version: Version) -> RolledBackOut:
-        with answered():
-            return RolledBackOut(rolled_back_to=version, version=await ready().roll_back(version))
+        return RolledBackOut(rolled_back_to=version, version=await ready().roll_back(version))
 
     @router.post(
         "/plan/dry-run",
@@ -128,19 +122,7 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
         dependencies=[requires(Role.OPERATE)],
     )
     async def dry_run(asked: Annotated[DryRunIn, Body()]) -> DryRunOut:
-        with answered():
-            plan, entries, messages = await ready().dry_run(asked.policy, asked.jobs)
+        plan, entries, messages = await ready().dry_run(asked.policy, asked.jobs)
         return DryRunOut(plan=render.plan(plan), entries=entries, messages=messages)
 
     return router
-
-
-class answered:  # noqa: N801 - reads as a statement
-    """Turns an OperationError into the answer that it asks for."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OperationError):
-            raise HTTPException(error.code, str(error)) from None

@@ -125,6 +125,7 @@ def fabric(view: View) -> schema.FabricOut:
                 device_id=s.device_id,
                 address=seen.address if seen else None,
                 state=cast(schema.SwitchState, seen.state) if seen else "connecting",
+                drained=s.name in view.drained_switches,
                 entries=seen.entries if seen else 0,
                 tables=dict(seen.tables) if seen else {},
                 strays=sum(stray.packets for stray in seen.strays) if seen else 0,
@@ -260,6 +261,7 @@ def _job_of(flow: str) -> str:
 
 def _links(view: View) -> Iterator[schema.LinkOut]:
     measured = {(load.src, load.dst): load for load in view.links}
+    drained = {end for cable in view.drained_links for end in view.topology.cables.get(cable, ())}
     ends = [(h.name, 0, h.leaf, h.leaf_port, h.rate_bps) for h in view.topology.hosts]
     ends += [(c.a, c.a_port, c.b, c.b_port, c.rate_bps) for c in view.topology.links]
     for a, a_port, b, b_port, capacity in ends:
@@ -275,4 +277,5 @@ def _links(view: View) -> Iterator[schema.LinkOut]:
                 load=load.load if load else None,
                 marks=load.marks if load else None,
                 up=load.up if load else True,
+                drained=(src, src_port) in drained,
             )

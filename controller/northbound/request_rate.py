@@ -8,9 +8,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from controller.northbound.problems import Problem
 from controller.wire.limits import MAX_WEB_REQUESTS_PER_S
 from controller.wire.token_bucket import TokenBucket
 
@@ -45,11 +45,8 @@ class RequestRate:
         if not wait_s:
             await self._app(scope, receive, send)
             return
-        refusal = JSONResponse(
-            {"detail": f"too many requests; legal: {self._per_s:,} a second from one address"},
-            429,
-            {"Retry-After": str(math.ceil(wait_s))},
-        )
+        detail = f"too many requests; legal: {self._per_s:,} a second from one address"
+        refusal = Problem(429, detail, {"Retry-After": str(math.ceil(wait_s))})
         await refusal(scope, receive, send)
 
     def _bucket(self, address: str) -> TokenBucket:

@@ -20,12 +20,6 @@ class Out(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class ErrorOut(Out):
-    """The body of every error."""
-
-    detail: str = Field(description="What is wrong, and what would be legal.")
-
-
 class PhaseOut(Out):
     """An Up phase (communication phase): the job sends in [start_ms, end_ms) of its period."""
 
@@ -248,6 +242,7 @@ class SwitchOut(Out):
     device_id: int = Field(description="P4Runtime device id.")
     address: str | None = Field(description="Address of its P4Runtime server.")
     state: SwitchState
+    drained: bool = Field(description="Whether an operator has taken it out of use.")
     entries: int = Field(description="Table entries that the controller has written to it.")
     tables: dict[str, int] = Field(description="These entries by table of the P4 program.")
     strays: int = Field(
@@ -270,6 +265,7 @@ class LinkOut(Out):
     )
     marks: int | None = Field(description="Packets ECN-marked in the interval; null: not measured.")
     up: bool
+    drained: bool = Field(description="Whether an operator has taken the cable out of use.")
 
 
 class FabricOut(Out):

@@ -14,7 +14,7 @@ import msgspec
 from controller.live.core import Core
 from controller.live.job_registry import JoinError
 from controller.model.job import Job
-from controller.northbound.plan_routes import OperationError
+from controller.northbound.problems import OperationError
 from controller.planner import PlanInput
 from controller.planner.placement import RankedPlacement, judge, ranked
 from controller.process.plan_operations import registry_of

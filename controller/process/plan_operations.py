@@ -16,7 +16,8 @@ from controller.live.job_registry import JobRegistry, JoinError
 from controller.live.messages import Effect, SendAssignment, SendSchedule
 from controller.model.job import Job
 from controller.model.plan import Plan
-from controller.northbound.plan_routes import OperationError, PastPlanOut
+from controller.northbound.plan_routes import PastPlanOut
+from controller.northbound.problems import OperationError
 from controller.planner import PolicyError, plan
 from controller.planner.registry import registered_policy
 from controller.planner.rollback import RollbackError, rolled_back

@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from controller.agents.server import AgentServer
@@ -38,13 +39,13 @@ from controller.model.traffic import TRAFFIC_CLASSES
 from controller.northbound.api import create_app
 from controller.northbound.health import ControllerRole, Place
 from controller.northbound.metrics import MetricsSource
-from controller.northbound.placement_routes import PlacementOperations
-from controller.northbound.plan_routes import PlanOperations
+from controller.northbound.operations import Operations
 from controller.northbound.source import ViewBoard
 from controller.northbound.web import AddressError, assets_dir, serve
 from controller.process.chosen_store import open_store
 from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.control_loop import ControlLoop
+from controller.process.draining import RunningDrains
 from controller.process.durable_state import DurableState
 from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
 from controller.process.listeners import Listeners
@@ -289,11 +290,12 @@ class _Service:
                 ),
                 place=leadership.place if leadership is not None else Place,
             )
-            operations = RunningPlans(core, control_loop.planning, workers.plans, store)
-            placements = RunningPlacements(core, workers.another)
-            url, close_web = await _serve_web(
-                control_loop.board, status, start.listeners, operations, placements
+            operations = Operations(
+                RunningPlans(core, control_loop.planning, workers.plans, store),
+                RunningPlacements(core, workers.another),
+                RunningDrains(core, partial(control_loop.put, "operator", "operator"), workers.tables),
             )
+            url, close_web = await _serve_web(control_loop.board, status, start.listeners, operations)
             _say_ready(address, url, "leader" if leadership is not None else "alone")
             await warm
             collector = GarbageCollection()
@@ -330,8 +332,7 @@ async def _serve_web(
     board: ViewBoard,
     status: MetricsSource,
     listeners: Listeners,
-    operations: PlanOperations | None = None,
-    placements: PlacementOperations | None = None,
+    operations: Operations = Operations(),  # noqa: B008 - frozen
 ) -> tuple[str, Callable[[], Coroutine[Any, Any, None]]]:
     """Start the API and the page; returns their address and the function that stops them."""
     try:
@@ -339,9 +340,7 @@ async def _serve_web(
     except FileNotFoundError as error:
         log.warning("only the REST API is served, not the page: %s", error)
         assets = None
-    app = create_app(
-        board, assets, status, rules=listeners.access, operations=operations, placements=placements
-    )
+    app = create_app(board, assets, status, rules=listeners.access, operations=operations)
     port = listeners.web_port
     try:
         server = await serve(app, listeners.web_address, port, listeners.web_tls)

@@ -58,10 +58,14 @@ def forwarding(
     topology: Topology,
     down_links: frozenset[tuple[str, str]] = frozenset(),
     down_switches: frozenset[str] = frozenset(),
+    drained_links: frozenset[tuple[str, str]] = frozenset(),
+    drained_switches: frozenset[str] = frozenset(),
 ) -> Mapping[str, SwitchForwarding]:
     """Shortest up/down forwarding toward every leaf over the links that are alive.
 
-    `down_links` holds names of cables (`Topology.cables`). Between climbing and descending, a packet may
+    `down_links` holds names of cables (`Topology.cables`). Those of them in `drained_links`, and the switches
+    in `drained_switches`, still work: a switch without another way to a leaf keeps the one over them, so what
+    is on its way arrives. Between climbing and descending, a packet may
     cross to a switch of the same tier once, from where it descends. One that has crossed or begun to descend
     never climbs again, so no failure makes a loop; a leaf without such a path has no route (its packets are
     dropped).
@@ -71,6 +75,10 @@ def forwarding(
     """
     intact = _next_hop_sets(topology, frozenset(), frozenset())
     alive = _next_hop_sets(topology, down_links, down_switches) if down_links or down_switches else intact
+    if drained_links or drained_switches:
+        lasting = _next_hop_sets(topology, down_links - drained_links, down_switches - drained_switches)
+        # Without a loop: who has a way around hands on to switches that have one too.
+        alive = {switch: {**lasting[switch], **alive[switch]} for switch in alive}
     return {s.name: _switch(topology, s, intact[s.name], alive[s.name]) for s in topology.switches}
 
 

@@ -45,10 +45,20 @@ from topo.graph import Topology
 
 @dataclass(frozen=True, slots=True)
 class FabricCondition:
-    """What has failed: cables (`Topology.cables`) and switches, by name."""
+    """What plans must not use: cables (`Topology.cables`) and switches, by name.
+
+    `drained_links` and `drained_switches` are those of them that work, and that an operator takes out of use.
+    """
 
     down_links: frozenset[tuple[str, str]] = frozenset()
     down_switches: frozenset[str] = frozenset()
+    drained_links: frozenset[tuple[str, str]] = frozenset()
+    drained_switches: frozenset[str] = frozenset()
+
+    @property
+    def failed(self) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
+        """The cables and switches that do not work."""
+        return self.down_links - self.drained_links, self.down_switches - self.drained_switches
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,19 +309,25 @@ def _rights_by_leaf(
 
 
 def _down_ports(name: str, condition: FabricCondition) -> frozenset[int]:
-    """The ports of a switch to other switches where the cable or the other switch is down."""
+    """The ports of a switch to other switches where the cable or the other switch has failed."""
     topology = _current_fabric().topology
+    links, switches = condition.failed
     return frozenset(
         port
         for port, peer in topology.ports[name].items()
-        if peer.node in topology.switch
-        and (peer.node in condition.down_switches or topology.cable_at[name, port] in condition.down_links)
+        if peer.node in topology.switch and (peer.node in switches or topology.cable_at[name, port] in links)
     )
 
 
 @lru_cache(maxsize=4)
 def _forwarding(condition: FabricCondition) -> Mapping[str, SwitchForwarding]:
-    return forwarding(_current_fabric().topology, condition.down_links, condition.down_switches)
+    return forwarding(
+        _current_fabric().topology,
+        condition.down_links,
+        condition.down_switches,
+        condition.drained_links,
+        condition.drained_switches,
+    )
 
 
 def _current_fabric() -> _Fabric:

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
             raise CallError(
                 2, "--dry-run is missing: a controller is given its policy when it starts (--policy)"
             )
-        found = call(args, "plan/dry-run", _asked(args.what), post=True)
+        found = call(args, "plan/dry-run", _asked(args.what), method="POST")
         if args.json:
             print(json.dumps(found, indent=2))
             return

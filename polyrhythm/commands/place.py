@@ -85,7 +85,7 @@ def _asked(args: argparse.Namespace, task: PlacementTask) -> Mapping[str, Any]:
     """The answer of a running controller. Raises CallError."""
     jobs = [asdict(job) for job in task.candidates]
     body = {"candidates": jobs, "loops": not args.discard_loops}
-    found: Mapping[str, Any] = call(args, "placements", body, post=True)
+    found: Mapping[str, Any] = call(args, "placements", body, method="POST")
     return found
 
 

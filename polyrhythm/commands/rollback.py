@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     """Roll back. Returns 0, 1 if the controller cannot be reached, 2 if it refuses."""
 
     def work() -> None:
-        done = call(args, f"plans/{args.version}/rollback", post=True)
+        done = call(args, f"plans/{args.version}/rollback", method="POST")
         print(f"plan {done['rolled_back_to']} is in force again, as plan {done['version']}")
 
     return reported("rollback", work)

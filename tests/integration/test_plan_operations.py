@@ -98,6 +98,19 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     assert "the controller answers 409: job x: the fabric has no host named h5" in said
     assert version() == both
 
+    # A spine is taken out of use and comes back; the other one then has to stay.
+    code, said = polyrhythm("drain", "spine1", "--wait", "60")
+    assert (code, said) == (0, "switch  spine1  drained\n")
+    assert [s["name"] for s in controller.api("fabric")["switches"] if s["drained"]] == ["spine1"]
+    code, said = polyrhythm("drain", "leaf2-spine2")
+    assert code == 2
+    assert "4 flows of present jobs would have no path left" in said
+    assert polyrhythm("drain", "spine9")[0] == 2
+    assert polyrhythm("undrain", "spine1") == (0, "spine1 is in use again\n")
+    assert polyrhythm("drain") == (0, "nothing is drained\n")
+    eventually(lambda: version() > both, "the drain and its end have made plans")
+    both = version()
+
     # Job b leaves; the earlier plan comes back for job a.
     for rank, host in enumerate(("h2", "h4")):
         agents[host].send(wire.AgentMessage(job_leave=wire.JobLeave(job="b", rank=rank)))

@@ -13,6 +13,7 @@ from controller.live.messages import FlowAsked, IterationReport, SendAssignment,
 from controller.live.settings import CoreSettings
 from controller.model.job import Job, Phase, Profile
 from controller.planner import POLICIES, plan
+from controller.routing.routings import LeastCongested
 from topo.generate import leaf_spine
 
 MS = 1_000_000
@@ -32,7 +33,7 @@ def began(name: str, at_ms: float) -> IterationReport:
 
 def test_ends_and_starts_are_foreseen_one_after_another() -> None:
     jobs = [member("a", "h1", "h4"), member("b", "h2", "h5"), member("c", "h3", "h6", period_ms=50, up_ms=10)]
-    ahead = Lookahead()
+    ahead = Lookahead(LeastCongested(lookahead=True))
     ahead.update(0, jobs)
     assert ahead.next_timer_ns is None
     ahead.iteration_reported(began("a", 0))

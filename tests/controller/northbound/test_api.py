@@ -240,16 +240,17 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
     } | {
         f"/api/v1/{p}"
         for p in ("plans", "plans/{version}", "plans/{version}/rollback", "plan/dry-run", "placements")
-    }
+    } | {f"/api/v1/{p}" for p in ("drains", "fabric/switches/{name}/drain", "fabric/links/{name}/drain")}
     schemas = document["components"]["schemas"]
     for path, item in document["paths"].items():
-        [operation] = item.values()
-        assert operation["summary"], path
+        assert all(operation["summary"] for operation in item.values()), path
+        operation = next(iter(item.values()))
         if path.endswith("z"):
             assert operation["responses"]["503"]["content"] == operation["responses"]["200"]["content"]
         elif not path.endswith("/events"):
             error = operation["responses"]["503"]["content"]
-            assert error == {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorOut"}}}, path
+            problem = {"schema": {"$ref": "#/components/schemas/ProblemOut"}}
+            assert error == {"application/problem+json": problem}, path
     events = document["paths"]["/api/v1/events"]["get"]["responses"]["200"]["content"]
     assert list(events) == ["text/event-stream"]
     assert events["text/event-stream"]["schema"]["contentSchema"]["$ref"].rpartition("/")[2] in schemas

@@ -25,7 +25,13 @@ def test_an_address_that_asks_too_fast_is_refused_and_no_other() -> None:
         assert [(await ask("10.0.0.1")).status_code for _ in range(4)] == [200, 200, 429, 429]
         refused = await ask("10.0.0.1")
         assert refused.headers["Retry-After"] == "1"
-        assert refused.json() == {"detail": "too many requests; legal: 2 a second from one address"}
+        assert refused.headers["Content-Type"] == "application/problem+json"
+        assert refused.json() == {
+            "type": "about:blank",
+            "title": "Too Many Requests",
+            "status": 429,
+            "detail": "too many requests; legal: 2 a second from one address",
+        }
         assert (await ask("10.0.0.2")).status_code == 200
         assert (await ask("10.0.0.1", "/healthz")).status_code == 200
         now += 0.5

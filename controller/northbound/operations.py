@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the REST API can do with a controller, part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.northbound.drain_routes import DrainOperations
+from controller.northbound.placement_routes import PlacementOperations
+from controller.northbound.plan_routes import PlanOperations
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """The operations of a controller. None: this controller does not lead, and the routes answer 503."""
+
+    plans: PlanOperations | None = None
+    placements: PlacementOperations | None = None
+    drains: DrainOperations | None = None
