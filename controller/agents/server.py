@@ -99,7 +99,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
     ) -> None:
         self._tls = tls
         self._addresses = addresses
-        self._terms = terms
+        self.terms = terms
         self._inbox = inbox
         self._channels = channels
         self._ticks = ticks
@@ -283,7 +283,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             session.outbox.put_nowait(None)
 
     def _enqueue(self, host: str, session: _Session, effect: AgentEffect) -> None:
-        self._put(host, session, to_agent(effect, self._terms))
+        self._put(host, session, to_agent(effect, self.terms))
 
     def _put(self, host: str, session: _Session, message: wire.ControllerMessage) -> None:
         channel = f"agent:{host}"

@@ -23,7 +23,7 @@ from controller.live.job_leases import JobLeases
 from controller.live.job_registry import JobRegistry, JoinError
 from controller.live.link_state import LinkState, PortTransition
 from controller.live.lookahead import Lookahead, moved_flows
-from controller.live.measuring import AS_DECLARED, JobMeasurement, depends_on_profiles
+from controller.live.measuring import JobMeasurement
 from controller.live.messages import (
     AgentUp,
     BytesCounted,
@@ -57,7 +57,8 @@ from controller.live.notices import (
     SwitchDown,
     SwitchUp,
 )
-from controller.live.operator_commands import DrainSet, carry_out
+from controller.live.operating import carry_out
+from controller.live.operator_commands import ChosenPolicy, DrainSet, PolicySet
 from controller.live.overlays import PlanOverlays
 from controller.live.plan_changes import with_paths_of, with_slots_later
 from controller.live.plan_inputs import PlanInputs
@@ -82,9 +83,10 @@ class Core:
     """The state of the controller. Not thread-safe: only the control loop may use it."""
 
     def __init__(self, settings: CoreSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self.topology = settings.topology
-        self.policy = settings.policy.reference
+        self.start_policy = settings.policy
+        self.chosen_policy: ChosenPolicy | None = None
         self.now_ns = 0
         self.registry = JobRegistry(settings.topology)
         self.leases = JobLeases(settings.lease_ns)
@@ -95,22 +97,20 @@ class Core:
         self.reports = IterationReports()
         self.plan: Plan | None = None
         self.planned: Plan | None = None
-        self.measuring = JobMeasurement(
-            settings.measure if depends_on_profiles(settings.policy) else AS_DECLARED
-        )
+        self.measuring = JobMeasurement(settings.measured_as)
         self.condition = FabricCondition()
         self.wants_plan = False
         self.failovers = PreparedFailovers()
         self.probes = IntProbes(settings)
         self.paths = self.probes.paths
-        self._lookahead = Lookahead(settings.policy.routing)
+        self.lookahead = Lookahead(settings.policy.routing)
         self.lookahead_jobs: frozenset[str] | None = None
         self.queue_pairs = QueuePairs()
         self.assignments = Assignments()
         self._drift = SlotDrift()
         self.floors = FloorWatch()
         self._overlays = PlanOverlays(self.measuring, self.floors)
-        self._inputs = PlanInputs(
+        self.inputs = PlanInputs(
             settings, self.registry, self.unplannable, self.queue_pairs, self.floors, self.probes
         )
         self.reannouncement = Reannouncement(settings.topology.host, settings.restart_grace_ns)
@@ -127,7 +127,7 @@ class Core:
     def next_timer_ns(self) -> int | None:
         """When `run_timers` must be called next; None while no timer is set."""
         timed = (self.links, self.probes, self.measuring, self.unplannable, self.reannouncement, self.leases)
-        times = (t.next_timer_ns for t in (*timed, self._lookahead))
+        times = (t.next_timer_ns for t in (*timed, self.lookahead))
         return min((t for t in times if t is not None), default=None)
 
     def take_effects(self) -> tuple[Effect, ...]:
@@ -164,7 +164,7 @@ class Core:
 
     def input_now(self) -> PlanInput:
         """The planner's input for the present state, as it is."""
-        return self._inputs.at(self.now_ns, self.condition, self.planned)
+        return self.inputs.at(self.now_ns, self.condition, self.planned)
 
     def in_force(self, plan: Plan) -> Plan:
         """The plan as it comes into force, with `PlanOverlays`. The same object for the same plan."""
@@ -232,8 +232,8 @@ class Core:
                 log.error("switch %s: the session is lost (%s); its entries stay in force", switch, why)
             case FrameAsked(switch, payload, egress_port, submit):
                 self._effects.append(SendFrame(switch, payload, egress_port, submit))
-            case DrainSet():
-                carry_out(self, item)
+            case DrainSet() | PolicySet():
+                self._effects.extend(carry_out(self, item))
 
     def run_timers(self) -> None:
         """Run each timer that is due: link probes, late INT probes, lookahead, the end of a measurement."""
@@ -245,7 +245,7 @@ class Core:
         self._effects.extend(self.probes.due(self.now_ns))
         self.wants_plan |= self.probes.take_plan_request()
         if self.plan is not None:
-            self.lookahead_jobs = self._lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
+            self.lookahead_jobs = self.lookahead.due(self.now_ns, self.registry.jobs) or self.lookahead_jobs
         self._measured(self.measuring.due(self.now_ns))
         self.reports.due(self.now_ns, self.registry.jobs)
         wanted, back = self.unplannable.due(self.now_ns)
@@ -262,7 +262,7 @@ class Core:
     @property
     def next_senders(self) -> frozenset[str] | None:
         """The jobs that send after the next predicted change; None without a prediction or lookahead."""
-        return self._lookahead.next_senders if self.plan is not None else None
+        return self.lookahead.next_senders if self.plan is not None else None
 
     def lookahead_input(self, active: frozenset[str]) -> PlanInput:
         """The planner's input to find paths for the `active` jobs alone, starting from the plan in force. It
@@ -317,7 +317,7 @@ class Core:
         self.failovers = self._failovers_of(plan)
         self._effects.extend(self.probes.plan_adopted(self.now_ns, plan, self.registry.jobs, self.condition))
         self.lookahead_jobs = None
-        self._lookahead.plan_adopted(self.now_ns, self.registry.jobs)
+        self.lookahead.plan_adopted(self.now_ns, self.registry.jobs)
         self._announce_if_verified()
 
     # Jobs.
@@ -352,7 +352,7 @@ class Core:
         self.paths.forget(f.name for f in job.flows)
         self.queue_pairs.left(job)
         self.reports.left(job.name)
-        self._lookahead.forget(job.name)
+        self.lookahead.forget(job.name)
         self.measuring.left(job.name)
         self.floors.left(job.name, self.plan)
         self._notices.append(JobLeft(self.now_ns, job))
@@ -364,8 +364,8 @@ class Core:
         if ended is None:
             return
         breached = self.floors.ended(item.job, ended, self.plan, self.measuring.profiled)
-        self._lookahead.iteration_reported(item)
-        self._lookahead.update(self.now_ns, self.registry.jobs)
+        self.lookahead.iteration_reported(item)
+        self.lookahead.update(self.now_ns, self.registry.jobs)
         self._measured(self.measuring.iteration(self.now_ns, item))
         self.wants_plan |= self.reports.new_period(item, self.registry, self.plan) or breached
         self._notices.append(IterationDone(self.now_ns, item))

@@ -10,7 +10,10 @@ from controller.live.core import Core
 from controller.live.drained import Drained
 from controller.live.job_registry import JoinError, RegisteredJob
 from controller.live.messages import AgentUp, FlowOpened
+from controller.live.operating import carry_out
+from controller.live.operator_commands import ChosenPolicy, PolicySet
 from controller.model.plan import Plan
+from controller.planner import PolicyError
 from controller.planner.rollback import not_of_fabric
 from controller.routing.assign import Learned
 from controller.southbound.table_writes import FabricCondition
@@ -30,6 +33,7 @@ class EarlierState:
     plan: Plan | None = None
     condition: FabricCondition = field(default_factory=FabricCondition)
     drained: Drained = field(default_factory=Drained)
+    policy: ChosenPolicy | None = None
     port_maps: Learned = field(default_factory=dict)
     same_clock: bool = True
     nics: tuple[AgentUp, ...] = ()
@@ -64,6 +68,8 @@ def restore(core: Core, earlier: EarlierState) -> None:
     A job that does not fit the fabric any more is left out, with a line in the log. `core.wants_plan` is set
     if the earlier plan is not the plan for the earlier jobs.
     """
+    if earlier.policy is not None:
+        _restore_policy(core, earlier.policy)
     core.links.restore(earlier.condition)
     core.links.drained = earlier.drained.on(core.topology)
     core.condition = core.links.condition
@@ -82,12 +88,28 @@ def restore(core: Core, earlier: EarlierState) -> None:
         (nic for nic in earlier.nics if nic.host in core.topology.host),
         (opened for opened in earlier.queue_pairs if core.registry.job_of(opened.flow) is not None),
     )
+    policy = core.settings.policy.reference
     plan = taken_up(earlier, core.topology, core.now_ns)
     planned = set(plan.jobs) if plan is not None else set()
     core.wants_plan |= planned != {j.name for j in core.registry.jobs}
     if plan is not None:
         # A plan without jobs says only which number comes next.
-        core.plan = core.planned = plan if plan.jobs else replace(plan, policy=core.policy)
+        core.plan = core.planned = plan if plan.jobs else replace(plan, policy=policy)
         core.assignments.restored(plan, core.registry)
         core.resumes = bool(plan.jobs)
-        core.wants_plan |= bool(plan.jobs) and plan.policy != core.policy
+        core.wants_plan |= bool(plan.jobs) and plan.policy != policy
+
+
+def _restore_policy(core: Core, chosen: ChosenPolicy) -> None:
+    """Make plans by the policy that an operator chose. If it is not installed any more, the log says so."""
+    try:
+        policy = chosen.policy()
+    except PolicyError as error:
+        log.warning(
+            "policy %s, which an operator chose, is not taken up, and %s is in force: %s",
+            chosen.name,
+            core.start_policy.name,
+            error,
+        )
+        return
+    carry_out(core, PolicySet(policy, chosen))

@@ -29,11 +29,15 @@ class IntProbes:
         self.paths = PathVerification(settings.topology, settings.probe_timeout_ns, probing=settings.verify)
         self._learner = HashLearner(settings.topology, settings.probe_timeout_ns, settings.seed)
         self._elephant_bytes = settings.elephant_bytes
+        self.use_policy(settings)
+        self._announced: Plan | None = None
+        self._wants_plan = False
+
+    def use_policy(self, settings: CoreSettings) -> None:
+        """Probe for the policy of `settings`."""
         # Where the switches' hash is unknown and the policy chooses paths, probes find the source ports.
         chooses = settings.policy.routing.chooses_paths
         self._learns = chooses and settings.verify and not settings.topology.hash.known
-        self._announced: Plan | None = None
-        self._wants_plan = False
 
     @property
     def next_timer_ns(self) -> int | None:

@@ -87,6 +87,15 @@ class JobMeasurement:
         self._finished: list[Job] = []
         self._wants_plan = False
 
+    def use(self, settings: MeasureSettings) -> None:
+        """Measure by other settings from now on."""
+        self._settings = settings
+
+    @property
+    def enabled(self) -> bool:
+        """Whether jobs are measured."""
+        return self._settings.enabled
+
     @property
     def profiled(self) -> str | None:
         """The job that is being measured; None if there is none."""

@@ -3,16 +3,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from controller.live.drained import Drained
-
-if TYPE_CHECKING:
-    from controller.live.core import Core
-
-log = logging.getLogger(__name__)
+from controller.planner.policy import Policy
+from controller.planner.registry import registered_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +17,24 @@ class DrainSet:
     drained: Drained
 
 
-OperatorCommand = DrainSet
+@dataclass(frozen=True, slots=True)
+class ChosenPolicy:
+    """A registered policy by its name, and the options that differ from those it is registered with."""
+
+    name: str
+    options: tuple[tuple[str, bool | int | float | str | None], ...] = ()
+
+    def policy(self) -> Policy:
+        """The policy itself. Raises PolicyError if it is not installed, or has no such options."""
+        return registered_policy(self.name).with_options(dict(self.options))
 
 
-def carry_out(core: Core, command: OperatorCommand) -> None:
-    """Change the state of a core as an operator asks."""
-    core.links.drained = command.drained
-    log.info("an operator has changed what is drained: %s", command.drained)
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """From now on plans are made by `policy`, which was `chosen`; None: it is the one of the start again."""
+
+    policy: Policy
+    chosen: ChosenPolicy | None
+
+
+OperatorCommand = DrainSet | PolicySet

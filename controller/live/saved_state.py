@@ -19,6 +19,7 @@ from controller.live.notices import (
     SwitchDown,
     SwitchUp,
 )
+from controller.live.operator_commands import ChosenPolicy
 from controller.model.job import Job
 from controller.model.plan import Plan, PolicyReference
 from controller.routing.assign import Learned
@@ -79,7 +80,7 @@ class SavedState:
         self._boot = boot
         self._plan = earlier.plan if earlier is not None and earlier.same_clock else None
         self._condition = earlier.condition if earlier is not None else None
-        self._drained = core.links.drained
+        self._drained, self._policy = core.links.drained, core.chosen_policy
         self._port_maps: Learned = core.probes.learned(core.condition) or {}
         known = [j.announced for j in earlier.jobs] if earlier is not None else []
         self._announced = {job.name: job for job in known if core.registry.declared(job.name) is job}
@@ -116,6 +117,9 @@ class SavedState:
         if core.links.drained != self._drained:
             self._drained = core.links.drained
             records[Kind.FABRIC, "drained"] = core.links.drained
+        if core.chosen_policy != self._policy:
+            self._policy = core.chosen_policy
+            records[Kind.FABRIC, "policy"] = core.chosen_policy
         records |= self._ports()
         for flow, opened in core.queue_pairs.take_changed().items():
             records[Kind.QUEUE_PAIR, flow] = opened
@@ -163,7 +167,7 @@ def read_back(loaded: LoadedState, plan: Plan | None, boot: str) -> EarlierState
         measured = announced if profile is None else decode(profile, Job, f"profile of job {name}")
         jobs.append(RegisteredJob(announced, measured, set(workers.ranks), workers.arrived))
     fabric = records.get(Kind.FABRIC, {})
-    condition, drained = fabric.get("condition"), fabric.get("drained")
+    condition, drained, policy = fabric.get("condition"), fabric.get("drained"), fabric.get("policy")
     in_force = plan_in_force(loaded)
     if plan is None and loaded.last_version:
         # No plan is in force, but plan numbers go on.
@@ -177,6 +181,7 @@ def read_back(loaded: LoadedState, plan: Plan | None, boot: str) -> EarlierState
         plan,
         FabricCondition() if condition is None else decode(condition, FabricCondition, "fabric condition"),
         Drained() if drained is None else decode(drained, Drained, "what is drained"),
+        None if policy is None else decode(policy, ChosenPolicy, "the chosen policy"),
         port_maps,
         same_clock=in_force is not None and in_force.boot == boot,
         nics=tuple(decode(d, AgentUp, f"NIC of host {h}") for h, d in records.get(Kind.NIC, {}).items()),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from controller.live.job_leases import LEASE_NS
 from controller.live.link_state import GRACE_NS
-from controller.live.measuring import AS_DECLARED, MeasureSettings
+from controller.live.measuring import AS_DECLARED, MeasureSettings, depends_on_profiles
 from controller.live.verify import TIMEOUT_NS
 from controller.planner import PIN_CAPACITY, Policy
 from topo.graph import Topology
@@ -36,3 +36,8 @@ class CoreSettings:
     grace_ns: int = GRACE_NS
     lease_ns: int = LEASE_NS
     restart_grace_ns: int = 0
+
+    @property
+    def measured_as(self) -> MeasureSettings:
+        """How jobs are measured for the policy: not at all where its decisions do not depend on it."""
+        return self.measure if depends_on_profiles(self.policy) else AS_DECLARED

@@ -24,6 +24,7 @@ from controller.northbound.open_requests import OpenRequests
 from controller.northbound.operations import Operations
 from controller.northbound.placement_routes import placement_routes
 from controller.northbound.plan_routes import plan_routes
+from controller.northbound.policy_routes import policy_routes
 from controller.northbound.problems import add_handlers, problems
 from controller.northbound.request_rate import RequestRate
 from controller.northbound.source import ViewSource
@@ -105,6 +106,7 @@ def create_app(
     app.include_router(plan_routes(operations.plans), prefix=PREFIX)
     app.include_router(placement_routes(operations.placements), prefix=PREFIX)
     app.include_router(drain_routes(operations.drains), prefix=PREFIX)
+    app.include_router(policy_routes(operations.policy), prefix=PREFIX)
     app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
     if assets is not None:
         app.mount("/", StaticFiles(directory=assets, html=True), name="page")

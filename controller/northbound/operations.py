@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from controller.northbound.drain_routes import DrainOperations
 from controller.northbound.placement_routes import PlacementOperations
 from controller.northbound.plan_routes import PlanOperations
+from controller.northbound.policy_routes import PolicyOperations
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +18,4 @@ class Operations:
     plans: PlanOperations | None = None
     placements: PlacementOperations | None = None
     drains: DrainOperations | None = None
+    policy: PolicyOperations | None = None

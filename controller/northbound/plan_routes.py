@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Body, Path, Query
@@ -11,6 +12,7 @@ from pydantic import Field
 from controller.model.plan import Plan
 from controller.northbound import render, schema
 from controller.northbound.access import requires
+from controller.northbound.policy_routes import OptionValue, Value
 from controller.northbound.problems import STANDBY, OperationError, problems
 from controller.northbound.tokens import Role
 
@@ -48,6 +50,9 @@ class DryRunIn(schema.Out):
     """What to plan."""
 
     policy: str = Field("", description="A registered policy; empty: the controller's own.", max_length=200)
+    options: dict[Annotated[str, Field(max_length=200)], Value] = Field(
+        default_factory=dict, max_length=100, description="Options of that policy."
+    )
     jobs: list[dict[str, Any]] | None = Field(
         None,
         description="Jobs to plan instead of the present ones, as `polyrhythm apply SCENARIO` sends them.",
@@ -75,10 +80,10 @@ class PlanOperations(Protocol):
         """Bring a plan of the history into force again; returns its new number."""
 
     async def dry_run(
-        self, policy: str, jobs: list[dict[str, Any]] | None
+        self, policy: str, options: Mapping[str, OptionValue], jobs: list[dict[str, Any]] | None
     ) -> tuple[Plan, dict[str, tuple[str, ...]], tuple[str, ...]]:
-        """The plan of a policy (empty: the controller's own) for `jobs` (None: the present ones), the entries
-        that it would change, and the messages to agents.
+        """The plan of a policy with options (empty: the controller's own) for `jobs` (None: the present
+        ones), the entries that it would change, and the messages to agents.
         """
 
 
@@ -122,7 +127,7 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
         dependencies=[requires(Role.OPERATE)],
     )
     async def dry_run(asked: Annotated[DryRunIn, Body()]) -> DryRunOut:
-        plan, entries, messages = await ready().dry_run(asked.policy, asked.jobs)
+        plan, entries, messages = await ready().dry_run(asked.policy, asked.options, asked.jobs)
         return DryRunOut(plan=render.plan(plan), entries=entries, messages=messages)
 
     return router

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, cast
 
 from controller.model.job import Confidence, Measurement, Profile
-from controller.model.plan import FlowPlan, JobPlan, Plan
+from controller.model.plan import FlowPlan, JobPlan, Plan, PolicyReference
 from controller.model.view import FallbackFlow, JobView, View
 from controller.northbound import schema
 
@@ -70,20 +70,25 @@ def jobs(view: View) -> schema.JobsOut:
     return schema.JobsOut(time_ns=view.time_ns, jobs=tuple(job(j, view.plan) for j in view.jobs))
 
 
+def policy(value: PolicyReference) -> schema.PolicyOut:
+    """A policy with its options."""
+    options = dict(value.options)
+    return schema.PolicyOut(
+        name=value.name,
+        distribution=value.distribution,
+        version=value.version,
+        routing=str(options.get("routing", "")),
+        priority=str(options.get("priority", "")),
+        timing=str(options.get("timing", "")),
+        options={name: option for name, option in options.items() if "." in name or name == "max_slowdown"},
+    )
+
+
 def plan(value: Plan, fallback_flows: Iterable[FallbackFlow] = ()) -> schema.PlanOut:
     """A plan with its reasons. `fallback_flows` are flows that their agents have moved to ECMP."""
-    policy, options = value.policy, dict(value.policy.options)
     return schema.PlanOut(
         version=value.version,
-        policy=schema.PolicyOut(
-            name=policy.name,
-            distribution=policy.distribution,
-            version=policy.version,
-            routing=str(options.get("routing", "")),
-            priority=str(options.get("priority", "")),
-            timing=str(options.get("timing", "")),
-            options={name: value for name, value in policy.options if "." in name or name == "max_slowdown"},
-        ),
+        policy=policy(value.policy),
         epoch_ns=value.epoch_ns,
         jobs=tuple(
             schema.JobPlanOut(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +17,12 @@ from controller.live.messages import Effect, SendAssignment, SendSchedule
 from controller.model.job import Job
 from controller.model.plan import Plan
 from controller.northbound.plan_routes import PastPlanOut
+from controller.northbound.policy_routes import OptionValue
 from controller.northbound.problems import OperationError
-from controller.planner import PolicyError, plan
-from controller.planner.registry import registered_policy
+from controller.planner import plan
 from controller.planner.rollback import RollbackError, rolled_back
 from controller.process.planning import Planning, Rollback
+from controller.process.policy_choice import policy_with
 from controller.process.worker_process import WorkerProcess
 from controller.southbound.fleet import RunnerError
 from controller.southbound.table_writes import DesiredState, entry_changes
@@ -99,18 +100,20 @@ class RunningPlans:
         return version > 0 and now is not None and now.version >= version
 
     async def dry_run(
-        self, policy: str, jobs: list[dict[str, Any]] | None
+        self, policy: str, options: Mapping[str, OptionValue], jobs: list[dict[str, Any]] | None
     ) -> tuple[Plan, dict[str, tuple[str, ...]], tuple[str, ...]]:
         """What a plan would change. Raises OperationError."""
         core = self._core
         inputs, registry = core.input_now(), core.registry
         try:
             if policy:
-                inputs = replace(inputs, policy=registered_policy(policy))
+                inputs = replace(inputs, policy=policy_with(policy, options))
+            elif options:
+                raise OperationError(409, "options without a policy; legal: with a policy")
             if jobs is not None:
                 registry = registry_of(core.topology, msgspec.convert(jobs, tuple[Job, ...]))
                 inputs = replace(inputs, jobs=registry.jobs, queue_pairs={}, mistrusted=frozenset())
-        except (PolicyError, JoinError, msgspec.ValidationError) as error:
+        except (JoinError, msgspec.ValidationError) as error:
             raise OperationError(409, str(error)) from None
         try:
             made = await self._worker.run(plan, inputs)

@@ -31,7 +31,7 @@ from controller.agents.standby import StandbyAgentServer
 from controller.agents.translate import WelcomeTerms
 from controller.app import RyuApplications, RyuError
 from controller.live.core import Core
-from controller.live.measuring import MeasureSettings, depends_on_profiles
+from controller.live.measuring import MeasureSettings
 from controller.live.messages import FrameAsked
 from controller.live.settings import CoreSettings
 from controller.live.verify import HOST_TIMEOUT_NS, TIMEOUT_NS
@@ -52,6 +52,7 @@ from controller.process.listeners import Listeners
 from controller.process.loop_options import LoopOptions
 from controller.process.placing import RunningPlacements
 from controller.process.plan_operations import RunningPlans
+from controller.process.policy_choice import RunningPolicy
 from controller.process.standby import Leadership, stand_by
 from controller.process.start_options import StartOptions, add_arguments, check_options
 from controller.process.state_options import SharedState
@@ -253,12 +254,12 @@ class _Service:
         agents = AgentServer(
             {h.name: h.ip for h in fabric.topology.hosts},
             WelcomeTerms(
-                start.policy.name,
+                core.settings.policy.name,
                 TRAFFIC_CLASSES,
                 fabric.elephant_bytes,
                 answer_deadline_ns=fabric.answer_deadline_ns,
                 realign=fabric.realign,
-                profiles=fabric.measured and depends_on_profiles(start.policy),
+                profiles=core.measuring.enabled,
             ),
             inbox=control_loop,
             channels=control_loop.channels,
@@ -294,6 +295,7 @@ class _Service:
                 RunningPlans(core, control_loop.planning, workers.plans, store),
                 RunningPlacements(core, workers.another),
                 RunningDrains(core, partial(control_loop.put, "operator", "operator"), workers.tables),
+                RunningPolicy(core, partial(control_loop.put, "operator", "operator"), agents),
             )
             url, close_web = await _serve_web(control_loop.board, status, start.listeners, operations)
             _say_ready(address, url, "leader" if leadership is not None else "alone")

@@ -32,7 +32,7 @@ class Kind(StrEnum):
     PORT_MAP = "port_map"  # "SOURCE>DESTINATION", names of hosts; learned source ports
     NIC = "nic"  # the host's name; what its agent has reported about its NIC
     QUEUE_PAIR = "queue_pair"  # the flow's name; its open queue pair, where the NIC chooses port or DSCP
-    FABRIC = "fabric"  # "condition": what is down; "plan": which plan is in force; "drained": what is drained
+    FABRIC = "fabric"  # "condition": what is down; "drained"; "plan": that in force; "policy": the chosen one
 
 
 @dataclass(frozen=True, slots=True)

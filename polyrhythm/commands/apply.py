@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`polyrhythm apply`: what another policy, or a scenario's jobs, would change on a running controller."""
+"""`polyrhythm apply`: plan by another policy on a running controller, or show what that would change."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
 from dataclasses import asdict
+from typing import Any
 
 from controller.planner import PolicyError
 from controller.planner.registry import registered_policy
 from polyrhythm.api import load_scenario
 from polyrhythm.rest_client import CallError, add_controller_options, call, reported
+from polyrhythm.subcommands import integer
 from polyrhythm_files import ConfigError
+
+# Chosen, in seconds.
+_LOOK_S = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,48 +25,92 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="SCENARIO|POLICY",
-        help="name of a registered policy, for the present jobs; or a scenario (a file, or one that comes "
-        "with Polyrhythm), whose jobs are planned by the controller's policy instead of the present ones",
+        help="name of a registered policy, for the present jobs; or, with --dry-run, a scenario (a file, or "
+        "one that comes with Polyrhythm), whose jobs are planned by the controller's policy instead of the "
+        "present ones",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="required: print the table entries and messages to agents that would change; nothing changes",
+        help="print the table entries and messages to agents that would change; nothing changes",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, with the whole plan")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        type=_option,
+        metavar="NAME=VALUE",
+        help="an option of the policy, as priority.levels=4; VALUE as in JSON, or a word (may be repeated)",
+    )
+    parser.add_argument(
+        "--wait",
+        type=integer(0, 3600),
+        default=60,
+        metavar="S",
+        help="seconds to wait for the plan to be in force (default %(default)s; 0: do not wait)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON; with --dry-run with the whole plan")
     add_controller_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the changes. Returns 0, 1 if the controller cannot be reached, 2 if it refuses."""
-
-    def work() -> None:
-        if not args.dry_run:
-            raise CallError(
-                2, "--dry-run is missing: a controller is given its policy when it starts (--policy)"
-            )
-        found = call(args, "plan/dry-run", _asked(args.what), method="POST")
-        if args.json:
-            print(json.dumps(found, indent=2))
-            return
-        entries = sum(len(updates) for updates in found["entries"].values())
-        print(f"{entries} table entries and {len(found['messages'])} messages to agents would change")
-        for switch, updates in found["entries"].items():
-            for update in updates:
-                print(f"switch {switch}: {update}")
-        for message in found["messages"]:
-            print(message)
-
-    return reported("apply", work)
+    """Change the policy, or print the changes. Returns 0, 1 if the controller cannot be reached or the plan
+    does not come into force in time, 2 if it refuses."""
+    return reported("apply", lambda: _dry_run(args) if args.dry_run else _apply(args))
 
 
-def _asked(what: str) -> dict[str, object]:
+def _apply(args: argparse.Namespace) -> None:
+    try:
+        registered_policy(args.what)
+    except PolicyError as error:
+        raise CallError(2, f"{error}; a scenario can be tried with --dry-run only") from None
+    setting = call(args, "policy", {"name": args.what, "options": dict(args.option)}, method="PUT")
+    deadline = time.monotonic() + args.wait
+    while args.wait and not setting["in_force"]:
+        if time.monotonic() > deadline:
+            raise CallError(1, f"no plan of policy {args.what} is in force after {args.wait} s")
+        time.sleep(_LOOK_S)
+        setting = call(args, "policy")
+    if args.json:
+        print(json.dumps(setting, indent=2))
+        return
+    name = setting["policy"]["name"]
+    print(f"policy {name} makes the plans" + ("" if setting["in_force"] else ", from the next one on"))
+
+
+def _dry_run(args: argparse.Namespace) -> None:
+    found: dict[str, Any] = call(args, "plan/dry-run", _asked(args), method="POST")
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return
+    entries = sum(len(updates) for updates in found["entries"].values())
+    print(f"{entries} table entries and {len(found['messages'])} messages to agents would change")
+    for switch, updates in found["entries"].items():
+        for update in updates:
+            print(f"switch {switch}: {update}")
+    for message in found["messages"]:
+        print(message)
+
+
+def _asked(args: argparse.Namespace) -> dict[str, object]:
     """The body of the request for a policy or a scenario. Raises CallError."""
     try:
-        return {"policy": registered_policy(what).name}
+        return {"policy": registered_policy(args.what).name, "options": dict(args.option)}
     except PolicyError as no_policy:
         try:
-            scenario = load_scenario(what)
+            scenario = load_scenario(args.what)
         except (ConfigError, ValueError) as no_scenario:
             raise CallError(2, f"{no_policy}; nor a scenario: {no_scenario}") from None
+    if args.option:
+        raise CallError(2, "--option: legal with the name of a policy only")
     return {"jobs": [asdict(workload.job) for workload in scenario.workloads]}
+
+
+def _option(text: str) -> tuple[str, object]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} has no value; legal: NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

@@ -58,10 +58,10 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     assert code == 0, said
     assert "host h1: flow a/h1>h3: source port " in said
     assert version() == both, "nothing changes"
-    assert polyrhythm("apply", "polyrhythm") == (
-        2,
-        "polyrhythm apply: --dry-run is missing: a controller is given its policy when it starts (--policy)\n",
-    )
+    code, said = polyrhythm("apply", "two_vgg19")
+    assert code == 2
+    assert "'two_vgg19' is no policy; legal: " in said
+    assert "; a scenario can be tried with --dry-run only" in said
     code, said = polyrhythm("apply", "best", "--dry-run")
     assert code == 2
     assert "'best' is no policy; legal: " in said
@@ -109,6 +109,19 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     assert polyrhythm("undrain", "spine1") == (0, "spine1 is in use again\n")
     assert polyrhythm("drain") == (0, "nothing is drained\n")
     eventually(lambda: version() > both, "the drain and its end have made plans")
+    both = version()
+
+    # Another policy makes the plans, and then that of the start again.
+    assert polyrhythm("apply", "crux", "--option", "priority.levels=3") == (
+        0,
+        "policy crux makes the plans\n",
+    )
+    made = controller.api("plan")
+    assert (made["policy"]["name"], made["policy"]["options"]["priority.levels"]) == ("crux", 3)
+    assert version() > both
+    code, said = polyrhythm("apply", "crux", "--option", "priority.levels=many")
+    assert (code, "priority.levels is 'many'" in said) == (2, True), said
+    assert polyrhythm("apply", "ecmp")[0] == 0
     both = version()
 
     # Job b leaves; the earlier plan comes back for job a.

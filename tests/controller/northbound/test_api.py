@@ -240,7 +240,10 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
     } | {
         f"/api/v1/{p}"
         for p in ("plans", "plans/{version}", "plans/{version}/rollback", "plan/dry-run", "placements")
-    } | {f"/api/v1/{p}" for p in ("drains", "fabric/switches/{name}/drain", "fabric/links/{name}/drain")}
+    } | {
+        f"/api/v1/{p}"
+        for p in ("policy", "policies", "drains", "fabric/switches/{name}/drain", "fabric/links/{name}/drain")
+    }
     schemas = document["components"]["schemas"]
     for path, item in document["paths"].items():
         assert all(operation["summary"] for operation in item.values()), path
