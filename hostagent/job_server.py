@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from controller.wire.limits import (
-    MAX_CONNECTIONS_OF_USER,
     MAX_FLOW_NAME_CHARS,
     MAX_LOCAL_CONNECTIONS,
     MAX_LOCAL_LINE_BYTES,
     MAX_LOCAL_SILENCE_S,
+    MAX_LOCAL_STATUS_WAITING,
     MAX_LOCAL_UNSENT_BYTES,
 )
 from hostagent.agent import Agent
@@ -33,6 +33,7 @@ from hostagent.flow_owners import FlowOwners
 from hostagent.loop import AgentLoop
 from hostagent.new_flows import NewFlows
 from hostagent.nic.external import ExternalSendQueue
+from hostagent.user_shares import UserShares
 from polyrhythm_files import ConfigError, InvalidValueError, convert, is_text, value_document
 from polyrhythm_job.protocol import (
     PROTOCOL_VERSION,
@@ -57,6 +58,9 @@ is told all flows of its job."""
 _REFRESH_NS = 10_000_000_000
 """How often slots are sent again: the host's clock drifts against fabric time. Also after each answer of the
 controller to the question for the time."""
+_ACCEPT_PAUSE_NS = 1_000_000_000
+"""The pause after a connection that the system could not open, for want of descriptors for example. Chosen:
+without a pause the loop would try again without end."""
 
 _SOCKET = ("agent", "socket")
 T = TypeVar("T")
@@ -76,6 +80,7 @@ class JobServer:
         self._line_bps = line_bps
         self._connections: set[_Connection] = set()
         self._owners: FlowOwners[_Connection] = FlowOwners()
+        self.shares = UserShares(loop)
         self._steps: list[tuple[_Connection, ExternalWorker, dict[str, Any]]] = []
         self._moved: set[str] = set()
         self._socket = _listen(self._path)
@@ -114,19 +119,26 @@ class JobServer:
             accepted, _ = self._socket.accept()
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.ECONNABORTED):
-                log.warning("%s: %s", self._path, error)
+                log.warning("%s: no connection can be accepted for a moment: %s", self._path, error.strerror)
+                self.loop.unwatch(self._socket.fileno())
+                self.loop.call_at(self.loop.present() + _ACCEPT_PAUSE_NS, self._accept_again)
             return
         accepted.setblocking(False)
         process, user = _peer(accepted)
-        most = MAX_CONNECTIONS_OF_USER if user else MAX_LOCAL_CONNECTIONS
+        free = MAX_LOCAL_CONNECTIONS - len(self._connections)
         of_user = sum(c.user == user for c in self._connections)
-        if len(self._connections) >= MAX_LOCAL_CONNECTIONS or of_user >= most:
+        if not free or (user and of_user >= free):
             log.warning("%s: user %d has %d connections; one is refused", self._path, user, of_user)
             accepted.close()
             return
         connection = _Connection(self, accepted, process, user)
         self._connections.add(connection)
         self.loop.call_at(self.loop.now + MAX_LOCAL_SILENCE_S * 10**9, connection.end_if_silent)
+
+    def _accept_again(self) -> None:
+        # Not after `close`.
+        if self._socket.fileno() >= 0:
+            self.loop.watch(self._socket.fileno(), self._accept)
 
     # -- requests of the connections
 
@@ -223,6 +235,7 @@ class _Connection:
         self._socket = accepted
         self._peer = f"process {process} of user {user}"
         self._silent = True
+        self._status_waiting = 0
         self._incomplete = b""
         self._unsent = bytearray()
         self._open = True
@@ -263,6 +276,11 @@ class _Connection:
         log.warning("%s sent an illegal request; its connection is closed: %.300s", self._peer, why)
         self.send(error_event(why))
         self.end()
+
+    def _send_status(self) -> None:
+        self._status_waiting -= 1
+        if self._open:
+            self.send(self._server.status())
 
     def _flush(self) -> None:
         try:
@@ -318,7 +336,10 @@ class _Connection:
         elif op == "end":
             server.end_flow(_text(fields, "flow"), self)
         elif op == "status":
-            self.send(server.status())
+            if self._status_waiting >= MAX_LOCAL_STATUS_WAITING:
+                raise ConfigError(f"op: {MAX_LOCAL_STATUS_WAITING} times status; legal: to read the answers")
+            self._status_waiting += 1
+            server.shares.take(self.user, self._send_status)
         else:
             legal = "join, flow, end, status" if self.worker is None else "step, flow, end, status"
             raise ConfigError(f"op: {op!r:.100} is wrong; legal: {legal}")

@@ -49,6 +49,7 @@ class AgentLoop:
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._readers: dict[int, Callable[[], None]] = {}
         self._writers: dict[int, Callable[[], None]] = {}
+        self._watched = select.epoll()
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
@@ -84,18 +85,22 @@ class AgentLoop:
     def watch(self, descriptor: int, readable: Callable[[], None]) -> None:
         """Run `readable` whenever the descriptor has data to read."""
         self._readers[descriptor] = readable
+        self._watch(descriptor)
 
     def watch_write(self, descriptor: int, writable: Callable[[], None] | None) -> None:
         """Run `writable` whenever the descriptor can be written to; None ends that."""
         if writable is None:
-            self._writers.pop(descriptor, None)
+            if self._writers.pop(descriptor, None) is None:
+                return
         else:
             self._writers[descriptor] = writable
+        self._watch(descriptor)
 
     def unwatch(self, descriptor: int) -> None:
         """Stop watching the descriptor."""
         self._readers.pop(descriptor, None)
         self._writers.pop(descriptor, None)
+        self._watch(descriptor)
 
     def call(self, callback: Callable[..., None], *args: Any) -> None:
         """Run `callback(*args)` on the loop's thread soon. May be called from any thread; calls run in
@@ -123,14 +128,19 @@ class AgentLoop:
         """Run until `stop`, or until a callback raises."""
         while not self._stopping:
             self._run_due()
-            readable, writable, _ = select.select(self._readers, self._writers, (), self._patience_s())
+            # epoll counts its time-out in milliseconds, too coarse for the NIC's timers; select counts in
+            # microseconds, but takes no descriptor beyond 1,023. So select waits for epoll's own descriptor,
+            # which is low, because it is opened at the start of the process.
+            select.select((self._watched,), (), (), self._patience_s())
+            ready = self._watched.poll(0)
             # Timers that were due before the sockets became ready run first, each at its own time.
             self._run_due()
-            for descriptor in readable:
-                if (reader := self._readers.get(descriptor)) is not None:
+            for descriptor, event in ready:
+                # Also an error or the end of the connection: reading tells which.
+                if event & ~select.EPOLLOUT and (reader := self._readers.get(descriptor)) is not None:
                     reader()
-            for descriptor in writable:
-                if (writer := self._writers.get(descriptor)) is not None:
+            for descriptor, event in ready:
+                if event & ~select.EPOLLIN and (writer := self._writers.get(descriptor)) is not None:
                     writer()
             for _ in range(len(self._calls)):
                 callback, args = self._calls.popleft()
@@ -140,8 +150,24 @@ class AgentLoop:
         """Close the loop's own sockets, after `run` has returned."""
         if self._signals_wake:
             signal.set_wakeup_fd(-1)
+        self._watched.close()
         self._wake_in.close()
         self._wake_out.close()
+
+    def _watch(self, descriptor: int) -> None:
+        """Tell epoll what is watched of a descriptor."""
+        wanted = (select.EPOLLIN if descriptor in self._readers else 0) | (
+            select.EPOLLOUT if descriptor in self._writers else 0
+        )
+        try:
+            if wanted:
+                self._watched.modify(descriptor, wanted)
+            else:
+                # Errors would be told as long as the descriptor is registered.
+                self._watched.unregister(descriptor)
+        except FileNotFoundError:
+            if wanted:
+                self._watched.register(descriptor, wanted)
 
     def _patience_s(self) -> float | None:
         if self._calls or self._stopping:

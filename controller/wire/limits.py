@@ -54,9 +54,11 @@ MAX_UNSENT_MESSAGES: Final = 1 << 18
 
 # The agent's Unix socket.
 MAX_LOCAL_CONNECTIONS: Final = 512
-"""The most open connections of training processes with one agent."""
-MAX_CONNECTIONS_OF_USER: Final = 256
-"""The most of these that one user of the host has, except the superuser."""
+"""The most open connections of training processes with one agent. A user other than the superuser gets no
+more when it has as many as are free, so a second user finds room too: alone it has half of them at most."""
+MAX_LOCAL_STATUS_WAITING: Final = 16
+"""The most questions of one such connection for the agent's state that wait for their turn. The answers to
+one user take at most a tenth of the agent's time."""
 MAX_LOCAL_LINE_BYTES: Final = 1 << 16
 """The most bytes in one request of a training process."""
 MAX_LOCAL_UNSENT_BYTES: Final = 1 << 20

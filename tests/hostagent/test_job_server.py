@@ -28,7 +28,12 @@ from agent_rig import (
 )
 
 from controller.wire import agent_pb2 as pb
-from controller.wire.limits import MAX_CONNECTIONS_OF_USER, MAX_FLOWS_OF_USER, MAX_LOCAL_UNSENT_BYTES
+from controller.wire.limits import (
+    MAX_FLOWS_OF_USER,
+    MAX_LOCAL_CONNECTIONS,
+    MAX_LOCAL_STATUS_WAITING,
+    MAX_LOCAL_UNSENT_BYTES,
+)
 from controller.wire.traffic import flow_name
 
 __all__ = ["start_agent"]
@@ -40,7 +45,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to act as 
 OTHER_USER = """
 import json, os, socket, sys
 path, count, said = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode()
-os.setuid(65534)
+os.setuid(int(sys.argv[5]))
 made, heard = [], []
 for _ in range(count):
     one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -66,10 +71,28 @@ for one in made:
 print(json.dumps(heard), flush=True)
 """
 
+# Run as another user: it says how many connections the agent keeps open, and holds them until it is stopped.
+HOLDING_USER = """
+import os, select, socket, sys
+os.setuid(int(sys.argv[2]))
+made = []
+for _ in range(int(sys.argv[3])):
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    one.connect(sys.argv[1])
+    made.append(one)
+# The agent accepts in order, so when the last one is closed, all are decided.
+made[-1].recv(1)
+poll = select.poll()
+for one in made:
+    poll.register(one, select.POLLIN)
+print(len(made) - len(poll.poll(0)), flush=True)
+sys.stdin.read()
+"""
+
 
 def as_nobody(path: str, said: str, count: int = 1, patience_s: float = 60) -> list[str | None]:
     done = subprocess.run(
-        [sys.executable, "-c", OTHER_USER, path, str(count), said, str(patience_s)],
+        [sys.executable, "-c", OTHER_USER, path, str(count), said, str(patience_s), str(NOBODY)],
         capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     heard: list[str | None] = json.loads(done.stdout)
@@ -219,11 +242,52 @@ def test_a_user_ends_no_flow_of_another_and_shuts_nobody_out(agent: tuple[AgentP
         assert heard is not None
         assert [json.loads(line)["event"] for line in heard.splitlines()] == ["flow"]
         # More connections than a user may have: the rest is refused, and others get through.
-        heard_all = as_nobody(path, "", count=MAX_CONNECTIONS_OF_USER + 20, patience_s=0.01)
+        half = MAX_LOCAL_CONNECTIONS // 2
+        heard_all = as_nobody(path, "", count=half + 20, patience_s=0.01)
         assert heard_all.count("") >= 20
         assert status(path)["event"] == "status"
         mine.sendall(b'{"op": "end", "flow": "a/mine"}\n{"op": "status"}\n')
         assert json.loads(answers.readline())["event"] == "status"
+
+
+@needs_root
+def test_two_users_with_all_connections_they_get_leave_room_for_a_third(
+    agent: tuple[AgentProcess, str],
+) -> None:
+    _, path = agent
+    with contextlib.ExitStack() as stack:
+        kept = []
+        for user in (NOBODY - 1, NOBODY - 2):
+            holding = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", HOLDING_USER, path, str(user), str(MAX_LOCAL_CONNECTIONS)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            assert holding.stdout is not None
+            kept.append(int(holding.stdout.readline()))
+        assert all(0 < count <= MAX_LOCAL_CONNECTIONS // 2 for count in kept)
+        (heard,) = as_nobody(path, '{"op": "status"}\n')
+        assert heard is not None
+        assert json.loads(heard)["event"] == "status"
+
+
+@needs_root
+def test_a_user_that_asks_for_the_state_without_end_is_refused(agent: tuple[AgentProcess, str]) -> None:
+    process, path = agent
+    with local_socket(path) as training:
+        training.sendall(join("a", 4000))
+        training.makefile().readline()
+        as_nobody(path, '{"op": "status"}\n' * 4_000)
+        eventually(
+            lambda: process.says(f"closed: op: {MAX_LOCAL_STATUS_WAITING} times status; legal: to read"),
+            "log",
+        )
+        assert process.says(f"of user {NOBODY} sent an illegal request")
+        # Another user's question waits for none of these.
+        assert status(path)["workers"] == [{"job": "a", "rank": 0, "accepted": False}]
 
 
 def test_a_user_opens_a_bounded_number_of_flows_and_all_are_free_when_it_goes(
