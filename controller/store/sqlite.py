@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -31,6 +33,8 @@ from controller.store.interface import (
 )
 from controller.store.migrations import migrate
 from controller.store.transactions import transaction
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -200,10 +204,7 @@ def lock_state(path: Path) -> int:
 def open_database(path: Path) -> sqlite3.Connection:
     """Open or create a state file and bring its schema up to date. Raises StoreError or StoreRefusedError."""
     db: sqlite3.Connection | None = None
-    # It holds what agents have announced: nobody else may read it. SQLite gives its other files this mode
-    # too, and says what is wrong with the path.
-    with contextlib.suppress(OSError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    _close_to_others(path)
     try:
         db = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode=WAL")
@@ -217,6 +218,28 @@ def open_database(path: Path) -> sqlite3.Connection:
             f"{path}: not usable as an SQLite file: {error}"
         ) from None
     return db
+
+
+def _close_to_others(path: Path) -> None:
+    """Make a state file that its owner alone may read, or make a present one so, and the files beside it.
+
+    It holds what agents have announced. What is wrong with the path is left to SQLite to say.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # SQLite gives these files the mode of the state file when it makes them, not later.
+    for file in (path, *(path.with_name(f"{path.name}{ending}") for ending in ("-wal", "-shm"))):
+        with contextlib.suppress(FileNotFoundError):
+            mode = file.stat().st_mode
+            if not stat.S_ISREG(mode) or not mode & 0o077:
+                continue
+            try:
+                file.chmod(mode & 0o700)
+            except OSError as error:
+                log.warning("%s: others may read it (mode %04o): %s", file, mode & 0o777, error.strerror)
+            else:
+                words = "%s: others could read it (mode %04o); now its owner alone may"
+                log.warning(words, file, mode & 0o777)
 
 
 def _write(db: sqlite3.Connection, change: Change) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 import subprocess
 import sys
 from contextlib import closing
@@ -51,6 +52,26 @@ def test_what_is_committed_is_loaded(tmp_path: Path) -> None:
         assert (kept.time_ns, kept.policy, plan_of(kept)) == (5, "polyrhythm", made())
         assert resolve(plan_of(kept).policy) == POLICIES["polyrhythm"]
         assert store.plan(99) is None
+
+
+def test_a_state_that_others_could_read_is_closed_to_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = tmp_path / "state"
+    with closing(SqliteStore(state)) as store:
+        store.commit(Batch([Change(Kind.JOB, "a", b"1")]))
+        kept = {file: file.read_bytes() for file in tmp_path.glob("state*")}
+    # As after a controller of an earlier version was killed.
+    for file, content in kept.items():
+        file.write_bytes(content)
+        file.chmod(0o644)
+    (tmp_path / "state.lock").unlink()
+    assert not caplog.text
+    with closing(SqliteStore(state)) as store:
+        assert store.load().records[Kind.JOB] == {"a": b"1"}
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("state*")}
+    assert modes == dict.fromkeys(("state", "state-wal", "state-shm", "state.lock"), 0o600)
+    assert f"{state}: others could read it (mode 0644); now its owner alone may" in caplog.text
 
 
 def test_a_batch_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
