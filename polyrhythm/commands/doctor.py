@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from controller.process.config import FabricFile, load_fabric
 from controller.wire.log_lines import printable
@@ -102,6 +103,17 @@ def _made(name: str, deployment: Deployment) -> Finding:
         return Finding(name, "unknown", what)
 
 
+def _is_web_address(text: str) -> bool:
+    if not text.isprintable() or " " in text:
+        return False
+    try:
+        parts = urlsplit(text)
+        # Reading the port checks it.
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _deployment(args: argparse.Namespace) -> Deployment:
     """What the options name. Raises ConfigError."""
     fabric = fabric_file = agent = None
@@ -114,8 +126,8 @@ def _deployment(args: argparse.Namespace) -> Deployment:
         document, agent = read_config(path)
         with document.checks():
             addresses = agent.addresses()
-    if args.web and not args.web.startswith(("http://", "https://")):
-        raise ConfigError(f"--web {args.web}: legal: http://HOST:PORT or https://HOST:PORT")
+    if args.web and not _is_web_address(args.web):
+        raise ConfigError(f"--web {printable(args.web)}: legal: http://HOST:PORT or https://HOST:PORT")
     try:
         token = args.token.read_text(encoding="utf-8").strip() if args.token is not None else ""
     except (OSError, ValueError) as error:

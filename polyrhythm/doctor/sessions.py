@@ -194,13 +194,16 @@ def _status(deployment: Deployment) -> Mapping[str, Any]:
 
 
 def _get(deployment: Deployment, path: str, *, missing_ok: bool = False) -> tuple[bytes, Mapping[str, str]]:
-    """A GET of the REST API. Raises UncheckedError if there is no answer."""
+    """A GET of the REST API. Raises ProblemError if there is no answer, UncheckedError if it is no use."""
     headers = {"Authorization": f"Bearer {deployment.token}"} if deployment.token else {}
     context = None
+    if deployment.web_ca is not None:
+        try:
+            context = ssl.create_default_context(cafile=str(deployment.web_ca))
+        except OSError as error:
+            raise UncheckedError(f"--web-ca {deployment.web_ca}: {error.strerror or error}") from None
     try:
         request = urllib.request.Request(f"{deployment.web}/{path}", headers=headers)
-        if deployment.web_ca is not None:
-            context = ssl.create_default_context(cafile=str(deployment.web_ca))
         with urllib.request.urlopen(request, timeout=ANSWER_S, context=context) as answer:
             return answer.read(_MOST_ANSWER_BYTES), {k.lower(): v for k, v in answer.headers.items()}
     except urllib.error.HTTPError as error:
@@ -209,10 +212,17 @@ def _get(deployment: Deployment, path: str, *, missing_ok: bool = False) -> tupl
         if error.code == 503:
             return error.read(_MOST_ANSWER_BYTES), {k.lower(): v for k, v in error.headers.items()}
         raise UncheckedError(f"{deployment.web}/{path}: {error.code} {error.reason}") from None
-    except (OSError, ValueError) as error:
-        raise UncheckedError(f"{deployment.web}/{path}: {getattr(error, 'reason', error)}") from None
     except HTTPException as error:
+        # Also a connection that is closed without an answer.
         raise UncheckedError(f"{deployment.web}/{path} is no REST API: {error!r:.200}") from None
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise ProblemError(
+            f"{deployment.web} does not answer: {getattr(reason, 'strerror', None) or reason}",
+            "start the controller, or look at --web, --web-ca, its log, and firewalls on the way",
+        ) from None
+    except ValueError as error:
+        raise UncheckedError(f"{deployment.web}/{path}: {error}") from None
 
 
 def _trouble(target: Target) -> str:

@@ -51,7 +51,6 @@ def test_what_cannot_be_checked_is_no_problem(agent: str, capsys: pytest.Capture
     [
         (["--agent", "/none.toml"], "/none.toml"),
         (["--fabric", "/none.json"], "/none.json"),
-        (["--web", "host:8080"], "legal: http://HOST:PORT"),
         (["--token", "/none"], "--token /none: No such file"),
     ],
 )
@@ -101,7 +100,28 @@ def test_a_port_that_speaks_something_else_is_said_and_no_crash(
     assert [line.split()[:2] for line in out.splitlines()[:2]] == [["unknown", "time"], ["unknown", "policy"]]
 
 
-@pytest.mark.parametrize("url", ["http://[", "http://a b/", "http://\x01", "http://127.0.0.1:99999"])
-def test_an_address_that_is_none_is_said(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--web", url, "--only", "time"]) == 0
-    assert capsys.readouterr().out.startswith("unknown  time ")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "host:8080",
+        "http://",
+        "http://[",
+        "http://a b/",
+        "http://\x01",
+        "http://127.0.0.1:99999",
+        "http://h:0",
+    ],
+)
+def test_an_address_that_is_none_is_bad_input(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--web", url, "--only", "time"]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith(": legal: http://HOST:PORT or https://HOST:PORT\n")
+    assert error.count("\n") == 1
+    assert "\x01" not in error
+
+
+def test_a_controller_that_is_away_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--web", "http://127.0.0.1:1", "--only", "time"]) == 1
+    assert capsys.readouterr().out.startswith(
+        "problem  time          http://127.0.0.1:1 does not answer: Connection refused"
+    )

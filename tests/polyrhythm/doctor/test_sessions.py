@@ -201,8 +201,21 @@ def test_clocks_that_differ() -> None:
         assert "differ by about" in problem(sessions.check_time, Deployment(web=url))
     with web(None, "yesterday") as url:
         assert "unreadable" in unchecked(sessions.check_time, Deployment(web=url))
-    assert "Connection refused" in unchecked(sessions.check_time, Deployment(web="http://127.0.0.1:1"))
+    assert "--web-ca /none: No such file" in unchecked(
+        sessions.check_time, Deployment(web="https://127.0.0.1:1", web_ca=Path("/none"))
+    )
     assert "--web URL" in unchecked(sessions.check_time, Deployment())
+
+
+def test_a_controller_that_is_away_or_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Deployment(web="http://127.0.0.1:1", policy="crux")
+    for check in (sessions.check_time, sessions.check_policy):
+        assert problem(check, away) == "http://127.0.0.1:1 does not answer: Connection refused"
+    # The system takes the connection, and nobody reads.
+    monkeypatch.setattr(sessions, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert "does not answer: timed out" in problem(sessions.check_time, Deployment(web=url))
 
 
 def test_policies_and_versions_that_differ() -> None:
