@@ -38,9 +38,12 @@ SIZES = (64, 32)
 JOBS, HOSTS_A_JOB, JOBS_A_SECOND = 200, 8, 5
 QUESTIONS_A_SECOND = 200
 LIFE_S = 5.0
-"""How long a job stays. Chosen: 25 jobs are present at a time, three on each host."""
+"""How long a job stays, or longer until it has its effect. Chosen: 25 jobs are present at a time, three on
+each host."""
 END_S = 10.0
 """How long the bench waits for the last effects. Chosen: far above the bounds."""
+_LATER_S = 0.1
+"""After this time a job without an effect is looked at again. Chosen: short beside LIFE_S."""
 POOL = "pool"
 """The job whose flows are asked for."""
 _MS = 1_000_000
@@ -209,7 +212,11 @@ def _offer(agents: AgentStandIns, jobs: Sequence[pb.JobJoin], flows: Sequence[pb
         if kind == 0:
             agents.arrive(jobs[number])
         elif kind == 1:
-            agents.leave(jobs[number])
+            arrival = agents.arrivals[jobs[number].job]
+            if arrival.missing and time.monotonic() < arrival.began_s + END_S:
+                heapq.heappush(todo, (due + _LATER_S, 1, number))
+            else:
+                agents.leave(jobs[number])
         else:
             agents.ask(flows[number % len(flows)])
     end = time.monotonic() + END_S

@@ -149,14 +149,17 @@ def test_a_controller_without_a_disk_goes_on(fabric, start_controller, connect, 
             agent.next("welcome")
             agent.send(join_message(member, rank))
         agents[0].send(wire.AgentMessage(flow_request=wire.FlowRequest(flow="a/h1>h3")))
-        assert agents[0].next("flow").source_port >= 0xC000
+        # By ECMP at first, if the question came before the job.
+        while agents[0].next("flow").source_port < 0xC000:
+            pass
         eventually(lambda: controller.says("database is locked; the controller goes on without it"))
         for rank, agent in enumerate(agents):
             agent.send(wire.AgentMessage(job_leave=wire.JobLeave(job="a", rank=rank)))
         eventually(lambda: controller.says("job a has left"))
         other.rollback()
     eventually(lambda: controller.says("the state is stored again; 0 plans and events were dropped"))
-    assert ("job left", "a") in events(state)
+    # The commit that ends the trouble may have begun before the job left.
+    eventually(lambda: ("job left", "a") in events(state))
 
 
 def test_a_store_that_refuses_is_given_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
