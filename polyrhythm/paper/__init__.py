@@ -33,6 +33,10 @@ EXPERIMENTS = {
         "polyrhythm.paper.crux_trace",
         "two weeks of jobs on three fabrics under CRUX, its parts and its baselines (CRUX, Figure 23)",
     ),
+    "dally": (
+        "polyrhythm.paper.dally",
+        "placement schedulers on 2 to 16 racks, with Dally's tables beside ours (Dally, Tables II and III)",
+    ),
     "battery": (
         "polyrhythm.paper.battery",
         "random scenarios on packets under ECMP, CRUX, CASSINI, MLTCP and the default policy: gains, losers, "

@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser, seed: str, out: str) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def refused(what: str) -> int:
+    """Say what is wrong with the options or a file. Returns the exit code for that."""
+    print(what, file=sys.stderr)
+    return 2
+
+
 def run(
     name: str,
     args: argparse.Namespace,
@@ -59,8 +65,7 @@ def run(
     """
     for option, legal in least.items():
         if getattr(args, option) < legal:
-            print(f"--{option}: {getattr(args, option)}; legal: a whole number from {legal}", file=sys.stderr)
-            return 2
+            return refused(f"--{option}: {getattr(args, option)}; legal: a whole number from {legal}")
     if not available():
         print(f"paper {name}: needs Numba, which is not installed", file=sys.stderr)
         return 1
@@ -76,9 +81,6 @@ def run(
             report["figures"] = found.write(out)
             (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        print(
-            f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written", file=sys.stderr
-        )
-        return 2
+        return refused(f"--out: {error.filename}: {error.strerror}; legal: a folder that can be written")
     print(json.dumps(report, indent=2) if args.json else to_text(report))
     return 0
