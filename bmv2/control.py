@@ -6,6 +6,8 @@ All of it runs on the data-plane thread. Names are those of the program's JSON.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .boundary import DataPlaneClock
 from .calculations import CUSTOM, CustomCrc
 from .entries import EntryFault, GroupMember, MeterConfig, TableEntry, TableEntryError
@@ -156,10 +158,12 @@ class ControlPlane:
             if table.table.profile == profile and table.table.kind != "exact":
                 table.fast.clear()
 
-    def read_counter(self, name: str) -> list[tuple[int, int]]:
-        """(packets, bytes) of each index of an indirect counter, a copy."""
+    def read_counter(self, name: str, cells: Sequence[int] | None = None) -> list[tuple[int, int]]:
+        """(packets, bytes) of these indices of an indirect counter, None: of each."""
         counter = self._counter(name)
-        return list(zip(counter.packets, counter.bytes, strict=True))
+        if cells is None:
+            return list(zip(counter.packets, counter.bytes, strict=True))
+        return [(counter.packets[index], counter.bytes[index]) for index in cells]
 
     def write_counter(self, name: str, index: int | None, packets: int, bytes: int) -> None:
         """Set one index of an indirect counter, None: all."""
@@ -212,9 +216,10 @@ class ControlPlane:
             raise self._missing("meter", name)
         return self._meters[name]
 
-    def read_register(self, name: str) -> list[int]:
-        """The cells of a register array, a copy."""
-        return list(self._register(name))
+    def read_register(self, name: str, cells: Sequence[int] | None = None) -> list[int]:
+        """The values of these cells of a register array, None: of each."""
+        values = self._register(name)
+        return list(values) if cells is None else [values[index] for index in cells]
 
     def write_register(self, name: str, index: int | None, value: int) -> None:
         """Set one cell of a register array, None: all."""

@@ -6,12 +6,17 @@ to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 
 from .entries import EntryFault, GroupMember, TableEntryError
 from .ir import ProfileDeclaration
 
 Call = tuple[str, tuple[int, ...]]
 Outcome = tuple[object, ...]
+
+# The sum of the weights of a group's members: a group is held as a list of so many places. Chosen: finer
+# shares than any selector of hardware has, at half a megabyte a group.
+MAX_PLACES = 65_536
 
 
 class ActionProfile:
@@ -26,15 +31,18 @@ class ActionProfile:
         self.profile = profile
         self._members: dict[int, Call] = {}
         self._handles: dict[int, int] = {}
+        self._free_handles: list[int] = []
         self._groups: dict[int, tuple[GroupMember, ...]] = {}
+        # The groups of each member that is in one.
+        self._groups_of: dict[int, set[int]] = {}
         self._uses: dict[tuple[str, int], int] = {}
         self._places: list[
-            tuple[Callable[[Call], Outcome], Callable[[], None], dict[int, list[Outcome]]]
+            tuple[Callable[[Call], Outcome], Callable[[int], None], dict[int, list[Outcome]]]
         ] = []
         self._down: set[int] = set()
 
     def attach(
-        self, outcome: Callable[[Call], Outcome], refresh: Callable[[], None]
+        self, outcome: Callable[[Call], Outcome], refresh: Callable[[int], None]
     ) -> dict[int, list[Outcome]]:
         """Add a table; gives the outcomes of each group, kept up to date."""
         places: dict[int, list[Outcome]] = {}
@@ -70,8 +78,7 @@ class ActionProfile:
                 EntryFault.FULL, f"action profile '{self.profile.name}' is full ({self.profile.size} members)"
             )
         self._check(call)
-        taken = set(self._handles.values())
-        self._handles[member] = next(i for i in range(len(taken) + 1) if i not in taken)
+        self._handles[member] = heappop(self._free_handles) if self._free_handles else len(self._handles)
         self._members[member] = call
 
     def modify_member(self, member: int, call: Call) -> None:
@@ -79,20 +86,18 @@ class ActionProfile:
         self.member(member)
         self._check(call)
         self._members[member] = call
-        for group, parts in self._groups.items():
-            if any(part.member == member for part in parts):
-                self._fill(group)
+        for group in self._groups_of.get(member, ()):
+            self._fill(group)
         for _, refresh, _ in self._places:
-            refresh()
+            refresh(member)
 
     def delete_member(self, member: int) -> None:
         """Remove a member that nothing refers to."""
         self.member(member)
-        if self._uses.get(("member", member)) or any(
-            part.member == member for parts in self._groups.values() for part in parts
-        ):
+        if self._uses.get(("member", member)) or member in self._groups_of:
             raise self._in_use("member", member)
-        del self._members[member], self._handles[member]
+        del self._members[member]
+        heappush(self._free_handles, self._handles.pop(member))
 
     def add_group(self, group: int, parts: Iterable[GroupMember]) -> None:
         """Add a group, which may be empty."""
@@ -110,6 +115,7 @@ class ActionProfile:
         self.group(group)
         if self._uses.get(("group", group)):
             raise self._in_use("group", group)
+        self._unlink(group)
         del self._groups[group]
         for _, _, places in self._places:
             places.pop(group, None)
@@ -118,7 +124,9 @@ class ActionProfile:
         """Count a table entry that begins to refer to a member or group (`by` 1) or stops to (`by` -1)."""
         if by > 0:
             (self.member if kind == "member" else self.group)(number)
-        self._uses[kind, number] = self._uses.get((kind, number), 0) + by
+        uses = self._uses.pop((kind, number), 0) + by
+        if uses:
+            self._uses[kind, number] = uses
 
     def set_port_up(self, port: int, up: bool) -> None:
         """Exclude the members that watch a port from the choice while the port is down."""
@@ -138,8 +146,24 @@ class ActionProfile:
                 raise TableEntryError(EntryFault.INVALID, f"a weight is at least 1, got {part.weight}")
         if len({part.member for part in parts}) != len(parts):
             raise TableEntryError(EntryFault.INVALID, f"group {group} holds a member twice; use its weight")
+        total = sum(part.weight for part in parts)
+        if total > MAX_PLACES:
+            raise TableEntryError(
+                EntryFault.FULL, f"the weights of a group are at most {MAX_PLACES} in all, got {total}"
+            )
+        self._unlink(group)
         self._groups[group] = parts
+        for part in parts:
+            self._groups_of.setdefault(part.member, set()).add(group)
         self._fill(group)
+
+    def _unlink(self, group: int) -> None:
+        """Note that a group's members are in it no longer."""
+        for part in self._groups.get(group, ()):
+            groups = self._groups_of[part.member]
+            groups.discard(group)
+            if not groups:
+                del self._groups_of[part.member]
 
     def _fill(self, group: int) -> None:
         parts = sorted(self._groups[group], key=lambda part: self._handles[part.member])

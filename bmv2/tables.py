@@ -43,6 +43,8 @@ class MatchTable:
         self.default: list[Outcome] = [(NO_ACTION, 0, None)]
         self._actions = {name: index for index, name in enumerate(table.actions)}
         self._entries: dict[tuple[object, ...], tuple[TableEntry, Outcome]] = {}
+        # The entries that name each member of the action profile.
+        self._by_member: dict[int, dict[tuple[object, ...], None]] = {}
         self._by_prefix: dict[int, dict[tuple[int, ...], Outcome]] = {}
         self._prefixes: list[tuple[int, int]] = []
         self._ranked: list[tuple[tuple[tuple[bool, int, int], ...], Outcome]] = []
@@ -94,7 +96,9 @@ class MatchTable:
         """Remove the entry with this match (and priority)."""
         identity = self._identity(entry)
         self._check_writable()
-        self._count_use(self._existing(identity)[0], -1)
+        old = self._existing(identity)[0]
+        self._count_use(old, -1)
+        self._link(identity, old, None)
         del self._entries[identity]
         self._reindex(identity, None)
 
@@ -180,11 +184,24 @@ class MatchTable:
     def _member_outcome(self, call: Call) -> Outcome:
         return self._outcome(*call, 1, None)
 
-    def _refresh(self) -> None:
+    def _refresh(self, member: int) -> None:
         """Bring the entries that name a member up to date with it."""
-        for identity, (entry, outcome) in list(self._entries.items()):
-            if entry.member is not None:
-                self._place(identity, entry, self._outcome_of(entry, outcome[2]))
+        for identity in list(self._by_member.get(member, ())):
+            entry, outcome = self._entries[identity]
+            self._place(identity, entry, self._outcome_of(entry, outcome[2]))
+
+    def _link(self, identity: tuple[object, ...], old: TableEntry | None, new: TableEntry | None) -> None:
+        """Note by which entries members are named: `new` takes the place of `old`."""
+        before, after = (None if entry is None else entry.member for entry in (old, new))
+        if before == after:
+            return
+        if before is not None:
+            named = self._by_member[before]
+            del named[identity]
+            if not named:
+                del self._by_member[before]
+        if after is not None:
+            self._by_member.setdefault(after, {})[identity] = None
 
     def _count_use(self, entry: TableEntry, by: int) -> None:
         if self._profile is not None:
@@ -331,6 +348,9 @@ class MatchTable:
         return ((1 << length) - 1) << (part.width - length)
 
     def _place(self, identity: tuple[object, ...], entry: TableEntry, outcome: Outcome) -> None:
+        if self._profile is not None:
+            old = self._entries.get(identity)
+            self._link(identity, None if old is None else old[0], entry)
         self._entries[identity] = (entry, outcome)
         self._reindex(identity, outcome)
 

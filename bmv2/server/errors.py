@@ -54,14 +54,15 @@ def abort(context: grpc.ServicerContext, error: StatusError) -> NoReturn:
     raise AssertionError("grpc's abort raises")
 
 
-def batch_status(outcomes: Sequence[StatusError | None]) -> rpc_status.Status:
-    """Make the status of a Write of which some update failed: UNKNOWN, within a client's default limits.
+def batch_status(outcomes: Sequence[StatusError | None], parts: str) -> rpc_status.Status:
+    """Make the status of a batch of which some part failed: UNKNOWN, within a client's default limits.
 
-    It holds one p4.Error per update, in their order, with messages as long as there is room. A batch too
-    long even for codes alone gets no details; the text names the updates that failed and their codes.
+    `parts` says what they are, in the plural. It holds one p4.Error per part, in their order, with messages
+    as long as there is room. A batch too long even for codes alone gets no details; the text names the parts
+    that failed and their codes.
     """
     failed = sum(1 for outcome in outcomes if outcome is not None)
-    text = f"{failed} of {len(outcomes)} updates failed"
+    text = f"{failed} of {len(outcomes)} {parts} failed"
     for length in (None, _SHORT_MESSAGE, 0):
         status = rpc_status.Status(code=UNKNOWN, message=text)
         for outcome in outcomes:
@@ -75,7 +76,7 @@ def batch_status(outcomes: Sequence[StatusError | None]) -> rpc_status.Status:
 
 
 def _listing(outcomes: Sequence[StatusError | None]) -> str:
-    """Name the failed updates by position from 0, runs of one code together, as far as there is room."""
+    """Name the failed parts by position from 0, runs of one code together, as far as there is room."""
     runs: list[tuple[int, int, str]] = []
     for position, outcome in enumerate(outcomes):
         if outcome is None:
@@ -89,15 +90,17 @@ def _listing(outcomes: Sequence[StatusError | None]) -> str:
     for number, (first, last, name) in enumerate(runs):
         piece = f"{first} {name}" if first == last else f"{first}-{last} {name}"
         if len(said) + len(piece) > _TEXT_BYTES:
-            return f"{said}, and {len(runs) - number} more; write shorter batches for a p4.Error each"
+            return f"{said}, and {len(runs) - number} more; make shorter batches for a p4.Error each"
         said += f", {piece}" if said else piece
     first_error = next(outcome for outcome in outcomes if outcome is not None)
-    return f"{said}; first: {first_error.message[:200]}; write shorter batches for a p4.Error each"
+    return f"{said}; first: {first_error.message[:200]}; make shorter batches for a p4.Error each"
 
 
-def abort_batch(context: grpc.ServicerContext, outcomes: Sequence[StatusError | None]) -> NoReturn:
-    """End a Write of which some update failed, with what `batch_status` says."""
-    status = batch_status(outcomes)
+def abort_batch(
+    context: grpc.ServicerContext, outcomes: Sequence[StatusError | None], parts: str
+) -> NoReturn:
+    """End a Write or a Read of which some part failed, with what `batch_status` says."""
+    status = batch_status(outcomes, parts)
     if status.details:
         context.set_trailing_metadata(((_DETAILS_KEY, status.SerializeToString()),))
     context.abort(grpc.StatusCode.UNKNOWN, status.message)

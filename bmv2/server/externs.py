@@ -29,11 +29,11 @@ from bmv2.server.schema import CounterInfo, Schema
 class ArraySource(Protocol):
     """Where counts and register cells come from: the data plane, asked by a server thread."""
 
-    def indirect(self, name: str, size: int) -> Sequence[tuple[int, int]]:
-        """Give (packets, bytes) of each of `size` indices of the counter."""
+    def indirect(self, name: str, cells: Sequence[int]) -> Sequence[tuple[int, int]]:
+        """Give (packets, bytes) of each of the counter's cells."""
 
-    def register(self, name: str, size: int) -> Sequence[int]:
-        """Give the value of each of `size` cells."""
+    def register(self, name: str, cells: Sequence[int]) -> Sequence[int]:
+        """Give the values of the register's cells."""
 
 
 @dataclass(slots=True)
@@ -133,9 +133,9 @@ class ExternStore:
         """Answer a read of indirect counters: id 0 is any, no index is every cell."""
         for counter in find_all(self._schema.counters, message.counter_id, "counter"):
             indices = cells(counter, message, "counter")
-            values = source.indirect(counter.name, counter.size)
-            for index in indices:
-                answer = p4r.CounterEntry(counter_id=counter.id, data=counter_data(counter, values[index]))
+            values = source.indirect(counter.name, indices)
+            for index, value in zip(indices, values, strict=True):
+                answer = p4r.CounterEntry(counter_id=counter.id, data=counter_data(counter, value))
                 answer.index.index = index
                 yield p4r.Entity(counter_entry=answer)
 
@@ -171,9 +171,9 @@ class ExternStore:
                 continue
             scalar = _scalar(register)
             indices = cells(register, message, "register")
-            values = source.register(register.name, register.size)
-            for index in indices:
-                answer = p4r.RegisterEntry(register_id=register.id, data=scalar.encode(values[index]))
+            values = source.register(register.name, indices)
+            for index, value in zip(indices, values, strict=True):
+                answer = p4r.RegisterEntry(register_id=register.id, data=scalar.encode(value))
                 answer.index.index = index
                 yield p4r.Entity(register_entry=answer)
 

@@ -17,7 +17,7 @@ import grpc
 from finsy.proto import gnmi, gnmi_grpc
 
 from bmv2.boundary import Boundary
-from bmv2.server.errors import NOT_FOUND, UNIMPLEMENTED, StatusError, abort, invalid
+from bmv2.server.errors import NOT_FOUND, RESOURCE_EXHAUSTED, UNIMPLEMENTED, StatusError, abort, invalid
 from bmv2.server.seats import Seats
 from bmv2.server.stream import ClientStream
 from bmv2.switch import EmbeddedSwitch
@@ -28,6 +28,14 @@ _Stream: TypeAlias = ClientStream[gnmi.SubscribeRequest, gnmi.SubscribeResponse]
 _LEAVES = ("ifindex", "oper-status")
 _LEGAL = "/interfaces/interface[name=PORT]/state/{ifindex,oper-status}"
 _List = gnmi.SubscriptionList
+# Each path is answered on the data-plane thread, and holds a copy of the prefix. Chosen: more than a path for
+# each port of a switch, and than any legal prefix needs.
+_MAX_PATHS = 1024
+_MAX_PREFIX_BYTES = 4096
+# Chosen: the longest that covers something has 4, each with "..." before and behind it.
+_MAX_ELEMENTS = 16
+# No port has a number of more digits, and Python converts none of thousands.
+_PORT_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
             _check_encoding(request.encoding)
             if request.type == gnmi.GetRequest.CONFIG:
                 raise StatusError(NOT_FOUND, f"gNMI: there is no configuration here; legal: {_LEGAL}")
-            paths = [_join(request.prefix, path) for path in request.path]
+            paths = _joined(request.prefix, request.path)
             notifications = self._boundary.call(self._switch.name, partial(self._values, paths))
             for path, notification in zip(paths, notifications, strict=True):
                 if not notification.update:
@@ -203,7 +211,7 @@ class _Conversation:
 
     def _subscribe(self, wanted: gnmi.SubscriptionList) -> None:
         _check_encoding(wanted.encoding)
-        self._paths = [_join(wanted.prefix, item.path) for item in wanted.subscription]
+        self._paths = _joined(wanted.prefix, [item.path for item in wanted.subscription])
         for path, item in zip(self._paths, wanted.subscription, strict=True):
             if not _possible(path):
                 raise invalid(f"gNMI: {_text(path)} is not known; legal: {_LEGAL}")
@@ -230,8 +238,20 @@ def _check_encoding(encoding: int) -> None:
         raise StatusError(UNIMPLEMENTED, "gNMI: PROTO is the only encoding here")
 
 
-def _join(prefix: gnmi.Path, path: gnmi.Path) -> gnmi.Path:
-    return gnmi.Path(elem=[*prefix.elem, *path.elem])
+def _joined(prefix: gnmi.Path, paths: Sequence[gnmi.Path]) -> list[gnmi.Path]:
+    """The paths with their prefix.
+
+    Raises StatusError: RESOURCE_EXHAUSTED for more paths than are served, INVALID_ARGUMENT for one too long.
+    """
+    if len(paths) > _MAX_PATHS or prefix.ByteSize() > _MAX_PREFIX_BYTES:
+        said = f"{len(paths)} paths with a prefix of {prefix.ByteSize()} bytes"
+        legal = f"at most {_MAX_PATHS} and {_MAX_PREFIX_BYTES}"
+        raise StatusError(RESOURCE_EXHAUSTED, f"gNMI: {said}; {legal}")
+    joined = [gnmi.Path(elem=[*prefix.elem, *path.elem]) for path in paths]
+    for path in joined:
+        if len(path.elem) > _MAX_ELEMENTS:
+            raise invalid(f"gNMI: a path of {len(path.elem)} elements; at most {_MAX_ELEMENTS}, as {_LEGAL}")
+    return joined
 
 
 def _text(path: gnmi.Path) -> str:
@@ -264,6 +284,6 @@ def _possible(path: gnmi.Path) -> bool:
     """Tell whether the path could have a value for some port, there or not."""
     names = {elem.key["name"] for elem in path.elem if "name" in elem.key} - {"*"}
     port = next(iter(names), "1")
-    if not port.isdecimal():
+    if not port.isdecimal() or len(port) > _PORT_DIGITS:
         return False
     return any(_matches(path, _Leaf(int(port), name)) for name in _LEAVES)

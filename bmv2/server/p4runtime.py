@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from typing import TypeAlias
 
 import grpc
@@ -15,9 +14,10 @@ from finsy.proto import p4r, p4r_grpc
 from google.protobuf import any_pb2
 
 from bmv2.boundary import Boundary
-from bmv2.entries import TableEntry, TableEntryError
 from bmv2.server.arbitration import Arbiter, ControllerStream, given_election_id
 from bmv2.server.dataplane import DataPlane
+from bmv2.server.dataplane_reader import DataPlaneReader
+from bmv2.server.deliveries import Deliveries
 from bmv2.server.errors import (
     FAILED_PRECONDITION,
     PERMISSION_DENIED,
@@ -30,7 +30,7 @@ from bmv2.server.errors import (
 )
 from bmv2.server.packets import decode_packet_in, encode_packet_out
 from bmv2.server.pipelines import Pipelines, build_pipeline
-from bmv2.server.reads import read
+from bmv2.server.reads import read_batch
 from bmv2.server.seats import Seats
 from bmv2.server.stream import ClientStream
 from bmv2.switch import EmbeddedSwitch
@@ -38,8 +38,12 @@ from bmv2.switch import EmbeddedSwitch
 API_VERSION = "1.5.0"
 
 _READ_CHUNK = 1000
-# Entities that one read answers. Chosen: more than any table set of ours holds, some hundred megabytes.
-_MAX_ANSWERS = 1_000_000
+# Answers of reads under way at a time, and the entities that they hold together. Chosen: more than the
+# clients of a fabric read at once, and twice what one read may ask for.
+_READS = 64
+_READ_ENTITIES = 2_000_000
+# Chosen: a client that reads takes something more often than that, however loaded its host is.
+_READ_PATIENCE_S = 10.0
 # Chosen: more than a controller has under way, and some tens of megabytes of frames.
 _MAX_PACKET_OUTS = 65_536
 _Stream: TypeAlias = ClientStream[p4r.StreamMessageRequest, p4r.StreamMessageResponse]
@@ -52,48 +56,6 @@ _CONFIG_ACTIONS = {
     _SetConfig.COMMIT,
     _SetConfig.RECONCILE_AND_COMMIT,
 }
-
-
-class _DataPlaneReader:
-    """Reads on the data-plane thread; what a write has not reached yet counts 0."""
-
-    def __init__(self, switch: EmbeddedSwitch, boundary: Boundary, landed: bool) -> None:
-        self._switch = switch
-        self._boundary = boundary
-        self._landed = landed
-
-    def indirect(self, name: str, size: int) -> Sequence[tuple[int, int]]:
-        if not self._landed:
-            return [(0, 0)] * size
-        return self._boundary.call(self._switch.name, lambda: self._switch.read_counter(name))
-
-    def direct(self, table: str, entries: Sequence[TableEntry]) -> Sequence[tuple[int, int]]:
-        if not self._landed:
-            return [(0, 0)] * len(entries)
-        return self._boundary.call(self._switch.name, lambda: [self._one(table, entry) for entry in entries])
-
-    def register(self, name: str, size: int) -> Sequence[int]:
-        if not self._landed:
-            return [0] * size
-        return self._boundary.call(self._switch.name, lambda: self._switch.read_register(name))
-
-    def idle_ns(self, table: str, entries: Sequence[TableEntry]) -> Sequence[int]:
-        if not self._landed:
-            return [0] * len(entries)
-        return self._boundary.call(self._switch.name, lambda: [self._age(table, entry) for entry in entries])
-
-    def _one(self, table: str, entry: TableEntry) -> tuple[int, int]:
-        try:
-            return self._switch.read_direct_counter(table, entry)
-        except TableEntryError:
-            # Written, but its effect is still on its way to the data plane.
-            return 0, 0
-
-    def _age(self, table: str, entry: TableEntry) -> int:
-        try:
-            return self._switch.clock.now - self._switch.entry_hit_time(table, entry)
-        except TableEntryError:
-            return 0
 
 
 class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
@@ -109,6 +71,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         # Guards the pipelines and their stores, and makes the order of effects that of the store's changes.
         self._lock = threading.Lock()
         self._seats = seats
+        self._deliveries = Deliveries(_READS, _READ_ENTITIES, _READ_PATIENCE_S)
         self.dropped_packet_ins = 0
         # Written on the data-plane thread.
         self.unread_messages = 0
@@ -213,30 +176,44 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         except StatusError as error:
             abort(context, error)
         if any(outcomes):
-            abort_batch(context, outcomes)
+            abort_batch(context, outcomes, "updates")
         return p4r.WriteResponse()
 
     def Read(self, request: p4r.ReadRequest, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:  # noqa: N802
-        """Answer all entities of the request from one moment, in chunks."""
+        """Answer all requests from one moment, in chunks; those that are legal, where others are not."""
         time.sleep(self._delay_s)
-        answers: list[p4r.Entity] = []
         try:
             self._arbiter.check_device(request.device_id)
+            self._deliveries.begin(context)
+        except StatusError as error:
+            abort(context, error)
+        try:
+            answers, outcomes = self._answer(request, context)
+            for start in range(0, len(answers), _READ_CHUNK):
+                chunk = answers[start : start + _READ_CHUNK]
+                yield p4r.ReadResponse(entities=chunk)
+                self._deliveries.taken(context, len(chunk))
+            if any(outcomes):
+                abort_batch(context, outcomes, "requests")
+        finally:
+            self._deliveries.end(context)
+
+    def _answer(
+        self, request: p4r.ReadRequest, context: grpc.ServicerContext
+    ) -> tuple[list[p4r.Entity], list[StatusError | None]]:
+        """Collect the entities of all requests, and the error of each; that of an only one ends the call."""
+        try:
             with self._lock:
                 pipeline = self._pipelines.addressed()
                 landed = self._pipelines.landed is pipeline
-                counters = _DataPlaneReader(self._switch, self._boundary, landed=landed)
-                for entity in request.entities:
-                    answers.extend(islice(read(pipeline.store, entity, counters), _MAX_ANSWERS + 1))
-                    if len(answers) > _MAX_ANSWERS:
-                        said = (
-                            f"read: more than {_MAX_ANSWERS} entities; name tables, or cells by their index"
-                        )
-                        raise StatusError(RESOURCE_EXHAUSTED, said)
+                source = DataPlaneReader(self._switch, self._boundary, landed=landed)
+                answers, outcomes = read_batch(pipeline.store, request.entities, source)
+                self._deliveries.hold(context, len(answers))
+            if len(outcomes) == 1 and outcomes[0] is not None:
+                raise outcomes[0]
         except StatusError as error:
             abort(context, error)
-        for start in range(0, len(answers), _READ_CHUNK):
-            yield p4r.ReadResponse(entities=answers[start : start + _READ_CHUNK])
+        return answers, outcomes
 
     def StreamChannel(  # noqa: N802
         self, request_iterator: Iterator[p4r.StreamMessageRequest], context: grpc.ServicerContext

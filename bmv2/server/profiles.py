@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from finsy.proto import p4r
 
 from bmv2.entries import GroupMember
+from bmv2.profiles import MAX_PLACES
 from bmv2.server.codec import decode_call, encode_call
 from bmv2.server.dataplane import Effect
 from bmv2.server.errors import (
@@ -84,8 +85,7 @@ class ProfileStore:
         if kind != p4r.Update.INSERT and member not in state.members:
             raise StatusError(NOT_FOUND, f"{what}: does not exist")
         if kind == p4r.Update.DELETE:
-            used = any(part.member == member for parts, _ in state.groups.values() for part in parts)
-            if used or state.uses.get(("member", member)):
+            if state.uses.get(("member", member)):
                 raise StatusError(FAILED_PRECONDITION, f"{what}: a group or an entry refers to it")
             del state.members[member]
             return lambda plane: plane.switch.delete_member(profile.name, member)
@@ -123,13 +123,17 @@ class ProfileStore:
         if kind == p4r.Update.DELETE:
             if state.uses.get(("group", group)):
                 raise StatusError(FAILED_PRECONDITION, f"{what}: an entry refers to it")
-            del state.groups[group]
+            _use_members(state, state.groups.pop(group)[0], -1)
             return lambda plane: plane.switch.delete_group(profile.name, group)
         size = message.max_size
         if kind == p4r.Update.MODIFY and size != state.groups[group][1]:
             raise invalid(f"{what}: its max_size is {state.groups[group][1]} since its insertion, not {size}")
         if size < 0 or (profile.max_group_size and not 1 <= size <= profile.max_group_size):
             raise invalid(f"{what}: max_size {size} is not in 1..{profile.max_group_size or 'any'}")
+        if profile.weights and size > MAX_PLACES:
+            raise StatusError(
+                RESOURCE_EXHAUSTED, f"{what}: max_size {size}; at most {MAX_PLACES} can be held"
+            )
         parts = tuple(
             GroupMember(part.member_id, _weight(profile, part, what), self._watch_port(part, what))
             for part in message.members
@@ -142,6 +146,8 @@ class ProfileStore:
         _check_size(profile, parts, size, RESOURCE_EXHAUSTED, what)
         if kind == p4r.Update.INSERT:
             self._check_style(profile, one_shot=False)
+        _use_members(state, parts, 1)
+        _use_members(state, state.groups.get(group, ((), 0))[0], -1)
         state.groups[group] = (parts, size)
         if kind == p4r.Update.INSERT:
             return lambda plane: plane.switch.add_group(profile.name, group, parts)
@@ -158,9 +164,8 @@ class ProfileStore:
             raise StatusError(NOT_FOUND, f"{what}: does not exist")
 
     def use(self, profile: ProfileInfo, kind: str, number: int, by: int) -> None:
-        """Count an entry that refers to a member or group, or no longer does (`by` -1)."""
-        uses = self._states[profile.id].uses
-        uses[kind, number] = uses.get((kind, number), 0) + by
+        """Count a table's entry that refers to a member or group, or no longer does (`by` -1)."""
+        _use(self._states[profile.id], kind, number, by)
 
     def one_shot(self, profile: ProfileInfo, message: p4r.ActionProfileActionSet, what: str) -> OneShot:
         """Check an action set and give it ids. Raises StatusError where it is not acceptable."""
@@ -250,6 +255,18 @@ class ProfileStore:
         return port
 
 
+def _use(state: _State, kind: str, number: int, by: int) -> None:
+    uses = state.uses.pop((kind, number), 0) + by
+    if uses:
+        state.uses[kind, number] = uses
+
+
+def _use_members(state: _State, parts: Iterable[GroupMember], by: int) -> None:
+    """Count a group that refers to its members, or no longer does (`by` -1)."""
+    for part in parts:
+        _use(state, "member", part.member, by)
+
+
 def _weight(
     profile: ProfileInfo, item: p4r.ActionProfileGroup.Member | p4r.ActionProfileAction, what: str
 ) -> int:
@@ -270,3 +287,8 @@ def _check_size(profile: ProfileInfo, parts: Sequence[GroupMember], limit: int, 
     total = sum(part.weight for part in parts) if profile.weights else len(parts)
     if limit and total > limit:
         raise StatusError(code, f"{what}: {total} members, with their weights, are more than {limit}")
+    places = sum(part.weight for part in parts)
+    if places > MAX_PLACES:
+        raise StatusError(
+            RESOURCE_EXHAUSTED, f"{what}: weights of {places} in all; at most {MAX_PLACES} can be held"
+        )

@@ -4,16 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 from finsy.proto import p4r
 
 from bmv2.entries import TableEntry
 from bmv2.server.codec import decode_match
-from bmv2.server.errors import NOT_FOUND, UNIMPLEMENTED, StatusError, invalid
+from bmv2.server.errors import NOT_FOUND, RESOURCE_EXHAUSTED, UNIMPLEMENTED, StatusError, invalid
 from bmv2.server.externs import ArraySource, counter_data
 from bmv2.server.schema import TableInfo
 from bmv2.server.store import EntityStore, StoredEntry
+
+# Entities that one read answers. Chosen: more than any table set of ours holds, some hundred megabytes.
+MAX_ANSWERS = 1_000_000
+# Requests in one read: nothing is written meanwhile. Chosen: more than a controller reads cells at a time.
+MAX_REQUESTS = 16_384
 
 
 class DataPlaneSource(ArraySource, Protocol):
@@ -24,6 +30,34 @@ class DataPlaneSource(ArraySource, Protocol):
 
     def idle_ns(self, table: str, entries: Sequence[TableEntry]) -> Sequence[int]:
         """Give the nanoseconds since each of the entries was last hit."""
+
+
+def read_batch(
+    store: EntityStore, requests: Sequence[p4r.Entity], source: DataPlaneSource
+) -> tuple[list[p4r.Entity], list[StatusError | None]]:
+    """Answer the requests of a read: the entities of those that are legal, and the error of each, or None.
+
+    Raises StatusError (RESOURCE_EXHAUSTED) for more requests or entities than are answered at a time.
+    """
+    if len(requests) > MAX_REQUESTS:
+        raise StatusError(
+            RESOURCE_EXHAUSTED,
+            f"read: {len(requests)} requests; at most {MAX_REQUESTS} are answered at a time",
+        )
+    answers: list[p4r.Entity] = []
+    outcomes: list[StatusError | None] = []
+    for request in requests:
+        before = len(answers)
+        try:
+            answers.extend(islice(read(store, request, source), MAX_ANSWERS + 1 - before))
+            outcomes.append(None)
+        except StatusError as error:
+            del answers[before:]
+            outcomes.append(error)
+        if len(answers) > MAX_ANSWERS:
+            said = f"read: more than {MAX_ANSWERS} entities; name tables, or cells by their index"
+            raise StatusError(RESOURCE_EXHAUSTED, said)
+    return answers, outcomes
 
 
 def read(store: EntityStore, entity: p4r.Entity, source: DataPlaneSource) -> Iterator[p4r.Entity]:
@@ -98,10 +132,10 @@ def _tables(store: EntityStore, table_id: int) -> list[TableInfo]:
 
 def _select(store: EntityStore, table: TableInfo, message: p4r.TableEntry) -> list[StoredEntry]:
     """Pick the entries that a (table_id known) filter asks for: by key, priority, action and metadata."""
-    chosen = store.tables.entries(table)
     if message.match:
-        match = decode_match(table, message)
-        chosen = [stored for stored in chosen if stored.entry.match == match]
+        chosen = store.tables.matching(table, decode_match(table, message), message.priority)
+    else:
+        chosen = store.tables.entries(table)
     if message.priority:
         chosen = [stored for stored in chosen if stored.entry.priority == message.priority]
     if message.HasField("action"):

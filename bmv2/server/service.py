@@ -16,9 +16,10 @@ from bmv2.server.p4runtime import P4RuntimeService
 from bmv2.server.seats import Seats
 from bmv2.switch import EmbeddedSwitch
 
-# Each open stream holds a thread; threads are made when needed, so this only bounds the clients. The threads
-# beyond those of streams are for the other calls, which thus are always served.
-_THREADS = 256
+# Each open stream holds a thread, and so does each read until its client has taken the answer (64 at most);
+# threads are made when needed, so this only bounds the clients. The threads beyond those are for the other
+# calls, which thus are always served.
+_THREADS = 320
 _P4RUNTIME_STREAMS = 160
 _GNMI_STREAMS = 64
 # Calls that wait for a thread, in all. Chosen: thousands of streams at once that are refused one by one.

@@ -90,6 +90,14 @@ class TableStore:
         """All entries of a table but the default one, in the order of their insertion."""
         return list(self._entries[table.id].values())
 
+    def matching(self, table: TableInfo, match: tuple[MatchValue, ...], priority: int) -> list[StoredEntry]:
+        """The entries of that match, of any priority where it is 0."""
+        entries = self._entries[table.id]
+        if table.prioritised and not priority:
+            return [stored for (other, _), stored in entries.items() if other == match]
+        stored = entries.get((match, priority))
+        return [] if stored is None else [stored]
+
     def find(self, table: TableInfo, message: p4r.TableEntry) -> StoredEntry:
         """Find the entry with a message's key and priority; StatusError (NOT_FOUND) if there is none."""
         stored = self._entries[table.id].get((decode_match(table, message), decode_priority(table, message)))

@@ -5,7 +5,7 @@ from finsy.proto import p4r, rpc_code
 from google.protobuf import text_format
 from p4rt_bench import aged, digest, meter, selected
 
-from bmv2.server import p4runtime, watchers
+from bmv2.server import reads, watchers
 
 SECOND_NS = 1_000_000_000
 
@@ -51,7 +51,7 @@ def test_a_reconcile_keeps_what_was_written_to_all_meters_and_to_some(bench, ent
 
 
 def test_a_read_of_more_than_can_be_answered_is_refused(bench, monkeypatch):
-    monkeypatch.setattr(p4runtime, "_MAX_ANSWERS", 3)
+    monkeypatch.setattr(reads, "MAX_ANSWERS", 3)
     assert bench.read("meter_entry { }") == "RESOURCE_EXHAUSTED"
     assert len(bench.read(meter(1, ""))) == 1
 

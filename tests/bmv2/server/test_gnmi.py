@@ -208,3 +208,30 @@ def test_capabilities_and_set(connect):
     with pytest.raises(grpc.RpcError) as caught:
         stub.Set(gnmi.SetRequest())
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(
+    ("prefix", "paths", "code"),
+    [
+        (path(), [EVERYTHING] * 1025, grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (path("interfaces" * 500), [path()], grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (path(), [path(*["..."] * 2000)], grpc.StatusCode.INVALID_ARGUMENT),
+        (path("..."), [path(*["..."] * 16)], grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+)
+def test_paths_that_would_keep_the_switch_busy(connect, prefix, paths, code):
+    stub = connect().gnmi
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Get(gnmi.GetRequest(prefix=prefix, path=paths))
+    assert caught.value.code() is code
+    subscriptions = [gnmi.Subscription(path=item) for item in paths]
+    subscriber = Subscriber(stub, prefix=prefix, subscription=subscriptions)
+    with pytest.raises(grpc.RpcError) as caught:
+        subscriber.next()
+    assert caught.value.code() is code
+
+
+def test_a_port_of_thousands_of_digits_is_not_known(subscribe):
+    with pytest.raises(grpc.RpcError) as caught:
+        subscribe(status("9" * 5000)).next()
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

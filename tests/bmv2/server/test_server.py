@@ -168,6 +168,21 @@ def test_a_weight_is_at_most_max_member_weight(with_choice):
     assert bench.write("INSERT", action_set(f"{sends} weight: 3")) == "OK"
 
 
+def test_weights_that_no_switch_can_hold(bench):
+    assert bench.write("INSERT", member(1, 2)) == "OK"
+    assert bench.write("INSERT", member(2, 2)) == "OK"
+    huge = ["member_id: 1 weight: 2147483647", "member_id: 2 weight: 1"]
+    assert bench.write("INSERT", group(1, *huge)) == "RESOURCE_EXHAUSTED"
+    assert bench.write("INSERT", group(1, size=1 << 30)) == "RESOURCE_EXHAUSTED"
+    half = [f"member_id: {number} weight: 32768" for number in (1, 2)]
+    assert bench.write("INSERT", group(1, *half)) == "OK"
+    assert bench.write("MODIFY", group(1, half[0], "member_id: 2 weight: 32769")) == "RESOURCE_EXHAUSTED"
+    for written in (f"DELETE {group(1)}", f"DELETE {member(1, 2)}", f"DELETE {member(2, 2)}"):
+        assert bench.write(*written.split(" ", 1)) == "OK"
+    sends = f"action {{ {send_to(2)} }} weight: 65537"
+    assert bench.write("INSERT", action_set(sends)) == "RESOURCE_EXHAUSTED"
+
+
 def test_the_selectors_own_mode_and_size_are_taken(bench):
     sends = f"action {{ {send_to(2)} }} weight: 1"
     for rest in ("action_selection_mode: RANDOM", "size_semantics: SUM_OF_MEMBERS"):
