@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host agent: it reports its workers to the controller, and pins their flows in the NIC.
+"""The agent of a NIC: it reports its workers to the controller, and pins their flows in the NIC.
 
 It runs on the data-plane thread and on the injected clock. It waits for the controller at most until the
 answer deadline: without an answer, or without a session, a flow goes by ECMP.
@@ -49,16 +49,17 @@ _MOST_REFUSALS = 10
 
 
 class Agent:
-    """One host's agent.
+    """The agent of one NIC, which is a host of the fabric's description.
 
     Parameters:
-    `send(message)` is called with `sequence` and `time_ns` filled, only between `session_up` and
-    `session_lost`. `addresses`: host name -> IP address. `seed`: a flow on ECMP draws its source port from
-    the seed and its name, so two runs with one seed agree. `shared_clock`: `clock` shows fabric time;
-    otherwise the agent asks the controller for it. `byte_source(job)` replaces the queue pairs as the source
-    of a job's byte counts. `most_wait_ns`: the longest that a flow waits for the controller, even if the
-    controller allows more (0: as the controller says). `present()` reads the clock: on a host `clock.now`
-    stands still within a callback.
+    `send(message)` is called with `time_ns` filled, only between `session_up` and `session_lost`.
+    `shares_session`: the agents of other NICs use the same session, so each message says whose it is.
+    `addresses`: host name -> IP address. `seed`: a flow on ECMP draws its source port from the seed and its
+    name, so two runs with one seed agree. `shared_clock`: `clock` shows fabric time; otherwise the agent asks
+    the controller for it. `byte_source(job)` replaces the queue pairs as the source of a job's byte counts.
+    `most_wait_ns`: the longest that a flow waits for the controller, even if the controller allows more (0:
+    as the controller says). `present()` reads the clock: on a host `clock.now` stands still within a
+    callback.
 
     Attributes:
     `settings`: from the controller's Welcome. `pins`, `schedules`, `senders`: the controller's assignments.
@@ -82,6 +83,7 @@ class Agent:
         byte_source: Callable[[str], ByteSource] | None = None,
         most_wait_ns: int = 0,
         present: Callable[[], int] | None = None,
+        shares_session: bool = False,
     ) -> None:
         self.host = host
         self.ip = ip
@@ -105,7 +107,7 @@ class Agent:
         self._seed = seed
         self._most_wait_ns = most_wait_ns
         self._present = present or (lambda: clock.now)
-        self._sequence = 0
+        self._named = host if shares_session else ""
         self._workers: dict[tuple[str, int], WorkerState] = {}
         self.metering = Metering(
             clock, self.time, lambda counts: self._send(pb.AgentMessage(byte_counts=counts)), byte_source
@@ -270,8 +272,7 @@ class Agent:
 
     def _send(self, message: pb.AgentMessage | None) -> None:
         if self.connected and message is not None:
-            self._sequence += 1
-            message.sequence = self._sequence
+            message.host = self._named
             message.time_ns = max(0, self.fabric_time()[0])
             self._send_message(message)
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from controller.wire.log_lines import LogFormat
 from controller.wire.protocol import MAX_GPUS
 from hostagent.job import MOST_BYTES
-from hostagent.nic.roce import ip_bytes, overhead_bytes
+from hostagent.nic.roce import overhead_bytes
+from hostagent.nic_config import NicSettings, RailSettings, check_address, check_rails
 from hostagent.training_config import TrainingSettings
 from polyrhythm_files import (
     Document,
@@ -32,14 +33,18 @@ from polyrhythm_files import (
 BUILT_SHIM = Path(__file__).parent / "shim" / "build" / "libpolyrhythm-verbs.so"
 """Where `make shim` puts the verbs shim."""
 DEFAULT_SOCKET = "/run/polyrhythm/agent.sock"
-DEFAULT_PORT_MAP = "/run/polyrhythm/ports"
 
 
 class AgentSettings(Section, frozen=True, kw_only=True):
     """The agent's host, its controller and its socket."""
 
-    host: Annotated[str, Meta(description="this host's name in the fabric's description")]
-    ip: Annotated[str, Meta(description="this host's RoCE address, as the fabric's description has it")]
+    host: Annotated[
+        str, Meta(description="this host's name in the fabric's description; with rails its server's name")
+    ]
+    ip: Annotated[
+        str,
+        Meta(description="this host's RoCE address, as the fabric's description has it; not with rails"),
+    ] = ""
     controller: Annotated[
         str | tuple[str, ...],
         Meta(
@@ -98,39 +103,6 @@ class TlsSettings(Section, frozen=True, kw_only=True):
             raise InvalidValueError((given,), "means nothing without ca; legal: with ca, which turns TLS on")
         if bool(self.cert) != bool(self.key):
             raise InvalidValueError((), "one of cert and key is missing; legal: both or none")
-
-
-class NicSettings(Section, frozen=True, kw_only=True):
-    """The NIC of this host, and how flows are pinned to source ports."""
-
-    driver: Annotated[
-        Literal["auto", "verbs", "shim", "udp", "none"],
-        Meta(description="how flows are pinned; auto: the first of shim, verbs and none that works here"),
-    ] = "auto"
-    device: Annotated[
-        str,
-        Meta(description="RDMA device under /sys/class/infiniband; empty: any for verbs, and no counters"),
-    ] = ""
-    port: Annotated[int, Meta(ge=1, le=255, description="port of the RDMA device")] = 1
-    interface: Annotated[
-        str,
-        Meta(description="network interface: udp sends on it; others without a device count its bytes"),
-    ] = ""
-    port_map: Annotated[str, Meta(description="the port map that the shim reads")] = DEFAULT_PORT_MAP
-    rate_mbps: Annotated[
-        float, finite(0.1, 1000000.0, what="line rate of the udp driver, headers included")
-    ] = 100.0
-    mtu: Annotated[
-        int, Meta(ge=256, le=4096, description="payload bytes of a packet of the udp driver, in steps of 4")
-    ] = 1024
-    retransmit_ms: Annotated[
-        float,
-        finite(0.0, 60000.0, what="first time-out of the udp driver; 0: 160 frame times, at least 50 ms"),
-    ] = 0.0
-
-    def __post_init__(self) -> None:
-        if self.mtu % 4:
-            raise InvalidValueError(("mtu",), f"{self.mtu} is wrong; legal: a multiple of 4")
 
 
 class SafetySettings(Section, frozen=True, kw_only=True):
@@ -234,6 +206,14 @@ class Config(Section, frozen=True, kw_only=True):
     nic: Annotated[NicSettings, Meta(description="the NIC of this host, and how flows are pinned")] = (
         NicSettings()
     )
+    rails: Annotated[
+        tuple[RailSettings, ...],
+        Meta(
+            max_length=64,
+            description="the NICs of a host with several; then agent.ip, nic.device and nic.interface are "
+            "not given",
+        ),
+    ] = ()
     safety: Annotated[SafetySettings, Meta(description="when a pinned flow goes back to ECMP")] = (
         SafetySettings()
     )
@@ -245,11 +225,16 @@ class Config(Section, frozen=True, kw_only=True):
     training: Annotated[TrainingSettings, Meta(description="emulated training")] = TrainingSettings()
 
     def __post_init__(self) -> None:
-        _check_address(self.agent.ip, ("agent", "ip"))
+        if self.rails:
+            self._check_rails()
+        elif not self.agent.ip:
+            raise InvalidValueError(("agent", "ip"), "missing; legal: the host's address, or rails")
+        else:
+            check_address(self.agent.ip, ("agent", "ip"))
         if self.agent.metrics:
             metrics_address(self.agent, self.tls)
         for name, address in self.hosts.items():
-            _check_address(address, ("hosts", name))
+            check_address(address, ("hosts", name))
         if self.training.jobs and self.nic.driver != "udp":
             raise InvalidValueError(
                 ("training", "jobs"), f"nic.driver is {self.nic.driver!r}; legal: only with driver 'udp'"
@@ -267,12 +252,44 @@ class Config(Section, frozen=True, kw_only=True):
     def payload_bps(self) -> int:
         """The payload that the udp driver carries at line rate, in bit/s."""
         mtu = self.nic.mtu
-        return int(self.nic.rate_mbps * 1e6 * mtu / (mtu + overhead_bytes(self.agent.ip)))
+        return int(self.nic.rate_mbps * 1e6 * mtu / (mtu + overhead_bytes(next(iter(self.nics.values())))))
+
+    @property
+    def nics(self) -> Mapping[str, str]:
+        """The address of each NIC of this host, by its name in the fabric's description."""
+        return {rail.host: rail.ip for rail in self.rails} or {self.agent.host: self.agent.ip}
+
+    def of_each_nic(self) -> tuple[Config, ...]:
+        """The configuration of each NIC of this host, as if it were the only one."""
+        return tuple(map(self._of_rail, self.rails)) or (self,)
+
+    def _of_rail(self, rail: RailSettings) -> Config:
+        training = tuple(job for job in self.training.jobs if rail.host in job.hosts)
+        observed = tuple(job for job in self.sources.jobs if rail.host in job.hosts)
+        return structs.replace(
+            self,
+            agent=structs.replace(self.agent, host=rail.host, ip=rail.ip),
+            nic=structs.replace(self.nic, device=rail.device, port=rail.port, interface=rail.interface),
+            rails=(),
+            sources=structs.replace(self.sources, jobs=observed),
+            training=structs.replace(self.training, jobs=training),
+        )
+
+    def _check_rails(self) -> None:
+        for loc, given in (
+            (("agent", "ip"), self.agent.ip),
+            (("nic", "device"), self.nic.device),
+            (("nic", "interface"), self.nic.interface),
+        ):
+            if given:
+                raise InvalidValueError(loc, f"{given!r} with rails; legal: a key of each of the rails")
+        check_rails(self.rails)
 
     def _check_hosts(self, loc: Loc, hosts: tuple[str, ...]) -> None:
-        if self.agent.host not in hosts:
+        if not self.nics.keys() & set(hosts):
+            own = " and ".join(self.nics)
             raise InvalidValueError(
-                (*loc, "hosts"), f"{self.agent.host} is not among {', '.join(hosts)}; legal: with this host"
+                (*loc, "hosts"), f"{own} is not among {', '.join(hosts)}; legal: with this host"
             )
 
     def _check_observed_jobs(self) -> None:
@@ -290,20 +307,22 @@ class Config(Section, frozen=True, kw_only=True):
                     raise InvalidValueError(
                         (*loc, "ring", k), f"{'>'.join(pair)} joins no two hosts of the job; legal: {legal}"
                     )
-            counted = self.nic.device or (self.nic.interface and self.nic.driver != "udp")
+            nics = [n.nic for n in self.of_each_nic() if n.agent.host in job.hosts]
+            counted = all(n.device or (n.interface and n.driver != "udp") for n in nics)
             if not job.record and not counted:
                 raise InvalidValueError(
                     (*loc, "record"), "missing; legal: a record, or counters by nic.device or nic.interface"
                 )
 
     def addresses(self) -> dict[str, str]:
-        """Host name -> address: the hosts file, then `hosts`, then this host itself.
+        """Host name -> address: the hosts file, then `hosts`, then this host's own NICs.
 
-        Of the hosts file the lines of the family of `agent.ip` count: a name may stand there with both.
+        Of the hosts file the lines of the family of their addresses count: a name may stand there with both.
 
         Raises InvalidValueError for a hosts file that cannot be read.
         """
-        found = {}
+        found, own = {}, self.nics
+        ipv6 = ":" in next(iter(own.values()))
         if self.agent.hosts_file:
             try:
                 text = Path(self.agent.hosts_file).read_text(encoding="utf-8", errors="replace")
@@ -313,9 +332,9 @@ class Config(Section, frozen=True, kw_only=True):
                 ) from None
             for line in text.splitlines():
                 address, *names = line.partition("#")[0].split() or [""]
-                if names and (":" in address) == (":" in self.agent.ip):
+                if names and (":" in address) == ipv6:
                     found.update(dict.fromkeys(names, address))
-        return {**found, **self.hosts, self.agent.host: self.agent.ip}
+        return {**found, **self.hosts, **own}
 
 
 def read_config(path: Path) -> tuple[Document, Config]:
@@ -335,13 +354,6 @@ def load_config(path: Path) -> Config:
 def config_schema() -> dict[str, Any]:
     """The JSON schema of the configuration."""
     return json_schema([Config], "Polyrhythm host agent")
-
-
-def _check_address(text: str, loc: Loc) -> None:
-    try:
-        ip_bytes(text)
-    except ValueError as error:
-        raise InvalidValueError(loc, str(error)) from None
 
 
 def metrics_address(settings: AgentSettings, tls: TlsSettings) -> tuple[str, int]:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TextIO
@@ -30,19 +32,23 @@ _START_POLL_NS = 20_000_000
 
 
 class EmulatedTraining:
-    """The emulated workers of one host.
+    """The emulated workers of one host, on all its NICs.
 
     A record is written when its iteration ends, as a whole line, so that other programs can read the file
     meanwhile. Raises InvalidValueError for a file that cannot be written, or a job that cannot run here.
     """
 
     def __init__(
-        self, settings: TrainingSettings, agent: Agent, nic: NicDriver, loop: AgentLoop, payload_bps: int
+        self,
+        settings: TrainingSettings,
+        agents: Iterable[tuple[Agent, NicDriver]],
+        loop: AgentLoop,
+        payload_bps: int,
     ) -> None:
-        """`payload_bps` is what a NIC of the jobs carries at line rate, without headers."""
-        self._agent = agent
+        """`agents`: those of the host's NICs. `payload_bps` is what a NIC of the jobs carries at line rate,
+        without headers."""
+        self._agents = {agent.host: (agent, nic) for agent, nic in agents}
         self._payload_bps = payload_bps
-        self._nic = nic
         self._loop = loop
         self._seed = settings.seed
         self.workers: list[EmulatedWorker] = []
@@ -93,7 +99,8 @@ class EmulatedTraining:
         waiting, self._waiting = self._waiting, []
         for worker, join_ns, stop_ns in waiting:
             worker.start_ns += origin_ns
-            self._agent.add_worker(worker, origin_ns + join_ns)
+            agent, _ = self._agents[worker.spec.hosts[worker.rank]]
+            agent.add_worker(worker, origin_ns + join_ns)
             if stop_ns:
                 self._loop.call_at(origin_ns + stop_ns, worker.stop)
 
@@ -102,8 +109,9 @@ class EmulatedTraining:
         spec = job.spec(self._payload_bps)
         start = origin_ns + job.start_ns
         for rank, host in enumerate(spec.hosts):
-            if host != self._agent.host:
+            if host not in self._agents:
                 continue
+            agent, nic = self._agents[host]
             jitter = Random(f"{self._seed}/{spec.name}/{rank}/start").randint(0, job.start_jitter_ns)
             if any(made.spec.name == spec.name and made.rank == rank for made in self.workers):
                 raise InvalidValueError(
@@ -112,14 +120,14 @@ class EmulatedTraining:
             try:
                 worker = EmulatedWorker(
                     spec, rank, self._loop, start + jitter, job.iterations,
-                    on_iteration=self._iteration, on_done=self._agent.job_left, seed=self._seed,
+                    on_iteration=partial(self._iteration, agent), on_done=agent.job_left, seed=self._seed,
                     copier=self._copier(spec),
                 )  # fmt: skip
-                self._agent.check_worker(worker)
+                agent.check_worker(worker)
             except ValueError as error:
                 raise InvalidValueError(("training", "jobs"), str(error)) from None
-            if isinstance(self._nic, EmulatedNic) and spec.increase_timer != 1.0:
-                self._nic.set_increase_timer(spec.name, spec.increase_timer)
+            if isinstance(nic, EmulatedNic) and spec.increase_timer != 1.0:
+                nic.set_increase_timer(spec.name, spec.increase_timer)
             self.workers.append(worker)
             self._waiting.append((worker, start - JOIN_LEAD_NS, job.stop_ns))
 
@@ -134,8 +142,8 @@ class EmulatedTraining:
                 f"{spec.name}: PCIe link {spec.pcie.link}: {error.filename}: {error.strerror}",
             ) from None
 
-    def _iteration(self, record: IterationRecord) -> None:
-        self._agent.report(record)
+    def _iteration(self, agent: Agent, record: IterationRecord) -> None:
+        agent.report(record)
         if self._records is not None:
             self._records.write(json.dumps(dataclasses.asdict(record)) + "\n")
 

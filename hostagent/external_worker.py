@@ -59,7 +59,7 @@ class JoinMessage(Section, frozen=True, kw_only=True):
         ),
     ] = None
     rails: Annotated[
-        int, Meta(ge=1, le=64, description="with traffic: so many neighbours in hosts are NICs of one server")
+        int, Meta(ge=1, le=64, description="so many neighbours in hosts are NICs of one server")
     ] = 1
     silent: Annotated[bool, Meta(description="it will not report its iterations")] = False
     pcie_link: Annotated[str, Meta(description="the PCIe link between its GPUs and the NIC on each host")] = (
@@ -76,8 +76,13 @@ class JoinMessage(Section, frozen=True, kw_only=True):
 
     def spec(self, line_bps: int) -> JobSpec:
         """The job, for a NIC of `line_bps`. Raises ValueError for an impossible one."""
-        hosts = self.hosts
-        around = tuple((host, hosts[(i + 1) % len(hosts)]) for i, host in enumerate(hosts))
+        hosts, rails = self.hosts, self.rails
+        if len(hosts) % rails:
+            raise ValueError(
+                f"job {self.job}: {len(hosts)} hosts, {rails} rails; legal: as many hosts on each rail"
+            )
+        # On each rail, from every server to the next one.
+        around = tuple((host, hosts[(i + rails) % len(hosts)]) for i, host in enumerate(hosts))
         phases = self.phases or ((0, self.period_ns),)
         end = 0
         for phase in phases:
@@ -85,7 +90,7 @@ class JoinMessage(Section, frozen=True, kw_only=True):
                 raise ValueError(f"job {self.job}: phases must be sorted, disjoint and within the period")
             end = phase[1]
         up_ns = sum(end - start for start, end in phases)
-        ring = self.ring or (around if len(hosts) > 1 else ())
+        ring = self.ring or (around if len(hosts) > rails else ())
         sizes: int | tuple[int, ...] = self.bytes_per_flow or line_bps * up_ns // (8 * 10**9)
         if self.traffic is not None:
             ring, sizes = self._expanded(self.traffic)
@@ -112,6 +117,11 @@ class JoinMessage(Section, frozen=True, kw_only=True):
         traffic, flows = expanded(self.job, config, self.hosts, self.gpus or len(self.hosts), self.rails)
         sizes = tuple(f.iteration_bytes(traffic.exchanges) for f in flows)
         return tuple((f.src, f.dst) for f in flows), sizes
+
+    def ranks(self) -> range:
+        """The ranks of the NICs of this server: a process on a server with several rails joins for all."""
+        first = self.rank - self.rank % self.rails
+        return range(first, first + self.rails)
 
 
 class StepMessage(Section, frozen=True, kw_only=True):

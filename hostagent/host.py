@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU host of the embedded fabric: NIC, agent and training loops on one clock."""
+"""A GPU host of the embedded fabric, or one rail of it: NIC, agent and training loops on one clock."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class EmulatedHost:
     """One emulated host.
 
     `transmit(frame)` is called as the last bit of a frame leaves the NIC, `receive(frame)` takes a frame from
-    the link. `send(message)` takes the agent's messages, `on_message` the controller's; `session_up` and
-    `session_lost` follow the session. All run on the data-plane thread. `rate_bps`: the rate of the emulated
-    link. `dcqcn` None: the profile scaled to that rate. `addresses`: host name -> IP address of every host.
-    `seed` must be the same on all hosts of a fabric; each draw also uses the name of its host, flow or rank.
-    `records`: the finished iterations of each worker, in the order of their ends, in the times of `clock`.
-    With `skew` the agent reads another clock than `clock`, and has to ask the controller for fabric time.
-    `chooses_ports`, `keeps_dscp` and `any_order`: see EmulatedNic.
+    the link. `send(message)` takes the agent's messages. All run on the data-plane thread. `rate_bps`: the
+    rate of the emulated link. `dcqcn` None: the profile scaled to that rate. `addresses`: host name -> IP
+    address of every host. `seed` must be the same on all hosts of a fabric; each draw also uses the name of
+    its host, flow or rank. `records`: the finished iterations of each worker, in the order of their ends, in
+    the times of `clock`. With `skew` the agent reads another clock than `clock`, and has to ask the
+    controller for fabric time. `chooses_ports`, `keeps_dscp` and `any_order`: see EmulatedNic.
+    `shares_session`: see Agent.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class EmulatedHost:
         chooses_ports: bool = False,
         keeps_dscp: bool = False,
         any_order: bool = False,
+        shares_session: bool = False,
     ) -> None:
         profile = dcqcn or DcqcnProfile.scaled(rate_bps, mtu + overhead_bytes(ip))
         self.name = name
@@ -94,14 +95,12 @@ class EmulatedHost:
             addresses=addresses,
             seed=seed,
             shared_clock=skew is None,
+            shares_session=shares_session,
         )
         self.workers: dict[tuple[str, int], EmulatedWorker] = {}
         self._pcie: dict[str, EmulatedPcieLink] = {}
         self.records: list[IterationRecord] = []
         self.receive = self.nic.receive
-        self.on_message = self.agent.on_message
-        self.session_up = self.agent.session_up
-        self.session_lost = self.agent.session_lost
         self._clock = clock
         self._seed = seed
 

@@ -8,14 +8,12 @@ an error and closes that connection only. When a connection closes, the job of i
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import logging
 import socket
-import stat
-import struct
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,14 +25,17 @@ from controller.wire.limits import (
     MAX_LOCAL_STATUS_WAITING,
     MAX_LOCAL_UNSENT_BYTES,
 )
-from hostagent.agent import Agent
 from hostagent.external_worker import ExternalWorker, JoinMessage, StepMessage
 from hostagent.flow_owners import FlowOwners
+from hostagent.job import IterationRecord
+from hostagent.local_socket import listen, peer
 from hostagent.loop import AgentLoop
 from hostagent.new_flows import NewFlows
 from hostagent.nic.external import ExternalSendQueue
+from hostagent.rails import Rails
+from hostagent.status import agent_status
 from hostagent.user_shares import UserShares
-from polyrhythm_files import ConfigError, InvalidValueError, convert, is_text, value_document
+from polyrhythm_files import ConfigError, convert, is_text, value_document
 from polyrhythm_job.protocol import (
     PROTOCOL_VERSION,
     FlowPlacement,
@@ -62,31 +63,42 @@ _ACCEPT_PAUSE_NS = 1_000_000_000
 """The pause after a connection that the system could not open, for want of descriptors for example. Chosen:
 without a pause the loop would try again without end."""
 
-_SOCKET = ("agent", "socket")
 T = TypeVar("T")
 
 
 class JobServer:
     """Listens on the Unix socket `path`. Raises InvalidValueError if it cannot.
 
-    `line_bps` is the rate of the NIC: the rate of flows of which the process gives no bytes.
+    `host` is the name of this host, `rails` are the agents of its NICs, and `flows` their new flows, by the
+    name of the NIC. `line_bps` is the rate of a NIC: the rate of flows of which the process gives no bytes.
     """
 
-    def __init__(self, path: str, agent: Agent, flows: NewFlows, loop: AgentLoop, *, line_bps: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        host: str,
+        rails: Rails,
+        flows: Mapping[str, NewFlows],
+        loop: AgentLoop,
+        *,
+        line_bps: int,
+    ) -> None:
         self._path = Path(path)
-        self._agent = agent
+        self._host = host
+        self._rails = rails
         self._flows = flows
         self.loop = loop
         self._line_bps = line_bps
         self._connections: set[_Connection] = set()
         self._owners: FlowOwners[_Connection] = FlowOwners()
         self.shares = UserShares(loop)
-        self._steps: list[tuple[_Connection, ExternalWorker, dict[str, Any]]] = []
+        self._steps: list[tuple[_Connection, dict[str, Any]]] = []
         self._moved: set[str] = set()
-        self._socket = _listen(self._path)
+        self._socket = listen(self._path)
         loop.watch(self._socket.fileno(), self._accept)
         loop.every(_REFRESH_NS, self._refresh)
-        agent.on_clock = self._refresh
+        for agent in rails.agents.values():
+            agent.on_clock = self._refresh
 
     def close(self) -> None:
         """Close all connections and remove the socket."""
@@ -105,14 +117,14 @@ class JobServer:
     def _tell_moved(self) -> None:
         jobs, self._moved = self._moved, set()
         for connection in list(self._connections):
-            worker = connection.worker
-            if worker is not None and worker.spec.name in jobs and worker.running:
-                worker.send_flows()
+            for worker in connection.workers:
+                if worker.spec.name in jobs and worker.running:
+                    worker.send_flows()
 
     def _refresh(self) -> None:
         for connection in list(self._connections):
-            if connection.worker is not None:
-                connection.worker.send_schedule()
+            for worker in connection.workers[:1]:
+                worker.send_schedule()
 
     def _accept(self) -> None:
         try:
@@ -124,7 +136,7 @@ class JobServer:
                 self.loop.call_at(self.loop.present() + _ACCEPT_PAUSE_NS, self._accept_again)
             return
         accepted.setblocking(False)
-        process, user = _peer(accepted)
+        process, user = peer(accepted)
         free = MAX_LOCAL_CONNECTIONS - len(self._connections)
         of_user = sum(c.user == user for c in self._connections)
         if not free or (user and of_user >= free):
@@ -142,27 +154,44 @@ class JobServer:
 
     # -- requests of the connections
 
-    def join(self, join: JoinMessage, connection: _Connection) -> ExternalWorker:
-        """A training process joins with its job. Raises ValueError for an impossible one."""
+    def join(self, join: JoinMessage, connection: _Connection) -> tuple[ExternalWorker, ...]:
+        """A training process joins with its job: with a worker for each NIC of this host that the job uses.
+
+        Raises ValueError for an impossible job.
+        """
         if not 0 <= join.rank < len(join.hosts):
             raise ConfigError(
                 f"rank: {join.rank} is wrong; legal: a whole number from 0 to {len(join.hosts) - 1}"
             )
-        worker = ExternalWorker(
-            join.spec(self._line_bps), join.rank, connection.send, self._agent.time.to_local
-        )
-        self._agent.add_worker(worker, self.loop.now)
-        return worker
+        spec, agents = join.spec(self._line_bps), self._rails.agents
+        ranks = [rank for rank in join.ranks() if spec.hosts[rank] in agents]
+        if not ranks:
+            raise ConfigError(
+                f"rank: job {spec.name}: rank {join.rank} belongs to {spec.hosts[join.rank]}; legal: of this "
+                f"host, {', '.join(agents)}"
+            )
+        workers: list[ExternalWorker] = []
+        for rank in ranks:
+            agent = agents[spec.hosts[rank]]
+            # Slots and level are the job's: one of the workers tells them.
+            send = connection.send if not workers else partial(_flows_only, connection)
+            worker = ExternalWorker(spec, rank, send, agent.time.to_local)
+            agent.check_worker(worker)
+            workers.append(worker)
+        for worker in workers:
+            agents[spec.hosts[worker.rank]].add_worker(worker, self.loop.now)
+        return tuple(workers)
 
-    def leave(self, worker: ExternalWorker) -> None:
+    def leave(self, workers: tuple[ExternalWorker, ...]) -> None:
         """A training process has ended."""
         self._take_steps()
-        worker.done = True
-        self._agent.job_left(worker)
+        for worker in workers:
+            worker.done = True
+            self._rails.agents[worker.spec.hosts[worker.rank]].job_left(worker)
 
-    def step(self, connection: _Connection, worker: ExternalWorker, fields: dict[str, Any]) -> None:
+    def step(self, connection: _Connection, fields: dict[str, Any]) -> None:
         """A training process has ended an iteration."""
-        self._steps.append((connection, worker, fields))
+        self._steps.append((connection, fields))
         if len(self._steps) == 1:
             self.loop.call_at(self.loop.now + _STEP_WAIT_NS, self._take_steps)
         elif len(self._steps) >= _MOST_STEPS:
@@ -175,45 +204,35 @@ class JobServer:
             connection.send(flow_event(number, name, placement))
 
         self._owners.ask(name, connection, connection.user)
-        self._flows.ask(name, size, answer)
+        self._flows_of(name).ask(name, size, answer)
 
     def end_flow(self, name: str, connection: _Connection) -> None:
         """A flow has ended. Raises ConfigError if it is another user's."""
         if self._owners.end(name, connection.user):
-            self._flows.end(name)
+            self._flows_of(name).end(name)
 
     def status(self) -> Mapping[str, Any]:
         """The agent's state, for operators and for tests."""
-        agent = self._agent
-        return {
-            "event": "status",
-            "host": agent.host,
-            "connected": agent.welcomed,
-            "policy": agent.settings.policy,
-            "equal_dscp": agent.settings.equal_dscp,
-            "workers": [
-                {"job": job, "rank": rank, "accepted": accepted}
-                for (job, rank), accepted in sorted(agent.workers.items())
-            ],
-            "flows": {
-                flow: {"source_port": qp.source_port, "dscp": qp.dscp, "fallen": flow in agent.fallen}
-                for flow, qp in sorted(agent.queue_pairs().items())
-            },
-            "answers": dict(sorted(self._flows.counts.items())),
-            "clock_error_ns": agent.fabric_time()[1],
-            "refusals": list(agent.refusals),
-        }
+        return agent_status(self._host, self._rails, self._flows.values())
+
+    def _flows_of(self, flow: str) -> NewFlows:
+        """The new flows of the NIC that a flow leaves by."""
+        return self._flows[self._rails.of_flow(flow).host]
 
     def _take_steps(self) -> None:
         steps, self._steps = self._steps, []
-        records, refused = [], {}
-        for connection, worker, fields in steps:
+        records: dict[str, list[IterationRecord]] = {}
+        refused = {}
+        for connection, fields in steps:
             try:
                 if connection not in refused:
-                    records.append(worker.record(_read(StepMessage, fields)))
+                    step = _read(StepMessage, fields)
+                    for worker in connection.workers:
+                        records.setdefault(worker.spec.hosts[worker.rank], []).append(worker.record(step))
             except ConfigError as error:
                 refused[connection] = str(error)
-        self._agent.report(*records)
+        for host, done in records.items():
+            self._rails.agents[host].report(*done)
         for connection, why in refused.items():
             connection.refuse(why)
 
@@ -221,7 +240,7 @@ class JobServer:
         """A connection is closed."""
         self._connections.discard(connection)
         for flow in self._owners.closed(connection):
-            self._flows.end(flow)
+            self._flows_of(flow).end(flow)
 
 
 class _Connection:
@@ -229,7 +248,7 @@ class _Connection:
 
     def __init__(self, server: JobServer, accepted: socket.socket, process: int, user: int) -> None:
         self.user = user
-        self.worker: ExternalWorker | None = None
+        self.workers: tuple[ExternalWorker, ...] = ()
         self._server = server
         self._loop = server.loop
         self._socket = accepted
@@ -262,8 +281,8 @@ class _Connection:
         self._loop.unwatch(self._socket.fileno())
         self._socket.close()
         self._server.gone(self)
-        if self.worker is not None:
-            self._server.leave(self.worker)
+        if self.workers:
+            self._server.leave(self.workers)
 
     def end_if_silent(self) -> None:
         """Close the connection if no request has come on it."""
@@ -325,12 +344,12 @@ class _Connection:
         if op == "join":
             if fields.pop("protocol", PROTOCOL_VERSION) != PROTOCOL_VERSION:
                 raise ConfigError(f"protocol: another version; legal: {PROTOCOL_VERSION}")
-            if self.worker is not None:
-                joined = self.worker.spec.name
+            if self.workers:
+                joined = self.workers[0].spec.name
                 raise ConfigError(f"this connection has joined with job {joined}; open one for each job")
-            self.worker = server.join(_read(JoinMessage, fields), self)
-        elif op == "step" and self.worker is not None:
-            server.step(self, self.worker, fields)
+            self.workers = server.join(_read(JoinMessage, fields), self)
+        elif op == "step" and self.workers:
+            server.step(self, fields)
         elif op == "flow":
             server.flow(_text(fields, "flow"), _count(fields, "bytes"), self, fields.get("id"))
         elif op == "end":
@@ -341,8 +360,14 @@ class _Connection:
             self._status_waiting += 1
             server.shares.take(self.user, self._send_status)
         else:
-            legal = "join, flow, end, status" if self.worker is None else "step, flow, end, status"
+            legal = "join, flow, end, status" if not self.workers else "step, flow, end, status"
             raise ConfigError(f"op: {op!r:.100} is wrong; legal: {legal}")
+
+
+def _flows_only(connection: _Connection, event: Mapping[str, Any]) -> None:
+    """Send an event of a further worker of a connection, if it is about flows."""
+    if event["event"] == "flows":
+        connection.send(event)
 
 
 def _read(kind: type[T], fields: Mapping[str, Any]) -> T:
@@ -350,44 +375,6 @@ def _read(kind: type[T], fields: Mapping[str, Any]) -> T:
     document = value_document(fields)
     document.check_values()
     return convert(document, kind)
-
-
-def _listen(path: Path) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    try:
-        _clear(path)
-        made.bind(str(path))
-        path.chmod(0o666)
-        made.listen(64)
-    except OSError as error:
-        made.close()
-        raise InvalidValueError(_SOCKET, f"{path}: {error.strerror or error}") from None
-    except InvalidValueError:
-        made.close()
-        raise
-    return made
-
-
-def _clear(path: Path) -> None:
-    """Remove a socket that no agent listens on any more. Raises InvalidValueError if one does."""
-    try:
-        if not stat.S_ISSOCK(path.stat().st_mode):
-            raise InvalidValueError(_SOCKET, f"{path} exists, and is not a socket")
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):
-            probe.connect(str(path))
-            raise InvalidValueError(_SOCKET, f"another agent listens on {path}")
-    path.unlink(missing_ok=True)
-
-
-def _peer(accepted: socket.socket) -> tuple[int, int]:
-    """The process and the user at the other end, as the kernel knows them."""
-    credentials = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    process, user, _ = struct.unpack("=iII", credentials)
-    return process, user
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str:

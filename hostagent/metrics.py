@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from hostagent.agent import Agent
 from hostagent.config import AgentSettings, TlsSettings, metrics_address
 from hostagent.loop import AgentLoop
 from hostagent.new_flows import NewFlows
+from hostagent.rails import Rails
 from polyrhythm_files import InvalidValueError
 from polyrhythm_files.renewal import FromFiles
 
@@ -49,14 +50,19 @@ class AgentFigures:
     clock_error_s: float
 
 
-def figures(agent: Agent, flows: NewFlows, sessions_lost: int) -> AgentFigures:
-    """The figures now. Call it on the agent's loop."""
+def figures(rails: Rails, flows: Iterable[NewFlows], sessions_lost: int) -> AgentFigures:
+    """The figures now, of all NICs of the host together. Call it on the agent's loop."""
+    agents = rails.agents.values()
     paths = Counter(
         "fallen" if name in agent.fallen else "pinned" if _pinned(agent, name) else "ecmp"
+        for agent in agents
         for name in agent.queue_pairs()
     )
-    error_s = agent.fabric_time()[1] / 1e9 if agent.time.known else float("inf")
-    return AgentFigures(agent.welcomed, sessions_lost, paths, dict(flows.counts), error_s)
+    answers: Counter[str] = Counter()
+    for each in flows:
+        answers.update(each.counts)
+    error_s = max(a.fabric_time()[1] / 1e9 if a.time.known else float("inf") for a in agents)
+    return AgentFigures(rails.welcomed, sessions_lost, paths, dict(answers), error_s)
 
 
 def _pinned(agent: Agent, flow: str) -> bool:

@@ -33,8 +33,9 @@ def nccl_environment(config: Config, job: str) -> Mapping[str, str]:
         "NCCL_IB_SPLIT_DATA_ON_QPS": "1" if many else "0",
         "POLYRHYTHM_AGENT": config.agent.socket,
     }
-    if nic.device:
-        variables["NCCL_IB_HCA"] = f"={nic.device}:{nic.port}"
+    ports = [f"{n.device}:{n.port}" for n in (config.rails or (nic,)) if n.device]
+    if ports:
+        variables["NCCL_IB_HCA"] = f"={','.join(ports)}"
     if nccl.gid_index >= 0:
         variables["NCCL_IB_GID_INDEX"] = str(nccl.gid_index)
     shim = Path(nccl.shim) if nccl.shim else BUILT_SHIM

@@ -94,7 +94,9 @@ def _serve(path: Path) -> int:
     except NicError as error:
         raise ConfigError(f"{path}: {error}") from None
     service.loop.stop_on_signals(signal.SIGTERM, signal.SIGINT)
-    ready = {"ready": True, "host": config.agent.host, "pinning": service.nic.pinning}
+    ready = {"ready": True, "host": config.agent.host, "pinning": service.pinning}
+    if config.rails:
+        ready["rails"] = list(config.nics)
     if service.metrics is not None:
         ready["metrics"] = service.metrics.port
     print(json.dumps(ready), flush=True)

@@ -4,21 +4,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from controller.wire import agent_pb2 as pb
-from hostagent.agent import LINGER_NS, Agent
+from hostagent.agent import LINGER_NS
 from hostagent.config import Config
-from hostagent.counts import ByteSource
 from hostagent.emulated_training import EmulatedTraining
 from hostagent.job_server import JobServer
 from hostagent.loop import AgentLoop
-from hostagent.new_flows import NewFlows
-from hostagent.nic.choose import byte_counter, open_nic, port_folder
+from hostagent.nic.choose import open_nics
 from hostagent.nic.external import ExternalNic
-from hostagent.observed_jobs import ObservedJobs
-from hostagent.safety import SafetyMonitor, port_counters
+from hostagent.nic_service import NicService
+from hostagent.rails import Rails
 from hostagent.session import ControllerSession
 from hostagent.tls import newest_credentials
 from polyrhythm_files import InvalidValueError
@@ -41,28 +38,21 @@ _DONE_POLL_NS = 100_000_000
 
 
 class AgentService:
-    """The agent of one host, as a process runs it. Raises ValueError if the configuration does not fit this
-    host.
+    """The agent of one host, as a process runs it: one session with the controller for all NICs of the host.
+
+    Raises ValueError if the configuration does not fit this host.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.loop = AgentLoop()
         self._done_since: int | None = None
-        self.nic = open_nic(config, self.loop)
-        self.agent = Agent(
-            config.agent.host,
-            config.agent.ip,
-            self.nic,
-            self.loop,
-            self._send,
-            addresses=config.addresses(),
-            seed=config.training.seed,
-            shared_clock=False,
-            byte_source=self._byte_source if byte_counter(config) is not None else None,
-            most_wait_ns=int(config.agent.deadline_ms * 1e6),
-            present=self.loop.present,
-        )
+        each, addresses = config.of_each_nic(), config.addresses()
+        self._nics = [
+            NicService(alone, nic, self.loop, self._send, addresses=addresses, shares_session=len(each) > 1)
+            for alone, nic in zip(each, open_nics(config, self.loop), strict=True)
+        ]
+        self.agents = Rails(nic.agent for nic in self._nics)
         self.session = ControllerSession(
             config.agent.controllers,
             self._from_controller,
@@ -72,14 +62,6 @@ class AgentService:
             credentials=newest_credentials(config.tls).get,
             server_name=config.tls.server_name,
         )
-        self.flows = NewFlows(self.agent, self.loop)
-        self.safety = SafetyMonitor(
-            config.safety,
-            self.agent,
-            self.loop,
-            sees_flows=self.nic.sees_flows,
-            port_counters=port_counters(port_folder(config)) if config.nic.device else None,
-        )
         self.local = self._open_socket()
         self._sessions_lost = 0
         self.metrics = self._open_metrics()
@@ -87,23 +69,27 @@ class AgentService:
         self.loop.call_at(self.loop.now + REJOIN_NS, self._workers_are_back)
         self._heard_ns = self.loop.now
         self.loop.every(_SILENCE_CHECK_NS, self._end_silent_session)
-        self.training = EmulatedTraining(config.training, self.agent, self.nic, self.loop, config.payload_bps)
-        self.observed_jobs = ObservedJobs(
-            config.sources.jobs,
-            self.agent,
-            self.loop,
-            line_bps=int(config.nic.rate_mbps * 1e6),
-            counter=byte_counter(config),
+        self.training = EmulatedTraining(
+            config.training, [(nic.agent, nic.nic) for nic in self._nics], self.loop, config.payload_bps
         )
+        for nic in self._nics:
+            nic.observe()
+
+    @property
+    def pinning(self) -> str:
+        """How flows are pinned: all NICs of a host have the same driver."""
+        return self._nics[0].nic.pinning
 
     def _open_socket(self) -> JobServer | None:
         path = self.config.agent.socket
         if not path:
             return None
         rate_bps = int(self.config.nic.rate_mbps * 1e6)
-        local = JobServer(path, self.agent, self.flows, self.loop, line_bps=rate_bps)
-        if isinstance(self.nic, ExternalNic):
-            self.nic.on_move = local.moved
+        flows = {nic.agent.host: nic.flows for nic in self._nics}
+        local = JobServer(path, self.config.agent.host, self.agents, flows, self.loop, line_bps=rate_bps)
+        for nic in self._nics:
+            if isinstance(nic.nic, ExternalNic):
+                nic.nic.on_move = local.moved
         return local
 
     def _open_metrics(self) -> MetricsServer | None:
@@ -113,7 +99,7 @@ class AgentService:
         from hostagent.metrics import MetricsServer, figures
 
         def ask() -> AgentFigures:
-            return figures(self.agent, self.flows, self._sessions_lost)
+            return figures(self.agents, [nic.flows for nic in self._nics], self._sessions_lost)
 
         try:
             return MetricsServer(self.config.agent, self.config.tls, self.loop, ask)
@@ -131,13 +117,15 @@ class AgentService:
             self.loop.run()
         finally:
             self.training.stop()
-            self.observed_jobs.stop()
+            for nic in self._nics:
+                nic.stop()
             if self.local is not None:
                 self.local.close()
             if self.metrics is not None:
                 self.metrics.close()
             self.session.stop()
-            self.nic.close()
+            for nic in self._nics:
+                nic.nic.close()
             self.loop.close()
 
     def _stop_when_done(self) -> None:
@@ -150,22 +138,6 @@ class AgentService:
             self._done_since = self.loop.now
         elif self.loop.now > self._done_since + LINGER_NS:
             self.loop.stop()
-
-    def _byte_source(self, job: str) -> ByteSource:
-        """The byte counter of the whole host, which does not tell jobs apart. If it cannot be read, it counts
-        nothing.
-        """
-        made = byte_counter(self.config)
-        counter = made() if made is not None else dict
-
-        def read() -> Mapping[str, int]:
-            try:
-                return counter()
-            except (OSError, ValueError) as error:
-                log.debug("bytes are not counted: %s", error)
-                return {}
-
-        return read
 
     # -- called on the session's thread
 
@@ -181,7 +153,7 @@ class AgentService:
         if message.HasField("flow"):
             self.training.assigned(message.flow.flow, message.flow.source_port, message.flow.dscp)
         try:
-            self.agent.on_message(message, arrived_ns)
+            self.agents.on_message(message, arrived_ns)
         except ValueError as error:
             log.error("an illegal message of the controller is ignored: %s", error)
 
@@ -190,16 +162,16 @@ class AgentService:
 
     def _connected(self) -> None:
         self._heard_ns = self.loop.now
-        self.agent.session_up(complete=self._complete)
+        self.agents.session_up(complete=self._complete)
 
     def _workers_are_back(self) -> None:
         """Workers that an earlier process of this agent knew have joined again by now, or have ended."""
         self._complete = True
-        self.agent.list_workers()
+        self.agents.list_workers()
 
     def _end_silent_session(self) -> None:
         silent_ns = self.loop.now - self._heard_ns
-        if self.agent.connected and silent_ns > SILENT_POLLS * self.agent.clock_poll_ns + _SILENCE_CHECK_NS:
+        if self.agents.connected and silent_ns > SILENT_POLLS * self.agents.clock_poll_ns + _SILENCE_CHECK_NS:
             log.warning("the controller has sent nothing for %.0f s; the session ends", silent_ns / 1e9)
             self.session.drop()
 
@@ -208,4 +180,4 @@ class AgentService:
 
     def _lost(self) -> None:
         self._sessions_lost += 1
-        self.agent.session_lost()
+        self.agents.session_lost()

@@ -74,6 +74,7 @@ class ControllerSession:
         self._lock = threading.Lock()
         self._outbox: queue.SimpleQueue[pb.AgentMessage | None] | None = None
         self._call: grpc.Call | None = None
+        self._sequence = 0
         self._logged: dict[str, str] = {}
         self._options = (*_OPTIONS, *_keepalive(keepalive_s), *_name(server_name))
         self._credentials = credentials
@@ -84,10 +85,13 @@ class ControllerSession:
         self._thread.start()
 
     def send(self, message: pb.AgentMessage) -> bool:
-        """Queue a message. Returns False if there is no session; then the message is dropped."""
+        """Number a message and queue it. Returns False if there is no session; then the message is
+        dropped."""
         with self._lock:
             if self._outbox is None:
                 return False
+            self._sequence += 1
+            message.sequence = self._sequence
             self._outbox.put(message)
             return True
 

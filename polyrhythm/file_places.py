@@ -11,6 +11,7 @@ from pathlib import Path
 
 from controller.process.config import FabricFile
 from hostagent.config import Config
+from hostagent.nic_config import NicSettings, RailSettings
 from hostagent.tls import check_certificates
 from polyrhythm_files import LARGE, ConfigError, InvalidValueError, Loc, convert, read_document
 
@@ -53,11 +54,15 @@ def _of_agent(config: Config) -> Iterator[Mistake]:
         yield from _readable(("agent", "hosts_file"), Path(agent.hosts_file))
     if nic.driver in ("shim", "auto"):
         yield from _folder(("nic", "port_map"), Path(nic.port_map).parent)
-    if nic.interface and nic.interface not in (name for _, name in socket.if_nameindex()):
-        names = ", ".join(name for _, name in socket.if_nameindex())
-        yield ("nic", "interface"), f"{nic.interface} is no interface of this host; legal: {names}"
-    if nic.device and not Path(sources.sysfs, nic.device).is_dir():
-        yield ("nic", "device"), f"{nic.device} is not in {sources.sysfs}; legal: an RDMA device of this host"
+    present = [name for _, name in socket.if_nameindex()]
+    nics: list[tuple[Loc, NicSettings | RailSettings]] = [(("nic",), nic)]
+    for loc, each in nics + [(("rails", n), rail) for n, rail in enumerate(config.rails)]:
+        if each.interface and each.interface not in present:
+            legal = ", ".join(present)
+            yield (*loc, "interface"), f"{each.interface} is no interface of this host; legal: {legal}"
+        if each.device and not Path(sources.sysfs, each.device).is_dir():
+            words = f"{each.device} is not in {sources.sysfs}; legal: an RDMA device of this host"
+            yield (*loc, "device"), words
     for key in ("shim", "inspector"):
         if name := getattr(config.nccl, key):
             yield from _readable(("nccl", key), Path(name))

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gRPC server for agents: one session per host, and the embedded fabric's clock on the same port."""
+"""The gRPC server for agents, and the embedded fabric's clock on the same port.
+
+An agent has one session. It sends a Hello for each NIC that it serves: for one, or for all rails of its
+machine.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Set
+from collections.abc import AsyncIterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,6 +35,7 @@ from controller.wire import agent_pb2_grpc as wire_grpc
 from controller.wire.limits import MAX_MESSAGES_PER_S, MAX_UNSENT_MESSAGES
 from controller.wire.server_tls import ServerTls
 from controller.wire.token_bucket import TokenBucket
+from topo.graph import Host
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +68,27 @@ class TickHandler(Protocol):
 
 @dataclass(slots=True)
 class _Session:
-    """The session of a host. `instance` names the agent's process."""
+    """The session of an agent.
+
+    `instance` names the agent's process, `host` the NIC of its first Hello. `rates` has every NIC of its
+    Hellos, each with what bounds its messages. `names`: those in the agent's certificate, None without one.
+    """
 
     instance: str
+    host: str
+    names: frozenset[str] | None
     ended: bool = False
     outbox: asyncio.Queue[wire.ControllerMessage | None] = field(default_factory=asyncio.Queue)
-    rate: TokenBucket = field(default_factory=lambda: TokenBucket(MAX_MESSAGES_PER_S, time.monotonic))
+    rates: dict[str, TokenBucket] = field(default_factory=dict)
+
+    @property
+    def channel(self) -> str:
+        """The session's channel of the embedded fabric's clock."""
+        return f"agent:{self.host}"
+
+    def serve(self, host: str) -> None:
+        """Serve a NIC of the agent's machine."""
+        self.rates[host] = TokenBucket(MAX_MESSAGES_PER_S, time.monotonic)
 
     def end(self) -> None:
         """End the session, as soon as its peer has read the message that is under way."""
@@ -83,12 +103,13 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
 
     `delay_s` is an artificial sleep before each message is handled or sent. It serves tests that show that
     nothing in the embedded fabric depends on the speed of the transport. With `tls` the port accepts TLS
-    only. `asked_s` is when an agent last asked for a flow, in seconds of the host's monotonic clock.
+    only. `hosts`: those of the fabric by name. `asked_s` is when an agent last asked for a flow, in seconds
+    of the host's monotonic clock.
     """
 
     def __init__(
         self,
-        addresses: Mapping[str, str],
+        hosts: Mapping[str, Host],
         terms: WelcomeTerms,
         *,
         inbox: Inbox,
@@ -98,7 +119,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         tls: ServerTls | None = None,
     ) -> None:
         self._tls = tls
-        self._addresses = addresses
+        self._hosts = hosts
         self.terms = terms
         self._inbox = inbox
         self._channels = channels
@@ -115,7 +136,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
 
     @property
     def connected(self) -> Set[str]:
-        """The hosts whose agents have a session."""
+        """The hosts of the fabric, each a NIC, whose agents have a session."""
         return self._sessions.keys()
 
     async def start(self, address: str, port: int) -> str:
@@ -145,7 +166,10 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             return False
         if isinstance(effect, SendAssignment):
             self.answers.answered(effect.host, effect.flow)
-        self._enqueue(effect.host, session, effect)
+        message = to_agent(effect, self.terms)
+        if effect.host != session.host:
+            message.host = effect.host
+        self._put(session, message)
         return True
 
     async def Session(  # noqa: N802 - gRPC's name
@@ -168,8 +192,15 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         if first is None:
             return
         await self._pause()
+        shown = context.auth_context()
+        certified = self._tls is not None and self._tls.client_ca is not None
+        session = _Session(
+            first.hello.instance, first.hello.host, certified_names(shown) if certified else None
+        )
         try:
-            self._check(first, context.auth_context())
+            if first.WhichOneof("body") != "hello":
+                raise MessageError("the first message of a session must be Hello")
+            self._check(first.hello, session)
         except MessageError as error:
             log.warning("agent at %s refused: %.300s", context.peer(), error)
             self.refusals += 1
@@ -177,43 +208,56 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             refusal.refusal.what = str(error)[:_LONGEST_REFUSAL]
             yield refusal
             return
-        host = first.hello.host
-        channel = f"agent:{host}"
-        replaced = self._sessions.get(host)
-        session = self._sessions[host] = _Session(first.hello.instance)
-        if replaced is not None:
-            log.info("host %s: its agent has opened another session, which replaces the one before", host)
-            replaced.end()
         self.sessions_begun += 1
-        self._channels.opened(channel)
-        self._inbox.put(host, channel, agent_up(first.hello))
-        self._channels.arrived(channel, first.sequence)
-        reader = asyncio.create_task(self._read(host, session, request_iterator))
+        self._channels.opened(session.channel)
+        self._serve(first.hello, session)
+        self._channels.arrived(session.channel, first.sequence)
+        reader = asyncio.create_task(self._read(session, request_iterator))
         try:
             while (message := await session.outbox.get()) is not None:
                 await self._pause()
                 yield message
         finally:
             reader.cancel()
-            if self._sessions.get(host) is session:
+            # A newer session may serve some of its NICs by now.
+            left = [host for host in session.rates if self._sessions.get(host) is session]
+            for host in left:
                 del self._sessions[host]
-                self._inbox.put(host, channel, AgentDown(host))
-                self._channels.lost(channel)
+                self._inbox.put(session.host, session.channel, AgentDown(host))
+            if session.host in left:
+                self._channels.lost(session.channel)
 
-    def _check(self, first: wire.AgentMessage, shown: Mapping[str, Iterable[bytes]]) -> None:
-        """Check an agent's first message and certificate. Raises MessageError if it is refused."""
-        if first.WhichOneof("body") != "hello":
-            raise MessageError("the first message of a session must be Hello")
-        host = first.hello.host
-        check_hello(first.hello, self._addresses)
-        if self._tls is not None and self._tls.client_ca is not None:
-            names = certified_names(shown)
-            if host not in names:
-                raise MessageError(
-                    f"the agent's certificate names {', '.join(sorted(names)) or 'nothing'}, not host {host}"
-                )
+    def _serve(self, hello: wire.Hello, session: _Session) -> None:
+        """Serve a NIC in a session from now on. Its Hello has been checked."""
+        replaced = self._sessions.get(hello.host)
+        self._sessions[hello.host] = session
+        session.serve(hello.host)
+        if replaced is not None and not replaced.ended:
+            log.info(
+                "host %s: its agent has opened another session, which replaces the one before", hello.host
+            )
+            replaced.end()
+        self._inbox.put(session.host, session.channel, agent_up(hello))
+
+    def _check(self, hello: wire.Hello, session: _Session) -> None:
+        """Check a Hello of an agent, and its certificate. Raises MessageError if it is refused."""
+        host, hosts = hello.host, self._hosts
+        check_hello(hello, hosts)
+        if hosts[host].machine != hosts[session.host].machine:
+            raise MessageError(
+                f"host {host} is a NIC of {hosts[host].machine}, and {session.host} one of "
+                f"{hosts[session.host].machine}; legal: the NICs of one machine in a session"
+            )
+        if session.names is not None and session.names.isdisjoint((host, hosts[host].machine)):
+            legal = " or ".join(sorted({host, hosts[host].machine}))
+            raise MessageError(
+                f"the agent's certificate names {', '.join(sorted(session.names)) or 'nothing'}, "
+                f"not host {legal}"
+            )
         present = self._sessions.get(host)
-        if present is not None and (not present.instance or present.instance != first.hello.instance):
+        if present is session:
+            raise MessageError(f"host {host} has sent its Hello in this session already")
+        if present is not None and (not present.instance or present.instance != hello.instance):
             # A dead one is found out by its pings, and the agent tries again.
             raise MessageError(f"host {host} already has a session")
 
@@ -249,50 +293,64 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             if not last:
                 self._ticks.time_lost()
 
-    async def _read(self, host: str, session: _Session, messages: AsyncIterator[wire.AgentMessage]) -> None:
-        channel = f"agent:{host}"
+    async def _read(self, session: _Session, messages: AsyncIterator[wire.AgentMessage]) -> None:
         try:
             async for message in messages:
                 await self._pause()
                 if session.ended:
                     return
-                if self._ticks is None and (delay_s := session.rate.delay_s(1 + len(message.earlier))):
+                rate = session.rates.get(message.host, session.rates[session.host])
+                if self._ticks is None and (delay_s := rate.delay_s(1 + len(message.earlier))):
                     # What the agent has sent meanwhile waits in its connection.
                     await asyncio.sleep(delay_s)
                 try:
-                    for item in from_agent(host, message):
-                        self._inbox.put(host, channel, item)
-                    if message.WhichOneof("body") == "flow_request":
-                        self.asked_s = time.monotonic()
-                        self.answers.asked(host, message.flow_request.flow)
+                    self._take(session, message)
                 except MessageError as error:
-                    log.warning("host %s: a message of its agent is refused: %.300s", host, error)
+                    host = message.host or session.host
+                    log.warning("host %.300s: a message of its agent is refused: %.300s", host, error)
                     self.refusals += 1
                     refusal = wire.ControllerMessage()
                     refusal.refusal.what = str(error)[:_LONGEST_REFUSAL]
-                    self._put(host, session, refusal)
-                self._channels.arrived(channel, message.sequence)
+                    self._put(session, refusal)
+                    if message.HasField("hello") and message.hello.host not in session.rates:
+                        # An agent that serves some of its NICs only would seem healthy. It tries again.
+                        return
+                self._channels.arrived(session.channel, message.sequence)
         except grpc.aio.AioRpcError as error:
-            log.info("host %s: the session of its agent broke off: %s", host, error.code().name)
+            log.info("host %s: the session of its agent broke off: %s", session.host, error.code().name)
         except DecodeError:
             log.warning(
                 "host %s: the session of its agent ends: the agent sent no message of the agent protocol",
-                host,
+                session.host,
             )
         finally:
             session.outbox.put_nowait(None)
 
-    def _enqueue(self, host: str, session: _Session, effect: AgentEffect) -> None:
-        self._put(host, session, to_agent(effect, self.terms))
+    def _take(self, session: _Session, message: wire.AgentMessage) -> None:
+        """Pass the inputs of a message on. Raises MessageError for an illegal one."""
+        if message.HasField("hello"):
+            self._check(message.hello, session)
+            self._serve(message.hello, session)
+            return
+        host = message.host or session.host
+        if self._sessions.get(host) is not session:
+            raise MessageError(
+                f"host: {host[:100]!r} is not served in this session; legal: {', '.join(session.rates)}"
+            )
+        for item in from_agent(host, message):
+            self._inbox.put(session.host, session.channel, item)
+        if message.HasField("flow_request"):
+            self.asked_s = time.monotonic()
+            self.answers.asked(host, message.flow_request.flow)
 
-    def _put(self, host: str, session: _Session, message: wire.ControllerMessage) -> None:
-        channel = f"agent:{host}"
+    def _put(self, session: _Session, message: wire.ControllerMessage) -> None:
+        channel = session.channel
         self.sent[channel] = self.sent.get(channel, 0) + 1
         message.sequence = self.sent[channel]
         if session.ended:
             return
-        if session.outbox.qsize() >= MAX_UNSENT_MESSAGES:
-            log.error("host %s: its agent does not read; its session ends", host)
+        if session.outbox.qsize() >= MAX_UNSENT_MESSAGES * len(session.rates):
+            log.error("host %s: its agent does not read; its session ends", session.host)
             session.end()
             return
         session.outbox.put_nowait(message)

@@ -50,6 +50,7 @@ from controller.wire.protocol import (
 )
 from controller.wire.senders import DCQCN, canonical_sender
 from topo.addresses import canonical_address
+from topo.graph import Host
 
 AgentInput = (
     WorkerJoined
@@ -86,19 +87,19 @@ class WelcomeTerms:
     profiles: bool = False
 
 
-def check_hello(hello: wire.Hello, addresses: Mapping[str, str]) -> None:
-    """Check the first message of an agent. `addresses`: host name -> IP address.
+def check_hello(hello: wire.Hello, hosts: Mapping[str, Host]) -> None:
+    """Check the Hello of a NIC. `hosts`: those of the fabric by name.
 
     Raises:
         MessageError: the host or its address is not the fabric's, or the protocol or a capability is unknown.
     """
     if hello.protocol != PROTOCOL:
         raise MessageError(f"protocol: version {hello.protocol} is unknown; legal: {PROTOCOL}")
-    if hello.host not in addresses:
+    if hello.host not in hosts:
         raise MessageError(f"host: the fabric has no host named {hello.host!r}")
-    if not _same_address(hello.ip, addresses[hello.host]):
+    if not _same_address(hello.ip, hosts[hello.host].ip):
         raise MessageError(
-            f"ip: host {hello.host} has the address {addresses[hello.host]} in the fabric, not {hello.ip!r}"
+            f"ip: host {hello.host} has the address {hosts[hello.host].ip} in the fabric, not {hello.ip!r}"
         )
     if hello.pinning not in PINNINGS:
         raise MessageError(f"pinning: {hello.pinning[:40]!r} is unknown; legal: {', '.join(PINNINGS)}")

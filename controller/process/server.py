@@ -252,7 +252,7 @@ class _Service:
             heartbeat=None if embedded else Heartbeat(),
         )
         agents = AgentServer(
-            {h.name: h.ip for h in fabric.topology.hosts},
+            fabric.topology.host,
             WelcomeTerms(
                 core.settings.policy.name,
                 TRAFFIC_CLASSES,

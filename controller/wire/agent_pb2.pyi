@@ -7,9 +7,10 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AgentMessage(_message.Message):
-    __slots__ = ("sequence", "time_ns", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request", "flow_opened", "flow_fallback", "workers", "earlier")
+    __slots__ = ("sequence", "time_ns", "host", "hello", "job_join", "job_leave", "flow_request", "iteration", "probe_request", "byte_counts", "clock_request", "flow_opened", "flow_fallback", "workers", "earlier")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     JOB_JOIN_FIELD_NUMBER: _ClassVar[int]
     JOB_LEAVE_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +25,7 @@ class AgentMessage(_message.Message):
     EARLIER_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     time_ns: int
+    host: str
     hello: Hello
     job_join: JobJoin
     job_leave: JobLeave
@@ -36,11 +38,12 @@ class AgentMessage(_message.Message):
     flow_fallback: FlowFallback
     workers: Workers
     earlier: _containers.RepeatedCompositeFieldContainer[IterationReport]
-    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ..., flow_fallback: _Optional[_Union[FlowFallback, _Mapping]] = ..., workers: _Optional[_Union[Workers, _Mapping]] = ..., earlier: _Optional[_Iterable[_Union[IterationReport, _Mapping]]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., time_ns: _Optional[int] = ..., host: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., job_join: _Optional[_Union[JobJoin, _Mapping]] = ..., job_leave: _Optional[_Union[JobLeave, _Mapping]] = ..., flow_request: _Optional[_Union[FlowRequest, _Mapping]] = ..., iteration: _Optional[_Union[IterationReport, _Mapping]] = ..., probe_request: _Optional[_Union[ProbeRequest, _Mapping]] = ..., byte_counts: _Optional[_Union[ByteCounts, _Mapping]] = ..., clock_request: _Optional[_Union[ClockRequest, _Mapping]] = ..., flow_opened: _Optional[_Union[FlowOpened, _Mapping]] = ..., flow_fallback: _Optional[_Union[FlowFallback, _Mapping]] = ..., workers: _Optional[_Union[Workers, _Mapping]] = ..., earlier: _Optional[_Iterable[_Union[IterationReport, _Mapping]]] = ...) -> None: ...
 
 class ControllerMessage(_message.Message):
-    __slots__ = ("sequence", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock", "accepted")
+    __slots__ = ("sequence", "host", "welcome", "flow", "schedule", "refusal", "probe_result", "measure", "clock", "accepted")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
     SCHEDULE_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +53,7 @@ class ControllerMessage(_message.Message):
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     sequence: int
+    host: str
     welcome: Welcome
     flow: FlowAssignment
     schedule: JobSchedule
@@ -58,7 +62,7 @@ class ControllerMessage(_message.Message):
     measure: MeasureRequest
     clock: ClockReply
     accepted: JobAccepted
-    def __init__(self, sequence: _Optional[int] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ..., measure: _Optional[_Union[MeasureRequest, _Mapping]] = ..., clock: _Optional[_Union[ClockReply, _Mapping]] = ..., accepted: _Optional[_Union[JobAccepted, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., host: _Optional[str] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., flow: _Optional[_Union[FlowAssignment, _Mapping]] = ..., schedule: _Optional[_Union[JobSchedule, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., probe_result: _Optional[_Union[ProbeResult, _Mapping]] = ..., measure: _Optional[_Union[MeasureRequest, _Mapping]] = ..., clock: _Optional[_Union[ClockReply, _Mapping]] = ..., accepted: _Optional[_Union[JobAccepted, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("host", "ip", "pinning", "protocol", "dscp", "counts_bytes", "mltcp", "instance", "workers")

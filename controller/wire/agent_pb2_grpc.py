@@ -45,7 +45,8 @@ class AgentHubServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Session(self, request_iterator, context):
-        """An agent's session. The first message is Hello; the controller answers with Welcome.
+        """An agent's session. The first message is Hello; the controller answers with Welcome. An agent of a host
+        with several NICs, one on each rail, sends a Hello for each of them, and gets a Welcome for each.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

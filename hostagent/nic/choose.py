@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from hostagent.counts import ByteSource, interface_counter, port_counter
 from hostagent.loop import AgentLoop
 from hostagent.nic.dcqcn import DcqcnProfile
 from hostagent.nic.external import ExternalNic
+from hostagent.nic.port_map import PortMapFile
 from hostagent.nic.roce import overhead_bytes
-from hostagent.nic.udp import UdpNic
+from hostagent.nic.udp import NicError, UdpNic
 from polyrhythm_files import InvalidValueError
 from polyrhythm_job.verbs import Verbs, VerbsError
 
@@ -31,29 +32,30 @@ def verbs_devices() -> list[str]:
     return Verbs().devices()
 
 
-def open_nic(
+def open_nics(
     config: Config, loop: AgentLoop, verbs_devices: Callable[[], list[str]] = verbs_devices
-) -> UdpNic | ExternalNic:
-    """The driver that the configuration names; `auto` takes the first of shim, verbs and none that works
-    here.
+) -> list[UdpNic | ExternalNic]:
+    """A driver for each NIC of the host, of the kind that the configuration names; `auto` takes the first of
+    shim, verbs and none that works here.
 
     `verbs_devices` gives the names of the RDMA devices, and raises VerbsError where the verbs driver cannot
     work. Raises InvalidValueError for a missing device, interface or library, and NicError for an address
     that the udp driver cannot bind.
     """
+    configs = config.of_each_nic()
     driver: str = config.nic.driver
     if driver == "udp":
-        return _udp(config, loop)
-    if config.nic.device:
-        _check_device(config)
-    elif config.nic.interface and not (_INTERFACES / config.nic.interface).is_dir():
-        legal = ", ".join(sorted(p.name for p in _INTERFACES.iterdir())) if _INTERFACES.is_dir() else "none"
-        raise InvalidValueError(
-            ("nic", "interface"), f"no interface {config.nic.interface!r}; legal: {legal}"
-        )
+        return _udp_nics(configs, loop)
+    for index, each in enumerate(configs):
+        try:
+            _check_present(each)
+        except InvalidValueError as error:
+            if config.rails:
+                raise InvalidValueError(("rails", index, *error.loc[1:]), error.message) from None
+            raise
     why_not = {
         "shim": _why_no_shim(config),
-        "verbs": "" if driver == "none" else _why_no_verbs(config, verbs_devices),
+        "verbs": "" if driver == "none" else _why_no_verbs(configs, verbs_devices),
     }
     if driver == "auto":
         driver = next((name for name, why in why_not.items() if not why), "none")
@@ -62,14 +64,14 @@ def open_nic(
     elif why_not.get(driver):
         raise InvalidValueError(("nic", "driver"), f"{driver}: {why_not[driver]}")
     if driver != "shim":
-        return ExternalNic(driver, config.agent.ip, loop)
+        return [ExternalNic(driver, each.agent.ip) for each in configs]
     path = Path(config.nic.port_map)
-    nic = ExternalNic("shim", config.agent.ip, loop, path)
     if not path.parent.is_dir():
         raise InvalidValueError(
             ("nic", "port_map"), f"no directory {path.parent}; systemd creates it (RuntimeDirectory)"
         )
-    return nic
+    port_map = PortMapFile(path, loop)
+    return [ExternalNic("shim", each.agent.ip, port_map) for each in configs]
 
 
 def shim_path(config: Config) -> Path:
@@ -95,6 +97,17 @@ def byte_counter(config: Config) -> Callable[[], ByteSource] | None:
     return None
 
 
+def _check_present(config: Config) -> None:
+    """Check that the host has a NIC's device or interface. Raises InvalidValueError."""
+    if config.nic.device:
+        _check_device(config)
+    elif config.nic.interface and not (_INTERFACES / config.nic.interface).is_dir():
+        legal = ", ".join(sorted(p.name for p in _INTERFACES.iterdir())) if _INTERFACES.is_dir() else "none"
+        raise InvalidValueError(
+            ("nic", "interface"), f"no interface {config.nic.interface!r}; legal: {legal}"
+        )
+
+
 def _check_device(config: Config) -> None:
     folder = Path(config.sources.sysfs)
     there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
@@ -114,15 +127,28 @@ def _why_no_shim(config: Config) -> str:
     return ""
 
 
-def _why_no_verbs(config: Config, verbs_devices: Callable[[], list[str]]) -> str:
+def _why_no_verbs(configs: Sequence[Config], verbs_devices: Callable[[], list[str]]) -> str:
     try:
         devices = verbs_devices()
     except VerbsError as error:
         return str(error)
     if not devices:
         return "rdma-core finds no RDMA device"
-    wanted = config.nic.device
-    return "" if not wanted or wanted in devices else f"rdma-core finds {', '.join(devices)}, not {wanted}"
+    missing = [c.nic.device for c in configs if c.nic.device and c.nic.device not in devices]
+    return f"rdma-core finds {', '.join(devices)}, not {missing[0]}" if missing else ""
+
+
+def _udp_nics(configs: Sequence[Config], loop: AgentLoop) -> list[UdpNic | ExternalNic]:
+    """Open all or none."""
+    opened: list[UdpNic | ExternalNic] = []
+    try:
+        for each in configs:
+            opened.append(_udp(each, loop))
+    except NicError:
+        for nic in opened:
+            nic.close()
+        raise
+    return opened
 
 
 def _udp(config: Config, loop: AgentLoop) -> UdpNic:

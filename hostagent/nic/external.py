@@ -7,19 +7,11 @@ own queue pairs. With none it does nothing, and all flows go by ECMP.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from hostagent.clock import EventClock
 from hostagent.nic.driver import NicCounters, ReceiveQueue
-from hostagent.nic.port_map import write_port_map
+from hostagent.nic.port_map import PortMap, PortMapFile
 from hostagent.nic.requester import check_pin
-
-log = logging.getLogger(__name__)
-
-_GATHER_NS = 1_000_000
-"""Changes of the map are written together after this time. Chosen: a plan moves many flows at once."""
 
 
 class ExternalSendQueue:
@@ -69,9 +61,9 @@ class ExternalReceiveQueue:
 
 
 class ExternalNic:
-    """The driver of a host on which the training processes own the queue pairs.
+    """The driver of a NIC of which the training processes own the queue pairs.
 
-    `pinning` says how they are pinned: shim (through the file `port_map`), verbs (by their processes, which
+    `pinning` says how they are pinned: shim (through the host's `port_map`), verbs (by their processes, which
     receive new ports through `on_move`) or none.
     """
 
@@ -79,15 +71,14 @@ class ExternalNic:
     sees_flows = False
     mltcp = False
 
-    def __init__(self, pinning: str, ip: str, clock: EventClock, port_map: Path | None = None) -> None:
+    def __init__(self, pinning: str, ip: str, port_map: PortMapFile | None = None) -> None:
         self.pinning = pinning
         self._ip = ip
-        self._clock = clock
         self._port_map = port_map
         self.on_move: Callable[[ExternalSendQueue], None] | None = None
         self._queue_pairs: dict[str, ExternalSendQueue] = {}
-        self._due = False
-        self.changed()
+        if port_map is not None:
+            port_map.add(self.source_ports)
 
     def open_qp(self, flow: str, dst_ip: str, source_port: int, dscp: int) -> ExternalSendQueue:
         """A flow begins; see NicDriver."""
@@ -121,24 +112,17 @@ class ExternalNic:
             self.changed()
 
     def changed(self) -> None:
-        """Write the port map soon."""
-        if self._port_map is not None and not self._due:
-            self._due = True
-            self._clock.call_at(self._clock.now + _GATHER_NS, self.write)
+        """A queue pair has begun, ended or moved: write the port map soon."""
+        if self._port_map is not None:
+            self._port_map.changed()
 
-    def write(self) -> None:
-        """Write the port map now: the ports for each pair of addresses, in the order of the flows' names."""
-        self._due = False
-        if self._port_map is None:
-            return
+    def source_ports(self) -> PortMap:
+        """The ports for each pair of addresses, in the order of the flows' names."""
         entries: dict[tuple[str, str], tuple[int, ...]] = {}
         for _, queue_pair in sorted(self._queue_pairs.items()):
             pair = (self._ip, queue_pair.dst_ip)
             entries[pair] = (*entries.get(pair, ()), queue_pair.source_port)
-        try:
-            write_port_map(self._port_map, entries)
-        except OSError as error:
-            log.error("port map %s cannot be written: %s", self._port_map, error.strerror)
+        return entries
 
     def close(self) -> None:
         """The agent ends. The port map stays, because the flows go on."""

@@ -7,14 +7,21 @@ a comment with the number of entries, so that the shim can detect an incomplete 
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from hostagent.clock import EventClock
+
+log = logging.getLogger(__name__)
 
 PortMap = Mapping[tuple[str, str], tuple[int, ...]]
 """(source, destination) address -> the source ports for the queue pairs between them, in their order."""
 
 HEADER = "# polyrhythm 1 entries="
+_GATHER_NS = 1_000_000
+"""Changes of the map are written together after this time. Chosen: a plan moves many flows at once."""
 
 
 def format_port_map(entries: PortMap) -> str:
@@ -39,3 +46,36 @@ def write_port_map(path: Path, entries: PortMap) -> None:
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
+
+
+class PortMapFile:
+    """The port map of a host, with the queue pairs of all its NICs.
+
+    Raises nothing: a map that cannot be written is logged, and the flows keep the ports that they have.
+    """
+
+    def __init__(self, path: Path, clock: EventClock) -> None:
+        self._path = path
+        self._clock = clock
+        self._sources: list[Callable[[], PortMap]] = []
+        self._due = False
+
+    def add(self, source: Callable[[], PortMap]) -> None:
+        """Write what `source` says too: the ports of one NIC's queue pairs."""
+        self._sources.append(source)
+        self.changed()
+
+    def changed(self) -> None:
+        """Write the map soon."""
+        if not self._due:
+            self._due = True
+            self._clock.call_at(self._clock.now + _GATHER_NS, self.write)
+
+    def write(self) -> None:
+        """Write the map now."""
+        self._due = False
+        entries = {pair: ports for source in self._sources for pair, ports in source().items()}
+        try:
+            write_port_map(self._path, entries)
+        except OSError as error:
+            log.error("port map %s cannot be written: %s", self._path, error.strerror)

@@ -9,7 +9,9 @@ import fcntl
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -39,6 +41,21 @@ ANSWER_S = 1.0
 MOST_PROBED = 16
 
 
+def on_each_nic(check: Callable[[Deployment], str]) -> Callable[[Deployment], str]:
+    """The check of every NIC of this host. On a host with several the answer names each of them."""
+
+    @wraps(check)
+    def checked(deployment: Deployment) -> str:
+        config = deployment.agent
+        if config is None or not config.rails:
+            return check(deployment)
+        each = config.of_each_nic()
+        return "; ".join(f"{c.agent.host}: {check(replace(deployment, agent=c))}" for c in each)
+
+    return checked
+
+
+@on_each_nic
 def check_offloads(deployment: Deployment) -> str:
     """NIC offloads: a program that reads whole frames must not get merged ones, or ones without checksum."""
     config, name = agent_of(deployment), _interface(deployment)
@@ -55,6 +72,7 @@ def check_offloads(deployment: Deployment) -> str:
     return f"{name} has rx, tx, tso, gso and gro off"
 
 
+@on_each_nic
 def check_mtu(deployment: Deployment) -> str:
     """The MTU of the interface, and of the paths to the other hosts."""
     config, name = agent_of(deployment), _interface(deployment)
@@ -87,8 +105,8 @@ def check_mtu(deployment: Deployment) -> str:
 
 
 def check_route(deployment: Deployment) -> str:
-    """A route to every other host, that leaves from this host's RoCE address."""
-    config = agent_of(deployment)
+    """A route to every other host, that leaves from one of this host's RoCE addresses."""
+    own = list(agent_of(deployment).nics.values())
     wrong, count = [], 0
     for host, address in _others(deployment, most=None):
         count += 1
@@ -99,19 +117,20 @@ def check_route(deployment: Deployment) -> str:
                 wrong.append(f"{host} ({address}): {error.strerror}")
                 continue
             source = probe.getsockname()[0]
-        if source != config.agent.ip:
-            wrong.append(f"{host} ({address}): packets leave from {source}, not from {config.agent.ip}")
+        if source not in own:
+            wrong.append(f"{host} ({address}): packets leave from {source}, not from {' or '.join(own)}")
     if wrong:
-        command = "ip -6 route" if is_ipv6(config.agent.ip) else "ip route"
+        command = "ip -6 route" if is_ipv6(own[0]) else "ip route"
         raise ProblemError(
             f"{len(wrong)} of {count} hosts have no usable route: {listed(wrong)}",
-            f"{command} add NETWORK dev {deployment.interface or 'INTERFACE'} src {config.agent.ip}",
+            f"{command} add NETWORK dev {deployment.interface or 'INTERFACE'} src {' or '.join(own)}",
         )
     if not count:
         raise UncheckedError("agent.toml names no other host: section [hosts] or agent.hosts_file")
-    return f"each of {count} hosts has a route from {config.agent.ip}"
+    return f"each of {count} hosts has a route from {' or '.join(own)}"
 
 
+@on_each_nic
 def check_dscp(deployment: Deployment) -> str:
     """Whether the DSCPs of the priority levels arrive at the other hosts as they were sent.
 
@@ -171,7 +190,7 @@ def _others(deployment: Deployment, most: int | None = MOST_PROBED) -> Iterator[
     names = deployment.addresses or {}
     if deployment.fabric is not None:
         names = {h.name: h.ip for h in deployment.fabric.topology.hosts}
-    others = [(name, address) for name, address in names.items() if address != config.agent.ip]
+    others = [(name, address) for name, address in names.items() if address not in config.nics.values()]
     yield from others[:most]
 
 

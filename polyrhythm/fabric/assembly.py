@@ -14,6 +14,7 @@ from bmv2 import EmbeddedSwitch, PortTable
 from bmv2.server import SwitchServer, serve
 from controller.wire import agent_pb2
 from hostagent.host import EmulatedHost, Skew
+from hostagent.rails import Rails
 from hostagent.session import ControllerSession
 from polyrhythm.fabric.boundary import SILENCE_S, FabricBoundary
 from polyrhythm.fabric.failover_watch import FailoverWatch
@@ -68,6 +69,11 @@ class EmbeddedFabric:
         for failure in failures:
             self.heap.call_at(failure.at_ns, self._fail, failure)
         self.hosts = {h.name: self._host(h.name, seed) for h in topology.hosts}
+        # By the first NIC of each machine: the agents of all its NICs share a session.
+        self._rails = {
+            nics[0].name: Rails(self.hosts[nic.name].agent for nic in nics)
+            for nics in topology.machines.values()
+        }
         for switch in topology.switches:
             watched = switch.name in self.failovers.watched
             for port, peer in topology.ports[switch.name].items():
@@ -103,14 +109,14 @@ class EmbeddedFabric:
         }
 
     def connect_agents(self, address: str) -> None:
-        """Open the session of each agent with the controller at `address`.
+        """Open the session of each machine's agent with the controller at `address`.
 
         Messages of the controller take effect as the rule of time says (`polyrhythm.fabric.boundary`).
 
         Raises:
             ControllerLostError: the controller is gone, or has been silent for too long.
         """
-        for name in self.hosts:
+        for name in self._rails:
             self._sessions[name] = ControllerSession(
                 (address,),
                 partial(self._from_controller, name),
@@ -120,7 +126,7 @@ class EmbeddedFabric:
             )
         for session in self._sessions.values():
             session.start()
-        self.boundary.wait_for(lambda: len(self._connected) == len(self.hosts))
+        self.boundary.wait_for(lambda: len(self._connected) == len(self._rails))
 
     def _serve(self, name: str, address: str = "127.0.0.1:0") -> SwitchServer:
         """Serve a switch."""
@@ -182,6 +188,7 @@ class EmbeddedFabric:
     def _host(self, name: str, seed: int) -> EmulatedHost:
         topology = self.scenario.topology
         host = topology.host[name]
+        nics = topology.machines[host.machine]
         return EmulatedHost(
             name=name,
             ip=host.ip,
@@ -190,14 +197,15 @@ class EmbeddedFabric:
             rate_bps=host.rate_bps,
             clock=self.heap,
             transmit=partial(self._enter, host.leaf, host.leaf_port),
-            send=partial(self._to_controller, name),
+            send=partial(self._to_controller, nics[0].name),
             mtu=self.scenario.packet_bytes,
             seed=seed,
             addresses={h.name: h.ip for h in topology.hosts},
-            skew=self._skew(name, seed),
+            skew=self._skew(nics[0].name, seed),
             chooses_ports=name in self.scenario.port_choosers,
             keeps_dscp=name in self.scenario.dscp_keepers,
             any_order=name in self.scenario.any_order,
+            shares_session=len(nics) > 1,
         )
 
     def _skew(self, name: str, seed: int) -> Skew | None:
@@ -233,11 +241,11 @@ class EmbeddedFabric:
     def _apply_message(self, host: str, message: agent_pb2.ControllerMessage) -> None:
         if message.WhichOneof("body") == "flow":
             self.failovers.reassigned()
-        self.hosts[host].on_message(message)
+        self._rails[host].on_message(message)
 
     def _session_lost(self, host: str) -> None:
-        self.boundary.deliver(host, self.hosts[host].session_lost)
+        self.boundary.deliver(host, self._rails[host].session_lost)
 
     def _session_up(self, host: str) -> None:
-        self.boundary.deliver(host, self.hosts[host].session_up)
+        self.boundary.deliver(host, self._rails[host].session_up)
         self._connected.add(host)

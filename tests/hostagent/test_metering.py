@@ -93,7 +93,7 @@ def test_an_agent_counts_a_jobs_bytes_while_it_is_asked_to() -> None:
     cluster.heap.run(100 * MS)
     ask = pb.MeasureRequest(job="a", bin_ns=5 * MS, report_ns=250 * MS)
     for host in cluster.hosts.values():
-        host.on_message(pb.ControllerMessage(measure=ask))
+        host.agent.on_message(pb.ControllerMessage(measure=ask))
     cluster.heap.run(1_600 * MS)
     said = [m.byte_counts for _, m in cluster.bodies("h0", "byte_counts")]
     assert [c.start_ns % (250 * MS) for c in said[1:]] == [0] * (len(said) - 1)
@@ -107,7 +107,7 @@ def test_an_agent_counts_a_jobs_bytes_while_it_is_asked_to() -> None:
     assert sum(c.flops for c in said) == pytest.approx(5 * 0.5e12, rel=0.21)
     assert cluster.bodies("h2", "byte_counts") == []
     for host in cluster.hosts.values():
-        host.on_message(pb.ControllerMessage(measure=pb.MeasureRequest(job="a")))
+        host.agent.on_message(pb.ControllerMessage(measure=pb.MeasureRequest(job="a")))
     cluster.heap.run(3_000 * MS)
     assert len(cluster.bodies("h0", "byte_counts")) == 6
 
@@ -190,7 +190,7 @@ def test_what_keeps_the_loop_busy_is_no_way_of_the_controllers_answer() -> None:
         if message.HasField("clock_request"):
             asked.append(message.clock_request.sent_ns)
 
-    nic = ExternalNic("none", "127.0.0.1", loop)
+    nic = ExternalNic("none", "127.0.0.1")
     agent = Agent(
         "h1", "127.0.0.1", nic, loop, send, addresses={}, shared_clock=False, present=time.monotonic_ns
     )
@@ -270,7 +270,7 @@ class Skewed(Cluster):
                 at = self.heap.now + there
                 said = pb.ClockReply(sent_ns=message.clock_request.sent_ns, received_ns=at, replied_ns=at)
                 reply = pb.ControllerMessage(clock=said)
-                self.heap.call_at(at + back, self.hosts[name].on_message, reply)
+                self.heap.call_at(at + back, self.hosts[name].agent.on_message, reply)
 
         return send
 
@@ -285,7 +285,7 @@ def test_hosts_whose_clocks_are_minutes_apart_keep_the_shift_within_the_bound() 
         cluster.run_job(job(name, hosts), 50, 40)
         said = pb.JobSchedule(job=name, epoch_ns=30 * MS, shift_ns=shift * MS, period_ns=263 * MS)
         for host in hosts:
-            cluster.hosts[host].on_message(pb.ControllerMessage(schedule=said))
+            cluster.hosts[host].agent.on_message(pb.ControllerMessage(schedule=said))
     cluster.heap.run(12_000 * MS)
     for name, host, shift in (("a", "h0", 0), ("b", "h1", 130)):
         records = [r for r in cluster.records(host, name) if r.index >= 2]
@@ -307,10 +307,10 @@ def test_hosts_whose_clocks_are_minutes_apart_keep_the_shift_within_the_bound() 
 def test_without_fabric_time_a_job_runs_free() -> None:
     skewed = Skewed({f"h{i}": Skew(10**10, 0.0) for i in range(4)})
     for host in skewed.hosts.values():
-        host.session_up()  # never welcomed: nobody tells the time
+        host.agent.session_up()  # never welcomed: nobody tells the time
     said = pb.JobSchedule(job="a", epoch_ns=0, shift_ns=0, period_ns=900 * MS)
     for name in ("h0", "h1"):
-        skewed.hosts[name].on_message(pb.ControllerMessage(schedule=said))
+        skewed.hosts[name].agent.on_message(pb.ControllerMessage(schedule=said))
     skewed.run_job(job(), 50, 5)
     skewed.heap.run(3_000 * MS)
     assert [r.held_ns for r in skewed.records("h0", "a")] == [0] * 5

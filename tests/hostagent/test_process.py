@@ -197,8 +197,27 @@ def test_what_the_controller_says_in_error_is_left_out(
             "[agent]\nhost = 'h1'\nip = '10.0.0.1'\nhots = 1\n",
             "4: agent.hots: unknown key (is host meant?); legal: host, ip",
         ),
-        ("[agnt]\n", "1: agnt: unknown key (is agent meant?); legal: agent, tls, nic, safety"),
-        ("[agent]\nhost = 'h1'\n", "1: agent.ip: missing; legal: text"),
+        ("[agnt]\n", "1: agnt: unknown key (is agent meant?); legal: agent, tls, nic, rails"),
+        ("[agent]\nhost = 'h1'\n", "1: agent.ip: missing; legal: the host's address, or rails"),
+        (
+            "[agent]\nhost = 'h1'\nip = '10.0.0.1'\n[[rails]]\nhost = 'h1.1'\nip = '10.0.0.1'\n",
+            "3: agent.ip: '10.0.0.1' with rails; legal: a key of each of the rails",
+        ),
+        (
+            "[agent]\nhost = 'h1'\n" + 2 * "[[rails]]\nhost = 'h1.1'\nip = '10.0.0.1'\n",
+            "7: rails[1].host: 'h1.1' is another rail's too; legal: its own",
+        ),
+        (
+            "[agent]\nhost = 'h1'\n[[rails]]\nhost = 'h1.1'\nip = '10.0.0.1'\n"
+            "[[rails]]\nhost = 'h1.2'\nip = 'fd00::1'\n",
+            "8: rails[1].ip: 'fd00::1' and '10.0.0.1'; legal: addresses of one family",
+        ),
+        (
+            "[agent]\nhost = 'h1'\n[nic]\ndriver = 'none'\n"
+            "[[rails]]\nhost = 'h1.1'\nip = '10.0.0.1'\ninterface = 'lo'\n"
+            "[[rails]]\nhost = 'h1.2'\nip = '10.0.0.2'\ninterface = 'nosuch'\n",
+            "rails[1].interface: no interface 'nosuch'; legal: ",
+        ),
         ("[agent]\nhost = 'h1'\nip = '10.0.0.256'\n", "agent.ip: '10.0.0.256' is not an address such as"),
         (
             "[agent]\nhost = 'h1'\nip = '10.0.0.1'\n[nic]\ndriver = 'dpdk'\n",
@@ -255,7 +274,7 @@ def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
 def test_the_schema_is_published_and_complete() -> None:
     done = command("schema")
     schema = json.loads(done.stdout)
-    assert schema["$defs"]["AgentSettings"]["required"] == ["host", "ip"]
+    assert schema["$defs"]["AgentSettings"]["required"] == ["host"]
     assert schema["$defs"]["NicSettings"]["properties"]["driver"]["enum"][0] == "auto"
 
     for table in (schema, *schema["$defs"].values()):

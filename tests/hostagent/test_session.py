@@ -88,18 +88,18 @@ def test_an_agent_is_welcomed_and_pinned_over_grpc(delay_s: float) -> None:
     )  # fmt: skip
     try:
         assert owner.next()[0] == "up"
-        host.session_up()
+        host.agent.session_up()
         kind, welcome = owner.next()
         assert kind == "message"
         assert welcome is not None
-        host.on_message(welcome)
+        host.agent.on_message(welcome)
         assert host.agent.settings.policy == "greedy"
         spec = JobSpec("a", "m", 2, ("h0", "h1"), (("h0", "h1"),), (PhaseSpec(MS, 3000, 0, MS),), 1.0)
         host.add_worker(spec, 0, 15 * MS, 1)
         heap.run(1)
         kind, answer = owner.next()
         assert answer is not None
-        host.on_message(answer)
+        host.agent.on_message(answer)
         heap.run(16 * MS)
         assert host.agent.pins["a/h0>h1"].source_port == 0xC777
         assert host.nic.counters().packets == 3

@@ -79,8 +79,8 @@ class Cluster:
 
     def connect(self) -> None:
         for host in self.hosts.values():
-            host.session_up()
-            host.on_message(WELCOME)
+            host.agent.session_up()
+            host.agent.on_message(WELCOME)
 
     def bodies(self, name: str, kind: str) -> list[tuple[int, pb.AgentMessage]]:
         return [(at, m) for at, who, m in self.said if who == name and m.WhichOneof("body") == kind]

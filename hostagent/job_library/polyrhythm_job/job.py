@@ -43,8 +43,8 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
 
     `hosts`: the names of the job's hosts in the fabric's description, in the order of their ranks. `rank`:
     the place of this host among them. Under torchrun only the first process of a host (LOCAL_RANK 0) talks to
-    the agent; then `rank` is GROUP_RANK, `gpus` is WORLD_SIZE, and `hosts` may come from POLYRHYTHM_HOSTS
-    (names with commas between).
+    the agent; then `rank` follows from GROUP_RANK, `gpus` is WORLD_SIZE, and `hosts` may come from
+    POLYRHYTHM_HOSTS (names with commas between).
 
     `period_ms` and `phases_ms` give the profile of an iteration that runs alone; `phases_ms` lists (start,
     end) of each Up phase, counted from the start of the first. `lead_ms` is the time from `step()` to the
@@ -53,8 +53,10 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
     whole job.
 
     `traffic` says what the job is instead of `bytes_per_flow`: its collective, its parallelism and the bytes
-    of each group, with the keys of docs/jobs.md. The agent makes the job's flows of it. `rails`: so many
-    neighbours in `hosts` are NICs of one server.
+    of each group, with the keys of docs/jobs.md. The agent makes the job's flows of it.
+
+    `rails`: so many neighbours in `hosts` are NICs of one server; `rank` is then the place of the server's
+    first NIC. The process joins for all NICs of its server. Without `traffic` the job is a ring on each rail.
 
     `pcie` (or POLYRHYTHM_PCIE): the PCIe link that this process shares with others of the host, see
     `pcie_transfer()`. `pcie_gbps`: the rate of that link in Gbit/s; with it the plan knows which jobs share
@@ -95,7 +97,7 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
             "op": "join",
             "job": name,
             "hosts": list(hosts) or named or [socket.gethostname()],
-            "rank": _number(environment.get("GROUP_RANK", "0")) if rank is None else rank,
+            "rank": rails * _number(environment.get("GROUP_RANK", "0")) if rank is None else rank,
             "model": model,
             "gpus": gpus or _number(environment.get("WORLD_SIZE", "0")),
             "flops_per_iteration": float(flops_per_iteration),
@@ -105,7 +107,9 @@ class polyrhythm_job:  # noqa: N801 - used as a word of the language, like `open
             self._join["period_ns"] = int(period_ms * 1e6)
             self._join["phases"] = [[int(start * 1e6), int(end * 1e6)] for start, end in phases_ms]
         if traffic is not None:
-            self._join |= {"traffic": dict(traffic), "rails": rails}
+            self._join["traffic"] = dict(traffic)
+        if rails != 1:
+            self._join["rails"] = rails
         self._lead_ns = int(lead_ms * 1e6)
         self._connection = AgentConnection(agent or environment.get("POLYRHYTHM_AGENT", DEFAULT_SOCKET))
         self._joined = False

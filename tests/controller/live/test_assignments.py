@@ -105,5 +105,5 @@ def test_an_emulated_host_says_that_its_nic_sends_by_mltcp() -> None:
         "h1", "10.0.0.1", "02:00:00:00:00:01", "02:00:00:00:00:09", RATE_BPS,
         clock=Still(), transmit=lambda frame: None, send=said.append, addresses={"h1": "10.0.0.1"},
     )  # fmt: skip
-    host.session_up()
+    host.agent.session_up()
     assert said[0].hello.mltcp

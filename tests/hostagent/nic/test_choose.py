@@ -11,7 +11,7 @@ from agent_rig import config_text
 
 from hostagent.config import Config, load_config
 from hostagent.loop import AgentLoop
-from hostagent.nic.choose import open_nic
+from hostagent.nic.choose import open_nics
 from polyrhythm_job.verbs import VerbsError
 
 
@@ -48,12 +48,12 @@ def test_the_driver_is_chosen_by_what_the_host_can(tmp_path: Path, sysfs: Path, 
     shim = tmp_path / "shim.so"
     more = f'[sources]\nsysfs = "{sysfs}"\n[nccl]\nshim = "{shim}"\n'
     auto = config_of(tmp_path, 'driver = "auto"', more)
-    assert open_nic(auto, loop, no_library).pinning == "none"
-    assert open_nic(auto, loop, list).pinning == "none"
-    assert open_nic(auto, loop, two_devices).pinning == "verbs"
+    assert open_nics(auto, loop, no_library)[0].pinning == "none"
+    assert open_nics(auto, loop, list)[0].pinning == "none"
+    assert open_nics(auto, loop, two_devices)[0].pinning == "verbs"
     shim.touch()
     nic = f'driver = "auto"\nport_map = "{tmp_path}/ports"'
-    assert open_nic(config_of(tmp_path, nic, more), loop, two_devices).pinning == "shim"
+    assert open_nics(config_of(tmp_path, nic, more), loop, two_devices)[0].pinning == "shim"
     for wrong, why in (
         ('driver = "verbs"', "libibverbs.so.1 cannot be loaded"),
         ('driver = "auto"\ndevice = "mlx5_7"', "no RDMA device 'mlx5_7'; legal: mlx5_0, mlx5_1"),
@@ -62,7 +62,7 @@ def test_the_driver_is_chosen_by_what_the_host_can(tmp_path: Path, sysfs: Path, 
         ('driver = "shim"\nport_map = "/nowhere/ports"', "no directory /nowhere"),
     ):
         with pytest.raises(ValueError, match=why):
-            open_nic(config_of(tmp_path, wrong, more), loop, no_library)
+            open_nics(config_of(tmp_path, wrong, more), loop, no_library)
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_verbs_without_the_device_says_why(
     nic = f'driver = "verbs"\ndevice = "{device}"'
     config = config_of(tmp_path, nic, f'[sources]\nsysfs = "{sysfs}"\n')
     with pytest.raises(ValueError, match=why):
-        open_nic(config, loop, lambda: devices)
+        open_nics(config, loop, lambda: devices)

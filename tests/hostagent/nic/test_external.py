@@ -9,6 +9,7 @@ import pytest
 from port_map_reader import parse_port_map
 
 from hostagent.nic.external import ExternalNic
+from hostagent.nic.port_map import PortMapFile
 
 
 class Heap:
@@ -29,7 +30,7 @@ class Heap:
 
 def test_the_shims_map_follows_the_flows(tmp_path: Path) -> None:
     heap = Heap()
-    nic = ExternalNic("shim", "10.0.0.1", heap, tmp_path / "ports")  # type: ignore[arg-type]
+    nic = ExternalNic("shim", "10.0.0.1", PortMapFile(tmp_path / "ports", heap))  # type: ignore[arg-type]
     a = nic.open_qp("a/h1>h2", "10.0.0.2", 50001, 26)
     b = nic.open_qp("b/h1>h2", "10.0.0.2", 50002, 26)
     nic.open_qp("a/h1>h3", "10.0.0.3", 50003, 26)
@@ -49,3 +50,19 @@ def test_the_shims_map_follows_the_flows(tmp_path: Path) -> None:
         a.repin(80, 26)
     with pytest.raises(ValueError, match="is open already"):
         nic.open_qp("a/h1>h2", "10.0.0.2", 50001, 26)
+
+
+def test_the_nics_of_a_host_share_one_map(tmp_path: Path) -> None:
+    heap = Heap()
+    port_map = PortMapFile(tmp_path / "ports", heap)  # type: ignore[arg-type]
+    rails = [ExternalNic("shim", f"10.0.{rail}.1", port_map) for rail in (1, 2)]
+    first = [nic.open_qp(f"a/h1.{n}>h2.{n}", f"10.0.{n}.2", 50000 + n, 26) for n, nic in enumerate(rails, 1)]
+    heap.run()
+    assert len(heap.due) == 0
+    first[0].close()
+    rails[1].open_qp("b/h1.2>h3.2", "10.0.2.3", 50009, 26)
+    heap.run()
+    assert dict(parse_port_map((tmp_path / "ports").read_text())) == {
+        ("10.0.2.1", "10.0.2.2"): (50002,),
+        ("10.0.2.1", "10.0.2.3"): (50009,),
+    }

@@ -89,9 +89,9 @@ def test_another_controller_is_told_of_what_is_open() -> None:
     cluster.heap.run(17 * MS)
     assign(cluster, 0xC042, 30)
     before = opened(cluster)
-    cluster.hosts["h0"].session_lost()
-    cluster.hosts["h0"].session_up()
-    cluster.hosts["h0"].on_message(WELCOME)
+    cluster.hosts["h0"].agent.session_lost()
+    cluster.hosts["h0"].agent.session_up()
+    cluster.hosts["h0"].agent.on_message(WELCOME)
     assert opened(cluster) == before * 2
     kinds = [m.WhichOneof("body") for _, who, m in cluster.said if who == "h0"]
     assert kinds[-3:] == ["job_join", "flow_opened", "flow_request"]

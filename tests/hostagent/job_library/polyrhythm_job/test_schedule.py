@@ -57,7 +57,7 @@ def test_a_job_shifted_once_runs_at_its_own_pace_and_is_aligned_again(realign: f
         job="a", epoch_ns=20 * MS, shift_ns=70 * MS, period_ns=150 * MS, realign=realign, once=True
     )
     for host in ("h0", "h1"):
-        cluster.hosts[host].on_message(pb.ControllerMessage(schedule=said))
+        cluster.hosts[host].agent.on_message(pb.ControllerMessage(schedule=said))
     cluster.heap.run(4_000 * MS)
     records = cluster.records("h0", "a")
     assert len(records) == 20
@@ -83,7 +83,7 @@ def test_a_job_told_the_same_again_is_not_shifted_again() -> None:
     said = pb.JobSchedule(job="a", epoch_ns=20 * MS, period_ns=150 * MS, realign=0.5, once=True)
     for until in (400, 600):
         for host in ("h0", "h1"):
-            cluster.hosts[host].on_message(pb.ControllerMessage(schedule=said))
+            cluster.hosts[host].agent.on_message(pb.ControllerMessage(schedule=said))
         cluster.heap.run(until * MS)
     cluster.heap.run(2_000 * MS)
     assert [r.held_ns for r in cluster.records("h0", "a")] == [0] * 8
@@ -96,7 +96,7 @@ def test_a_job_that_ends_while_it_waits_for_its_slot_leaves_nothing_behind() -> 
     cluster.run_job(job("b", ("h2", "h3"), up_ms=40, down_ms=60), 15, 12)
     said = pb.JobSchedule(job="a", epoch_ns=20 * MS, shift_ns=500 * MS, period_ns=900 * MS)
     for host in ("h0", "h1"):
-        cluster.hosts[host].on_message(pb.ControllerMessage(schedule=said))
+        cluster.hosts[host].agent.on_message(pb.ControllerMessage(schedule=said))
     cluster.heap.run(300 * MS)
     for host in ("h0", "h1"):
         (state,) = [w for (name, _), w in cluster.hosts[host].agent._workers.items() if name == "a"]
