@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from controller.model import REALIGN, TRAFFIC_CLASSES, Job, JobPlan, Plan
+from controller.model.plan import Spreading
 from controller.planner import PlanInput, Policy, PolicyError, plan
 from controller.routing.ecmp import draw_port
 from controller.routing.forwarding import forwarding, pair
 from controller.routing.paths import Forwarding, Path, path_of
 from controller.routing.spread_portions import Portions, spread_portions
-from controller.routing.spreading import SPRAY_ACTIONS
+from controller.routing.spreading import MOVE_FLOWLETS
 from controller.wire.senders import DCQCN
-from sim.jobrun import FREE, IterationSchedule
+from sim.jobrun import FREE, FlowletRule, IterationSchedule
 from sim.mltcp import LINEAR, SENDER, weights
 from sim.mltcp_policies import ShapedMltcp
-from sim.units import CLASSES, PS_PER_NS
+from sim.units import CLASSES, PS_PER_NS, PS_PER_US
 from topo.graph import Topology
 
 
@@ -127,8 +128,8 @@ class JobDecision:
     """The decision of a plan for one job.
 
     `paths` by flow (a missing flow goes by ECMP), the job's class `klass`, its iteration `schedule`, the
-    MLTCP `weights` of its senders (see `JobRun.weights`; None: as the job requests), and the flows whose
-    packets are `sprayed`.
+    MLTCP `weights` of its senders (see `JobRun.weights`; None: as the job requests), the flows whose packets
+    are `sprayed`, and those whose flowlets are `moved` by `rule`.
     """
 
     paths: Mapping[str, Path]
@@ -136,6 +137,8 @@ class JobDecision:
     schedule: IterationSchedule
     weights: tuple[float, ...] | None
     sprayed: frozenset[str] = frozenset()
+    moved: frozenset[str] = frozenset()
+    rule: FlowletRule | None = None
 
 
 def decision_for(plan: Plan, policy: Policy, job: str, flows: Sequence[str], lead_ps: int) -> JobDecision:
@@ -158,13 +161,18 @@ def decision_for(plan: Plan, policy: Policy, job: str, flows: Sequence[str], lea
         klass=_klass(policy, decided),
         schedule=schedule,
         weights=_weights(policy, decided),
-        sprayed=_sprayed(plan, flows),
+        sprayed=_spread(plan, flows, {s.dscp for s in plan.spread if s.spreading.action != MOVE_FLOWLETS}),
+        moved=_spread(plan, flows, {s.dscp for s in plan.spread if s.spreading.action == MOVE_FLOWLETS}),
+        rule=next((_rule(s.spreading) for s in plan.spread if s.spreading.action == MOVE_FLOWLETS), None),
     )
 
 
-def _sprayed(plan: Plan, flows: Sequence[str]) -> frozenset[str]:
-    """Those of the flows whose packets the plan has switches spray."""
-    classes = {s.dscp for s in plan.spread if s.spreading.action in SPRAY_ACTIONS}
+def _rule(spreading: Spreading) -> FlowletRule:
+    return FlowletRule(spreading.gap_us * PS_PER_US, PS_PER_US << spreading.half_life)
+
+
+def _spread(plan: Plan, flows: Sequence[str], classes: Collection[int]) -> frozenset[str]:
+    """Those of the flows that the plan leaves to the switches, under the DSCPs in `classes`."""
     if not classes:
         return frozenset()
     planned = ((f, plan.flows.get(f)) for f in flows)

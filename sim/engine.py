@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.kernel import available
-from controller.model import REALIGN
+from sim.engine_arrays import allocate, binding_links
 from sim.jobrun import JobRun, slot_delay
 from sim.reference import ReferenceEngine
 from sim.task_graph import FLOW
@@ -21,10 +21,6 @@ from sim.units import NEVER
 
 if TYPE_CHECKING:
     from sim.kernels.state import State
-
-_LOG_ENTRIES = 4096
-_Crossed = tuple[tuple[int, float], ...]
-"""Links, each with the portion of a channel's bits that crosses it."""
 
 
 class FlowEngine(Protocol):
@@ -87,15 +83,18 @@ class KernelEngine:
         full: bool = False,
     ) -> None:
         from sim.kernels import state as k
+        from sim.kernels.allocate import repair
+        from sim.kernels.flowlets import choose_ways, settle_loads
         from sim.kernels.flows import join, schedule, settle
         from sim.kernels.loop import run as run_kernel
 
         self.runs = list(runs)
         self._k, self._settle, self._run = k, settle, run_kernel
-        links, paths, best = _binding(capacity, self.runs)
-        self._state = s = _allocate(capacity, marks, self.runs, links, paths, best, log)
+        links, paths, best = binding_links(capacity, self.runs)
+        self._state = s = allocate(capacity, marks, self.runs, links, paths, best, now, log)
         s.reg[k.NOW], s.reg[k.FULL] = now, full
-        s.reg[k.PERIODIC] = skip and not any(run.jitter for run in self.runs)
+        # What links have sent belongs to the state that repeats are told by, so flowlets are not skipped.
+        s.reg[k.PERIODIC] = skip and not s.reg[k.HALF_LIFE] and not any(run.jitter for run in self.runs)
         self._first_channel = np.cumsum([0, *(len(r.paths) for r in self.runs)])
         for j, run in enumerate(self.runs):
             if run.ended >= 0:
@@ -111,6 +110,13 @@ class KernelEngine:
                 else:
                     s.tasks["active"][root + task] = k.ACTIVE
                     schedule(s, root + int(task), int(progress.key[task]))
+        if s.reg[k.HALF_LIFE]:
+            # The flows that send already have not paused.
+            for flow in s.starters["id"][: s.reg[k.STARTERS]]:
+                s.flowlets["since"][s.flowlets["owner"][flow]] = now
+            choose_ways(s)
+            repair(s)
+            settle_loads(s)
 
     @property
     def now(self) -> int:
@@ -197,6 +203,12 @@ class KernelEngine:
             channels = slice(*self._first_channel[j : j + 2])
             run.sent[:] = s.channels["sent"][channels]
             run.congested[:] = s.channels["congested"][channels]
+            if run.flowlets is not None:
+                run.flowlets.way[:] = s.flowlets["way"][channels]
+                run.flowlets.since[:] = s.flowlets["since"][channels]
+                for c, ways in enumerate(run.ways):
+                    first = int(s.first_way[self._first_channel[j] + c])
+                    run.flowlets.carried[c, : len(ways)] = s.carried[first : first + len(ways)]
         return self.runs
 
     def rates(self) -> dict[tuple[str, int], float]:
@@ -218,163 +230,3 @@ class KernelEngine:
             lengths[length] = lengths.get(length, 0) + times
         s.reg[k.LOGGED] = s.reg[k.SAVED] = s.reg[k.SAVED_LOG] = 0
         s.last_log[:] = -1
-
-
-def _binding(
-    capacity: NDArray[np.float64], runs: Sequence[JobRun]
-) -> tuple[NDArray[np.int64], list[_Crossed], NDArray[np.float64]]:
-    """The links that can be short, which of them each channel crosses, and its best rate in bit/s."""
-    limits = np.concatenate([np.zeros(0), *(r.program.channel_limit for r in runs)])
-    crossed = [tuple(run.crossed(c)) for run in runs for c in range(len(run.paths))]
-    ways = [path is not None for run in runs for path in run.paths]
-    best = np.array(
-        [
-            min([limit, *(capacity[link] / portion for link, portion in some)]) if way else 0.0
-            for some, way, limit in zip(crossed, ways, limits, strict=True)
-        ]
-    ).reshape(len(crossed))
-    load: dict[int, float] = {}
-    for some, rate in zip(crossed, best, strict=True):
-        for link, portion in some:
-            load[link] = load.get(link, 0.0) + rate * portion
-    binding = [link for link, rate in load.items() if rate > capacity[link] * (1 + 1e-9)]
-    number = {link: i for i, link in enumerate(sorted(binding))}
-    paths = [tuple((number[k], portion) for k, portion in some if k in number) for some in crossed]
-    return np.array(sorted(binding), dtype=np.int64), paths, best
-
-
-def _allocate(
-    capacity: NDArray[np.float64],
-    marks: NDArray[np.int8],
-    runs: Sequence[JobRun],
-    links: NDArray[np.int64],
-    paths: Sequence[_Crossed],
-    best: NDArray[np.float64],
-    log: bool,
-) -> State:
-    """The kernel's arrays for these jobs."""
-    from sim.kernels import state as k
-
-    programs = [r.program for r in runs]
-    sizes = np.array([len(p.kind) for p in programs], dtype=np.int64)
-    first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-    first_channel = np.cumsum([0, *(len(r.paths) for r in runs)])
-    t, n, j, m = int(first[-1]), len(paths), len(runs), len(links)
-    hops = max([1, *map(len, paths)])
-    path = np.full((n, hops), -1, dtype=np.int32)
-    portion = np.ones((n, hops))
-    for i, p in enumerate(paths):
-        path[i, : len(p)] = [link for link, _ in p]
-        portion[i, : len(p)] = [part for _, part in p]
-    jobs = np.zeros((j, k.JOB_COLUMNS), dtype=np.int64)
-    # Only the classes that occur, for every event looks at each.
-    classes = sorted({run.klass for run in runs})
-    for i, run in enumerate(runs):
-        jobs[i, k.ROOT], jobs[i, k.SINK] = first[i], first[i + 1] - 1
-        for column, value in (
-            (k.COUNT, run.count),
-            (k.TARGET, run.iterations),
-            (k.BEGIN, run.begin),
-            (k.TOTAL, run.total),
-            (k.EPOCH, run.schedule.epoch),
-            (k.SHIFT, run.schedule.shift),
-            (k.PERIOD, run.schedule.period),
-            (k.READY, run.ready),
-            (k.HELD, run.slot_wait),
-            (k.LONGEST, run.longest),
-            (k.ENDED, run.ended),
-            (k.JITTER, run.jitter),
-            (k.SALT, run.salt),
-            (k.ONCE, run.schedule.once),
-            (k.LATE_BY, int(run.schedule.late * run.schedule.period)),
-            (k.FIRST_BY, int(min(run.schedule.late, REALIGN) * run.schedule.period)),
-            (k.ALIGNED, run.aligned),
-        ):
-            jobs[i, column] = value
-
-    def joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-        return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype)
-
-    channel = joined([p.channel + c for p, c in zip(programs, first_channel, strict=False)], np.int32)
-    kind = joined([p.kind for p in programs], np.int8)
-    limit = joined([p.limit for p in programs], np.float64)
-    flows = kind == FLOW
-    limit[flows] = np.minimum(limit[flows], best[channel[flows]])
-    edges = np.cumsum([0, *(len(p.succ) for p in programs)])
-    succ_at = joined([p.succ_at[:-1] + e for p, e in zip(programs, edges, strict=False)], np.int64)
-
-    reg = np.zeros(k.REGISTERS, dtype=np.int64)
-    reg[k.HOPS], reg[k.CLASSES_IN] = hops, len(classes)
-    reg[k.REFERENCE] = _reference(runs)
-    tasks = np.zeros(t, dtype=k.TASK)
-    tasks["kind"], tasks["limit"], tasks["channel"] = kind, limit, channel
-    tasks["job"] = np.repeat(np.arange(j, dtype=np.int32), sizes)
-    tasks["bits"] = joined([p.bits for p in programs], np.float64)
-    tasks["span"] = joined([p.span for p in programs], np.int64)
-    tasks["indegree"] = joined([p.indegree for p in programs], np.int32)
-    tasks["waiting"] = joined([r.progress.waiting for r in runs if r.progress], np.int32)
-    tasks["before"] = joined([p.before for p in programs], np.float64)
-    table = np.zeros(m, dtype=k.LINK)
-    table["cap"], table["marks"] = capacity[links], marks[links]
-    table["full_at"] = len(classes)
-    cells = np.zeros(m * len(classes), dtype=k.CELL)
-    cells["solved"] = -1.0
-    channels = np.zeros(n, dtype=k.CHANNEL)
-    channels["sent"] = joined([r.sent for r in runs], np.float64)
-    channels["congested"] = joined([r.congested for r in runs], np.float64)
-    channels["whole"] = joined([p.whole for p in programs], np.float64)
-    channels["klass"] = np.repeat(
-        [classes.index(run.klass) for run in runs], [len(run.paths) for run in runs]
-    )
-    crossed = (path.astype(np.int64) * len(classes) + channels["klass"][:, None])[path >= 0]
-    cells["first"] = np.cumsum(np.bincount(crossed, minlength=len(cells))) - np.bincount(
-        crossed, minlength=len(cells)
-    )
-    flows_now = np.zeros(n, dtype=k.FLOWING)
-    flows_now["task"], flows_now["bottleneck"] = -1, -2
-    return k.State(
-        reg=reg,
-        links=table,
-        cells=cells,
-        tasks=tasks,
-        slots=np.zeros(len(crossed), dtype=k.SLOT),
-        seat=np.full(n * hops, -1, dtype=np.int32),
-        flows=flows_now,
-        channels=channels,
-        heap=np.zeros(t, dtype=k.TIMED),
-        place=np.full(t, -1, dtype=np.int32),
-        levels=np.zeros(m, dtype=k.LEVEL),
-        rank=np.full(m, -1, dtype=np.int32),
-        weights=weight_table(runs),
-        jobs=jobs,
-        log=np.zeros((max(_LOG_ENTRIES, 8 * j) if log else 0, 3), dtype=np.int64),
-        last_log=np.full(j, -1, dtype=np.int32),
-        succ_at=np.append(succ_at, edges[-1]),
-        succ=joined([p.succ + f for p, f in zip(programs, first, strict=False)], np.int32),
-        path=path.reshape(-1),
-        portion=portion.reshape(-1),
-        saved=np.zeros(k.PER_JOB * j + k.PER_TASK * t, dtype=np.int64),
-        saved_counts=np.zeros((j, 3), dtype=np.int64),
-    )
-
-
-def weight_table(runs: Sequence[JobRun]) -> NDArray[np.float64]:
-    """The weights of each job by steps of equal parts of an iteration's bytes, shape (jobs, steps); all
-    ones for a job without. No steps if none has any.
-
-    Raises:
-        ValueError: two jobs have different numbers of steps, or a weight is not positive.
-    """
-    steps = max((len(run.weights) for run in runs), default=0)
-    for run in runs:
-        if len(run.weights) not in (0, steps) or not all(0 < w < np.inf for w in run.weights):
-            raise ValueError(f"job {run.name}: {steps} positive weights are needed, as the other jobs have")
-    return np.array([run.weights or (1.0,) * steps for run in runs], np.float64).reshape(len(runs), steps)
-
-
-def _reference(runs: Sequence[JobRun]) -> int:
-    """The job whose iterations mark the points where repeats are looked for: the job with the longest
-    compute.
-    """
-    alive = [i for i, run in enumerate(runs) if run.ended < 0]
-    return max(alive, key=lambda i: int(runs[i].program.span.sum()), default=0)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from controller.model import REALIGN
 from sim.task_graph import TaskGraph
 from sim.units import NEVER
+
+Ways = tuple[tuple[int, ...], ...]
+"""Paths of the same length, as links in the order of the hops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,30 @@ class IterationProgress:
     key: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class FlowletRule:
+    """When switches move a flow: after a pause of `gap` ps, to the link that has sent the least, by bytes
+    that are halved every `half_life` ps."""
+
+    gap: int
+    half_life: int
+
+    def __post_init__(self) -> None:
+        if min(self.gap, self.half_life) < 1:
+            raise ValueError(f"{self}: both must be 1 ps or more")
+
+
+@dataclass(slots=True)
+class FlowletState:
+    """Where the flowlets of a job are. By queue pair, at its first channel: which `way` it takes (-1: none
+    yet), and `since` when it has paused (ps). `carried` has the bits that each channel has sent by each way
+    since they were booked. Shapes (channels,), (channels,), (channels, ways)."""
+
+    way: NDArray[np.int32]
+    since: NDArray[np.int64]
+    carried: NDArray[np.float64]
+
+
 @dataclass(slots=True)
 class JobRun:
     """A job and its progress. An engine reads it when it is made and writes it back by `export`.
@@ -82,6 +109,8 @@ class JobRun:
     `weights` are the weights of the job's flows in their class, by the part of an iteration's bytes that they
     have sent (see `sim.mltcp`); empty: always 1. `portions` are the parts of a channel's bits that cross each
     link of its path, by channel, where switches spray its packets; empty: all bits of all channels cross all.
+    `ways` are the paths that a channel may take, by channel, if switches move its flowlets by `rule`. A
+    channel with none of them keeps its path.
     """
 
     name: str
@@ -95,6 +124,8 @@ class JobRun:
     salt: int = 0
     weights: tuple[float, ...] = ()
     portions: tuple[tuple[float, ...], ...] = ()
+    ways: tuple[Ways, ...] = ()
+    rule: FlowletRule | None = None
     aligned: bool = False
     count: int = 0
     begin: int = -1
@@ -106,12 +137,17 @@ class JobRun:
     sent: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     congested: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     lengths: dict[int, int] = field(default_factory=dict)
+    flowlets: FlowletState | None = None
 
     def __post_init__(self) -> None:
         if len(self.paths) != len(self.program.channels):
             raise ValueError(f"job {self.name}: {len(self.paths)} paths for {len(self.program.channels)}")
         if self.portions and [len(p) for p in self.portions] != [len(p or ()) for p in self.paths]:
             raise ValueError(f"job {self.name}: a path needs a portion for each of its links")
+        if self.ways and self.rule is None:
+            raise ValueError(f"job {self.name}: its flows may choose between paths, so it needs a rule")
+        if self.ways and self.flowlets is None:
+            self.flowlets = self._no_flowlets()
         if self.progress is None:
             size = len(self.program.kind)
             self.progress = IterationProgress(
@@ -123,7 +159,78 @@ class JobRun:
             self.sent = np.zeros(len(self.paths))
             self.congested = np.zeros(len(self.paths))
 
+    def send_by(
+        self,
+        paths: tuple[tuple[int, ...] | None, ...],
+        portions: tuple[tuple[float, ...], ...],
+        ways: tuple[Ways, ...],
+        rule: FlowletRule | None,
+    ) -> None:
+        """Set what the channels cross. If the ways are others, every queue pair takes a new one when it sends
+        next; book what it has sent before."""
+        others = ways != self.ways
+        self.paths, self.portions, self.ways, self.rule = paths, portions, ways, rule
+        if others:
+            self.flowlets = self._no_flowlets() if ways else None
+
+    def booked(self) -> None:
+        """What was carried by each way is booked."""
+        if self.flowlets is not None:
+            self.flowlets.carried[:] = 0.0
+
+    def _no_flowlets(self) -> FlowletState:
+        count = len(self.paths)
+        return FlowletState(
+            way=np.full(count, -1, dtype=np.int32),
+            since=np.zeros(count, dtype=np.int64),
+            carried=np.zeros((count, max(map(len, self.ways), default=0))),
+        )
+
+    def ways_of(self, channel: int) -> Ways:
+        """The paths between which switches choose for a channel; none: it keeps its path."""
+        return self.ways[channel] if self.ways else ()
+
+    def may_cross(self, channel: int) -> Iterator[tuple[int, float]]:
+        """The links that a channel crosses or may choose, each with the largest portion of its bits."""
+        ways = self.ways_of(channel)
+        if ways:
+            return ((link, 1.0) for link in dict.fromkeys(link for way in ways for link in way))
+        return self.crossed(channel)
+
+    def best_rate(self, channel: int, limit: float, capacity: NDArray[np.float64]) -> float:
+        """The highest rate in bit/s of a channel with this cap, alone on links of this capacity."""
+        if ways := self.ways_of(channel):
+            return float(min(limit, max(min(capacity[link] for link in way) for way in ways)))
+        if self.paths[channel] is None:
+            return 0.0
+        return float(min([limit, *(capacity[link] / portion for link, portion in self.crossed(channel))]))
+
+    def carried(self, channel: int, bits: float) -> Iterator[tuple[int, float]]:
+        """The links over which a channel has sent, each with its bits. `bits` are those of the channel, which
+        count where it has one path."""
+        ways = self.ways_of(channel)
+        if not ways or self.flowlets is None:
+            return ((link, bits * portion) for link, portion in self.crossed(channel))
+        sent = self.flowlets.carried[channel]
+        return ((link, float(sent[w])) for w, way in enumerate(ways) if sent[w] for link in way)
+
     def crossed(self, channel: int) -> Iterator[tuple[int, float]]:
-        """The links that a channel crosses, each with the portion of its bits."""
+        """The links that a channel crosses now, each with the portion of its bits."""
+        ways = self.ways_of(channel)
+        if ways and self.flowlets is not None:
+            way = self.flowlets.way[self.program.queue_pair[channel]]
+            return ((link, 1.0) for link in (ways[way] if way >= 0 else ()))
         path = self.paths[channel] or ()
         return zip(path, self.portions[channel] if self.portions else (1.0,) * len(path), strict=True)
+
+
+def flowlet_rule(runs: Sequence[JobRun]) -> FlowletRule | None:
+    """The rule by which the switches move the flowlets of all these jobs; None if they move none.
+
+    Raises:
+        ValueError: two jobs have different rules.
+    """
+    rules = {run.rule for run in runs if run.rule is not None}
+    if len(rules) > 1:
+        raise ValueError(f"switches have one rule for flowlets, not {len(rules)}")
+    return next(iter(rules), None)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from controller.interleave.jitter import draw
 from sim.jitter import stretched
-from sim.jobrun import IterationProgress, JobRun, slot_delay
+from sim.jobrun import IterationProgress, JobRun, flowlet_rule, slot_delay
+from sim.reference_flowlets import ReferenceFlowlets
 from sim.task_graph import BARRIER, FLOW
 from sim.units import NEVER, PS_PER_S
 
@@ -86,6 +87,9 @@ class ReferenceEngine:
         self._held_back: set[tuple[int, int]] = set()
         self._since = now
         self._done: list[str] = []
+        rule = flowlet_rule(self.runs)
+        self._flowlets = ReferenceFlowlets(rule, self.runs, now) if rule else None
+        self._starting: list[tuple[int, int]] = []
         for j, run in enumerate(self.runs):
             progress = _of(run)
             if run.ended >= 0:
@@ -95,10 +99,15 @@ class ReferenceEngine:
                 heapq.heappush(self._timers, (at + slot_delay(at, run.schedule, run.aligned), j, 0))
             for task in np.flatnonzero(progress.active):
                 if run.program.kind[task] == FLOW:
-                    self._flows[j, int(task)] = float(progress.left[task])
+                    self._start(j, int(task), float(progress.left[task]))
                 else:
                     heapq.heappush(self._timers, (int(progress.key[task]), j, int(task)))
+        if self._flowlets:
+            self._flowlets.begin(self._starting, now, running=True)
+            self._starting = []
         self._solve()
+        if self._flowlets:
+            self._flowlets.settle()
 
     def next_event(self) -> int:
         """The time of the next event, in ps; NEVER if there is none."""
@@ -128,6 +137,9 @@ class ReferenceEngine:
                 left = self._flows.pop((j, task))
                 self._account((j, task), left)
                 _of(run).active[task] = 0
+                channel = int(run.program.channel[task])
+                if self._flowlets and run.ways_of(channel):
+                    self._flowlets.end(j, channel, at)
             while self._timers and self._timers[0][0] == at:
                 _, j, task = heapq.heappop(self._timers)
                 if task == 0:
@@ -189,19 +201,32 @@ class ReferenceEngine:
 
     def _account(self, key: tuple[int, int], moved: float) -> None:
         run = self.runs[key[0]]
-        channel = run.program.channel[key[1]]
+        channel = int(run.program.channel[key[1]])
         run.sent[channel] += moved
+        if run.ways_of(channel) and run.flowlets is not None:
+            run.flowlets.carried[channel, run.flowlets.way[run.program.queue_pair[channel]]] += moved
         if key in self._held_back:
             run.congested[channel] += moved
 
+    def _start(self, j: int, task: int, left: float) -> None:
+        run = self.runs[j]
+        self._flows[j, task] = left
+        channel = int(run.program.channel[task])
+        if run.ways_of(channel):
+            self._starting.append((j, channel))
+
     def _solve(self) -> None:
+        if self._flowlets and self._starting:
+            self._flowlets.begin(self._starting, self.now)
+            self._starting = []
         demands = {}
         self._next = {}
         for j, task in self._flows:
             run = self.runs[j]
             channel = int(run.program.channel[task])
             # A flow without a way stands still.
-            limit = float(run.program.limit[task]) if run.paths[channel] is not None else 0.0
+            has_path = run.ways_of(channel) or run.paths[channel] is not None
+            limit = float(run.program.limit[task]) if has_path else 0.0
             weight, self._next[j, task] = self._share((j, task))
             demands[j, task] = FlowDemand(dict(run.crossed(channel)), run.klass, limit, weight)
         index = dict(enumerate(demands))
@@ -213,6 +238,8 @@ class ReferenceEngine:
             for link, portion in demands[key].links.items():
                 load[link] = load.get(link, 0.0) + rate * portion
                 users[link] = users.get(link, 0) + 1
+        if self._flowlets:
+            self._flowlets.set_rates(self.now, load)
         self._held_back = {
             key
             for key, rate in self._rates.items()
@@ -238,7 +265,7 @@ class ReferenceEngine:
                         stack.append(0)
                 elif program.kind[following] == FLOW and program.bits[following] > 0:
                     progress.active[following] = 1
-                    self._flows[j, int(following)] = float(program.bits[following])
+                    self._start(j, int(following), float(program.bits[following]))
                 elif program.kind[following] != BARRIER and program.span[following] > 0:
                     progress.active[following] = 1
                     span = int(program.span[following])

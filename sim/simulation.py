@@ -284,21 +284,24 @@ class Simulation:
         schedule. If anything changed, its engine is created anew.
         """
         m, run, decided = self.memory, running.run, running.decision
-        paths, portions = channel_paths(self._network, m.fabric, m.decider, decided, run.program.channels)
+        to = channel_paths(self._network, m.fabric, m.decider, decided, run.program.channels)
         klass = decided.klass if decided else EQUAL_CLASS
         schedule = decided.schedule if decided else run.schedule
         shares = decided.weights if decided else None
         if shares is None:
             shares = weights(running.request.mltcp) if running.request.mltcp else ()
-        now = (paths, klass, schedule, shares, portions)
-        if now == (run.paths, run.klass, run.schedule, run.weights, run.portions) and running.load:
+        rule = decided.rule if decided else None
+        links_now, links_then = (to.paths, to.portions, to.ways), (run.paths, run.portions, run.ways)
+        now = (links_now, klass, schedule, shares, rule)
+        if now == (links_then, run.klass, run.schedule, run.weights, run.rule) and running.load:
             return
         self._pool.dissolve([run.name])
         run.aligned = run.aligned and schedule.same_slots(run.schedule)
-        if (run.paths, run.portions) != (paths, portions):
+        if links_now != links_then:
             # What was sent went over the old links.
             self._settle_account(running)
-        run.paths, run.klass, run.schedule, run.weights, run.portions = now
+        run.klass, run.schedule, run.weights = klass, schedule, shares
+        run.send_by(to.paths, to.portions, to.ways, rule)
         running.load = most_load(run, self._pool.capacity)
         self._pool.changed([run.name])
 
@@ -358,9 +361,10 @@ class Simulation:
         job = running.job
         intensity = job.flops_per_iteration / max(job.profile.up_ns / 1e9, 1e-9)
         for channel, bits in enumerate(run.sent - sent):
-            for link, portion in run.crossed(channel):
-                m.bits[link] += bits * portion
-                m.intensity[link] += bits * portion * intensity
+            for link, some in run.carried(channel, bits):
+                m.bits[link] += some
+                m.intensity[link] += some * intensity
+        run.booked()
         done = run.count + (
             0.0
             if run.begin < 0 or run.ready >= 0 or run.ended >= 0

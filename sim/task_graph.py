@@ -84,6 +84,12 @@ class TaskGraph:
             total[channel.flow] = total.get(channel.flow, 0.0) + bits
         return np.array([total[channel.flow] for channel in self.channels])
 
+    @cached_property
+    def queue_pair(self) -> NDArray[np.int32]:
+        """The first channel of each channel's queue pair, shape (channels,)."""
+        first: dict[str, int] = {}
+        return np.array([first.setdefault(c.flow, i) for i, c in enumerate(self.channels)], dtype=np.int32)
+
     def timeline(self, channel_bps: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Each task's earliest begin and end in ps, if every flow got the best rate of its channel
         (`channel_bps`, shape (channels,)) or its cap: no allocation can be faster. Shapes (tasks,)."""

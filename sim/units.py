@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 PS_PER_NS = 1_000
+PS_PER_US = 1_000_000
 PS_PER_MS = 1_000_000_000
 PS_PER_S = 1_000_000_000_000
 NEVER = (1 << 63) - 1

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from controller.model import JobPlan
 from controller.model.plan import SpreadClass, Spreading
 from controller.planner.inputs import PlanInput
-from controller.routing.spreading import SpreadRouting
+from controller.routing.spreading import MOVE_FLOWLETS, SpreadRouting
 
 
 def spreading_of(inputs: PlanInput) -> Spreading | None:
@@ -29,7 +29,7 @@ def spread_classes(inputs: PlanInput, jobs: Iterable[JobPlan]) -> tuple[SpreadCl
 
 def spread_reason(spreading: Spreading) -> str:
     """Why a flow has no path."""
-    if spreading.action == "move_flowlets":
+    if spreading.action == MOVE_FLOWLETS:
         return (
             f"left to the switches: after a pause of {spreading.gap_us} us it moves to the port that has "
             "sent the least"

@@ -13,7 +13,8 @@ from controller.routing.protocol import LEFT_TO_HASH, LeftToHash, Routing, Routi
 
 SPRAY_ORDERS: Mapping[str, str] = MappingProxyType({"turn": "spray_in_turn", "random": "spray_random"})
 """The orders of spraying, and the action of the table `spread` for each."""
-SPRAY_ACTIONS = frozenset(SPRAY_ORDERS.values())
+MOVE_FLOWLETS = "move_flowlets"
+"""The action of the table `spread` under which flows that have paused move."""
 GAP_PACKETS = 128
 """A flow that paused for the time of so many packets on the slowest cable is taken for a new flowlet. Chosen:
 paths differ by two queues of the ECN profile's Kmax, 60 packets each, and a gap must be longer than the
@@ -83,4 +84,4 @@ class Flowlets(SpreadRouting):
         """Gap and half-life for this rate."""
         gap = self.gap_us or min(_MOST_GAP_US, math.ceil(GAP_PACKETS * PACKET_BITS * 1e6 / slowest_bps))
         half_life = self.half_life_us or gap * HALF_LIFE_OF_GAP
-        return Spreading("move_flowlets", gap, max(0, round(math.log2(half_life))))
+        return Spreading(MOVE_FLOWLETS, gap, max(0, round(math.log2(half_life))))

@@ -19,9 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.kernel import cold
-from controller.planner import Policy, PolicyError, policy_named
+from controller.planner import Policy, policy_named
 from controller.planner.options import POLICY_HELP, add_max_slowdown, policy_of
-from controller.routing.spreading import Flowlets
 from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.progress import Bar
 from polyrhythm.scenario import scenario_path
@@ -223,12 +222,6 @@ def _policies(args: argparse.Namespace) -> dict[str, Policy]:
             keep it.
     """
     found = {name: policy_named(name) for name in args.policy.split(",")}
-    for name, policy in found.items():
-        if isinstance(policy.routing, Flowlets):
-            raise PolicyError(
-                f"policy {name} moves flowlets, which the simulator does not model; legal: a policy under "
-                "which a flow has one path or is sprayed (polyrhythm run measures this one)"
-            )
     searching = [name for name, policy in found.items() if policy.joint_search]
     changed = {name: policy_of(args, name, simulator=True) for name in searching or found}
     return found | changed

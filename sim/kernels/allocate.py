@@ -14,6 +14,7 @@ that nothing touched, so their proofs still hold.
 from __future__ import annotations
 
 from sim.kernels.compiler import kernel
+from sim.kernels.flowlets import count_sent
 from sim.kernels.flows import at_switch, bind, set_rate, settle, soil
 from sim.kernels.levels import TOLERANCE, available, enter, loosen, rise
 from sim.kernels.state import (
@@ -21,6 +22,7 @@ from sim.kernels.state import (
     DIRTY,
     FLOWS_IN,
     FULL,
+    HALF_LIFE,
     HOPS,
     LINKS_IN,
     REPAIRS,
@@ -136,6 +138,8 @@ def _apply(s: State, klass: int) -> None:
 @kernel
 def _use(s: State, link: int, klass: int, total: float) -> None:
     """Record what a class uses of a link, and which class fills the link."""
+    if s.reg[HALF_LIFE]:
+        count_sent(s, link)
     classes = s.reg[CLASSES_IN]
     s.cells[link * classes + klass].used = total
     room = s.links[link].cap * (1.0 - FULL_WITHIN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sim.kernels.compiler import kernel
 from sim.kernels.heap import drop, push
-from sim.kernels.state import ACTIVE, CLASSES_IN, DIRTY, HEAP, HOPS, IDLE, NOW, State
+from sim.kernels.state import ACTIVE, CLASSES_IN, DIRTY, HEAP, HOPS, IDLE, NOW, STARTERS, State
 from sim.units import PS_PER_S
 
 _HORIZON = 4e18
@@ -34,7 +34,10 @@ def soil(s: State, link: int) -> None:
 
 @kernel
 def join(s: State, task: int, left: float) -> None:
-    """Start a flow with `left` bits to send. Its rate is 0 until the allocator has run."""
+    """Start a flow with `left` bits to send. Its rate is 0 until the allocator has run.
+
+    One that may choose its way waits for `flowlets.choose_ways`.
+    """
     c = s.tasks[task].channel
     s.tasks[task].active = ACTIVE
     s.flows[c].task = task
@@ -44,6 +47,16 @@ def join(s: State, task: int, left: float) -> None:
     s.channels[c].left = left
     s.channels[c].since = s.reg[NOW]
     _weigh(s, c)
+    if s.first_way[c + 1] > s.first_way[c]:
+        s.flowlets[s.flowlets[c].owner].sending += 1
+        s.reg[STARTERS] = push(s.starters, s.waiting_at, s.reg[STARTERS], c, c)
+        return
+    seat(s, c)
+
+
+@kernel
+def seat(s: State, c: int) -> None:
+    """Put a flow that begins on the links of its path."""
     hops = s.reg[HOPS]
     if s.path[c * hops] < 0:
         # Nothing that could be short is on its way: only its cap binds.
@@ -55,11 +68,11 @@ def join(s: State, task: int, left: float) -> None:
         if link < 0:
             break
         k = link * s.reg[CLASSES_IN] + klass
-        seat = s.cells[k].first + s.cells[k].count
+        slot = s.cells[k].first + s.cells[k].count
         s.cells[k].count += 1
-        s.slots[seat].flow, s.slots[seat].bound = c, 0.0
-        s.slots[seat].weight = s.flows[c].weight * s.portion[h]
-        s.seat[h] = seat
+        s.slots[slot].flow, s.slots[slot].bound = c, 0.0
+        s.slots[slot].weight = s.flows[c].weight * s.portion[h]
+        s.seat[h] = slot
         s.links[link].flows_on += 1
         s.cells[k].changed = 1
         soil(s, link)
@@ -128,6 +141,8 @@ def settle(s: State, c: int) -> None:
 @kernel
 def _account(s: State, c: int, moved: float) -> None:
     s.channels[c].sent += moved
+    if s.first_way[c + 1] > s.first_way[c]:
+        s.carried[s.first_way[c] + s.flowlets[s.flowlets[c].owner].way] += moved
     if s.channels[c].held_back:
         s.channels[c].congested += moved
 
@@ -136,6 +151,9 @@ def _account(s: State, c: int, moved: float) -> None:
 def leave(s: State, c: int) -> None:
     """End a flow that has sent all its bits, and free its links."""
     _account(s, c, s.channels[c].left)
+    if s.first_way[c + 1] > s.first_way[c]:
+        s.flowlets[s.flowlets[c].owner].sending -= 1
+        s.flowlets[s.flowlets[c].owner].since = s.reg[NOW]
     task = s.flows[c].task
     s.tasks[task].active = IDLE
     unschedule(s, task)
@@ -150,16 +168,16 @@ def leave(s: State, c: int) -> None:
             break
         k = link * s.reg[CLASSES_IN] + klass
         s.cells[k].count -= 1
-        last, seat = s.cells[k].first + s.cells[k].count, s.seat[h]
-        if seat != last:
+        last, slot = s.cells[k].first + s.cells[k].count, s.seat[h]
+        if slot != last:
             # The last takes its seat; its own hop over this link is found by looking.
             moved = s.slots[last].flow
-            s.slots[seat].flow, s.slots[seat].weight = moved, s.slots[last].weight
-            s.slots[seat].bound = s.slots[last].bound
+            s.slots[slot].flow, s.slots[slot].weight = moved, s.slots[last].weight
+            s.slots[slot].bound = s.slots[last].bound
             other = moved * hops
             while s.path[other] != link:
                 other += 1
-            s.seat[other] = seat
+            s.seat[other] = slot
         s.links[link].flows_on -= 1
         s.cells[k].changed = 1
         soil(s, link)

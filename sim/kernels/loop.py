@@ -7,6 +7,7 @@ from controller.interleave.jitter import draw
 from sim.jitter import stretched
 from sim.kernels.allocate import repair
 from sim.kernels.compiler import kernel
+from sim.kernels.flowlets import choose_ways
 from sim.kernels.flows import join, leave, reweigh, schedule, unschedule
 from sim.kernels.repeat import skip_repeats
 from sim.kernels.state import (
@@ -40,6 +41,7 @@ from sim.kernels.state import (
     SALT,
     SHIFT,
     SINK,
+    STARTERS,
     STARTS,
     TARGET,
     TIMERS,
@@ -55,6 +57,8 @@ _draw, _stretched = kernel(draw), kernel(stretched)
 @kernel
 def run(s: State, until: int) -> int:
     """Let time pass up to `until`, inclusive, or until a job is done or the log is full."""
+    if s.reg[STARTERS]:
+        choose_ways(s)
     if s.reg[DIRTY]:
         repair(s)
     while True:
@@ -81,6 +85,8 @@ def run(s: State, until: int) -> int:
                 s.reg[TIMERS] += 1
                 s.tasks[task].active = IDLE
             _complete(s, task)
+        if s.reg[STARTERS]:
+            choose_ways(s)
         if s.reg[DIRTY]:
             repair(s)
         if s.reg[DONE]:

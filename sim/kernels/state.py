@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state that the kernels share: the links, tasks, jobs and heap of one engine, as arrays of records.
 
-Shapes: L links, C classes, T tasks, H links on the longest path, N channels, J jobs. A task is a compute
-span, a flow or a barrier. A channel has at most one flow that sends, so the channel identifies the flow.
-There are few arrays with wide records, because every function receives all of them. Rates are in bit/s, work
-in bits, times in ps.
+Shapes: L links, C classes, T tasks, H links on the longest path, N channels, W ways, J jobs. A task is a
+compute span, a flow or a barrier. A channel has at most one flow that sends, so the channel identifies the
+flow. There are few arrays with wide records, because every function receives all of them. Rates are in
+bit/s, work in bits, times in ps.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ IDLE, ACTIVE = 0, 1
 # Where the scalars of `reg` are.
 NOW, HEAP, DIRTY, STAMP, STARTS, FINISHES, TIMERS, FULL, LOGGED, DONE, REFERENCE, SAVED = range(12)
 SAVED_AT, STEPS, LIMIT, SKIPPED, REPAIRS, TOUCHED, HOPS, BOUNDARY, SAVED_LOG, PERIODIC = range(12, 22)
-LEVELS, FLOWS_IN, LINKS_IN, CLASSES_IN = range(22, 26)
-REGISTERS = 26
+LEVELS, FLOWS_IN, LINKS_IN, CLASSES_IN, GAP, HALF_LIFE, STARTERS, FIRST_PACKET = range(22, 30)
+REGISTERS = 30
 
 # Columns of the table of jobs.
 ROOT, SINK, COUNT, TARGET, BEGIN, TOTAL, EPOCH, SHIFT, PERIOD, READY, HELD, LONGEST, ENDED = range(13)
@@ -35,6 +35,8 @@ LINK = np.dtype(
     [
         ("cap", np.float64),
         ("room", np.float64),  # what the class may share out
+        ("load", np.float64),  # bits sent until `load_at`, halved every HALF_LIFE
+        ("load_at", np.int64),
         ("in_region", np.int64),  # stamp
         ("flows_on", np.int32),  # flows of any class
         ("full_at", np.int32),  # the class with which it is full; beyond the last if it is not
@@ -43,6 +45,7 @@ LINK = np.dtype(
         ("check", np.int8),  # 1: what it carries is to be summed anew
         ("dirty", np.int32),  # entry of the stack of links to look at
         ("region", np.int32),  # entry of the list of the region's links
+        ("least", np.int32),  # the link that a flowlet took last of the group that this one leads; -1: none
     ],
     align=True,
 )
@@ -118,6 +121,18 @@ TIMED = np.dtype([("key", np.int64), ("id", np.int32)], align=True)
 LEVEL = np.dtype([("key", np.float64), ("id", np.int32)], align=True)
 
 
+# What a channel's flowlets do. All but `owner` is kept by a queue pair's first channel for all of them.
+FLOWLET = np.dtype(
+    [
+        ("since", np.int64),  # when its last flow ended
+        ("sending", np.int32),  # how many of its flows send
+        ("way", np.int32),  # which of its ways it takes; -1: none yet
+        ("owner", np.int32),  # the first channel of the same queue pair
+    ],
+    align=True,
+)
+
+
 class State(NamedTuple):
     """The whole state of an engine."""
 
@@ -141,5 +156,11 @@ class State(NamedTuple):
     succ: NDArray[np.int32]
     path: NDArray[np.int32]  # (N*H,) links, -1 after the last
     portion: NDArray[np.float64]  # (N*H,) the part of a flow's bits that crosses each of them
+    flowlets: Any  # (N,) of FLOWLET
+    first_way: NDArray[np.int32]  # (N+1,) where a channel's ways begin; none: its path is fixed
+    ways: NDArray[np.int32]  # (W*H,) the links of each way, -1 after the last
+    carried: NDArray[np.float64]  # (W,) bits that a channel has sent by each way
+    starters: Any  # (N,) of TIMED: a heap of channels whose flows begin now and wait for a way
+    waiting_at: NDArray[np.int32]  # (N,) a channel's index in it, as above
     saved: NDArray[np.int64]  # the state that repeats are told by
     saved_counts: NDArray[np.int64]  # (J, 3): COUNT, TOTAL and HELD then

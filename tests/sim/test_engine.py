@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from polyrhythm.bench.sim import overloaded_runs
 from sim.engine import KernelEngine, best_engine
-from sim.jobrun import IterationSchedule, JobRun
+from sim.jobrun import FlowletRule, IterationSchedule, JobRun, Ways
 from sim.network import Network
 from sim.reference import FlowDemand, ReferenceEngine, max_min
 from sim.shape import PhaseShape, Shape, program
@@ -38,6 +38,15 @@ def sprayed(src: str, dst: str, first: float) -> tuple[tuple[int, ...], tuple[fl
         ways = {1: first, 2: 1 - first}
         names |= {hop: part for s, part in ways.items() for hop in ((a, f"spine{s}"), (f"spine{s}", b))}
     return FABRIC.spread(names)
+
+
+def ways(src: str, dst: str) -> Ways:
+    """Both ways between two leaves; no choice within a leaf."""
+    both = tuple(path(src, dst, spine) for spine in (1, 2))
+    return both if both[0] != both[1] else ()
+
+
+RULE = FlowletRule(gap=5 * PS_PER_MS, half_life=3 * PS_PER_MS)
 
 
 phases = st.builds(
@@ -70,12 +79,17 @@ def jobs(draw: st.DrawFn) -> list[JobRun]:
         members = draw(st.lists(st.sampled_from(HOSTS), min_size=1, max_size=5, unique=True))
         built = program(draw(shapes), f"j{i}", members)
         portions: tuple[tuple[float, ...], ...] = ()
-        if draw(st.booleans()):
+        choices: tuple[Ways, ...] = ()
+        kind = draw(st.sampled_from(["planned", "sprayed", "flowlets"]))
+        if kind == "flowlets":
+            choices = tuple(ways(c.src, c.dst) for c in built.channels)
+            paths = tuple(path(c.src, c.dst, 1) for c in built.channels)
+        elif kind == "planned":
             paths = tuple(path(c.src, c.dst, draw(st.integers(1, 2))) for c in built.channels)
         else:
             parts = st.sampled_from([0.5, 0.25, 0.9])
-            ways = [sprayed(c.src, c.dst, draw(parts)) for c in built.channels]
-            paths, portions = tuple(p for p, _ in ways), tuple(p for _, p in ways)
+            found = [sprayed(c.src, c.dst, draw(parts)) for c in built.channels]
+            paths, portions = tuple(p for p, _ in found), tuple(p for _, p in found)
         start, schedule = draw(st.integers(0, 60 * PS_PER_MS)), draw(schedules)
         klass, iterations = draw(st.integers(0, 300)), draw(st.integers(1, 8))
         jitter = draw(st.sampled_from([0, 0, 50_000]))
@@ -91,6 +105,8 @@ def jobs(draw: st.DrawFn) -> list[JobRun]:
                 jitter,
                 draw(st.integers(0, 999)),
                 portions=portions,
+                ways=choices,
+                rule=RULE if choices else None,
             )
         )
     return runs
@@ -122,6 +138,9 @@ def test_completion_times_equal_the_full_resolves(runs: list[JobRun], cut: int, 
         assert b.total == pytest.approx(a.total, rel=1e-6)
         assert b.longest == pytest.approx(a.longest, rel=1e-6)
         assert b.sent == pytest.approx(a.sent, rel=1e-6)
+        if a.flowlets and b.flowlets:
+            assert b.flowlets.way.tolist() == a.flowlets.way.tolist()
+            assert b.flowlets.carried == pytest.approx(a.flowlets.carried, rel=1e-6, abs=1)
         assert sum(b.lengths.values()) == b.count
         assert sum(k * n for k, n in b.lengths.items()) == b.total
 
@@ -137,11 +156,11 @@ def test_rates_equal_the_full_resolves_while_flows_come_and_go(data: st.DataObje
         limit = data.draw(st.sampled_from([np.inf, 3e8]))
         builder.flow([], builder.channel(src, dst, "g"), data.draw(st.floats(1e5, 1e7)), limit)
         one = sprayed(src, dst, 0.25)
-        ways = (path(src, dst, data.draw(st.integers(1, 2))), one[0])
-        portions = ((1.0,) * len(ways[0]), one[1])
+        paths = (path(src, dst, data.draw(st.integers(1, 2))), one[0])
+        portions = ((1.0,) * len(paths[0]), one[1])
         start = data.draw(st.integers(0, 20 * PS_PER_MS))
         klass = data.draw(st.integers(0, 7))
-        runs.append(JobRun(f"j{i}", builder.build(), ways, klass, 1, start, portions=portions))
+        runs.append(JobRun(f"j{i}", builder.build(), paths, klass, 1, start, portions=portions))
     engine = KernelEngine(FABRIC.capacity, FABRIC.marks, runs, 0)
     looked = 0
     while engine.next_event() < NEVER:
@@ -179,6 +198,75 @@ def test_a_sprayed_flow_is_as_fast_as_its_slowest_link_lets_it_be(engine_type: t
     assert engine.now == pytest.approx(10 * PS_PER_MS, rel=1e-9)
     assert engine.advance(NEVER) == ["b"]
     assert engine.now == pytest.approx(40 * PS_PER_MS, rel=1e-9)
+
+
+def choosing(name: str, src: str, dst: str, bits: float, pause_ms: int, start_ms: int, times: int) -> JobRun:
+    """A job that sends `bits`, waits and sends again; switches choose between both spines."""
+    builder = TaskGraphBuilder()
+    sent = builder.flow([], builder.channel(src, dst, "f"), bits)
+    builder.compute([sent], pause_ms * PS_PER_MS)
+    both = ways(src, dst)
+    return JobRun(name, builder.build(), (both[0],), 0, times, start_ms * PS_PER_MS, ways=(both,), rule=RULE)
+
+
+@pytest.mark.parametrize("engine_type", [KernelEngine, ReferenceEngine])
+def test_flowlets_take_the_port_that_has_sent_the_least(engine_type: type) -> None:
+    # Three NICs of 1 Gbit/s, two uplinks of 1.5. The first two flows start together and take both uplinks. The
+    # third comes when the second has just ended: it takes that one's link, for the first has sent more.
+    runs = [
+        choosing("a", "h1", "h4", 2e7, 1, 0, 1),
+        choosing("b", "h2", "h5", 1e7, 1, 0, 1),
+        choosing("c", "h3", "h6", 1e7, 1, 11, 1),
+    ]
+    engine = engine_type(FABRIC.capacity, FABRIC.marks, runs, 0)
+    ended = []
+    while engine.next_event() < NEVER:
+        ended += engine.advance(NEVER)
+    assert ended == ["b", "a", "c"]
+    found = [run.flowlets for run in engine.export() if run.flowlets]
+    assert [int(f.way[0]) for f in found] == [0, 1, 1]
+    assert [f.carried[0].tolist() for f in found] == [[2e7, 0.0], [0.0, 1e7], [0.0, 1e7]]
+    assert [run.ended for run in runs] == pytest.approx([21 * PS_PER_MS, 11 * PS_PER_MS, 22 * PS_PER_MS])
+
+
+@pytest.mark.parametrize("engine_type", [KernelEngine, ReferenceEngine])
+@pytest.mark.parametrize(("pause_ms", "moves"), [(4, False), (6, True)])
+def test_a_flow_moves_only_after_a_pause_of_the_gap(engine_type: type, pause_ms: int, moves: bool) -> None:
+    # It sends for 8 ms over the first spine. While it pauses, a planned flow fills its link.
+    other = JobRun("b", lone(5e7), (path("h2", "h5", 1),), 0, 1, 8 * PS_PER_MS)
+    run = choosing("a", "h1", "h4", 8e6, pause_ms, 0, 2)
+    engine = engine_type(FABRIC.capacity, FABRIC.marks, [run, other], 0)
+    while engine.next_event() < NEVER:
+        engine.advance(NEVER)
+    engine.export()
+    assert run.flowlets is not None
+    assert run.flowlets.carried[0].tolist() == pytest.approx([8e6, 8e6] if moves else [1.6e7, 0.0])
+
+
+@pytest.mark.parametrize("engine_type", [KernelEngine, ReferenceEngine])
+def test_an_engine_that_takes_over_knows_who_sends(engine_type: type) -> None:
+    runs = [choosing("a", "h1", "h4", 2e7, 1, 0, 1)]
+    engine = engine_type(FABRIC.capacity, FABRIC.marks, runs, 0)
+    engine.advance(5 * PS_PER_MS)
+    again = [*engine.export(), choosing("b", "h2", "h5", 1e7, 1, 5, 1)]
+    engine = engine_type(FABRIC.capacity, FABRIC.marks, again, 5 * PS_PER_MS)
+    while engine.next_event() < NEVER:
+        engine.advance(NEVER)
+    found = [run.flowlets for run in engine.export() if run.flowlets]
+    assert [int(f.way[0]) for f in found] == [0, 1]
+    assert [f.carried.sum() for f in found] == [2e7, 1e7]
+
+
+def test_switches_have_one_rule() -> None:
+    runs = [choosing(name, "h1", "h4", 1e6, 1, 0, 1) for name in "ab"]
+    runs[1].rule = FlowletRule(1, 1)
+    for engine_type in (KernelEngine, ReferenceEngine):
+        with pytest.raises(ValueError, match="one rule"):
+            engine_type(FABRIC.capacity, FABRIC.marks, runs, 0)
+    with pytest.raises(ValueError, match="1 ps or more"):
+        FlowletRule(0, 1)
+    with pytest.raises(ValueError, match="needs a rule"):
+        JobRun("a", lone(1.0), (path("h1", "h4", 1),), 1, 1, 0, ways=(ways("h1", "h4"),))
 
 
 def test_a_portion_is_needed_for_each_link() -> None:

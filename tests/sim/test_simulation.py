@@ -167,9 +167,10 @@ def test_rails_split_the_bytes() -> None:
     assert [f[3] / 8 for f in done.flows] == pytest.approx([6.25e7] * 4)
 
 
-def test_same_seed_same_bytes_and_a_resumed_run_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["polyrhythm", "dlb"])
+def test_same_seed_same_bytes_and_a_resumed_run_too(tmp_path: Path, policy: str) -> None:
     requests = workload(12, 9)
-    settings = SimulationSettings(policy="polyrhythm", tidy=5, samples_ns=10**10)
+    settings = SimulationSettings(policy=policy, tidy=5, samples_ns=10**10)
     texts = []
     for name in ("a", "b"):
         whole = simulated(requests, settings)
@@ -214,7 +215,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint of this version"):
         load(path, b"0" * 32)
     body = pickle.dumps(print)
-    path.write_bytes(b"polyrhythm simulation 3\n" + b"0" * 32 + hashlib.sha256(body).digest() + body)
+    path.write_bytes(b"polyrhythm simulation 4\n" + b"0" * 32 + hashlib.sha256(body).digest() + body)
     with pytest.raises(CheckpointError, match=r"names builtins\.print"):
         load(path, b"0" * 32)
 
@@ -237,8 +238,12 @@ def test_impossible_jobs_are_refused(request_: JobRequest, message: str) -> None
         Simulation(CLUSTER, [], SimulationSettings(policy="x"), scheduler=Fifo())
 
 
-def test_samples_add_up() -> None:
-    run = simulated(workload(6, 2), SimulationSettings(samples_ns=5 * 10**9))
+@pytest.mark.parametrize("policy", ["ecmp", "spray", "dlb"])
+def test_samples_add_up(policy: str) -> None:
+    # A link that dies and comes back takes bits off one way and onto another.
+    failures = [FabricFailure(10 * 10**9, "leaf1-spine1"), FabricFailure(13 * 10**9, "leaf1-spine1", up=True)]
+    settings = SimulationSettings(policy=policy, samples_ns=5 * 10**9)
+    run = simulated(workload(6, 2), settings, failures=failures)
     carried = sum(s.bits.sum() for s in run.memory.samples) + run.memory.bits.sum()
     sent = 0.0
     for outcome in run.memory.outcomes.values():
