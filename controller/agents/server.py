@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from controller.agents.answer_times import AnswerTimes
 from controller.agents.channels import ChannelCounts
+from controller.agents.job_descriptions import LONG, JobDescriptions, accepted
 from controller.agents.port import new_server
 from controller.agents.tls import certified_names
 from controller.agents.translate import (
@@ -30,6 +31,7 @@ from controller.agents.translate import (
     to_agent,
 )
 from controller.live.messages import AgentDown, AgentEffect, Input, SendAssignment
+from controller.model.job import Job
 from controller.wire import agent_pb2 as wire
 from controller.wire import agent_pb2_grpc as wire_grpc
 from controller.wire.limits import MAX_MESSAGES_PER_S, MAX_UNSENT_MESSAGES
@@ -131,6 +133,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         self.sent: dict[str, int] = {}
         self.asked_s = 0.0
         self.answers = AnswerTimes()
+        self._descriptions = JobDescriptions()
         self.sessions_begun = 0
         self.refusals = 0
 
@@ -304,7 +307,7 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
                     # What the agent has sent meanwhile waits in its connection.
                     await asyncio.sleep(delay_s)
                 try:
-                    self._take(session, message)
+                    self._take(session, message, await self._job_of(message))
                 except MessageError as error:
                     host = message.host or session.host
                     log.warning("host %.300s: a message of its agent is refused: %.300s", host, error)
@@ -326,7 +329,9 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
         finally:
             session.outbox.put_nowait(None)
 
-    def _take(self, session: _Session, message: wire.AgentMessage) -> None:
+    def _take(
+        self, session: _Session, message: wire.AgentMessage, job_of: Callable[[wire.JobJoin], Job]
+    ) -> None:
         """Pass the inputs of a message on. Raises MessageError for an illegal one."""
         if message.HasField("hello"):
             self._check(message.hello, session)
@@ -337,11 +342,19 @@ class AgentServer(wire_grpc.AgentHubServicer, wire_grpc.FabricTimeServicer):
             raise MessageError(
                 f"host: {host[:100]!r} is not served in this session; legal: {', '.join(session.rates)}"
             )
-        for item in from_agent(host, message):
+        for item in from_agent(host, message, job_of):
             self._inbox.put(session.host, session.channel, item)
         if message.HasField("flow_request"):
             self.asked_s = time.monotonic()
             self.answers.asked(host, message.flow_request.flow)
+
+    async def _job_of(self, message: wire.AgentMessage) -> Callable[[wire.JobJoin], Job]:
+        """What translates the description of a job in this message."""
+        descriptions = self._descriptions
+        if len(message.job_join.flows) > LONG:
+            ready = await asyncio.to_thread(descriptions.job, message.job_join)
+            return lambda _: accepted(ready)
+        return lambda join: accepted(descriptions.job(join))
 
     def _put(self, session: _Session, message: wire.ControllerMessage) -> None:
         channel = session.channel

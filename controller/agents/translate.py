@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.live.messages import (
@@ -36,6 +36,7 @@ from controller.wire import agent_pb2 as wire
 from controller.wire.limits import (
     MAX_EARLIER_REPORTS,
     MAX_FLOW_NAME_CHARS,
+    MAX_FLOWS_OF_JOB,
     MAX_NAME_CHARS,
     MAX_REASON_CHARS,
     MAX_REPORT_BINS,
@@ -124,8 +125,10 @@ def _workers(listed: wire.Workers) -> frozenset[tuple[str, int]]:
     return frozenset((worker.job, worker.rank) for worker in listed.workers)
 
 
-def from_agent(host: str, message: wire.AgentMessage) -> Iterator[AgentInput]:
-    """The inputs that a message of an agent carries, in order.
+def from_agent(
+    host: str, message: wire.AgentMessage, job_of: Callable[[wire.JobJoin], Job] | None = None
+) -> Iterator[AgentInput]:
+    """The inputs that a message of an agent carries, in order. `job_of` replaces `described_job`.
 
     Raises:
         MessageError: a second Hello, an empty message, or values out of range. Inputs that were yielded
@@ -137,10 +140,10 @@ def from_agent(host: str, message: wire.AgentMessage) -> Iterator[AgentInput]:
         )
     for report in message.earlier:
         yield _iteration(host, report)
-    yield _body(host, message)
+    yield _body(host, message, job_of or described_job)
 
 
-def _body(host: str, message: wire.AgentMessage) -> AgentInput:
+def _body(host: str, message: wire.AgentMessage, job_of: Callable[[wire.JobJoin], Job]) -> AgentInput:
     kind = message.WhichOneof("body")
     if kind == "flow_request":
         return FlowAsked(host, _flow_name(message.flow_request.flow))
@@ -165,7 +168,7 @@ def _body(host: str, message: wire.AgentMessage) -> AgentInput:
     if kind == "workers":
         return WorkersListed(host, _workers(message.workers))
     if kind == "job_join":
-        return WorkerJoined(host, message.job_join.rank, _job(message.job_join))
+        return WorkerJoined(host, message.job_join.rank, job_of(message.job_join))
     if kind == "iteration":
         return _iteration(host, message.iteration)
     if kind == "byte_counts":
@@ -259,12 +262,17 @@ def _iteration(host: str, report: wire.IterationReport) -> IterationReport:
     )
 
 
-def _job(join: wire.JobJoin) -> Job:
+def described_job(join: wire.JobJoin) -> Job:
+    """The job that a worker describes when it joins. Raises MessageError."""
     for what, name in (("a job's", join.job), ("a model's", join.model)):
         if len(name) > MAX_NAME_CHARS:
             raise MessageError(f"{what} name has {len(name)} characters; legal: at most {MAX_NAME_CHARS}")
     if not 1 <= join.gpus <= MAX_GPUS:
         raise MessageError(f"job {join.job}: it has {join.gpus:,} GPUs; legal: 1 to {MAX_GPUS:,}")
+    if len(join.flows) > MAX_FLOWS_OF_JOB:
+        raise MessageError(
+            f"job {join.job}: it has {len(join.flows):,} flows; legal: at most {MAX_FLOWS_OF_JOB:,}"
+        )
     try:
         sender = canonical_sender(join.sender or DCQCN)
     except ValueError as error:

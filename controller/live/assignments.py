@@ -11,7 +11,7 @@ from controller.interleave.slot_tolerance import SlotTolerance
 from controller.live.job_registry import JobRegistry
 from controller.live.messages import Effect, FlowFallback, SendAssignment, SendSchedule
 from controller.live.slot_tolerance import tolerances
-from controller.model.flow_plans import FlowPlans
+from controller.model.flow_plans import FlowPlans, header_of
 from controller.model.job import Job
 from controller.model.plan import JobPlan, Plan
 from controller.model.traffic import TRAFFIC_CLASSES
@@ -136,12 +136,12 @@ class Assignments:
 
     def _assign(self, host: str, flow: str, *, again: bool = False) -> Iterator[Effect]:
         """Send a flow's port, DSCP and rate cap if they have changed, or, with `again`, in any case."""
-        planned = self._plan.flows.get(flow) if self._plan is not None else None
+        planned = header_of(self._plan.flows, flow) if self._plan is not None else None
         if planned is None:
             return
+        port, dscp, cap_bps = planned
         fallback = self._fallback.get(flow)
-        port = planned.source_port or 0 if fallback is None else fallback.source_port
-        answer = (port, planned.dscp, planned.rate_cap_bps)
+        answer = (port or 0 if fallback is None else fallback.source_port, dscp, cap_bps)
         if again or self._assigned.get(flow) != answer:
             self._assigned[flow] = answer
             yield SendAssignment(host, flow, *answer)

@@ -7,16 +7,16 @@ happens is computed then, with the same result: a slow machine delays an answer 
 
 from __future__ import annotations
 
-import pickle
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from controller.model.plan import Plan
 from controller.planner import PlanInput
 from controller.planner.emergency import Emergencies, FlowReroutes
 from controller.routing.fabric import Cable
 from controller.routing.failover import Event, events
+from controller.routing.topology_cache import cached_by_topology
 from controller.southbound.table_writes import DesiredState, FabricCondition, SwitchWrites, writes_to
 from topo.graph import Topology
 
@@ -55,25 +55,23 @@ class FailoverSearch:
         return {name: w for name, w in writes_to(moves, after).items() if w.updates}
 
 
-def pack(failovers: PreparedFailovers) -> bytes:
-    """The state that a search needs, serialised once for all calls of the worker process."""
-    state = failovers.inputs, failovers.plan, failovers.condition
-    return pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
+_kept: tuple[int, FailoverSearch] | None = None
 
 
-def answers(state: bytes, chosen: tuple[Event, ...]) -> tuple[FailoverAnswer, ...]:
-    """The answers to the chosen failures, for a state that `pack` has serialised."""
-    return _search(state).answers(chosen)
+def prepare(number: int, inputs: PlanInput, plan: Plan, condition: FabricCondition) -> None:
+    """Runs in the worker process: make the search for the failovers of this number, in place of the last."""
+    global _kept  # noqa: PLW0603 - a worker has no other place for what lasts between calls
+    _kept = number, FailoverSearch(inputs, plan, condition)
 
 
-def writes(state: bytes, event: Event) -> Mapping[str, SwitchWrites]:
-    """The table writes for one failure, for a state that `pack` has serialised."""
-    return _search(state).writes(event)
+def answers(number: int, chosen: tuple[Event, ...]) -> tuple[FailoverAnswer, ...] | None:
+    """The answers to the chosen failures; None if the last search is not the one of this number."""
+    return _kept[1].answers(chosen) if _kept is not None and _kept[0] == number else None
 
 
-@lru_cache(maxsize=1)
-def _search(state: bytes) -> FailoverSearch:
-    return FailoverSearch(*pickle.loads(state))
+def writes(number: int, event: Event) -> Mapping[str, SwitchWrites] | None:
+    """The table writes for one failure; None if the last search is not the one of this number."""
+    return _kept[1].writes(event) if _kept is not None and _kept[0] == number else None
 
 
 def _after(topology: Topology, condition: FabricCondition, event: Event) -> FabricCondition:
@@ -87,6 +85,16 @@ def _cables(topology: Topology, event: Event) -> frozenset[tuple[str, str]]:
     return frozenset(topology.cable_at[event, port] for port in topology.ports[event])
 
 
+@cached_by_topology
+def _events(topology: Topology) -> tuple[Event, ...]:
+    return tuple(events(topology))
+
+
+def _is_down(topology: Topology, condition: FabricCondition, event: Event) -> bool:
+    """Whether nothing is left that this event could fail."""
+    return event in condition.down_switches or _cables(topology, event) <= condition.down_links
+
+
 def _joins_switches(topology: Topology, cable: Cable) -> bool:
     return all(node in topology.switch for node, _ in topology.cables.get(cable, ()))
 
@@ -96,7 +104,7 @@ class PreparedFailovers:
     """The answers for one plan and one condition of the fabric.
 
     `missing` lists the failures whose answers are not computed yet, `unwritten` those whose table writes are
-    not. `inputs` and `plan` are None before the first plan.
+    not. `inputs` and `plan` are None before the first plan. `number` tells them from others of this process.
     """
 
     inputs: PlanInput | None = None
@@ -107,6 +115,7 @@ class PreparedFailovers:
     _answers: dict[Event, FailoverAnswer] = field(default_factory=dict)
     _writes: dict[Event, Mapping[str, SwitchWrites]] = field(default_factory=dict)
     _bytes: int = 0
+    number: int = field(default_factory=itertools.count(1).__next__)
 
     @property
     def desired(self) -> DesiredState:
@@ -119,11 +128,9 @@ class PreparedFailovers:
         `condition` is the one that the plan was made for; None: nothing is drained.
         """
         condition = condition or FabricCondition(inputs.down_links, inputs.down_switches)
-        todo = [
-            e
-            for e in events(inputs.topology)
-            if not _cables(inputs.topology, e) <= condition.down_links and e not in condition.down_switches
-        ]
+        todo = list(_events(inputs.topology))
+        if condition.down_links or condition.down_switches:
+            todo = [e for e in todo if not _is_down(inputs.topology, condition, e)]
         return PreparedFailovers(inputs, plan, condition, todo, list(todo))
 
     def put(self, found: tuple[FailoverAnswer, ...]) -> None:

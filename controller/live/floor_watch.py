@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from controller.live.plan_changes import neighbours
+from controller.model.flow_plans import with_dscps
 from controller.model.plan import JobPlan, Plan
 
 log = logging.getLogger(__name__)
@@ -184,10 +185,5 @@ def with_one_level(plan: Plan, group: frozenset[str], dscps: tuple[int, ...], wh
         jobs[name] = replace(
             jobs[name], level=level, dscp=dscp, shift_ns=0, period_ns=None, once=False, why=reason
         )
-    flows = {
-        name: replace(flow, dscp=dscp)
-        if (owner := name.split("/", 1)[0]) in group and flow.dscp == plan.jobs[owner].dscp
-        else flow
-        for name, flow in plan.flows.items()
-    }
-    return replace(plan, jobs=jobs, flows=flows)
+    moved = {name: (plan.jobs[name].dscp, dscp) for name in members}
+    return replace(plan, jobs=jobs, flows=with_dscps(plan.flows, moved))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from controller.live.job_names import announced_name, candidate_names
 from controller.live.messages import SendJobAccepted
 from controller.model.job import Flow, Job
-from controller.wire.limits import MAX_FLOWS_OF_PAIR
+from controller.wire.limits import MAX_FLOWS_OF_JOB, MAX_FLOWS_OF_PAIR
+from polyrhythm_files import listed
 from topo.addresses import is_ipv6
 from topo.graph import Topology
 
@@ -219,37 +220,41 @@ class JobRegistry:
         del self._present[job.name]
 
     def _check(self, job: Job) -> None:
-        unknown = sorted(
-            {*job.hosts, *(f.src for f in job.flows), *(f.dst for f in job.flows)} - set(self._topology.host)
-        )
-        if unknown:
-            raise JoinError(f"job {job.name}: the fabric has no host named {', '.join(unknown)}")
-        ip = {host: self._topology.host[host].ip for f in job.flows for host in (f.src, f.dst)}
-        mixed = next((f for f in job.flows if is_ipv6(ip[f.src]) != is_ipv6(ip[f.dst])), None)
-        if mixed is not None:
+        if len(job.flows) > MAX_FLOWS_OF_JOB:
             raise JoinError(
-                f"job {job.name}: {mixed.src} has the address {ip[mixed.src]}, {mixed.dst} {ip[mixed.dst]}; "
-                "legal: flows between hosts of one address family"
+                f"job {job.name}: it has {len(job.flows):,} flows; legal: at most {MAX_FLOWS_OF_JOB:,}"
             )
+        hosts = set(job.hosts)
         pairs = Counter((f.src, f.dst) for f in job.flows)
+        ends = {host for pair in pairs for host in pair}
+        if unknown := sorted((hosts | ends) - self._topology.host.keys()):
+            raise JoinError(f"job {job.name}: the fabric has no host named {listed(unknown):.500}")
+        ip = {host: self._topology.host[host].ip for host in ends}
+        if len({is_ipv6(address) for address in ip.values()}) > 1:
+            mixed = next((pair for pair in pairs if is_ipv6(ip[pair[0]]) != is_ipv6(ip[pair[1]])), None)
+            if mixed is not None:
+                raise JoinError(
+                    f"job {job.name}: {mixed[0]} has the address {ip[mixed[0]]}, {mixed[1]} {ip[mixed[1]]}; "
+                    "legal: flows between hosts of one address family"
+                )
         crowded = next((pair for pair, count in pairs.items() if count > MAX_FLOWS_OF_PAIR), None)
         if crowded is not None:
             raise JoinError(
                 f"job {job.name}: {pairs[crowded]:,} flows go from {crowded[0]} to {crowded[1]}; legal: at "
                 f"most {MAX_FLOWS_OF_PAIR:,} of one job from one host to another"
             )
-        hosts = set(job.hosts)
-        for flow in job.flows:
-            if flow.src not in hosts or flow.dst not in hosts:
-                raise JoinError(
-                    f"job {job.name}: flow {flow.name:.300} goes from {flow.src} to {flow.dst}; legal: from "
-                    "one host of the job to another"
-                )
-            if not flow.name.startswith(f"{job.name}/"):
-                raise JoinError(
-                    f"job {job.name}: {flow.name:.300} is wrong for a flow's name; legal: it begins with "
-                    f"{job.name}/"
-                )
+        if not ends <= hosts:
+            flow = next(f for f in job.flows if f.src not in hosts or f.dst not in hosts)
+            raise JoinError(
+                f"job {job.name}: flow {flow.name:.300} goes from {flow.src} to {flow.dst}; legal: from "
+                "one host of the job to another"
+            )
+        start = f"{job.name}/"
+        wrong = next((f.name for f in job.flows if not f.name.startswith(start)), None)
+        if wrong is not None:
+            raise JoinError(
+                f"job {job.name}: {wrong:.300} is wrong for a flow's name; legal: it begins with {start}"
+            )
         profile = job.profile
         if profile.period_ns < 1 and profile.phases:
             raise JoinError(f"job {job.name}: the period is {profile.period_ns} ns; it must be above 0")

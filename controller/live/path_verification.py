@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from controller.live.messages import Effect, ProbeAsked, SendProbeResult
 from controller.live.verify import PROBES_IN_FLIGHT, ProbeOutcome, Verifier
+from controller.model.flow_plans import pinned_flows
 from controller.model.job import Job
 from controller.model.plan import Plan
 from topo.graph import Topology
@@ -49,12 +50,8 @@ class PathVerification:
     def adopt(self, now_ns: int, plan: Plan, jobs: Iterable[Job]) -> tuple[Effect, ...]:
         """Probe every flow that has a path in the new plan, those of very large jobs last."""
         large = {f.name: len(j.flows) for j in jobs if len(j.flows) > PROBES_IN_FLIGHT for f in j.flows}
-        pinned = [
-            (f.flow, f.path, f.source_port)
-            for f in sorted(plan.flows.values(), key=lambda f: (large.get(f.flow, 0), f.flow))
-            if f.path is not None and f.source_port is not None
-        ]
-        for flow in self._plan.flows if self._plan is not None else ():
+        pinned = sorted(pinned_flows(plan.flows), key=lambda f: (large.get(f[0], 0), f[0]))
+        for flow in self._plan.flows if self._plan is not None and self._verifier.busy else ():
             self._verifier.forget(flow)
         self._plan = plan
         for flows in (self.verified, self.unverified, self.misrouted):

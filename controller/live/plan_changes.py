@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.model.flow_plans import FlowPlans, with_flows
@@ -29,16 +29,7 @@ def disturbed(before: Plan | None, after: Plan) -> frozenset[str]:
         for name in before.jobs.keys() | after.jobs.keys()
         if _schedule(before, name) != _schedule(after, name)
     }
-    flows = after.flows
-    if isinstance(flows, FlowPlans):
-        # A job that is gone has been found by its schedule.
-        names: Iterable[str] = flows.changed_since(before.flows)
-    else:
-        names = before.flows.keys() | flows.keys()
-    for name in names:
-        was, now = before.flows.get(name), after.flows.get(name)
-        if was is None or now is None or _carried(was) != _carried(now):
-            changed.add(name.split("/", 1)[0])
+    changed.update(_sending_otherwise(before.flows, after.flows))
     return frozenset(changed) | neighbours(before, changed) | neighbours(after, changed)
 
 
@@ -61,6 +52,26 @@ def with_slots_later(plan: Plan, jobs: frozenset[str], later_ns: int) -> Plan:
         if name in jobs and planned.period_ns
     }
     return replace(plan, jobs={**plan.jobs, **moved})
+
+
+def _sending_otherwise(before: Mapping[str, FlowPlan], after: Mapping[str, FlowPlan]) -> Iterator[str]:
+    """The jobs that have flows in only one plan, or other paths, source ports, DSCPs or rate caps."""
+    names: Iterable[str] = before.keys() | after.keys()
+    if isinstance(before, FlowPlans) and isinstance(after, FlowPlans) and before.topology is after.topology:
+        moved = {name.split("/", 1)[0] for name in before.others.keys() | after.others.keys()}
+        names = []
+        for name in before.jobs.keys() | after.jobs.keys():
+            was, now = before.jobs.get(name), after.jobs.get(name)
+            if was is None or now is None:
+                yield name
+            elif name in moved:
+                names += [f.name for f in (*was.flows, *now.flows)]
+            elif was is not now and not was.sends_as(now):
+                yield name
+    for name in names:
+        one, other = before.get(name), after.get(name)
+        if one is None or other is None or _carried(one) != _carried(other):
+            yield name.split("/", 1)[0]
 
 
 def _carried(flow: FlowPlan) -> tuple[object, ...]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from controller.live.core import Core
+from controller.model.flow_plans import pinned_flows
 from controller.model.job import Job
 from controller.model.view import JobView, SwitchView, View
 from controller.southbound.fleet import SwitchFleet
@@ -13,9 +14,7 @@ def build_view(core: Core, fleet: SwitchFleet, scenario: str) -> View:
     """The present state. Only the control loop, which owns the core, may call this."""
     topology = core.topology
     up = {(s, p): core.links.port_up(s, p) for s, ports in topology.ports.items() for p in ports}
-    pinned = (
-        {f.flow for f in core.plan.flows.values() if f.path is not None} if core.plan is not None else set()
-    )
+    pinned = {name for name, *_ in pinned_flows(core.plan.flows)} if core.plan is not None else set()
     return View(
         time_ns=core.now_ns,
         scenario=scenario,

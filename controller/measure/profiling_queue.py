@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from controller.model.flow_plans import with_dscps
 from controller.model.plan import JobPlan, Plan
 
 
@@ -93,10 +94,9 @@ def with_job_on_top(plan: Plan, job: str, dscps: tuple[int, ...]) -> Plan:
             jobs[name] = replace(planned, level=lower, dscp=dscps[lower], why=why)
         else:
             jobs[name] = planned
-    moved = {name for name, planned in jobs.items() if planned.dscp != plan.jobs[name].dscp}
-    flows = dict(plan.flows)
-    for name, flow in plan.flows.items():
-        owner = name.split("/", 1)[0]
-        if owner in moved and flow.dscp == plan.jobs[owner].dscp:
-            flows[name] = replace(flow, dscp=jobs[owner].dscp)
-    return replace(plan, jobs=jobs, flows=flows)
+    moved = {
+        name: (plan.jobs[name].dscp, planned.dscp)
+        for name, planned in jobs.items()
+        if planned.dscp != plan.jobs[name].dscp
+    }
+    return replace(plan, jobs=jobs, flows=with_dscps(plan.flows, moved))

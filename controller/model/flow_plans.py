@@ -8,7 +8,7 @@ compares plans looks at the other jobs only.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -41,12 +41,31 @@ class JobFlows:
     port: NDArray[np.int32]
     dscp: int
     notes: Mapping[int, str] = field(default_factory=dict)
+    _rows: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JobFlows, (self.flows, self.hops, self.port, self.dscp, self.notes)
+
+    def row(self, name: str) -> int | None:
+        """The index of a flow of the job; None for a name that is none of its flows."""
+        if not self._rows:
+            self._rows.update((f.name, i) for i, f in enumerate(self.flows))
+        return self._rows.get(name)
+
+    @property
+    def routed(self) -> NDArray[np.bool_]:
+        """Which flows have a path and a source port, (flows,)."""
+        found: NDArray[np.bool_] = (self.hops[:, 0] >= 0) & (self.port >= 0)
+        return found
 
     def same(self, other: JobFlows) -> bool:
-        """Whether both decide the same."""
+        """Whether both decide the same, for the same reasons."""
+        return self.notes == other.notes and self.sends_as(other)
+
+    def sends_as(self, other: JobFlows) -> bool:
+        """Whether the flows take the same paths with the same source ports and DSCP."""
         return (
             self.dscp == other.dscp
-            and self.notes == other.notes
             and np.array_equal(self.port, other.port)
             and np.array_equal(self.hops, other.hops)
             and (self.flows is other.flows or self.flows == other.flows)
@@ -79,29 +98,47 @@ class FlowPlans(Mapping[str, FlowPlan]):
         self._known: dict[str, FlowPlan] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FlowPlans, (self.topology, self.elephant_bytes, self.jobs, self.kept, dict(self.others))
+        return FlowPlans, (self.topology, self.elephant_bytes, self.jobs, dict(self.kept), dict(self.others))
 
     def __getitem__(self, name: str) -> FlowPlan:
         if name in self.others:
             return self.others[name]
         found = self._known.get(name)
         if found is None:
-            found = self._known[name] = self._made(*self._place[name])
+            place = self._find(name)
+            if place is None:
+                raise KeyError(name)
+            found = self._known[name] = self._made(*place)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._place)
+        return (f.name for job in self.jobs.values() for f in job.flows)
 
     def __len__(self) -> int:
-        return len(self._place)
+        return sum(len(job.flows) for job in self.jobs.values())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._place
+        return isinstance(name, str) and self._find(name) is not None
+
+    def _find(self, name: str) -> tuple[str, int] | None:
+        """The job and the index of a flow; None for an unknown one.
+
+        Most flows are named after their job, and the indices of a job outlast a plan.
+        """
+        job = name.partition("/")[0]
+        block = self.jobs.get(job)
+        row = block.row(name) if block is not None else None
+        return (job, row) if row is not None else self._place.get(name)
 
     @cached_property
     def _place(self) -> Mapping[str, tuple[str, int]]:
-        """The job and the index of each flow."""
-        return {f.name: (name, i) for name, job in self.jobs.items() for i, f in enumerate(job.flows)}
+        """The job and the index of each flow that is not named after its job."""
+        return {
+            f.name: (name, i)
+            for name, job in self.jobs.items()
+            for i, f in enumerate(job.flows)
+            if f.name.partition("/")[0] != name
+        }
 
     @cached_property
     def switches(self) -> tuple[str, ...]:
@@ -122,11 +159,35 @@ class FlowPlans(Mapping[str, FlowPlan]):
     def routed(self) -> int:
         """How many flows have a path."""
         moved = sum((f.path is not None) - self._routed(name) for name, f in self.others.items())
-        return moved + sum(int((job.port >= 0).sum()) for job in self.jobs.values())
+        return moved + sum(int(job.routed.sum()) for job in self.jobs.values())
 
     def _routed(self, name: str) -> bool:
-        job, index = self._place[name]
-        return bool(self.jobs[job].port[index] >= 0)
+        place = self._find(name)
+        return place is not None and bool(self.jobs[place[0]].routed[place[1]])
+
+    def pinned(self) -> Iterator[tuple[str, Path, int]]:
+        """Name, path and source port of each flow that has both."""
+        for job in self.jobs.values():
+            index = np.flatnonzero(job.routed)
+            rows = zip(index.tolist(), job.hops[index].tolist(), job.port[index].tolist(), strict=True)
+            for i, row, port in rows:
+                flow = job.flows[i]
+                if flow.name not in self.others:
+                    yield flow.name, self._path(flow, row), port
+        yield from _pinned(self.others)
+
+    def header(self, name: str) -> tuple[int | None, int, int] | None:
+        """Source port, DSCP and rate cap of a flow, as its `FlowPlan` has them; None for an unknown flow."""
+        if name in self.others:
+            return _header(self.others[name])
+        place = self._find(name)
+        if place is None:
+            return None
+        job, index = self.jobs[place[0]], place[1]
+        if job.flows[index].bytes_per_iteration < self.elephant_bytes:
+            return None, TRAFFIC_CLASSES.mice, 0
+        port = int(job.port[index])
+        return (port if port >= 0 and job.hops[index, 0] >= 0 else None), job.dscp, 0
 
     def changed_since(self, before: Mapping[str, FlowPlan]) -> Iterator[str]:
         """The flows that may differ from those of `before`; those of jobs that are gone are left out."""
@@ -149,10 +210,13 @@ class FlowPlans(Mapping[str, FlowPlan]):
         row, port = job.hops[index].tolist(), int(job.port[index])
         if row[0] < 0 or port < 0:
             return FlowPlan(flow.name, None, None, job.dscp, job.notes.get(index, "left to ECMP"))
-        path = (flow.src, *(self.switches[i] for i in row if i >= 0), flow.dst)
+        path = self._path(flow, row)
         others = {other for link in pairwise(path[1:-1]) for other in self.jobs_on.get(link, ())} - {name}
         kept = name in self.kept and bool(self.kept[name][index])
         return FlowPlan(flow.name, path, port, job.dscp, path_words(path, others, kept=kept))
+
+    def _path(self, flow: Flow, row: Iterable[int]) -> Path:
+        return (flow.src, *(self.switches[i] for i in row if i >= 0), flow.dst)
 
     @cached_property
     def jobs_on(self) -> Mapping[DirectedLink, Collection[str]]:
@@ -190,3 +254,42 @@ def path_words(path: Path, others: Iterable[str], *, kept: bool) -> str:
 def with_flows(flows: Mapping[str, FlowPlan], changes: Mapping[str, FlowPlan]) -> Mapping[str, FlowPlan]:
     """The flows of a plan with other decisions for some of them."""
     return flows.replaced(changes) if isinstance(flows, FlowPlans) else {**flows, **changes}
+
+
+def with_dscps(flows: Mapping[str, FlowPlan], dscps: Mapping[str, tuple[int, int]]) -> Mapping[str, FlowPlan]:
+    """The flows of a plan; those of the jobs in `dscps` that have the first of two DSCPs get the second."""
+    moved = {
+        name: replace(flow, dscp=dscps[job][1])
+        for name, flow in (flows.others if isinstance(flows, FlowPlans) else flows).items()
+        if (job := name.partition("/")[0]) in dscps and flow.dscp == dscps[job][0]
+    }
+    if not isinstance(flows, FlowPlans):
+        return {**flows, **moved}
+    jobs = {
+        name: replace(job, dscp=dscps[name][1]) if name in dscps and job.dscp == dscps[name][0] else job
+        for name, job in flows.jobs.items()
+    }
+    others = {**flows.others, **moved}
+    return FlowPlans(flows.topology, flows.elephant_bytes, jobs, flows.kept, others)
+
+
+def pinned_flows(flows: Mapping[str, FlowPlan]) -> Iterator[tuple[str, Path, int]]:
+    """Name, path and source port of each flow of a plan that has both, without their reasons."""
+    return flows.pinned() if isinstance(flows, FlowPlans) else _pinned(flows)
+
+
+def header_of(flows: Mapping[str, FlowPlan], name: str) -> tuple[int | None, int, int] | None:
+    """Source port, DSCP and rate cap of a flow of a plan; None for an unknown flow."""
+    if isinstance(flows, FlowPlans):
+        return flows.header(name)
+    return _header(flows[name]) if name in flows else None
+
+
+def _pinned(flows: Mapping[str, FlowPlan]) -> Iterator[tuple[str, Path, int]]:
+    for f in flows.values():
+        if f.path is not None and f.source_port is not None:
+            yield f.flow, f.path, f.source_port
+
+
+def _header(flow: FlowPlan) -> tuple[int | None, int, int]:
+    return flow.source_port, flow.dscp, flow.rate_cap_bps

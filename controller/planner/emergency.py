@@ -8,17 +8,20 @@ functions, as all of the planner.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from controller.model import FlowPlan, Plan
-from controller.model.flow_plans import with_flows
+from controller.model import FlowPlan, Job, Plan
+from controller.model.flow_plans import FlowPlans, with_flows
+from controller.planner.flow_columns import columns_of
 from controller.planner.inputs import PlanInput
+from controller.routing.fabric import Floats, Ints, LeafDemand
 from controller.routing.failover import CurrentAssignment, Event, Failover
-from controller.routing.from_topology import Failures, choices_of, demand_of, fabric_of
+from controller.routing.from_topology import Failures, fabric_of
+from controller.routing.numbering import numbering
 from controller.routing.paths import Path
-from controller.routing.ports import destinations, sources
 from controller.routing.routings import bundled
 
 
@@ -102,6 +105,71 @@ class FlowReroutes:
         return Emergency(self.event, moved, renumbered, cut_off)
 
 
+@dataclass(frozen=True, slots=True)
+class _RoutedFlows:
+    """The flows of a plan that have a path, with `position` in `Plan.flows`. `src` and `dst` are numbers of
+    hosts, `hops` (flows, n) numbers of switches, and `weight` is in bit/s. All have a row for each flow."""
+
+    position: NDArray[np.intp]
+    src: Ints
+    dst: Ints
+    hops: Ints
+    port: Ints
+    weight: Floats
+
+    def take(self, index: NDArray[np.intp]) -> _RoutedFlows:
+        """The flows at these indices."""
+        return _RoutedFlows(*(getattr(self, f.name)[index] for f in fields(self)))
+
+
+def _peak_bps(job: Job) -> float:
+    """The highest rate of a job's flows."""
+    return max((p.rate_bps for p in job.profile.phases), default=1)
+
+
+def _columns(inputs: PlanInput, plan: Plan) -> _RoutedFlows | None:
+    """The flows with a path, of jobs that are still there; None where the plan has no columns for them."""
+    flows, jobs = plan.flows, {job.name: job for job in inputs.jobs}
+    if not isinstance(flows, FlowPlans) or flows.topology is not inputs.topology or flows.others:
+        return None
+    parts, first = [], 0
+    width = max((block.hops.shape[1] for block in flows.jobs.values()), default=1)
+    for name, block in flows.jobs.items():
+        index, job = np.flatnonzero(block.routed), jobs.get(name)
+        if job is not None and job.flows is not block.flows and job.flows != block.flows:
+            return None
+        if job is not None:
+            columns = columns_of(inputs.topology, block.flows)
+            hops = np.full((len(index), width), -1, dtype=np.int32)
+            hops[:, : block.hops.shape[1]] = block.hops[index]
+            weight = np.full(len(index), float(_peak_bps(job)))
+            ends = columns.src[index], columns.dst[index]
+            parts.append((first + index, *ends, hops, block.port[index], weight))
+        first += len(block.flows)
+    if not parts:
+        return None
+    return _RoutedFlows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _by_name(inputs: PlanInput, plan: Plan) -> _RoutedFlows:
+    """The flows with a path, of jobs that are still there, one by one."""
+    numbers = numbering(inputs.topology)
+    job_of = {f.name: job for job in inputs.jobs for f in job.flows}
+    chosen = [
+        (i, f.path, f.source_port, _peak_bps(job_of[f.flow]))
+        for i, f in enumerate(plan.flows.values())
+        if f.path is not None and f.source_port is not None and f.flow in job_of
+    ]
+    return _RoutedFlows(
+        np.array([i for i, *_ in chosen], dtype=np.intp),
+        np.array([numbers.host[path[0]] for _, path, *_ in chosen], dtype=np.int32),
+        np.array([numbers.host[path[-1]] for _, path, *_ in chosen], dtype=np.int32),
+        numbers.hops_of_paths([path[1:-1] for _, path, *_ in chosen]),
+        np.array([port for *_, port, _ in chosen], dtype=np.int32),
+        np.array([weight for *_, weight in chosen], dtype=np.float64),
+    )
+
+
 class Emergencies:
     """The answers to the single failures of a fabric, for one plan.
 
@@ -112,40 +180,30 @@ class Emergencies:
     def __init__(self, inputs: PlanInput, plan: Plan) -> None:
         """`inputs` holds the state of the fabric that the answers start from."""
         topology, failures = inputs.topology, Failures(inputs.down_links, inputs.down_switches)
-        host = topology.host
-        job_of = {f.name: job for job in inputs.jobs for f in job.flows}
-        kept = {p.flow for p in plan.pins} | {f for f, q in inputs.queue_pairs.items() if q.port_fixed}
         self._failover: Failover | None = None
-        self._positions: list[int] = []
-        self._ends: list[tuple[str, str]] = []
         if not inputs.policy.routing.chooses_paths or not topology.hash.known:
             return
-        paths: list[Path] = []
-        ports: list[int] = []
-        for i, f in enumerate(plan.flows.values()):
-            if f.path is None or f.source_port is None or f.flow not in job_of or f.flow in kept:
-                continue
-            if not (failures.cuts_off(host[f.path[0]]) or failures.cuts_off(host[f.path[-1]])):
-                self._positions.append(i)
-                self._ends.append((f.path[0], f.path[-1]))
-                paths.append(f.path[1:-1])
-                ports.append(f.source_port)
-        if not paths:
-            return
+        kept = {p.flow for p in plan.pins} | {f for f, q in inputs.queue_pairs.items() if q.port_fixed}
         # Paths name switches, so the cables between two of them are one link here.
         fabric = bundled(fabric_of(topology, failures))
-        names = list(plan.flows)
-        jobs = [job_of[names[i]] for i in self._positions]
-        weight = [max((p.rate_bps for p in job.profile.phases), default=1) for job in jobs]
-        ends = [(host[a], host[b]) for a, b in self._ends]
-        self._demand = demand_of(fabric, ends, np.array(weight, dtype=np.float64))
-        now = CurrentAssignment(
-            sources((a.ip for a, _ in ends), topology.hash),
-            destinations((b.ip for _, b in ends), topology.hash),
-            self._demand,
-            choices_of(fabric, self._demand, paths),
-            np.array(ports, dtype=np.int32),
-        )
+        found = _columns(inputs, plan) or _by_name(inputs, plan)
+        dead = np.array([failures.cuts_off(h) for h in topology.hosts], dtype=np.bool_)
+        stays = ~(dead[found.src] | dead[found.dst])
+        if kept:
+            names = list(plan.flows)
+            stays &= np.array([names[i] not in kept for i in found.position.tolist()], dtype=np.bool_)
+        found = found.take(np.flatnonzero(stays))
+        self._routed = found
+        if not len(found.position):
+            return
+        numbers = numbering(topology)
+        leaf = numbers.leaves_of(fabric)[numbers.leaf]
+        alike = found.weight.min() == found.weight.max()
+        demand = LeafDemand(leaf[found.src], leaf[found.dst], None if alike else found.weight)
+        self._demand, self._hosts = demand, numbers.hosts
+        choice = numbers.choices_of_hops(fabric, demand, found.hops)
+        addresses = numbers.source[found.src], numbers.destination[found.dst]
+        now = CurrentAssignment(*addresses, demand, choice, found.port)
         self._failover = Failover(topology, fabric, now, failures)
 
     def answer(self, event: Event) -> FlowReroutes:
@@ -159,9 +217,9 @@ class Emergencies:
             if stays or choice < 0:
                 paths.append(None)
                 continue
-            a, b = self._ends[f]
+            a, b = self._hosts[self._routed.src[f]], self._hosts[self._routed.dst[f]]
             u, v = int(self._demand.src[f]), int(self._demand.dst[f])
             paths.append((a, *found.fabric.nodes(u, v, choice), b))
         ports = found.ports.tolist()
-        positions = tuple(self._positions[f] for f in found.flows.tolist())
+        positions = tuple(self._routed.position[found.flows].tolist())
         return FlowReroutes(event, positions, tuple(ports), tuple(paths))

@@ -17,7 +17,7 @@ from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput, check
 from controller.planner.priority_stage import JobOrder, PriorityStage
 from controller.planner.routing_stage import RoutingStage, route_flows
-from controller.planner.time_shifts import TimeShifts
+from controller.planner.time_shifts import TimeShifts, distinct
 from controller.priority.crux import RankedJob
 from controller.priority.protocol import Levels
 
@@ -44,7 +44,7 @@ def first_plan(inputs: PlanInput) -> Plan:
 def _candidate(demands: Demands) -> Candidate:
     routing = route_flows(demands, time_sharing=False)
     order = _by_intensity(demands, routing)
-    connected = _connected(routing.shared)
+    connected = _connected(distinct(routing.shared))
     known = _in_force(demands)
     slots = {
         name: JobSlot(j.period_ns, _shift(j, demands), connected[name][0], j.once, j.realign)

@@ -24,6 +24,15 @@ def only(link: SharedLink, jobs: Iterable[str]) -> SharedLink:
     return SharedLink(link.name, link.rate_bps, {j: link.demands[j] for j in jobs})
 
 
+def distinct(shared: Iterable[SharedLink]) -> tuple[SharedLink, ...]:
+    """The first of all links that have the same object as demands. What a link means for its jobs depends on
+    nothing else, and most links of a cluster are like some other one."""
+    found: dict[int, SharedLink] = {}
+    for link in shared:
+        found.setdefault(id(link.demands), link)
+    return tuple(found.values())
+
+
 @dataclass(frozen=True)
 class TimeShifts:
     """The slots of one candidate on the links that its jobs share, and what follows from them."""
@@ -50,10 +59,15 @@ class TimeShifts:
         return list(groups.values())
 
     @cached_property
+    def kinds(self) -> tuple[SharedLink, ...]:
+        """The shared links without those that are like earlier ones."""
+        return distinct(self.shared)
+
+    @cached_property
     def contending(self) -> Mapping[tuple[str, str], DirectedLink]:
         """Pairs of jobs (sorted) that still overlap in time, and a link that cannot carry both."""
         pairs: dict[tuple[str, str], DirectedLink] = {}
-        for link in self.shared:
+        for link in self.kinds:
             if not contended(link, SLACK):
                 continue
             groups = self.groups(link)
@@ -76,6 +90,14 @@ class TimeShifts:
 
     def score(self, link: SharedLink) -> float:
         """CASSINI's score of a link under these slots; 1 where all demand fits at once."""
+        known = self._scores.get(id(link.demands))
+        return self._score(link) if known is None else known
+
+    @cached_property
+    def _scores(self) -> Mapping[int, float]:
+        return {id(link.demands): self._score(link) for link in self.kinds}
+
+    def _score(self, link: SharedLink) -> float:
         if not contended(link, SLACK):
             return 1.0
         place = {job: i for i, job in enumerate(link.demands)}

@@ -264,6 +264,7 @@ class ControlLoop:
     async def _apply(self) -> None:
         """Write tables and make plans until the core asks for neither."""
         core = self._core
+        self._precomputation.cancel()
         try:
             # Agents may connect before the switches are in service. They receive no path that switches do
             # not have yet.
@@ -326,7 +327,6 @@ class ControlLoop:
         the affected flows at once. The answer was prepared, or is computed now with the same result.
         """
         core, failovers = self._core, self._core.failovers
-        self._precomputation.cancel()
         condition = core.take_condition()
         self._save(core.plan)
         writes = failovers.writes(condition)

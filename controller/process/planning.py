@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.live.core import Core
 from controller.model.plan import Plan
@@ -42,9 +42,9 @@ class Planning:
 
     With `first_plans`, a first plan follows the arrival of a job at once, and the final plan follows it. A
     job that arrives while the final plan is made does not wait for it: the search ends with the best that it
-    has. Where it has nothing yet, the final plan begins anew; once in SEARCH_EVERY_NS the job waits for the
-    first result. Each change of the jobs so leads to at most two plans. Where fabric time stands still during
-    a plan, first plans would gain nothing.
+    has, and the first plan with the new job starts from that. Where it has nothing yet, the final plan begins
+    anew; once in SEARCH_EVERY_NS the job waits for the first result. Each change of the jobs so leads to at
+    most two plans. Where fabric time stands still during a plan, first plans would gain nothing.
     """
 
     def __init__(self, worker: WorkerProcess, *, first_plans: bool = False) -> None:
@@ -89,7 +89,7 @@ class Planning:
         inputs = core.plan_input()
         self._failure.clear()
         self.look_at(core)
-        planning = asyncio.ensure_future(self._plan(inputs))
+        planning = asyncio.ensure_future(self._plan(core, inputs))
         try:
             while not planning.done():
                 failure = asyncio.ensure_future(self._failure.wait())
@@ -98,7 +98,7 @@ class Planning:
                 if self._failure.is_set() and not planning.done():
                     self._failure.clear()
                     await answer()
-            made = planning.result()
+            made, inputs = planning.result()
         except CallAbandonedError:
             return None
         finally:
@@ -108,7 +108,8 @@ class Planning:
         dead = now.down_links - inputs.down_links or now.down_switches - inputs.down_switches
         return None if dead else made
 
-    async def _plan(self, inputs: PlanInput) -> Plan:
+    async def _plan(self, core: Core, inputs: PlanInput) -> tuple[Plan, PlanInput]:
+        """A plan, and the inputs that it was made for: those of now if a job came during the search."""
         rollback, self.rollback = self.rollback, None
         if rollback is not None:
             try:
@@ -119,16 +120,22 @@ class Planning:
                 # Also after a first plan: a final one would replace it at once.
                 self.unfinished = False
                 rollback.version = earlier.version
-                return earlier
+                return earlier, inputs
         limit_s = min(max(PLAN_CPU_S, GROWTH * self._last_s), CALL_CPU_S)
         self.unfinished = self._first_plans and gains_by_first_plan(inputs)
         if self.unfinished:
-            return (await self._worker.run_timed(limit_s, first_plan, inputs))[0]
-        if self._first_plans and inputs.policy.joint_search:
+            return (await self._worker.run_timed(limit_s, first_plan, inputs))[0], inputs
+        searches = self._first_plans and inputs.policy.joint_search
+        if searches:
             self._inputs = inputs
         made, self._last_s = await self._worker.run_timed(limit_s, plan, inputs, stop=stop_requested)
         self._searching_since_ns = None
-        return made
+        if searches and self._inputs is None and core.wants_plan and self.rollback is None:
+            # A job has come: its plan is the next one, so this one need not be published.
+            unpublished = replace(made, version=inputs.previous.version if inputs.previous else 0)
+            newer = replace(core.plan_input(), previous=unpublished)
+            return await self._plan(core, newer)
+        return made, inputs
 
 
 def gains_by_first_plan(inputs: PlanInput) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.live.core import Core
-from controller.live.failover import FailoverAnswer, PreparedFailovers, answers, pack, writes
+from controller.live.failover import FailoverAnswer, PreparedFailovers, answers, prepare, writes
 from controller.model.plan import Plan
 from controller.planner import PlanInput, plan
-from controller.process.worker_process import CALL_CPU_S
+from controller.process.worker_process import ATTEMPTS, CALL_CPU_S, WorkerProcess
 from controller.process.workers import WorkerProcesses
 from controller.routing.failover import Event
 from controller.southbound.fleet import RunnerError
@@ -36,6 +36,8 @@ SLOW_WRITES = (
 )
 
 Watched = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+T = TypeVar("T")
+Asked = TypeVar("Asked")
 
 
 class Precomputation:
@@ -48,7 +50,6 @@ class Precomputation:
         self._with_writes = with_writes
         self._first_writes = True
         self._task: asyncio.Task[None] | None = None
-        self._state: tuple[PreparedFailovers, bytes] | None = None
         self._lookahead_plan: tuple[PlanInput, Plan] | None = None
 
     def begin(self, core: Core, watched: Watched) -> None:
@@ -72,18 +73,11 @@ class Precomputation:
         if ready is not None or failovers.inputs is None or failovers.plan is None:
             return ready, True
         try:
-            state = await self._packed(failovers)
-            (answer,) = await self._urgent.run(answers, state, (event,))
+            found, _ = await _searched(self._urgent, failovers, answers, (event,))
         except RunnerError as error:
             log.error("no answer to the failure: %s; the next plan moves its flows", error)
             return None, False
-        return answer, False
-
-    async def _packed(self, failovers: PreparedFailovers) -> bytes:
-        """The state of the prepared failovers for the worker, serialised once."""
-        if self._state is None or self._state[0] is not failovers:
-            self._state = failovers, await self._worker.run_in_thread(pack, failovers)
-        return self._state[1]
+        return found[0], False
 
     async def paths(self, inputs: PlanInput) -> tuple[Plan, bool]:
         """The plan for `inputs`, and whether it was ready."""
@@ -102,19 +96,39 @@ class Precomputation:
             self._lookahead_plan = lookahead, await self._worker.run(plan, lookahead)
         if failovers.inputs is None or failovers.plan is None:
             return
-        state = await self._packed(failovers)
         while failovers.missing:
             chosen = tuple(failovers.missing[:STEP])
-            failovers.put(await self._worker.run(answers, state, chosen))
-            del failovers.missing[:STEP]
+            found, _ = await _searched(self._worker, failovers, answers, chosen)
+            failovers.put(found)
+            del failovers.missing[: len(chosen)]
         while self._with_writes and failovers.unwritten:
             event = failovers.unwritten[0]
-            found, cpu_s = await self._worker.run_timed(CALL_CPU_S, writes, state, event)
+            written, cpu_s = await _searched(self._worker, failovers, writes, event)
             del failovers.unwritten[0]
             # The first call also builds the tables before the failure.
             if cpu_s > MAX_WRITES_CPU_S and not self._first_writes:
                 self._with_writes = False
                 log.info(SLOW_WRITES, 1e3 * cpu_s)
             self._first_writes = False
-            if not failovers.put_writes(event, found):
+            if not failovers.put_writes(event, written):
                 break
+
+
+async def _searched(
+    worker: WorkerProcess,
+    failovers: PreparedFailovers,
+    function: Callable[[int, Asked], T | None],
+    asked: Asked,
+) -> tuple[T, float]:
+    """What a function of `controller.live.failover` finds in the worker, and its processor time in s.
+
+    The worker gets what it needs for that once, and again if it had to be replaced. Raises RunnerError.
+    """
+    number, inputs, plan = failovers.number, failovers.inputs, failovers.plan
+    if inputs is not None and plan is not None:
+        for _ in range(ATTEMPTS):
+            found, cpu_s = await worker.run_timed(CALL_CPU_S, function, number, asked)
+            if found is not None:
+                return found, cpu_s
+            await worker.run(prepare, number, inputs, plan, failovers.condition)
+    raise RunnerError(f"{function.__name__}: the worker has lost what was prepared, again and again")

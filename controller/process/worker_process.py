@@ -18,6 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -147,9 +148,11 @@ class WorkerProcess:
         niceness: int = NICENESS,
     ) -> None:
         self._limited = host_clock
-        self._sender = ObjectSender()
+        self._sender: ObjectSender
         self._number = 0
         self._argument: object = None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._under_way: asyncio.Task[Any] | None = None
         self._start = (topology, ecn, artefacts, guard)
         self._niceness = niceness if host_clock else 0
         self._pool = self._new_pool()
@@ -179,14 +182,40 @@ class WorkerProcess:
     async def run_timed(
         self, cpu_limit_s: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> tuple[T, float]:
-        """As `run`, with a limit of processor time; returns the result and the processor time in s."""
+        """As `run`, with a limit of processor time; returns the result and the processor time in s.
+
+        If the caller is cancelled, a call that is under way is abandoned. Until it has ended it keeps its
+        turn, so the worker has read its message, and what both have stays known.
+        """
+        call = asyncio.ensure_future(self._call(cpu_limit_s, partial(function, *args, **kwargs)))
+        self._calls.add(call)
+        call.add_done_callback(self._ended)
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            if self._under_way is call:
+                self._abandon_now()
+            else:
+                call.cancel()
+            raise
+
+    def _ended(self, call: asyncio.Task[Any]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            # Also the error of a call that nobody waits for any more is looked at.
+            call.exception()
+
+    async def _call(self, cpu_limit_s: float, function: partial[T]) -> tuple[T, float]:
+        """The result of a call and its processor time, when it is its turn."""
+        name = function.func.__name__
         for _ in range(ATTEMPTS):
             async with self._turn:
                 pool, done = self._pool, False
+                self._under_way = asyncio.current_task()
                 try:
-                    message = self._sender.message((function, args, kwargs))
+                    message = self._sender.message((function.func, function.args, function.keywords))
                     self._number += 1
-                    self._argument = args[0] if args else None
+                    self._argument = function.args[0] if function.args else None
                     call = asyncio.wrap_future(pool.submit(_timed, self._number, message))
                     if self._limited:
                         await self._within_limits(pool, call, cpu_limit_s)
@@ -201,7 +230,7 @@ class WorkerProcess:
                     self._replace(pool)
                 except _CallTooLongError as error:
                     self._replace(pool)
-                    raise RunnerError(f"{function.__name__} took longer than {error}") from None
+                    raise RunnerError(f"{name} took longer than {error}") from None
                 except CallAbandonedError:
                     done = True
                     raise
@@ -209,13 +238,13 @@ class WorkerProcess:
                     raise
                 except Exception as error:
                     what = f"{type(error).__name__}: {error}"
-                    raise RunnerError(f"{function.__name__} failed: {what}") from error
+                    raise RunnerError(f"{name} failed: {what}") from error
                 finally:
-                    self._argument = None
+                    self._argument = self._under_way = None
                     if not done:
                         # The worker may not have read the message.
-                        self._sender = ObjectSender()
-        raise RunnerError(f"the worker process died {ATTEMPTS} times during {function.__name__}")
+                        self._sender = ObjectSender(self._start[0])
+        raise RunnerError(f"the worker process died {ATTEMPTS} times during {name}")
 
     def abandon(self, argument: object, *, patient: bool = False) -> bool:
         """End the call with this first argument. It may be too late.
@@ -227,10 +256,13 @@ class WorkerProcess:
         """
         if self._argument is not argument:
             return False
+        self._abandon_now(patient=patient)
+        return True
+
+    def _abandon_now(self, *, patient: bool = False) -> None:
         for process in _processes(self._pool):
             if process.pid is not None and process.is_alive():
                 self._abandoned.request(self._number, process.pid, patient=patient)
-        return True
 
     async def _within_limits(
         self, pool: ProcessPoolExecutor, call: asyncio.Future[Any], cpu_limit_s: float
@@ -257,7 +289,9 @@ class WorkerProcess:
         return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
 
     def close(self) -> None:
-        """End the process; calls that it has not begun are dropped."""
+        """End the process; calls that it has not finished are dropped."""
+        for call in self._calls:
+            call.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
         for process in _shut_down(self._pool):
             process.terminate()
@@ -271,7 +305,7 @@ class WorkerProcess:
         self._compile_times = _CompileTimes()
         self._abandoned = _AbandonedCall()
         arguments = (self._compile_times, self._abandoned, self._niceness, *self._start)
-        self._sender = ObjectSender()
+        self._sender = ObjectSender(self._start[0])
         return ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=arguments
         )
@@ -353,7 +387,7 @@ def _shut_down(pool: ProcessPoolExecutor) -> list[BaseProcess]:
 
 
 def _start_worker(
-    compile_times: _CompileTimes, abandoned: _AbandonedCall, niceness: int, *arguments: Any
+    compile_times: _CompileTimes, abandoned: _AbandonedCall, niceness: int, topology: Topology, *others: Any
 ) -> None:
     compile_times.watch()
     abandoned.watch()
@@ -363,6 +397,7 @@ def _start_worker(
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard == resource.RLIM_INFINITY or hard > MEMORY_LIMIT_BYTES:
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT_BYTES, hard))
-    table_writes.start_worker(*arguments)
+    table_writes.start_worker(topology, *others)
+    _received.give(topology)
     # The imported modules stay for good, so the garbage collector need not visit them.
     gc.freeze()

@@ -40,6 +40,8 @@ MAX_REPORT_BINS: Final = 8192
 MAX_FLOWS_OF_PAIR: Final = 1024
 """The most flows of a job from one host to another: NCCL's most queue pairs of a connection (128) for eight
 connections. They must differ in their source ports, of which there are 16,384."""
+MAX_FLOWS_OF_JOB: Final = 1 << 16
+"""The most flows of one job: a ring on each of 65,536 NICs."""
 MAX_JOBS_OF_HOST: Final = 256
 """The most jobs of which one host has a worker."""
 MAX_FLOWS_OF_HOST: Final = 1 << 17

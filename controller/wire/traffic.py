@@ -12,11 +12,10 @@ from enum import StrEnum
 from itertools import pairwise
 
 from controller.wire.collectives import Collective, pair_count, rounds
+from controller.wire.limits import MAX_FLOWS_OF_JOB
 
 MAX_PAIRS = 1_000_000
 """Pairs of ranks of one job that talk to each other (chosen: listing them takes about a second)."""
-MAX_FLOWS = 65_536
-"""Flows of one job (chosen: a ring on each of 65,536 NICs; more than a plan can pin)."""
 
 
 class TrafficError(ValueError):
@@ -188,7 +187,7 @@ def flows_of(traffic: Traffic, places: RankPlaces) -> tuple[TrafficFlow, ...]:
 
     Raises:
         TrafficError: the parallelism does not multiply to the ranks, nothing is sent over the fabric, or
-            there are more than MAX_PAIRS pairs of ranks or MAX_FLOWS flows.
+            there are more than MAX_PAIRS pairs of ranks or MAX_FLOWS_OF_JOB flows.
     """
     layout = traffic.parallelism
     if layout.ranks != len(places.nics):
@@ -213,9 +212,9 @@ def flows_of(traffic: Traffic, places: RankPlaces) -> tuple[TrafficFlow, ...]:
         raise TrafficError(
             "the job sends nothing over the fabric; legal: bytes for a group that spans several hosts"
         )
-    if len(merged) * traffic.queue_pairs > MAX_FLOWS:
+    if len(merged) * traffic.queue_pairs > MAX_FLOWS_OF_JOB:
         raise TrafficError(
-            f"{len(merged) * traffic.queue_pairs:,} flows; legal: up to {MAX_FLOWS:,} in a job"
+            f"{len(merged) * traffic.queue_pairs:,} flows; legal: up to {MAX_FLOWS_OF_JOB:,} in a job"
         )
     return _queue_pairs(merged, traffic)
 

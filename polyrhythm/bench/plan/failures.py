@@ -16,7 +16,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from controller.live.failover import PreparedFailovers, answers, pack
+from controller.live.failover import PreparedFailovers, answers, prepare
 from controller.model import Flow, FlowPlan, Plan
 from controller.planner import POLICIES, PlanInput, first_plan
 from controller.process.precompute import STEP
@@ -54,12 +54,13 @@ async def _measure(x: PlanInput, runs: int) -> dict[str, Any]:
         for _ in range(runs + 1):
             failovers = PreparedFailovers.after(x, made)
             todo = tuple(failovers.missing)
-            began, used_s = time.perf_counter(), 0.0
-            state = pack(failovers)
+            began, number = time.perf_counter(), failovers.number
+            state = x, made, failovers.condition
+            _, used_s = await planner.worker.run_timed(LIMIT_S, prepare, number, *state)
             for at in range(0, len(todo), STEP):
                 chosen = todo[at : at + STEP]
-                found, cpu_s = await planner.worker.run_timed(LIMIT_S, answers, state, chosen)
-                failovers.put(found)
+                found, cpu_s = await planner.worker.run_timed(LIMIT_S, answers, number, chosen)
+                failovers.put(found or ())
                 used_s += cpu_s
             times.append(time.perf_counter() - began)
             cpu_times.append(used_s)

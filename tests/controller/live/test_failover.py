@@ -76,7 +76,10 @@ def test_every_single_failure_has_its_answer(topology: Topology, before: frozens
     failovers = PreparedFailovers.after(inputs, made)
     todo = tuple(failovers.missing)
     assert set(todo) == {e for e in events(topology) if e not in before}
-    failovers.put(FailoverSearch(inputs, made, failovers.condition).answers(todo))
+    found = FailoverSearch(inputs, made, failovers.condition).answers(todo)
+    by_name = replace(made, flows=dict(made.flows))
+    assert found == FailoverSearch(inputs, by_name, failovers.condition).answers(todo)
+    failovers.put(found)
     for event in todo:
         answer = failovers.answer(event)
         assert answer is not None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from control_rig import job, on_loop
 from controller.live.core import Core
 from controller.live.messages import PortsSeen, WorkerJoined
 from controller.live.settings import CoreSettings
+from controller.model.job import Job
 from controller.planner import POLICIES, plan
 from controller.process.planning import Planning, Rollback
 from controller.process.worker_process import CallAbandonedError
@@ -169,6 +171,60 @@ def test_a_new_job_does_not_wait_for_the_search() -> None:
         assert again is not None
         assert set(again.jobs) == {"a", "b", "c"}
         assert worker.made == ["first_plan", "plan", "first_plan"]
+
+    on_loop(scenario())
+
+
+class StoppedWorker(NotingWorker):
+    """Its search ends with what it has when it is asked to. Notes the plans that inputs start from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stop = asyncio.Event()
+        self.previous: list[Any] = []
+
+    async def run_timed(self, limit_s: float, function: Any, *args: Any, **kwargs: Any) -> tuple[Any, float]:
+        self.made.append(function.__name__)
+        self.previous.append(args[0].previous)
+        if function is plan:
+            await self.stop.wait()
+        return function(args[0]), 0.1
+
+    def abandon(self, argument: object, *, patient: bool = False) -> bool:
+        self.stop.set()
+        return True
+
+
+def test_what_the_search_has_found_is_where_a_new_job_starts() -> None:
+    """It is not published for itself: the job would wait for its tables and messages."""
+    core = _core()
+
+    async def scenario() -> None:
+        worker = StoppedWorker()
+        planning = Planning(worker, first_plans=True)  # type: ignore[arg-type]
+        first = await planning.plan(core, _nothing)
+        assert first is not None
+        core.adopt(first)
+        making = asyncio.ensure_future(planning.plan(core, _nothing))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        _joins(core, "b", "h2", "h4")
+        planning.look_at(core)
+        made = await making
+        assert made is not None
+        assert set(made.jobs) == {"a", "b", "c"}
+        assert worker.made == ["first_plan", "plan", "first_plan"]
+        found = worker.previous[2]
+        assert (
+            found.jobs == plan(replace(core.input_now(), jobs=tuple(first_jobs(core)), previous=first)).jobs
+        )
+        # No number is missing in the history.
+        assert (found.version, made.version) == (first.version, first.version + 1)
+        assert planning.unfinished
+        assert not core.wants_plan
+
+    def first_jobs(core: Core) -> list[Job]:
+        return [j for j in core.registry.jobs if j.name != "b"]
 
     on_loop(scenario())
 

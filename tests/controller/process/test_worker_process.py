@@ -101,3 +101,28 @@ def test_a_call_that_asks_ends_with_what_it_has(first: int, patient: bool) -> No
             worker.close()
 
     on_loop(scenario())
+
+
+def test_the_worker_keeps_what_it_knows_when_a_caller_gives_up() -> None:
+    """Else the next plan would wait until the fabric has travelled again, and until caches are filled."""
+
+    async def scenario() -> None:
+        worker = WorkerProcess(TOPOLOGY, EcnProfile(5, 50, 0.1), artefacts_dir())
+        try:
+            there = await worker.run(id, TOPOLOGY)
+            long = asyncio.ensure_future(worker.run(name_after, TOPOLOGY, 6_000))
+            while not worker.abandon(TOPOLOGY, patient=True):
+                await asyncio.sleep(0)
+            # One that waits for its turn is dropped; the one under way ends soon.
+            waiting = asyncio.ensure_future(worker.run(name_after, TOPOLOGY, 6_000))
+            await asyncio.sleep(0)
+            for call in (waiting, long):
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+            async with asyncio.timeout(30):
+                assert await worker.run(id, TOPOLOGY) == there
+        finally:
+            worker.close()
+
+    on_loop(scenario())

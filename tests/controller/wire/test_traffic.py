@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.wire.collectives import Collective
+from controller.wire.limits import MAX_FLOWS_OF_JOB
 from controller.wire.traffic import (
-    MAX_FLOWS,
     Order,
     Parallelism,
     Traffic,
@@ -128,7 +128,11 @@ def test_queue_pairs_and_exchanges_share_the_bytes(
         (Traffic(Parallelism(data=4), Volumes()), 4, "sends nothing over the fabric"),
         (Traffic(Parallelism(data=4), Volumes(1), queue_pairs=0), 4, "1 or more"),
         (Traffic(Parallelism(data=4096), Volumes(1), Collective.ALL_TO_ALL), 4096, "16,773,120 pairs"),
-        (Traffic(Parallelism(data=1024), Volumes(10**6), queue_pairs=128), 1024, f"up to {MAX_FLOWS:,}"),
+        (
+            Traffic(Parallelism(data=1024), Volumes(10**6), queue_pairs=128),
+            1024,
+            f"up to {MAX_FLOWS_OF_JOB:,}",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(traffic: Traffic, gpus: int, words: str) -> None:
