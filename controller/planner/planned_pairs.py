@@ -47,11 +47,11 @@ def _pairs_of_columns(flows: FlowPlans) -> tuple[Pairs, Pairs]:
         is_mouse = (columns.size < flows.elephant_bytes) | (job.dscp == TRAFFIC_CLASSES.mice)
         levels.append(keys[~is_mouse])
         mice.append(keys[is_mouse])
-    names = sorted(numbers.hosts)
+    names = numbers.sorted_hosts
 
     def named(keys: NDArray[np.int64]) -> Pairs:
         src, dst = np.divmod(keys, max(count, 1))
-        return tuple((names[a], names[b]) for a, b in zip(src.tolist(), dst.tolist(), strict=True))
+        return tuple(zip(names[src].tolist(), names[dst].tolist(), strict=True))
 
     of_levels = np.unique(np.concatenate(levels))
     return named(of_levels), named(np.setdiff1d(np.concatenate(mice), of_levels))

@@ -16,7 +16,7 @@ from controller.routing.algorithms.base import Options, loads
 from controller.routing.algorithms.greedy import CHUNK, chosen
 from controller.routing.algorithms.optimal import optimal
 from controller.routing.backend import backend
-from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, UnsuitableError
+from controller.routing.fabric import Fabric, Floats, Ints, LeafDemand, TwoTier, UnsuitableError
 from controller.routing.greedy import Congestion
 from controller.routing.incremental import rebalanced
 from controller.routing.relief import relieved
@@ -83,6 +83,14 @@ def least_congested(
     if held.any():
         best = greedy_around(fabric, flows, plain=plain)
         congestion = congestion_of(fabric, flows, best)
+        if balance and flows.overlap is None:
+            # Where few moves reach the lower bound, nothing is less congested, and no other way is tried.
+            least_load = lower_bound(fabric, flows.demand)
+            if congestion.max_load <= least_load:
+                return best
+            few = _rebalanced(fabric, flows, max_moves, plain)
+            if few is not None and legal(few) and congestion_of(fabric, flows, few).max_load <= least_load:
+                return few
         if not (held.all() and max_moves == 0):
             anew = greedy_around(fabric, replace(flows, held=np.full_like(flows.held, -1)), plain=plain)
             if legal(anew) and (found := congestion_of(fabric, flows, anew)) < congestion:
@@ -110,6 +118,21 @@ def least_congested(
         if legal(choice) and congestion_of(fabric, flows, choice).max_load < least[0]:
             best = choice
     return best
+
+
+def lower_bound(fabric: Fabric, demand: LeafDemand) -> float:
+    """A largest relative link load that no choices are below, where all flows and all live links of a
+    leaf-spine are alike; elsewhere 0, which says nothing."""
+    weight, live = demand.weights, fabric.capacity[fabric.capacity > 0]
+    if (
+        not isinstance(fabric, TwoTier)
+        or not len(weight)
+        or not len(live)
+        or weight.min() < weight.max()
+        or live.min() < live.max()
+    ):
+        return 0.0
+    return round(fabric.bound(demand) * float(weight[0] / live[0]), 9)
 
 
 def _coloured(fabric: Fabric, flows: OwnedDemand, max_moves: int | None, plain: bool) -> Ints | None:

@@ -108,6 +108,11 @@ class Numbering:
         found[order] = np.arange(len(order), dtype=np.int32)
         return found
 
+    @cached_property
+    def sorted_hosts(self) -> NDArray[np.object_]:
+        """The names of the hosts in their order, (hosts,)."""
+        return np.array(sorted(self.hosts), dtype=np.object_)
+
     def leaves_of(self, fabric: Fabric) -> Ints:
         """The index in `fabric.leaves` of each switch, (switches,); -1 for one that is no leaf."""
         found = np.full(len(self.switches), -1, dtype=np.int32)

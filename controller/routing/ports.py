@@ -138,6 +138,20 @@ def _two(
     """Leaf-spine. The table of a leaf depends on the order of its ports and on the spines that both leaves
     reach. A spine with several cables to the destination leaf makes a second choice among them."""
     columns = _columns(fabric.spines)
+    stage = _leaf_stages(fabric, demand, tables, orders)
+    stage[(choice < 0) | (demand.src == demand.dst)] = -1
+    if all(len(cables) == 1 for cables in columns.values()):
+        return tables.stages(stage[:, None], choice[:, None])
+    down = _down_tables(topology, fabric, columns, tables)[demand.dst, choice]
+    down[(choice < 0) | (demand.src == demand.dst)] = -1
+    return tables.stages(np.stack((stage, down), axis=1), np.stack((choice, choice), axis=1))
+
+
+def _leaf_stages(fabric: TwoTier, demand: LeafDemand, tables: _Tables, orders: UplinkOrders) -> Ints:
+    """The table by which the first leaf of each flow chooses, (flows,)."""
+    if len(orders.orders) == 1 and fabric.live.all():
+        # All leaves are alike, and reach all spines.
+        return np.full(len(demand), tables.add(0, orders.orders[0]), dtype=np.int32)
     pair, src, dst = grouped(demand, len(fabric.leaves))
     both = fabric.live[src] & fabric.live[dst]
     kinds = np.column_stack((orders.of[src], np.packbits(both, axis=1)))
@@ -146,13 +160,7 @@ def _two(
         [tables.add(0, [s for s in orders.orders[orders.of[src[p]]] if both[p, s]]) for p in first],
         dtype=np.int32,
     )
-    stage = table[kind.reshape(-1)[pair]] if len(demand) else np.empty(0, dtype=np.int32)
-    stage[(choice < 0) | (demand.src == demand.dst)] = -1
-    if all(len(cables) == 1 for cables in columns.values()):
-        return tables.stages(stage[:, None], choice[:, None])
-    down = _down_tables(topology, fabric, columns, tables)[demand.dst, choice]
-    down[(choice < 0) | (demand.src == demand.dst)] = -1
-    return tables.stages(np.stack((stage, down), axis=1), np.stack((choice, choice), axis=1))
+    return table[kind.reshape(-1)[pair]] if len(demand) else np.empty(0, dtype=np.int32)
 
 
 def _down_tables(
