@@ -88,6 +88,7 @@ COMMANDS = {
         "polyrhythm.commands.apply",
         "show what another policy, or the jobs of a scenario, would change on a running controller",
     ),
+    "jobs": ("polyrhythm.commands.jobs", "declare, list and end jobs on a running controller"),
     "drain": (
         "polyrhythm.commands.drain",
         "take switches and links of a running fabric out of use, for maintenance",

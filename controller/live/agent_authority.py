@@ -131,18 +131,22 @@ class AgentAuthority:
         joins = replace(item, job=renamed(job, name))
         if before == name:
             return (joins,)
-        self._check_limits(host, job.name, len(job.flows))
+        check_limits(registry.load_of(host), host, job.name, len(job.flows))
         # An agent has one job of a name and rank, so what it declared before has ended.
         return (joins,) if before is None else (WorkerLeft(host, item.rank, before), joins)
 
-    def _check_limits(self, host: str, job: str, flows: int) -> None:
-        jobs, held = self._registry.load_of(host)
-        if jobs >= MAX_JOBS_OF_HOST:
-            raise NotAllowedError(
-                f"job {job}: host {host} has {jobs} jobs already; legal: at most {MAX_JOBS_OF_HOST:,}"
-            )
-        if held + flows > MAX_FLOWS_OF_HOST:
-            raise NotAllowedError(
-                f"job {job}: with its {flows:,} flows, the jobs of host {host} have {held + flows:,}; legal: "
-                f"at most {MAX_FLOWS_OF_HOST:,}"
-            )
+
+def check_limits(load: tuple[int, int], host: str, job: str, flows: int) -> None:
+    """Raise NotAllowedError if one more job with so many flows is too much for a host. `load` is how many
+    jobs it has, and their flows.
+    """
+    jobs, held = load
+    if jobs >= MAX_JOBS_OF_HOST:
+        raise NotAllowedError(
+            f"job {job}: host {host} has {jobs} jobs already; legal: at most {MAX_JOBS_OF_HOST:,}"
+        )
+    if held + flows > MAX_FLOWS_OF_HOST:
+        raise NotAllowedError(
+            f"job {job}: with its {flows:,} flows, the jobs of host {host} have {held + flows:,}; legal: "
+            f"at most {MAX_FLOWS_OF_HOST:,}"
+        )

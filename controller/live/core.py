@@ -58,7 +58,7 @@ from controller.live.notices import (
     SwitchUp,
 )
 from controller.live.operating import carry_out
-from controller.live.operator_commands import ChosenPolicy, DrainSet, PolicySet
+from controller.live.operator_commands import ChosenPolicy, DrainSet, JobEnded, JobRequested, PolicySet
 from controller.live.overlays import PlanOverlays
 from controller.live.plan_changes import with_paths_of, with_slots_later
 from controller.live.plan_inputs import PlanInputs
@@ -232,7 +232,7 @@ class Core:
                 log.error("switch %s: the session is lost (%s); its entries stay in force", switch, why)
             case FrameAsked(switch, payload, egress_port, submit):
                 self._effects.append(SendFrame(switch, payload, egress_port, submit))
-            case DrainSet() | PolicySet():
+            case DrainSet() | PolicySet() | JobRequested() | JobEnded():
                 self._effects.extend(carry_out(self, item))
 
     def run_timers(self) -> None:

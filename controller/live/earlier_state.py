@@ -80,7 +80,8 @@ def restore(core: Core, earlier: EarlierState) -> None:
         except JoinError as error:
             log.warning("not taken up: %s", error)
             continue
-        core.reannouncement.expect((known,))
+        if not known.requested:
+            core.reannouncement.expect((known,))
         if known.arrived:
             core.reports.arrived(known.job)
             core.wants_plan |= core.measuring.restored(known.job)

@@ -88,7 +88,7 @@ class JobLeases:
         if earlier is None or not registry.differs(job):
             return ()
         left = {(h, r) for h in set(earlier.hosts) for n, r in registry.workers_of(h) if n == job.name}
-        if not all((job.name, rank) in self._unconfirmed.get(host, ()) for host, rank in left):
+        if not left or not all((job.name, rank) in self._unconfirmed.get(host, ()) for host, rank in left):
             return ()
         log.info("job %s: a new job has its name; the earlier one's workers have ended", job.name)
         return [WorkerLeft(host, rank, job.name) for host, rank in sorted(left)]

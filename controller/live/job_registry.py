@@ -25,12 +25,16 @@ class JoinError(ValueError):
 
 @dataclass(slots=True)
 class RegisteredJob:
-    """A job as its first worker announced it, as it is planned with, and the ranks that have joined."""
+    """A job as its first worker announced it, as it is planned with, and the ranks that have joined.
+
+    A `requested` job was declared by a REST request for all its workers, and ends by one.
+    """
 
     announced: Job
     job: Job
     ranks: set[int] = field(default_factory=set)
     arrived: bool = False
+    requested: bool = False
 
 
 class JobRegistry:
@@ -98,11 +102,11 @@ class JobRegistry:
         return self._present[name][host] > 0
 
     def workers_of(self, host: str) -> tuple[tuple[str, int], ...]:
-        """Job and rank of each worker that has joined on the host."""
+        """Job and rank of each worker that has joined on the host, without those of requested jobs."""
         return tuple(
             (name, rank)
             for name, known in sorted(self._jobs.items())
-            if self._present[name][host]
+            if self._present[name][host] and not known.requested
             for rank in sorted(known.ranks)
             if known.announced.hosts[rank] == host
         )
@@ -190,10 +194,21 @@ class JobRegistry:
             confidence = replace(was.confidence, period_ns=half_width_ns)
             known.job = replace(known.job, measured=replace(was, confidence=confidence))
 
-    def leave(self, name: str, rank: int) -> Job | None:
-        """A worker leaves. Returns the job if it had arrived and this was its last worker."""
+    def is_requested(self, name: str) -> bool:
+        """Whether a REST request has declared the job."""
         known = self._jobs.get(name)
-        if known is None:
+        return known is not None and known.requested
+
+    def set_requested(self, name: str, requested: bool) -> None:
+        """Say whether a REST request has declared a job that is there."""
+        self._jobs[name].requested = requested
+        self._changed.add(name)
+
+    def leave(self, name: str, rank: int) -> Job | None:
+        """A worker leaves. Returns the job if it had arrived and this was its last worker. Workers of
+        requested jobs may come and go."""
+        known = self._jobs.get(name)
+        if known is None or known.requested:
             return None
         if rank in known.ranks:
             known.ranks.remove(rank)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.live.drained import Drained
+from controller.model.job import Job
 from controller.planner.policy import Policy
 from controller.planner.registry import registered_policy
 
@@ -37,4 +38,18 @@ class PolicySet:
     chosen: ChosenPolicy | None
 
 
-OperatorCommand = DrainSet | PolicySet
+@dataclass(frozen=True, slots=True)
+class JobRequested:
+    """A job begins, or the requested job of its name is described anew. Its agents need not announce it."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """A job has ended, whoever declared it."""
+
+    name: str
+
+
+OperatorCommand = DrainSet | PolicySet | JobRequested | JobEnded

@@ -142,7 +142,7 @@ class SavedState:
             self._announced.pop(name, None)
             return {(kind, name): None for kind in (Kind.JOB, Kind.WORKERS, Kind.PROFILE)}
         found: dict[tuple[Kind, str], object | None] = {
-            (Kind.WORKERS, name): Workers(tuple(sorted(known.ranks)), known.arrived)
+            (Kind.WORKERS, name): Workers(tuple(sorted(known.ranks)), known.arrived, known.requested)
         }
         if self._announced.get(name) is not known.announced:
             self._announced[name] = known.announced
@@ -165,7 +165,9 @@ def read_back(loaded: LoadedState, plan: Plan | None, boot: str) -> EarlierState
         announced = decode(data, Job, f"job {name}")
         profile = records.get(Kind.PROFILE, {}).get(name)
         measured = announced if profile is None else decode(profile, Job, f"profile of job {name}")
-        jobs.append(RegisteredJob(announced, measured, set(workers.ranks), workers.arrived))
+        jobs.append(
+            RegisteredJob(announced, measured, set(workers.ranks), workers.arrived, workers.requested)
+        )
     fabric = records.get(Kind.FABRIC, {})
     condition, drained, policy = fabric.get("condition"), fabric.get("drained"), fabric.get("policy")
     in_force = plan_in_force(loaded)

@@ -19,6 +19,7 @@ from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
 from controller.northbound.drain_routes import drain_routes
 from controller.northbound.health import HEALTH_PATHS, health_routes
+from controller.northbound.job_routes import job_routes
 from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
 from controller.northbound.open_requests import OpenRequests
 from controller.northbound.operations import Operations
@@ -107,6 +108,7 @@ def create_app(
     app.include_router(placement_routes(operations.placements), prefix=PREFIX)
     app.include_router(drain_routes(operations.drains), prefix=PREFIX)
     app.include_router(policy_routes(operations.policy), prefix=PREFIX)
+    app.include_router(job_routes(operations.jobs), prefix=PREFIX)
     app.include_router(_routes(source, app.state.closing, reading_s), prefix=PREFIX)
     if assets is not None:
         app.mount("/", StaticFiles(directory=assets, html=True), name="page")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controller.northbound.drain_routes import DrainOperations
+from controller.northbound.job_routes import JobOperations
 from controller.northbound.placement_routes import PlacementOperations
 from controller.northbound.plan_routes import PlanOperations
 from controller.northbound.policy_routes import PolicyOperations
@@ -19,3 +20,4 @@ class Operations:
     placements: PlacementOperations | None = None
     drains: DrainOperations | None = None
     policy: PolicyOperations | None = None
+    jobs: JobOperations | None = None

@@ -53,6 +53,7 @@ from controller.process.loop_options import LoopOptions
 from controller.process.placing import RunningPlacements
 from controller.process.plan_operations import RunningPlans
 from controller.process.policy_choice import RunningPolicy
+from controller.process.requested_jobs import RunningJobs
 from controller.process.standby import Leadership, stand_by
 from controller.process.start_options import StartOptions, add_arguments, check_options
 from controller.process.state_options import SharedState
@@ -291,11 +292,13 @@ class _Service:
                 ),
                 place=leadership.place if leadership is not None else Place,
             )
+            command = partial(control_loop.put, "operator", "operator")
             operations = Operations(
                 RunningPlans(core, control_loop.planning, workers.plans, store),
                 RunningPlacements(core, workers.another),
-                RunningDrains(core, partial(control_loop.put, "operator", "operator"), workers.tables),
-                RunningPolicy(core, partial(control_loop.put, "operator", "operator"), agents),
+                RunningDrains(core, command, workers.tables),
+                RunningPolicy(core, command, agents),
+                RunningJobs(core, command),
             )
             url, close_web = await _serve_web(control_loop.board, status, start.listeners, operations)
             _say_ready(address, url, "leader" if leadership is not None else "alone")

@@ -20,10 +20,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The ranks of a job's workers that have joined. `arrived`: all of them had joined at one time."""
+    """The ranks of a job's workers that have joined. `arrived`: all of them had joined at one time.
+    `requested`: a REST request has declared the job for all of them.
+    """
 
     ranks: tuple[int, ...]
     arrived: bool
+    requested: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,32 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     eventually(lambda: newest().startswith(f"{last + 1:>8}  "), "the history has the new number")
     assert newest().endswith("ecmp  in force")
 
+    # A job that a request declares, and ends.
+    wanted.write_text(
+        json.dumps(
+            {
+                "name": "r",
+                "gpus": 2,
+                "hosts": ["h2", "h4"],
+                "traffic": {"collective": "ring", "data_bytes": 1_000_000},
+            }
+        )
+    )
+    assert polyrhythm("jobs", "submit", str(wanted)) == (
+        0,
+        "job r is declared: 2 flows on 2 hosts\n",
+    )
+    eventually(lambda: "r" in planned(), "r is planned")
+    shown = polyrhythm("jobs", "list")[1].splitlines()[-1].split()
+    assert [*shown[:3], *shown[4:]] == ["r", "unknown", "2", "0", "-"]
+    code, said = polyrhythm("jobs", "submit", str(wanted))
+    assert (code, "answers 409: job r is there already" in said) == (2, True), said
+    assert polyrhythm("jobs", "end", "r") == (0, "job r is ended\n")
+    assert polyrhythm("jobs", "end", "r")[0] == 2
+    wanted.write_text("[]")
+    assert polyrhythm("jobs", "submit", str(wanted))[0] == 2
+    eventually(lambda: planned() == {"a"}, "r has left the plan")
+
     # A job that the earlier plan does not know.
     newcomer = job("c", "h2", "h4")
     for rank, host in enumerate(newcomer.hosts):

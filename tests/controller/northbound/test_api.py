@@ -188,7 +188,7 @@ def test_what_is_not_there_is_a_404_that_names_what_is(api: httpx.Client, path: 
 
 def test_other_methods_are_told_what_is_answered(api: httpx.Client) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
-        answer = api.request(method, "jobs")
+        answer = api.request(method, "plan")
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD"), method
         assert answer.json()["detail"] == f"{method} is not allowed here; legal: GET, HEAD"
 
@@ -242,7 +242,14 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
         for p in ("plans", "plans/{version}", "plans/{version}/rollback", "plan/dry-run", "placements")
     } | {
         f"/api/v1/{p}"
-        for p in ("policy", "policies", "drains", "fabric/switches/{name}/drain", "fabric/links/{name}/drain")
+        for p in (
+            "jobs/{name}/declaration",
+            "policy",
+            "policies",
+            "drains",
+            "fabric/switches/{name}/drain",
+            "fabric/links/{name}/drain",
+        )
     }
     schemas = document["components"]["schemas"]
     for path, item in document["paths"].items():

@@ -40,12 +40,12 @@ def test_writes_are_recorded_also_refused_ones_and_no_secret_is(
     with running(view(1), rules=rules) as server, httpx.Client(base_url=server.url, timeout=60) as client:
         known = {"Authorization": "Bearer sesame"}
         assert client.get("api/v1/jobs", headers=known).status_code == 200
-        assert client.delete("api/v1/jobs/x", headers=known).status_code == 405
+        assert client.delete("api/v1/jobs/x", headers=known).status_code == 503
         assert client.post("api/v1/jobs", headers={"Authorization": "Bearer guess"}).status_code == 401
         assert client.post("x%0Ay", headers={**known, "Host": "evil.example"}).status_code == 421
         found = lines(file, 3)
     assert [(f["caller"], f["role"], f["method"], f["path"], f["status"]) for f in found] == [
-        ("bob", "job", "DELETE", "/api/v1/jobs/x", 405),
+        ("bob", "job", "DELETE", "/api/v1/jobs/x", 503),
         ("", "", "POST", "/api/v1/jobs", 401),
         ("", "", "POST", "/x\ny", 421),
     ]
@@ -53,7 +53,7 @@ def test_writes_are_recorded_also_refused_ones_and_no_secret_is(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     said = [r.getMessage() for r in caplog.records if r.name.endswith("audit")]
     assert len(said) == 3
-    assert said[0] == "bob (job) at 127.0.0.1: DELETE /api/v1/jobs/x was answered 405"
+    assert said[0] == "bob (job) at 127.0.0.1: DELETE /api/v1/jobs/x was answered 503"
     for text in (file.read_text(), caplog.text):
         assert "sesame" not in text
         assert "guess" not in text

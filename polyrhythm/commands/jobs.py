@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`polyrhythm jobs`: declare, list and end jobs on a running controller."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from polyrhythm.rest_client import CallError, add_controller_options, call, reported
+from polyrhythm_files import ConfigError, read_document
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `polyrhythm jobs`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    submit = actions.add_parser(
+        "submit", help="declare the jobs of a file", description="Declare the jobs of a file."
+    )
+    submit.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="a job as POST /api/v1/jobs takes it, or a list `jobs` of them: YAML, JSON or TOML",
+    )
+    shown = actions.add_parser("list", help="list the jobs", description="List the jobs.")
+    end = actions.add_parser("end", help="end jobs", description="End jobs.")
+    end.add_argument("names", nargs="+", metavar="JOB", help="name of a job")
+    for action in (submit, shown, end):
+        action.add_argument("--json", action="store_true", help="print JSON")
+        add_controller_options(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out the action. Returns 0, 1 if the controller cannot be reached, 2 if it refuses."""
+    actions = {"submit": _submit, "list": _list, "end": _end}
+    return reported(f"jobs {args.action}", lambda: actions[args.action](args))
+
+
+def _submit(args: argparse.Namespace) -> None:
+    made = [call(args, "jobs", job, method="POST") for job in _jobs_of(args.file)]
+    if args.json:
+        print(json.dumps({"jobs": made}, indent=2))
+        return
+    for job in made:
+        print(f"job {job['name']} is declared: {len(job['flows'])} flows on {len(job['hosts'])} hosts")
+
+
+def _list(args: argparse.Namespace) -> None:
+    found = call(args, "jobs")
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return
+    rows = [("job", "model", "gpus", "level", "iterations", "mean ms")]
+    for job in found["jobs"]:
+        level = "-" if job["level"] is None else str(job["level"])
+        mean = "-" if job["mean_ms"] is None else f"{job['mean_ms']:.1f}"
+        rows.append((job["name"], job["model"], str(job["gpus"]), level, str(job["iterations"]), mean))
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _end(args: argparse.Namespace) -> None:
+    for name in args.names:
+        call(args, f"jobs/{quote(name, safe='')}", method="DELETE")
+        if not args.json:
+            print(f"job {name} is ended")
+    if args.json:
+        print(json.dumps({"ended": args.names}))
+
+
+def _jobs_of(path: Path) -> list[Any]:
+    try:
+        value = read_document(path).value
+    except ConfigError as error:
+        raise CallError(2, str(error)) from None
+    jobs = value["jobs"] if isinstance(value, Mapping) and "jobs" in value else [value]
+    if not isinstance(jobs, list) or not jobs or not all(isinstance(job, Mapping) for job in jobs):
+        raise CallError(2, f"{path}: no job; legal: the keys of a job, or a list `jobs` of jobs")
+    return jobs
