@@ -17,6 +17,10 @@ MAX_PORT = 510
 MAX_QUEUES = 8
 BMV2_QUEUES = 1
 _QUEUE_PACKETS = 256
+# No rate or port has more digits, and Python converts none of thousands.
+_DIGITS = 18
+# Chosen: characters of an argument that an error repeats.
+_SHOWN = 60
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 
 
@@ -203,8 +207,8 @@ def _check(args: argparse.Namespace, options: argparse.Namespace, program: str |
         raise UsageError(f"--no-p4 and the program {program} contradict each other; give one")
     if not args.no_p4 and program is None:
         raise UsageError("give a program (p4c's BMv2 JSON), or --no-p4 to wait for one by P4Runtime")
-    if args.device_id < 0:
-        raise UsageError(f"--device-id {args.device_id}: must be 0 or more")
+    if not 0 <= args.device_id < 1 << 64:
+        raise UsageError(f"--device-id {args.device_id}: must be in 0..{(1 << 64) - 1}")
     if args.queue_packets < 1:
         raise UsageError(f"--queue-packets {args.queue_packets}: must be 1 or more")
     if args.queue_bytes is not None and args.queue_bytes < 1:
@@ -215,6 +219,8 @@ def _check(args: argparse.Namespace, options: argparse.Namespace, program: str |
     for option, port in (("--cpu-port", options.cpu_port), ("--drop-port", options.drop_port)):
         if not 1 <= port <= MAX_PORT + 1:
             raise UsageError(f"{option} {port}: must be in 1..{MAX_PORT + 1}")
+    if options.cpu_port == options.drop_port:
+        raise UsageError(f"--cpu-port {options.cpu_port}: is the drop port; give another")
 
 
 def _check_bmv2(args: argparse.Namespace) -> None:
@@ -234,20 +240,25 @@ def _check_bmv2(args: argparse.Namespace) -> None:
         raise UsageError("--bmv2 and --queue-bytes: BMv2 bounds its queues in packets only; give one")
 
 
+def _number(text: str) -> int | None:
+    """A decimal number of digits that somebody may mean; None for anything else."""
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS else None
+
+
 def _port_rates(specifications: Sequence[str]) -> dict[int | None, int]:
     """Rates by port; None stands for all that have none of their own."""
     rates: dict[int | None, int] = {}
     for specification in specifications:
         port, separator, rate = specification.rpartition("=")
-        if not rate.isdecimal() or int(rate) <= 0 or (separator and not port.isdecimal()):
+        rate_bps, key = _number(rate), _number(port) if separator else None
+        if not rate_bps or (separator and key is None):
             raise UsageError(
-                f"--port-rate {specification}: must be BPS or PORT=BPS with a rate above 0 bit/s, for "
-                "example 1=25000000"
+                f"--port-rate {specification[:_SHOWN]}: must be BPS or PORT=BPS with a rate above 0 bit/s, "
+                "for example 1=25000000"
             )
-        key = int(port) if separator else None
         if key in rates:
             raise UsageError(f"--port-rate {specification}: that rate is {rates[key]} already")
-        rates[key] = int(rate)
+        rates[key] = rate_bps
     return rates
 
 
@@ -289,9 +300,9 @@ def _ports(specifications: Sequence[str], options: argparse.Namespace) -> dict[i
     ports: dict[int, str] = {}
     for specification in specifications:
         number, separator, name = specification.partition("@")
-        if not separator or not name or not number.isdecimal():
-            raise UsageError(f"-i {specification}: must be PORT@INTERFACE, for example 1@eth0")
-        port = int(number)
+        port = _number(number)
+        if not separator or not name or port is None:
+            raise UsageError(f"-i {specification[:_SHOWN]}: must be PORT@INTERFACE, for example 1@eth0")
         if not 0 <= port <= MAX_PORT:
             raise UsageError(f"-i {specification}: the port must be in 0..{MAX_PORT}")
         if port in (options.cpu_port, options.drop_port):

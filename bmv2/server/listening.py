@@ -11,6 +11,11 @@ import grpc
 
 from polyrhythm_files.renewal import FromFiles
 
+# Python converts no number of thousands of digits.
+_PORT_DIGITS = 5
+# Chosen: characters of an address that an error repeats.
+_SHOWN = 60
+
 
 class CertificateError(ValueError):
     """TLS files that cannot be used: the message says which and why."""
@@ -76,9 +81,9 @@ def listen(server: grpc.Server, address: str, tls: Tls | None = None) -> str:
     """
     host, separator, port_word = address.rpartition(":")
     # gRPC itself would take port 99999 for 34463.
-    is_port = port_word.isdecimal() and int(port_word) < 1 << 16
+    is_port = port_word.isdecimal() and len(port_word) <= _PORT_DIGITS and int(port_word) < 1 << 16
     if not separator or not (is_port or address.startswith("unix:")):
-        raise OSError(f"{address}: not an address; give host:port, port 0 for any free one")
+        raise OSError(f"{address[:_SHOWN]}: not an address; give host:port, port 0 for any free one")
     try:
         if tls is None:
             port = server.add_insecure_port(address)

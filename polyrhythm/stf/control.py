@@ -64,7 +64,7 @@ class Control:
         """Remove one entry, or all entries that are not constant in the program."""
         if statement.label is not None:
             if statement.label not in self._labels:
-                raise statement.place.error(f"no entry has the name '{statement.label}'")
+                raise statement.place.error(f"no entry has the name '{statement.label[:40]}'")
             self._switch.delete(*self._labels.pop(statement.label))
             return
         for name in self._tables:
@@ -81,7 +81,7 @@ class Control:
         label = check.index.lstrip("$")
         if not is_number(check.index):
             if check.register or label not in self._labels:
-                raise place.error(f"no entry has the name '{label}'")
+                raise place.error(f"no entry has the name '{label[:40]}'")
             return self._switch.read_direct_counter(*self._labels[label])[unit]
         index = number(check.index, place)
         if check.register:
@@ -255,9 +255,11 @@ def _rates(words: tuple[str, ...], place: SourceLine) -> MeterConfig:
     for word in words:
         rate, _, burst = word.partition(":")
         try:
-            values += [round(float(rate) * _MICROSECONDS), int(burst)]
-        except ValueError:
-            raise place.error(f"'{word}' is not a rate written rate:burst") from None
+            values += [round(float(rate) * _MICROSECONDS), number(burst, place)]
+        except (ValueError, OverflowError):
+            raise place.error(f"'{word[:40]}' is not a rate written rate:burst") from None
+        if values[-2] < 0:
+            raise place.error(f"a rate is not negative, got {rate}")
     return MeterConfig(*values)
 
 
@@ -290,7 +292,7 @@ def _fit(value: int, width: int, name: str, place: SourceLine) -> int:
 def _masked(text: str, place: SourceLine) -> tuple[int, int]:
     """The value and the mask of a number in which `*` stands for any digit."""
     if not is_number(text):
-        raise place.error(f"'{text}' is not a number")
+        raise place.error(f"'{text[:40]}' is not a number")
     if text.isdecimal():
         return int(text), -1
     bits = _DIGIT_BITS[text[1].lower()]

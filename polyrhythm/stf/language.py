@@ -26,6 +26,14 @@ _CHECK = re.compile(
 )
 
 
+# Python converts no decimal number of more than 4,300 digits unless it is told to.
+_MAX_DIGITS = 4000
+# Chosen: characters of a test that an error repeats.
+_SHOWN = 60
+# A name in quotes, or what a comment is. `#` may stand in such a name.
+_COMMENT = re.compile(r"""("[^"]*")|#.*""")
+
+
 class StfError(ValueError):
     """A test cannot be read or run. The message has the file and the line."""
 
@@ -169,14 +177,18 @@ COMMANDS: Mapping[str, tuple[int, int]] = MappingProxyType(
 
 def number(text: str, place: SourceLine) -> int:
     """A number without wildcards: decimal, 0x, 0b or 0o."""
-    if not _NUMBER.fullmatch(text) or "*" in text:
-        raise place.error(f"'{text}' is not a number")
+    if not is_number(text) or "*" in text:
+        raise place.error(f"'{_shown(text)}' is not a number")
     return int(text, 10 if text.isdecimal() else 0)
 
 
 def is_number(text: str) -> bool:
-    """Whether the text is a number, which may have wildcards."""
-    return _NUMBER.fullmatch(text) is not None
+    """Whether the text is a number, which may have wildcards, that is not too long for Python to convert."""
+    return _NUMBER.fullmatch(text) is not None and (not text.isdecimal() or len(text) <= _MAX_DIGITS)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def read_statements(text: str, file: str) -> list[Statement]:
@@ -185,7 +197,10 @@ def read_statements(text: str, file: str) -> list[Statement]:
 
 
 def _lines(text: str, file: str) -> Iterator[tuple[SourceLine, str]]:
-    lines = [line.split("#", 1)[0].strip() for line in text.removeprefix("\ufeff").splitlines()]
+    lines = [
+        _COMMENT.sub(lambda found: found[1] or "", line).strip()
+        for line in text.removeprefix("\ufeff").splitlines()
+    ]
     number = 0
     while number < len(lines):
         place, line = SourceLine(file, number + 1), lines[number]
@@ -238,7 +253,7 @@ def _call(place: SourceLine, text: str) -> tuple[int, ActionStatement, str | Non
     for part in filter(None, (p.strip() for p in found[2].split(","))):
         key, colon, value = part.partition(":")
         if not colon or not is_number(value.strip()):
-            raise place.error(f"'{part}' is not an argument written name:number")
+            raise place.error(f"'{_shown(part)}' is not an argument written name:number")
         arguments[_plain(key.strip())] = value.strip()
     return found.start(), ActionStatement(_plain(found[1]), MappingProxyType(arguments)), found[3]
 
@@ -257,7 +272,7 @@ def _add(place: SourceLine, rest: str) -> Add:
             raise place.error(f"'{text[position:].strip()}' is not a key written field:value")
         keys.append((_plain(found[1]), found[2]))
         position = found.end()
-    priority = None if head[2] is None else int(head[2])
+    priority = None if head[2] is None else number(head[2], place)
     return Add(place, _plain(head[1]), priority, tuple(keys), action, label)
 
 
@@ -278,8 +293,8 @@ def _remove(place: SourceLine, rest: str) -> Remove:
 
 def _port(place: SourceLine, rest: str) -> tuple[int, str]:
     word, _, data = rest.replace("\t", " ").partition(" ")
-    if not word.isdecimal():
-        raise place.error(f"'{word}' is not a port number")
+    if not word.isdecimal() or not is_number(word):
+        raise place.error(f"'{_shown(word)}' is not a port number")
     return int(word), "".join(data.split())
 
 

@@ -187,3 +187,38 @@ def test_bytes_may_be_meant_with_the_frame_check_sequence(
         text = f"add work op.op:7 note()\n{packets}check_counter seen(2) bytes == {total}\n"
         assert stf(tmp_path, text) == code
     assert "counter (bytes) seen(2) is 8, expected == 12" in capsys.readouterr().out
+
+
+def test_a_hash_in_a_name_begins_no_comment() -> None:
+    (add,) = read_statements('add "t#1" "k#2":3 "a#"() # not "this"\n# nor this', "f")
+    assert isinstance(add, Add)
+    assert (add.table, add.keys, add.action.name) == ("t#1", (("k#2", "3"),), "a#")
+
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"packet {LONG} 00",
+        f"expect {LONG}",
+        f"add work {LONG} op.op:7 note()",
+        f"add work op.op:{LONG} note()",
+        f"check_counter seen({LONG}) == 1",
+        f"check_counter seen(1) == {LONG}",
+        f"mirroring_add {LONG} 1",
+        f"mc_node_create 1 {LONG}",
+        f"meter_set_rates m 0 {LONG}:1 2:2",
+        f"meter_set_rates m 0 1:{LONG} 2:2",
+        "meter_set_rates m 0 -1:1 2:2",
+    ],
+)
+def test_numbers_that_nobody_means_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    assert stf(tmp_path, f"{line}\n") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("polyrhythm stf: ")
+    assert said.count("\n") == 1
+    assert len(said) < 400
