@@ -188,9 +188,9 @@ def simulate(
 
     `workload` is a list of jobs, or what `polyrhythm sim --trace` takes: a trace file, or a generator such as
     "poisson:100", whose arrivals are spread over `hours`. Each server of `topology` has `gpus_per_server`
-    GPUs. `scheduler` decides which waiting job runs next: "fifo", "backfill" or "least-attained"
-    (docs/simulator.md). The simulation stops at `until_s` seconds, or when all jobs have ended (0). Flows
-    with fewer than `elephant_bytes` bytes in an iteration are left to ECMP.
+    GPUs. `scheduler` decides which waiting job runs next: "fifo", "backfill", "least-attained", or one of
+    placements like "dally" (docs/simulator.md). The simulation stops at `until_s` seconds, or when all jobs
+    have ended (0). Flows with fewer than `elephant_bytes` bytes in an iteration are left to ECMP.
 
     Raises:
         ValueError: the policy or scheduler is unknown, the cluster cannot run a job, or a file is not legal.

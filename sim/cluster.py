@@ -143,7 +143,7 @@ class FreeGpus:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._free = {s.name: s.gpus for s in cluster.servers}
         self._leaves: dict[str, list[str]] = {}
         for server in cluster.servers:
@@ -157,7 +157,7 @@ class FreeGpus:
         fitting = [s for s, n in self._free.items() if n >= gpus]
         if fitting:
             best = min(fitting, key=lambda s: self._free[s])
-            return self._take(((best, gpus),))
+            return self.take(((best, gpus),))
         room = {leaf: sum(self._free[s] for s in names) for leaf, names in self._leaves.items()}
         enough = [leaf for leaf, n in room.items() if n >= gpus]
         leaves = (
@@ -170,7 +170,7 @@ class FreeGpus:
                 if take:
                     parts.append((server, take))
                     gpus -= take
-        return self._take(tuple(parts))
+        return self.take(tuple(parts))
 
     def give_back(self, placement: Placement) -> None:
         """Return the GPUs of a job."""
@@ -178,7 +178,8 @@ class FreeGpus:
             self._free[server] += gpus
             self.total += gpus
 
-    def _take(self, placement: Placement) -> Placement:
+    def take(self, placement: Placement) -> Placement:
+        """Take these GPUs, which must be free, and return them."""
         for server, gpus in placement:
             self._free[server] -= gpus
             self.total -= gpus

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which job gets GPUs next: first come first served, or least attained service with preemption."""
+"""Which job gets GPUs next: first come first served, least attained service, or a scheduler of placements."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from controller.placement.schedulers import SCHEDULERS as OFFER_POLICIES
+from controller.placement.schedulers import SchedulerOptions
+from controller.placement.schedulers import scheduler_named as offer_policy_named
 from sim.cluster import FreeGpus, JobRequest, Placement
+from sim.placement_scheduler import OfferScheduler
 from sim.units import NEVER, PS_PER_S
+
+if TYPE_CHECKING:
+    from sim.state import RunningJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +35,14 @@ class Scheduler(Protocol):
     def next_look(self, now: int) -> int:
         """When it wants to be asked again if nothing happens before (ps)."""
 
+    def reads_progress(self, now: int) -> bool:
+        """Whether the next call of `decide` reads how many iterations the running jobs have completed."""
+
     def decide(
         self,
         now: int,
         waiting: Sequence[WaitingJob],
-        running: Mapping[str, object],
+        running: Mapping[str, RunningJob],
         served: Mapping[str, float],
         free: FreeGpus,
     ) -> tuple[list[tuple[WaitingJob, Placement]], list[str]]:
@@ -51,11 +61,15 @@ class Fifo:
         """Never by itself."""
         return NEVER
 
+    def reads_progress(self, now: int) -> bool:
+        """It does not."""
+        return False
+
     def decide(
         self,
         now: int,
         waiting: Sequence[WaitingJob],
-        running: Mapping[str, object],
+        running: Mapping[str, RunningJob],
         served: Mapping[str, float],
         free: FreeGpus,
     ) -> tuple[list[tuple[WaitingJob, Placement]], list[str]]:
@@ -86,11 +100,15 @@ class LeastAttained:
         """The next round."""
         return (now // self._every + 1) * self._every
 
+    def reads_progress(self, now: int) -> bool:
+        """It does not."""
+        return False
+
     def decide(
         self,
         now: int,
         waiting: Sequence[WaitingJob],
-        running: Mapping[str, object],
+        running: Mapping[str, RunningJob],
         served: Mapping[str, float],
         free: FreeGpus,
     ) -> tuple[list[tuple[WaitingJob, Placement]], list[str]]:
@@ -117,7 +135,7 @@ class LeastAttained:
                 if room >= job.request.gpus:
                     break
                 chosen.append(name)
-                room += running[name].request.gpus  # type: ignore[attr-defined]
+                room += running[name].request.gpus
             if room >= job.request.gpus:
                 stopped = chosen
             break
@@ -129,15 +147,23 @@ def placed(request: JobRequest, free: FreeGpus) -> Placement | None:
     return () if request.ranks is not None else free.place(request.gpus)
 
 
-SCHEDULERS = ("fifo", "backfill", "least-attained")
+SCHEDULERS = ("fifo", "backfill", "least-attained", *OFFER_POLICIES)
 
 
-def scheduler_named(name: str) -> Scheduler:
-    """A fresh scheduler. Raises ValueError with the legal names for another."""
+def scheduler_named(name: str, *, lease_s: float = SchedulerOptions().lease_s, seed: int = 1) -> Scheduler:
+    """A fresh scheduler. `lease_s` and `seed` (of random placements) are for the schedulers of placements.
+
+    Raises:
+        ValueError: an unknown name, with the legal ones, or a lease that is no positive time.
+    """
+    if not 1e-3 <= lease_s < 1e9:
+        raise ValueError(f"a lease of {lease_s} s; legal: 0.001 to 10^9")
     if name == "fifo":
         return Fifo()
     if name == "backfill":
         return Fifo(backfill=True)
     if name == "least-attained":
         return LeastAttained()
+    if name in OFFER_POLICIES:
+        return OfferScheduler(offer_policy_named(name, SchedulerOptions(lease_s, seed=seed)), lease_s)
     raise ValueError(f"{name!r} is no scheduler; legal: {', '.join(SCHEDULERS)}")

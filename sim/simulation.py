@@ -173,6 +173,8 @@ class Simulation:
         stopped = [""]
         while stopped:
             served = {n: self._served(r) for n, r in m.running.items()} if m.scheduler.preempts else {}
+            if m.scheduler.reads_progress(m.now):
+                self._pool.tidy()
             begun, stopped = m.scheduler.decide(m.now, m.waiting, m.running, served, m.free)
             for name in stopped:
                 self._preempt(name)

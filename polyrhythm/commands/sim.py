@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.kernel import cold
+from controller.placement.schedulers import SchedulerOptions
 from controller.planner import Policy, policy_named
 from controller.planner.options import POLICY_HELP, add_max_slowdown, policy_of
 from polyrhythm.api import load_scenario, scenario_workload
@@ -70,6 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_max_slowdown(parser)
     add("--scheduler", default="fifo", choices=SCHEDULERS, help="which waiting job runs next (default fifo)")
+    add(
+        "--lease-s",
+        type=float,
+        default=SchedulerOptions().lease_s,
+        metavar="S",
+        help="seconds after which a placement scheduler (dally, tiresias, ...) offers a job's GPUs again "
+        f"(default {SchedulerOptions().lease_s:g})",
+    )
     add(
         "--seed",
         type=integer(0),
@@ -205,6 +214,7 @@ def _check_options(args: argparse.Namespace) -> None:
         ("fabric_gbps", 1e-3, 1e6),
         ("hours", 1e-3, 2_500),
         ("until_s", 0, 9e6),
+        ("lease_s", 0.001, 1e9),
         ("replan_delay_ms", 0, 9e6),
         ("samples_s", 0, 9e6),
         ("checkpoint_s", 0, 9e6),
@@ -307,7 +317,7 @@ def _simulate(
     policies = _policies(args)
     mark = fingerprint(
         cluster.network.topology, cluster.network.inside, cluster.servers, requests, settings, failures,
-        args.scheduler, versions(), policies[settings.policy].reference,
+        args.scheduler, args.lease_s, versions(), policies[settings.policy].reference,
     )  # fmt: skip
     path = _checkpoint(args.out, settings.policy) if args.out else None
     memory = None
@@ -320,7 +330,7 @@ def _simulate(
         cluster,
         requests,
         settings,
-        scheduler=scheduler_named(args.scheduler),
+        scheduler=scheduler_named(args.scheduler, lease_s=args.lease_s, seed=settings.seed),
         failures=failures,
         memory=memory,
         policies=policies,
