@@ -37,6 +37,8 @@ def build_view(core: Core, fleet: SwitchFleet, scenario: str) -> View:
         verified_paths=len(core.paths.verified & pinned),
         unverified_paths=len(pinned - core.paths.verified),
         fallback_flows=core.assignments.fallback_flows,
+        down_links=core.condition.down_links,
+        down_switches=core.condition.down_switches,
         drained_links=core.links.drained.links,
         drained_switches=core.links.drained.switches,
     )

@@ -117,7 +117,8 @@ class FallbackFlow:
 class View:
     """The controller at one moment of fabric time.
 
-    `drained_links` (`Topology.cables`) and `drained_switches` are what an operator has taken out of use.
+    `down_links` (`Topology.cables`) and `down_switches` are what plans must not use, `drained_links` and
+    `drained_switches` those of them that an operator has taken out of use.
     """
 
     time_ns: int
@@ -131,5 +132,7 @@ class View:
     verified_paths: int
     unverified_paths: int
     fallback_flows: tuple[FallbackFlow, ...] = ()
+    down_links: frozenset[tuple[str, str]] = frozenset()
+    down_switches: frozenset[str] = frozenset()
     drained_links: frozenset[tuple[str, str]] = frozenset()
     drained_switches: frozenset[str] = frozenset()

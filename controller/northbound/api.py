@@ -18,6 +18,8 @@ from controller.model.view import View
 from controller.northbound import render, schema
 from controller.northbound.access import AccessCheck, AccessRules
 from controller.northbound.drain_routes import drain_routes
+from controller.northbound.explain import ExplainedOut, explained
+from controller.northbound.flow_routes import flow_routes
 from controller.northbound.health import HEALTH_PATHS, health_routes
 from controller.northbound.job_routes import job_routes
 from controller.northbound.metrics import METRICS_PATH, MetricsSource, metrics_routes
@@ -28,7 +30,7 @@ from controller.northbound.plan_routes import plan_routes
 from controller.northbound.policy_routes import policy_routes
 from controller.northbound.problems import add_handlers, problems
 from controller.northbound.request_rate import RequestRate
-from controller.northbound.source import ViewSource
+from controller.northbound.source import ViewSource, current_view
 from controller.northbound.stream import ViewEncoder, view_events
 from controller.northbound.web import ResponseHeaders
 from controller.wire.limits import MAX_WEB_REQUESTS
@@ -106,6 +108,7 @@ def create_app(
     app.include_router(health_routes(status), prefix=PREFIX)
     app.include_router(plan_routes(operations.plans), prefix=PREFIX)
     app.include_router(placement_routes(operations.placements), prefix=PREFIX)
+    app.include_router(flow_routes(source), prefix=PREFIX)
     app.include_router(drain_routes(operations.drains), prefix=PREFIX)
     app.include_router(policy_routes(operations.policy), prefix=PREFIX)
     app.include_router(job_routes(operations.jobs), prefix=PREFIX)
@@ -119,15 +122,9 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
     router = APIRouter()
     encode = ViewEncoder(lambda view: render.view(view).model_dump_json().encode())
 
-    def current() -> View:
-        view = source.snapshot()
-        if view is None:
-            raise HTTPException(503, source.absence())
-        return view
-
     async def after_polls(times: int) -> View:
         """The view after `times` polls of the counters, which are polled only while somebody subscribes."""
-        last = current()
+        last = current_view(source)
         with suppress(TimeoutError):
             async with asyncio.timeout(reading_s), aclosing(source.subscribe()) as views:
                 async for view in views:
@@ -135,11 +132,11 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
                     last = view
                     if times <= 0:
                         break
-        return current()
+        return current_view(source)
 
     @router.get("/jobs", summary="All live jobs", tags=["jobs"], responses=_NO_VIEW)
     async def get_jobs() -> schema.JobsOut:
-        return render.jobs(current())
+        return render.jobs(current_view(source))
 
     @router.get(
         "/jobs/{name}",
@@ -148,11 +145,31 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         responses=_NO_VIEW | problems(_404="No such job."),
     )
     async def get_job(name: str) -> schema.JobDetailOut:
-        view = current()
+        view = current_view(source)
         for job in view.jobs:
             if job.name == name:
                 return render.job_detail(job, view.plan, view.fallback_flows)
         raise HTTPException(404, f"no job {name!r}; present jobs: {_names(j.name for j in view.jobs)}")
+
+    @router.get(
+        "/jobs/{name}/explain",
+        summary="Why a job has its paths, level and time-shift, and what else there was",
+        description="In sentences, and in numbers: for each flow the live paths that were not taken, and how "
+        "full their links would be; the jobs that it meets with their levels; expected times.",
+        tags=["jobs"],
+        responses=_NO_VIEW | problems(_404="No such job, or no plan contains it."),
+    )
+    async def get_explanation(name: str) -> ExplainedOut:
+        view = current_view(source)
+        job = next((job for job in view.jobs if job.name == name), None)
+        if job is None:
+            raise HTTPException(404, f"no job {name!r}; present jobs: {_names(j.name for j in view.jobs)}")
+        planned = view.plan.jobs.get(name) if view.plan is not None else None
+        if view.plan is None or planned is None:
+            why = job.left_out or "a plan with it is being made"
+            raise HTTPException(404, f"no plan contains job {name}: {why}")
+        # A plan of many flows takes a while to look through.
+        return await asyncio.to_thread(explained, view, job, view.plan, planned)
 
     @router.get(
         "/plan",
@@ -161,7 +178,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
         responses=_NO_VIEW | problems(_404="No plan has been made yet."),
     )
     async def get_plan() -> schema.PlanOut:
-        view = current()
+        view = current_view(source)
         if view.plan is None:
             raise HTTPException(404, "no plan yet: the first one is made when the first job arrives")
         return render.plan(view.plan, view.fallback_flows)
@@ -182,7 +199,7 @@ def _routes(source: ViewSource, closing: asyncio.Event, reading_s: float) -> API
             list[str] | None, Query(description="Only these switches (may be repeated).")
         ] = None,
     ) -> schema.CountersOut:
-        view = current()
+        view = current_view(source)
         for name in switch or ():
             if name not in view.topology.switch:
                 raise HTTPException(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
@@ -12,6 +13,8 @@ from pydantic import Field
 from controller.model.plan import Plan
 from controller.northbound import render, schema
 from controller.northbound.access import requires
+from controller.northbound.paging import USUAL, Cursor, Most
+from controller.northbound.plan_difference import DifferenceOut, difference
 from controller.northbound.policy_routes import OptionValue, Value
 from controller.northbound.problems import STANDBY, OperationError, problems
 from controller.northbound.tokens import Role
@@ -79,6 +82,9 @@ class PlanOperations(Protocol):
     async def roll_back(self, version: int) -> int:
         """Bring a plan of the history into force again; returns its new number."""
 
+    def in_force(self) -> Plan:
+        """The plan in force."""
+
     async def dry_run(
         self, policy: str, options: Mapping[str, OptionValue], jobs: list[dict[str, Any]] | None
     ) -> tuple[Plan, dict[str, tuple[str, ...]], tuple[str, ...]]:
@@ -107,6 +113,23 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
     @router.get("/plans/{version}", summary="A plan of the history", responses=_ERRORS)
     async def get_past_plan(version: Version) -> schema.PlanOut:
         return render.plan(await ready().plan(version))
+
+    @router.get(
+        "/plans/{version}/diff",
+        summary="What differs between a plan of the history and another one",
+        responses=_ERRORS,
+    )
+    async def get_difference(
+        version: Version,
+        to: Annotated[
+            int | None, Query(ge=1, le=(1 << 53), description="Number of the other; default: in force.")
+        ] = None,
+        cursor: Cursor = None,
+        most: Most = USUAL,
+    ) -> DifferenceOut:
+        before = await ready().plan(version)
+        after = ready().in_force() if to is None else await ready().plan(to)
+        return await asyncio.to_thread(difference, before, after, cursor, most)
 
     @router.post(
         "/plans/{version}/rollback",

@@ -61,7 +61,8 @@ def job_detail(
     value: JobView, plan: Plan | None, fallback_flows: Iterable[FallbackFlow] = ()
 ) -> schema.JobDetailOut:
     """A job and its flows."""
-    flows = tuple(f for f in _flows(plan, fallback_flows) if f.job == value.name) if plan else ()
+    own = (name for name in plan.flows if _job_of(name) == value.name) if plan else ()
+    flows = flows_named(plan, own, fallback_flows) if plan else ()
     return schema.JobDetailOut(**dict(job(value, plan)), flows=flows)
 
 
@@ -108,7 +109,7 @@ def plan(value: Plan, fallback_flows: Iterable[FallbackFlow] = ()) -> schema.Pla
             )
             for j in value.jobs.values()
         ),
-        flows=_flows(value, fallback_flows),
+        flows=flows_named(value, value.flows, fallback_flows),
         links=tuple(
             schema.SharedLinkOut(src=link.src, dst=link.dst, jobs=link.jobs, score=link.score)
             for link in value.links
@@ -231,7 +232,10 @@ def _profile(value: Profile) -> schema.ProfileOut:
     )
 
 
-def _flows(plan: Plan, fallback_flows: Iterable[FallbackFlow]) -> tuple[schema.FlowOut, ...]:
+def flows_named(
+    plan: Plan, names: Iterable[str], fallback_flows: Iterable[FallbackFlow]
+) -> tuple[schema.FlowOut, ...]:
+    """Some flows of a plan. `fallback_flows` are flows that their agents have moved to ECMP."""
     pinned: dict[str, list[str]] = defaultdict(list)
     for pin in plan.pins:
         pinned[pin.flow].append(pin.switch)
@@ -239,7 +243,7 @@ def _flows(plan: Plan, fallback_flows: Iterable[FallbackFlow]) -> tuple[schema.F
     why = {f.flow: f.why for f in fallback_flows}
     return tuple(
         _flow(f, tuple(pinned.get(f.flow, ())), sent.get(f.flow), why.get(f.flow))
-        for f in plan.flows.values()
+        for f in map(plan.flows.__getitem__, names)
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 from controller.model.view import View
+from controller.northbound.problems import OperationError
 
 NOT_CONNECTED = "the controller has not connected to its fabric yet: try again in a second"
 
@@ -23,6 +24,14 @@ class ViewSource(Protocol):
 
     def subscribe(self) -> AsyncGenerator[View]:
         """The newest view, again after each change. A slow reader misses views in between."""
+
+
+def current_view(source: ViewSource) -> View:
+    """The newest view. Raises OperationError before the first."""
+    view = source.snapshot()
+    if view is None:
+        raise OperationError(503, source.absence())
+    return view
 
 
 class ViewBoard:

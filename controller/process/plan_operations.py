@@ -70,6 +70,13 @@ class RunningPlans:
         except StoreError as error:
             raise OperationError(503, str(error)) from None
 
+    def in_force(self) -> Plan:
+        """The plan in force. Raises OperationError."""
+        plan = self._core.plan
+        if plan is None:
+            raise OperationError(404, "no plan yet: the first one is made when the first job arrives")
+        return plan
+
     async def roll_back(self, version: int) -> int:
         """Bring a plan of the history into force again; returns its new number. Raises OperationError."""
         core, planning, earlier = self._core, self._planning, await self.plan(version)

@@ -137,6 +137,9 @@ def test_history_dry_run_and_rollback(fabric, start_controller, connect, tmp_pat
     def newest() -> str:
         return polyrhythm("history", "--most", "1")[1].rstrip()
 
+    changed = controller.api(f"plans/{both}/diff")
+    assert (changed["before"], changed["after"]) == (both, last + 1)
+    assert [(j["job"], j["after"]) for j in changed["jobs"]] == [("b", None)]
     eventually(lambda: newest().startswith(f"{last + 1:>8}  "), "the history has the new number")
     assert newest().endswith("ecmp  in force")
 

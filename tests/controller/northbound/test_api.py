@@ -243,6 +243,9 @@ def test_openapi_describes_every_endpoint_and_its_errors(api: httpx.Client) -> N
     } | {
         f"/api/v1/{p}"
         for p in (
+            "jobs/{name}/explain",
+            "flows",
+            "plans/{version}/diff",
             "jobs/{name}/declaration",
             "policy",
             "policies",
