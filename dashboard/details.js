@@ -83,7 +83,9 @@ function flowItem(one, actions) {
 function link(view, id, actions) {
   const one = view.fabric.links.find((l) => linkId(l) === id);
   if (!one) return null;
-  const shared = view.plan?.links.find((l) => l.src === one.src && l.dst === one.dst);
+  // One of several cables between two switches is named by its ports.
+  const is = (end, node, port) => end === node || end === `${node}:${port}`;
+  const shared = view.plan?.links.find((l) => is(l.src, one.src, one.src_port) && is(l.dst, one.dst, one.dst_port));
   const flows = (view.plan?.flows ?? []).filter(
     (f) => f.path?.some((node, i) => node === one.src && f.path[i + 1] === one.dst),
   );

@@ -151,5 +151,5 @@ def _flow_plan(
         spreading = spreading_of(candidate.demands.inputs)
         why = "left to ECMP" if spreading is None else spread_reason(spreading)
         return FlowPlan(flow.name, None, None, job.dscp, why, cap_bps)
-    why = path_reason(flow, a, sharing) + routing.pinned.words(flow.name)
+    why = path_reason(flow, a, routing.links_of[flow.name], sharing) + routing.pinned.words(flow.name)
     return FlowPlan(flow.name, a.path, a.source_port, job.dscp, why, cap_bps)

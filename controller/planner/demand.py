@@ -16,6 +16,7 @@ from controller.planner.flow_columns import FlowColumns, columns_of
 from controller.planner.inputs import DirectedLink, PlanInput
 from controller.planner.link_use import LinkUse
 from controller.planner.twins import twin_profiles
+from controller.routing.cable_links import CableLinks, cable_rates
 from controller.routing.fabric import Ints
 from controller.routing.forwarding import SwitchForwarding, forwarding
 from controller.routing.numbering import LinkNumbers, numbering
@@ -57,9 +58,20 @@ class Demands:
 
     @cached_property
     def rates(self) -> Mapping[DirectedLink, int]:
-        """Capacity in bit/s of every directed link, hosts' cables too."""
-        cables = _cable_rates(self.inputs.topology)
-        return {**cables, **self._pcie} if self._pcie else cables
+        """Capacity in bit/s of every directed link: between nodes, hosts too, and the cables of bundles."""
+        found = _link_rates(self.inputs.topology)
+        return {**found, **self._more} if self._more else found
+
+    @cached_property
+    def _more(self) -> Mapping[DirectedLink, int]:
+        """The links beside those between two nodes: the cables of bundles, each for itself, and PCIe
+        links."""
+        return {**cable_rates(self.inputs.topology), **self._pcie}
+
+    @cached_property
+    def cable_links(self) -> CableLinks:
+        """The cables of flows where several join two switches."""
+        return CableLinks(self.inputs.topology, self.forwarding)
 
     @cached_property
     def _pcie(self) -> Mapping[DirectedLink, int]:
@@ -108,9 +120,9 @@ class Demands:
 
     @cached_property
     def links(self) -> LinkNumbers:
-        """The numbers of all links, those inside hosts too."""
+        """The numbers of all links, those of bundles' cables and inside hosts too."""
         links = self.columns.numbers.links
-        return links.extended(self._pcie) if self._pcie else links
+        return links.extended(self._more) if self._more else links
 
     @cached_property
     def inside_rows(self) -> Ints:
@@ -169,7 +181,7 @@ def _inside(host: str, job: Job) -> DirectedLink:
 
 
 @cached_by_topology
-def _cable_rates(topology: Topology) -> Mapping[DirectedLink, int]:
-    """The bit/s of every cable each way, those of hosts too."""
+def _link_rates(topology: Topology) -> Mapping[DirectedLink, int]:
+    """The bit/s between two nodes each way, those of hosts too. The cables of a bundle are one link here."""
     links = numbering(topology).links
     return {name: int(rate) for name, rate in zip(links.names, links.rate.tolist(), strict=True)}

@@ -15,8 +15,9 @@ from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import Choice, plain
 from controller.planner.demand import Demands
 from controller.planner.search_instance import instance_of
+from controller.routing.cable_links import Way
 from controller.routing.ecmp import draw_port
-from controller.routing.paths import Path, path_of, paths
+from controller.routing.paths import path_of, paths
 
 DRAWS = 8
 """How many draws of source ports and start offsets are averaged. Chosen."""
@@ -52,13 +53,13 @@ class EcmpReference:
         return Effort((_FIRST_SEED + draw,), self.iterations)
 
     @cached_property
-    def _paths(self) -> list[dict[str, Path]]:
-        """The path of each flow, by draw."""
+    def _ways(self) -> list[dict[str, Way]]:
+        """The links of each flow, by draw."""
         return [{name: _drawn(self.demands, name, k) for name in self.flows} for k in range(DRAWS)]
 
     @cached_property
-    def _candidates(self) -> Mapping[str, tuple[Path, ...]]:
-        return {name: tuple(dict.fromkeys(draw[name] for draw in self._paths)) for name in self.flows}
+    def _candidates(self) -> Mapping[str, tuple[Way, ...]]:
+        return {name: tuple(dict.fromkeys(draw[name] for draw in self._ways)) for name in self.flows}
 
     @cached_property
     def _evaluator(self) -> Evaluator:
@@ -67,14 +68,18 @@ class EcmpReference:
     @cached_property
     def _choices(self) -> list[Choice]:
         instance, of = self._evaluator.instance, self._candidates
-        return [plain(instance, tuple(of[f].index(draw[f]) for f in self.flows)) for draw in self._paths]
+        return [plain(instance, tuple(of[f].index(draw[f]) for f in self.flows)) for draw in self._ways]
 
 
-def _drawn(demands: Demands, flow: str, draw: int) -> Path:
-    """The path of a flow under one draw: by its source port, or any path where the hash is unknown."""
+def _drawn(demands: Demands, flow: str, draw: int) -> Way:
+    """The links of a flow under one draw: by its source port, or any path where the hash is unknown."""
     x, f = demands.inputs, demands.elephant[flow]
-    found = path_of(x.topology, demands.forwarding, f.src, f.dst, draw_port(flow, x.seed + draw))
+    port = draw_port(flow, x.seed + draw)
+    found = path_of(x.topology, demands.forwarding, f.src, f.dst, port)
     if found:
-        return found
+        return demands.cable_links.way(found, port)
     every = paths(x.topology, demands.forwarding, f.src, f.dst)
-    return random.Random(zlib.crc32(flow.encode()) * DRAWS + draw).choice(every) if every else ()
+    if not every:
+        return ()
+    path = random.Random(zlib.crc32(flow.encode()) * DRAWS + draw).choice(every)
+    return demands.cable_links.way(path, None)

@@ -36,6 +36,7 @@ from controller.planner.searched_slots import searched_schedule, slots_score
 from controller.planner.starting_points import StartingPoint, starting_points
 from controller.planner.time_shifts import TimeShifts
 from controller.routing.assign import Assignment, free_port
+from controller.routing.cable_links import Way
 from controller.routing.ecmp import draw_port
 from controller.routing.paths import Path, path_of, paths
 from controller.wire.senders import as_mltcp
@@ -118,8 +119,8 @@ class JointSearch:
 
     @cached_property
     def _on_built_paths(self) -> Instance:
-        assignments = self.built.routing.assignments
-        return instance_of(self._demands, {name: (assignments[name].path or (),) for name in self._flows})
+        ways = self.built.routing.ways
+        return instance_of(self._demands, {name: (ways[name],) for name in self._flows})
 
     @cached_property
     def _limits(self) -> SearchLimits:
@@ -264,30 +265,41 @@ class JointSearch:
         return tuple(f.name for f in self._demands.elephants if f.name in placed and placed[f.name].path)
 
     @cached_property
-    def _candidate_paths(self) -> Mapping[str, tuple[Path, ...]]:
-        """The candidate paths of each flow: the built candidate's first, then ECMP's, those of the baseline
-        policies, and all others."""
+    def _candidates(self) -> Mapping[str, Mapping[Way, Path]]:
+        """The candidate paths of each flow by their links: the built candidate's first, then ECMP's, those of
+        the baseline policies, and all others. A path over parallel cables is there once for each cable."""
         x, table = self._demands.inputs, self._demands.forwarding
-        flow_of = self._demands.elephant
+        flow_of, ways = self._demands.elephant, self._demands.cable_links.ways
         found = {}
         for name in self._flows:
-            flow, now = flow_of[name], self.built.routing.assignments[name].path
+            flow, now = flow_of[name], self.built.routing.ways[name]
             drawn = self._drawn(name, flow.src, flow.dst)
-            others = [r.paths[name] for r in self._baselines if name in r.paths]
-            every = paths(x.topology, table, flow.src, flow.dst)
-            listed = [p for p in (now, drawn, *others) if p in every]
-            found[name] = tuple(dict.fromkeys((*listed, *every)))[:_MOST_PATHS]
+            others = [r.ways[name] for r in self._baselines if name in r.ways]
+            every = {
+                way: path
+                for path in paths(x.topology, table, flow.src, flow.dst)
+                for way in ways(path, _MOST_PATHS)
+            }
+            listed = [way for way in (now, drawn, *others) if way in every]
+            found[name] = {way: every[way] for way in list(dict.fromkeys((*listed, *every)))[:_MOST_PATHS]}
         return found
 
-    def _drawn(self, flow: str, src: str, dst: str) -> Path:
-        """ECMP's path of the flow, by the source port that it draws. Empty if the hash is unknown."""
+    @cached_property
+    def _listed(self) -> Mapping[str, tuple[Way, ...]]:
+        """The candidates of each flow in their order."""
+        return {name: tuple(ways) for name, ways in self._candidates.items()}
+
+    def _drawn(self, flow: str, src: str, dst: str) -> Way:
+        """ECMP's links of the flow, by the source port that it draws. Empty if the hash is unknown."""
         x = self._demands.inputs
-        return path_of(x.topology, self._demands.forwarding, src, dst, draw_port(flow, x.seed))
+        port = draw_port(flow, x.seed)
+        path = path_of(x.topology, self._demands.forwarding, src, dst, port)
+        return self._demands.cable_links.way(path, port)
 
     @cached_property
     def instance(self) -> Instance:
         """The input of the search: the jobs with elephants, and the candidate paths of their flows."""
-        instance = instance_of(self._demands, self._candidate_paths)
+        instance = instance_of(self._demands, self._listed)
         return replace(instance, longest_ns=longest_periods(self._objective))
 
     @cached_property
@@ -299,8 +311,8 @@ class JointSearch:
         """The number of ECMP's path among the candidate paths of each flow; 0 if it is not one of them."""
         path_choice = []
         for name in self._flows:
-            listed = self._candidate_paths[name]
-            drawn = self._drawn(name, listed[0][0], listed[0][-1])
+            listed, flow = self._listed[name], self._demands.elephant[name]
+            drawn = self._drawn(name, flow.src, flow.dst)
             path_choice.append(listed.index(drawn) if drawn in listed else 0)
         return tuple(path_choice)
 
@@ -317,8 +329,8 @@ class JointSearch:
         found = {}
         for baseline in self._baselines:
             path_choice = tuple(
-                self._candidate_paths[name].index(baseline.paths[name])
-                if baseline.paths.get(name) in self._candidate_paths[name]
+                self._listed[name].index(baseline.ways[name])
+                if baseline.ways.get(name) in self._listed[name]
                 else by_ecmp
                 for name, by_ecmp in zip(self._flows, self._ecmp, strict=True)
             )
@@ -341,7 +353,7 @@ class JointSearch:
 
     @cached_property
     def _before(self) -> Choice | None:
-        return previous_choice(self._demands, self.instance, self._flows, self._candidate_paths)
+        return previous_choice(self._demands, self.instance, self._flows, self._listed)
 
     def _candidate(self, found: SearchResult) -> Candidate:
         """The candidate with the decisions of a search result."""
@@ -360,25 +372,32 @@ class JointSearch:
     def _placed(self, found: SearchResult) -> Mapping[str, Assignment]:
         """Path and source port of each flow. The port is None where no free port is known to lead along the
         path."""
-        x = self._demands.inputs
+        x, cables = self._demands.inputs, self._demands.cable_links
         result = dict(self.built.routing.placed)
         before = x.previous.flows if x.previous else {}
         fixed = kept_ports(x.queue_pairs)
-        moved = [
-            (name, self._candidate_paths[name][number])
+        chosen = [
+            (name, self._listed[name][number])
             for name, number in zip(self._flows, found.choice.path_choice, strict=True)
-            if self._candidate_paths[name][number] != result[name].path
         ]
-        for name, _ in moved:
+        moved = [
+            (name, way, self._candidates[name][way])
+            for name, way in chosen
+            if way != cables.way(result[name].path or (), result[name].source_port)
+        ]
+        for name, _, _ in moved:
             del result[name]
         used: dict[tuple[str, str], set[int]] = defaultdict(set)
         for a in result.values():
             if a.path and a.source_port:
                 used[a.path[0], a.path[-1]].add(a.source_port)
-        for name, path in moved:
+        for name, way, path in moved:
             ends, was = (path[0], path[-1]), before.get(name)
             kept = was is not None and was.path == path and was.source_port not in used[ends]
+            kept = kept and was is not None and cables.way(path, was.source_port) == way
             port = fixed.get(name) or (was.source_port if was and kept else None)
+            if port is None and x.topology.bundles and x.topology.hash.known:
+                port = cables.port(path, way, used[ends])
             if port is None:
                 port = free_port(x.topology, self._demands.forwarding, path, used[ends], x.learned)
             if port is not None:

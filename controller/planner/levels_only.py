@@ -45,9 +45,9 @@ def levels_only(demands: Demands, stop: Stop = never) -> Candidate:
     so, the search ends with the best that it has.
     """
     start = undisturbed(demands).with_levels()
-    placed = start.routing.assignments
-    paths = {f.name: (path,) for f in demands.elephants if f.name in placed and (path := placed[f.name].path)}
-    instance = instance_of(demands, paths)
+    ways = start.routing.ways
+    only = {f.name: (ways[f.name],) for f in demands.elephants if f.name in ways}
+    instance = instance_of(demands, only)
     names = [p.name for p in instance.jobs]
     base = choice_of(instance, start)
     given: dict[str, Choice] = {}
@@ -58,7 +58,7 @@ def levels_only(demands: Demands, stop: Stop = never) -> Candidate:
     limits = LIMITS if available() else replace(LIMITS, max_work=LIMITS.max_work // _PLAIN)
     policy, found = demands.inputs.policy, None
     ecmp: Mapping[str, float] = {}
-    reference = EcmpReference(demands, tuple(paths), limits.thorough.iterations)
+    reference = EcmpReference(demands, tuple(only), limits.thorough.iterations)
     if reference.cost <= limits.max_work:
         ecmp = reference.lengths()
         objective = objective_of(policy, instance.jobs, ecmp)

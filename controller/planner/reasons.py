@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from controller.interleave.circle import random_score
 from controller.interleave.link_sharing import SLACK
@@ -165,13 +164,18 @@ def timing_reason(shifts: TimeShifts, name: str) -> str:
     )
 
 
-def path_reason(flow: Flow, a: Assignment, jobs_on: Mapping[DirectedLink, Collection[str]]) -> str:
-    """Why an elephant has its path. `jobs_on` has the jobs of each link that several jobs share."""
+def path_reason(
+    flow: Flow, a: Assignment, links: Iterable[DirectedLink], jobs_on: Mapping[DirectedLink, Collection[str]]
+) -> str:
+    """Why an elephant has its path, over these links. `jobs_on` has the jobs of each link that several jobs
+    share."""
     if a.why:
         return a.why
     path = a.path or ()
     others: set[str] = set()
-    for link in pairwise(path[1:-1]):
-        others.update(jobs_on.get(link, ()))
+    ends = {path[0], path[-1]} if path else set()
+    for link in links:
+        if ends.isdisjoint(link):
+            others.update(jobs_on.get(link, ()))
     others.discard(flow.job)
     return path_words(path, others, kept=a.kept)

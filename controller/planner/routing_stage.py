@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from controller.planner.link_use import LinkUse
 from controller.planner.pinned_flows import PORT_UNKNOWN, Pinned, flows_of_unknown_port, kept_ports, pin
 from controller.routing.assign import Assignment, assign_ecmp, with_ports
 from controller.routing.assigned import AssignedFlows, assigned
+from controller.routing.cable_links import Way
 from controller.routing.commodities import Commodities, FlowPaths
 from controller.routing.fabric import Ints
 from controller.routing.from_topology import Failures
@@ -59,11 +59,16 @@ class RoutingStage:
 
     @cached_property
     def links_of(self) -> Mapping[str, Sequence[DirectedLink]]:
-        """The directed links of the path of each elephant; none of one without a path."""
-        inside = self.demands.inside
-        return {
-            name: (*inside[name], *pairwise(a.path)) if a.path else () for name, a in self.assignments.items()
-        }
+        """The directed links of the path of each elephant, with the cables that its port leads along; none of
+        one without a path."""
+        inside, ways = self.demands.inside, self.ways
+        return {name: (*inside[name], *ways[name]) if name in ways else () for name in self.assignments}
+
+    @cached_property
+    def ways(self) -> Mapping[str, Way]:
+        """The links from host to host of each elephant with a path."""
+        way = self.demands.cable_links.way
+        return {name: way(a.path, a.source_port) for name, a in self.assignments.items() if a.path}
 
     @cached_property
     def link_use(self) -> LinkUse:

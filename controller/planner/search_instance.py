@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance, JointFlow, JointJob, steps_of
 from controller.interleave.timing import FREE_CHOICE
 from controller.model import TRAFFIC_CLASSES
 from controller.planner.candidate import Candidate
 from controller.planner.demand import Demands
-from controller.routing.paths import Path
+from controller.routing.cable_links import Way
 from controller.wire.senders import uses_mltcp
 
 JITTER = 0.01
@@ -25,24 +24,24 @@ SHARES = (1.2, 0.4)
 NIC without it: its window goes from 16 to 64 packets, that of others is 40 (`hostagent.nic.dcqcn`)."""
 
 
-def instance_of(demands: Demands, candidate_paths: Mapping[str, Sequence[Path]]) -> Instance:
-    """The jobs whose elephants have paths, in the planner's order. `candidate_paths` are by flow, and the
-    flows of a job are adjacent."""
+def instance_of(demands: Demands, candidates: Mapping[str, Sequence[Way]]) -> Instance:
+    """The jobs whose elephants have paths, in the planner's order. `candidates` has the links of each
+    candidate path by flow, and the flows of a job are adjacent."""
     number = {link: i for i, link in enumerate(demands.rates)}
     flows = demands.elephant
     sizes: dict[str, int] = defaultdict(int)
-    for name in candidate_paths:
+    for name in candidates:
         job = flows[name].job
         sizes[job] = max(sizes[job], flows[name].bytes_per_iteration)
     members: dict[str, list[JointFlow]] = defaultdict(list)
-    for name, listed in candidate_paths.items():
+    for name, listed in candidates.items():
         inside = demands.inside[name]
-        links = tuple(tuple(number[k] for k in (*inside, *pairwise(p))) for p in listed)
+        links = tuple(tuple(number[k] for k in (*inside, *way)) for way in listed)
         job = flows[name].job
         members[job].append(JointFlow(flows[name].bytes_per_iteration / sizes[job], links))
     policy = demands.inputs.policy
     senders: dict[str, set[str]] = defaultdict(set)
-    for name in candidate_paths:
+    for name in candidates:
         senders[flows[name].src].add(flows[name].job)
     # Jobs on one NIC get turns from it, and no marks: MLTCP's weights have no effect on them.
     mltcp_hosts = {h for h, own in senders.items() if len(own) == 1 and h in demands.inputs.mltcp_hosts}
@@ -75,7 +74,7 @@ def choice_of(instance: Instance, candidate: Candidate) -> Choice:
 
 
 def previous_choice(
-    demands: Demands, instance: Instance, flows: Sequence[str], candidate_paths: Mapping[str, Sequence[Path]]
+    demands: Demands, instance: Instance, flows: Sequence[str], candidates: Mapping[str, Sequence[Way]]
 ) -> Choice | None:
     """The plan in force as a choice. None if another policy made it, or a part of it is no longer
     possible."""
@@ -86,9 +85,12 @@ def previous_choice(
     path_choice, level, timings, mltcp = [], [], [], []
     for name in flows:
         was = old.flows.get(name)
-        if was is None or was.path not in candidate_paths[name]:
+        if was is None or was.path is None:
             return None
-        path_choice.append(candidate_paths[name].index(was.path))
+        way = demands.cable_links.way(was.path, was.source_port)
+        if way not in candidates[name]:
+            return None
+        path_choice.append(candidates[name].index(way))
     for j, own in enumerate(instance.jobs):
         job = old.jobs.get(own.name)
         if job is None:

@@ -11,16 +11,16 @@ from controller.planner.demand import Demands
 from controller.planner.inputs import PlanInput
 from controller.planner.policy import Policy
 from controller.priority.priorities import Crux, Sincronia, Taccl, Varys
-from controller.routing.paths import Path
+from controller.routing.cable_links import Way
 from controller.routing.routings import LeastCongested
 
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """What a baseline policy decides: the path by flow where it chooses one, and the level by job."""
+    """What a baseline policy decides: the links by flow where it chooses a path, and the level by job."""
 
     policy: str
-    paths: Mapping[str, Path]
+    ways: Mapping[str, Way]
     levels: Mapping[str, int]
 
 
@@ -39,5 +39,4 @@ def starting_points(inputs: PlanInput) -> Iterator[StartingPoint]:
     """The decision of each baseline for these inputs."""
     for policy in baselines(inputs.policy):
         candidate = build(Demands(replace(inputs, policy=policy))).with_levels()
-        paths = {flow: a.path for flow, a in candidate.routing.assignments.items() if a.path}
-        yield StartingPoint(policy.name, paths, candidate.priorities.level)
+        yield StartingPoint(policy.name, candidate.routing.ways, candidate.priorities.level)

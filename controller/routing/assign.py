@@ -70,11 +70,7 @@ def with_ports(
         for c in commodities:
             if c.name in fixed and _alive(topology, c, down_links):
                 used[c.src, c.dst].add(fixed[c.name])
-    known = (
-        PathPorts(topology, fabric, plain=plain_suffices(len(commodities)))
-        if usable(topology, fabric)
-        else None
-    )
+    known = PathPorts(topology, fabric, plain=plain_suffices(len(commodities))) if usable(topology) else None
     free = {c.name: chosen[c.name] for c in commodities if c.name in chosen and c.name not in fixed}
     standing = {n: p for n, p in (previous or {}).items() if free.get(n) == p[0]}
     kept = _kept(topology, forwarding, standing, known, learned or {}, commodities, used)

@@ -72,7 +72,7 @@ def assigned(problem: RoutingProblem, answer: ArrayRoutes, ports: Ints) -> Assig
     paths, a path has no free port, or a flow has a port outside 0xC000-0xFFFF.
     """
     fabric, flows, choice = problem.fabric, problem.columns, answer.choice
-    if not answer.alive or not usable(problem.topology, fabric):
+    if not answer.alive or not usable(problem.topology):
         return None
     if ((ports >= 0) & (ports < ROCE_SOURCE_PORTS.start)).any():
         return None

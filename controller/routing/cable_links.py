@@ -36,7 +36,7 @@ class CableLinks:
     def way(self, path: Path, port: int | None) -> Way:
         """The links of a flow with that source port on its path; none of an empty path."""
         plain = tuple(pairwise(path))
-        if port is None or not self._topology.bundles:
+        if not path or port is None or not self._topology.bundles:
             return plain
         found, index = self._cables(path), port - ROCE_SOURCE_PORTS.start
         if found is None or not 0 <= index < len(found[0]) or not found[0][index]:

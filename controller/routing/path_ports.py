@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.routing.fabric import Fabric, Ints, TwoTier
+from controller.routing.fabric import Fabric, Ints
 from controller.routing.from_topology import choices_of, demand_of
 from controller.routing.paths import Path
 from controller.routing.ports import Stages, destinations, leads, ports_for, repeats, sources, stages
@@ -23,7 +23,7 @@ class PathPorts:
     """
 
     def __init__(self, topology: Topology, fabric: Fabric, *, plain: bool = False) -> None:
-        if not usable(topology, fabric):
+        if not usable(topology):
             raise ValueError("paths by names do not tell which ports lead along them")
         self._topology = topology
         self._fabric = fabric
@@ -58,7 +58,6 @@ class PathPorts:
         return src, dst, stages(self._topology, self._fabric, demand, choice), choice >= 0
 
 
-def usable(topology: Topology, fabric: Fabric) -> bool:
+def usable(topology: Topology) -> bool:
     """Whether a path by names tells the decision of every switch on it."""
-    several = isinstance(fabric, TwoTier) and len(set(fabric.spines)) < len(fabric.spines)
-    return topology.hash.known and not several
+    return topology.hash.known and not topology.bundles

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -74,12 +75,12 @@ def _against_reference(x: PlanInput) -> dict[str, Any]:
     """One evaluation of all jobs on one level, by the plain reference and by the compiled loops."""
     demands = Demands(x)
     near = {job.hosts[0] for job in x.jobs}
-    paths = {
-        f.name: ((f.src, *(_THERE if f.src in near else _THERE[::-1]), f.dst),)
+    ways = {
+        f.name: (tuple(pairwise((f.src, *(_THERE if f.src in near else _THERE[::-1]), f.dst))),)
         for j in x.jobs
         for f in j.flows
     }
-    instance = instance_of(demands, paths)
+    instance = instance_of(demands, ways)
     choice = plain(instance, (0,) * len(instance.flows))
     times, results = [], []
     for reference in (True, False):
