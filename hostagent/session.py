@@ -172,9 +172,9 @@ class ControllerSession:
             log.warning("no session with %s; flows go by ECMP meanwhile: %s", address, why)
 
     def _serve(self, address: str, channel: grpc.Channel) -> bool:
-        """One session from its first message to its end. Returns whether the controller accepted the
-        agent."""
-        welcome = False
+        """One session from its first message to its end. Returns whether the controller accepted the agent,
+        and did not end with a refusal: of several NICs it may refuse the second."""
+        welcome = refused = False
         outbox: queue.SimpleQueue[pb.AgentMessage | None] = queue.SimpleQueue()
         stub = pb_grpc.AgentHubStub(channel)  # type: ignore[no-untyped-call]
         call = stub.Session(self._outgoing(outbox))
@@ -187,7 +187,8 @@ class ControllerSession:
             for message in call:
                 if self._delay_s:
                     time.sleep(self._delay_s)
-                welcome = welcome or not message.HasField("refusal")
+                refused = message.HasField("refusal")
+                welcome = welcome or not refused
                 self._on_message(message)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.FAILED_PRECONDITION and not welcome:
@@ -201,7 +202,7 @@ class ControllerSession:
             outbox.put(None)
             call.cancel()
             self._on_lost()
-        return welcome
+        return welcome and not refused
 
     def _outgoing(self, outbox: queue.SimpleQueue[pb.AgentMessage | None]) -> Iterator[pb.AgentMessage]:
         while (message := outbox.get()) is not None:

@@ -74,9 +74,11 @@ def nics_of(
         else:
             legal = listed(list(topology.host))
             raise InvalidValueError((*loc, "hosts", k), f"{name!r} is no host of the fabric; legal: {legal}")
-        if name in hosts[:k]:
+        # A NIC may stand there as itself and as one of its server's.
+        if twice := {nic.name for nic in found[-1][1]} & {nic.name for _, nics in found[:-1] for nic in nics}:
+            what = name if name in hosts[:k] else min(twice)
             raise InvalidValueError(
-                (*loc, "hosts", k), f"{name!r} is in the list twice; legal: each host once"
+                (*loc, "hosts", k), f"{what!r} is in the list twice; legal: each host once"
             )
         first, own = (_family(found[i][1][0]) for i in (0, k))
         if own != first:

@@ -96,6 +96,18 @@ def test_a_server_uses_all_its_rails(tmp_path: Path) -> None:
     assert set(workload.job.hosts) == {n for f in workload.job.flows for n in (f.src, f.dst)}
 
 
+def test_a_nic_of_a_server_in_the_list_is_there_twice(tmp_path: Path) -> None:
+    (tmp_path / "rails.yaml").write_text(
+        "{kind: rail, groups: 2, rails: 2, spines: 2, servers_per_group: 2, host_gbps: 100, fabric_gbps: 100}"
+    )
+    for hosts, twice in (
+        ("[h1, h3, h1.2]", r"hosts\[2\]: 'h1.2'"),
+        ("[h1.1, h1, h3]", r"hosts\[1\]: 'h1.1'"),
+    ):
+        with pytest.raises(ConfigError, match=twice + " is in the list twice"):
+            load(tmp_path, RAILS.replace("hosts: [h1, h3]", f"hosts: {hosts}"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
