@@ -17,9 +17,15 @@ from bmv2.server.errors import (
     NOT_FOUND,
     OK,
     PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
     StatusError,
     invalid,
 )
+
+# The highest election id of a role is remembered for ever, so their number and their names have a limit.
+# Chosen: more than there are controllers of one device, at some megabytes.
+_MAX_ROLES = 4096
+_MAX_ROLE_BYTES = 256
 
 
 class ControllerStream(Protocol):
@@ -109,7 +115,8 @@ class Arbiter:
 
         Raises StatusError, after which the stream must be closed: NOT_FOUND for another device (of a
         stream's first message, FAILED_PRECONDITION of a later one), FAILED_PRECONDITION for a change of
-        role, INVALID_ARGUMENT for an election id that is in use, or for a role definition.
+        role, INVALID_ARGUMENT for an election id that is in use, for a role definition or a name too long,
+        RESOURCE_EXHAUSTED for one role more than are remembered.
         """
         if self.role_of(stream) is not None and message.device_id != self._device_id:
             raise StatusError(FAILED_PRECONDITION, "a stream cannot change its device; open another stream")
@@ -117,6 +124,8 @@ class Arbiter:
         if message.role.HasField("config"):
             raise invalid("role.config: no scheme of role definitions is agreed here; leave it unset")
         name = message.role.name
+        if len(name.encode()) > _MAX_ROLE_BYTES:
+            raise invalid(f"role.name: {len(name.encode())} bytes; at most {_MAX_ROLE_BYTES}")
         election_id = given_election_id(message)
         with self._electing:
             with self._lock:
@@ -154,7 +163,12 @@ class Arbiter:
         """Take a stream into the role, or note its new election id. Raises StatusError as `update` does."""
         if self._role_of.get(stream, name) != name:
             raise StatusError(FAILED_PRECONDITION, "a stream cannot change its role; open another stream")
-        state = self._roles.get(name) or _Role(message.role if message.HasField("role") else None)
+        state = self._roles.get(name)
+        if state is None:
+            if name and len(self._roles) - ("" in self._roles) >= _MAX_ROLES:
+                said = f"role {name!r}: {_MAX_ROLES} others are known, which is all"
+                raise StatusError(RESOURCE_EXHAUSTED, said)
+            state = _Role(message.role if message.HasField("role") else None)
         users = [member for member, used in state.members.items() if used == election_id]
         if election_id is not None and users and users != [stream]:
             raise invalid(f"Election ID {election_id} is already used by another client of the role.")

@@ -46,6 +46,9 @@ _READ_ENTITIES = 2_000_000
 _READ_PATIENCE_S = 10.0
 # Chosen: more than a controller has under way, and some tens of megabytes of frames.
 _MAX_PACKET_OUTS = 65_536
+# What an error repeats of the message that it is about. gRPC's clients take 4 MiB unless told otherwise, and
+# a longer message would end their stream.
+_MAX_ECHO_BYTES = 1 << 20
 _Stream: TypeAlias = ClientStream[p4r.StreamMessageRequest, p4r.StreamMessageResponse]
 _SetConfig = p4r.SetForwardingPipelineConfigRequest
 _GetConfig = p4r.GetForwardingPipelineConfigRequest
@@ -260,7 +263,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                 self._boundary.deliver(self._switch.name, partial(self._send_packet_out, frame))
         except StatusError as error:
             answer = p4r.StreamError(canonical_code=error.code, message=error.message)
-            answer.packet_out.packet_out.CopyFrom(packet)
+            answer.packet_out.SetInParent()
+            if packet.ByteSize() <= _MAX_ECHO_BYTES:
+                answer.packet_out.packet_out.CopyFrom(packet)
             _send_error(stream, answer)
         if announced:
             # Also for a refused one: its sender has counted it, and time must not wait for it.
@@ -315,10 +320,12 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 
 def _refuse_kind(stream: _Stream, other: any_pb2.Any | None) -> None:
     """Tell a client that its message is of no kind that is served here; the stream goes on."""
-    said = "an empty message" if other is None else f"a message of type {other.type_url or 'unknown'}"
+    said = "an empty message" if other is None else f"a message of type {other.type_url[:200] or 'unknown'}"
     error = p4r.StreamError(canonical_code=UNIMPLEMENTED, message=f"stream: {said} is not supported")
     if other is not None:
-        error.other.other.CopyFrom(other)
+        error.other.SetInParent()
+        if other.ByteSize() <= _MAX_ECHO_BYTES:
+            error.other.other.CopyFrom(other)
     _send_error(stream, error)
 
 

@@ -6,6 +6,8 @@ import pytest
 from finsy.proto import U128, p4r, rpc_code
 from google.protobuf import any_pb2
 
+from bmv2.server import arbitration
+
 ROLES = {rpc_code.OK: "primary", rpc_code.ALREADY_EXISTS: "backup", rpc_code.NOT_FOUND: "no primary"}
 
 # What clients a, b and c do in turn, and what each is told: a claim of an election id, the claim that leaves
@@ -335,3 +337,18 @@ def test_a_hundred_clients_at_once(rig, connect):
     told = [clients[0].next().arbitration for _ in range(100)]
     assert [U128.decode(update.election_id) for update in told] == [*range(2, 101), 100]
     assert told[-1].status.code == rpc_code.NOT_FOUND
+
+
+def test_roles_without_end_are_refused(connect, monkeypatch):
+    monkeypatch.setattr(arbitration, "_MAX_ROLES", 2)
+    assert connect().arbitrate(1, role="a").status.code == rpc_code.OK
+    assert connect().arbitrate(1, role="b").status.code == rpc_code.OK
+    codes = []
+    for name in ("c", "n" * 257):
+        with pytest.raises(grpc.RpcError) as caught:
+            connect().arbitrate(1, role=name)
+        codes.append(caught.value.code())
+    assert codes == [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT]
+    # Those that are known, and the default role, are served.
+    assert connect().arbitrate(2, role="a").status.code == rpc_code.OK
+    assert connect().arbitrate(1).status.code == rpc_code.OK

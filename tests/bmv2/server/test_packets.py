@@ -100,6 +100,18 @@ def test_unsupported_stream_messages_are_answered(controller):
     assert (error.canonical_code, error.other.other) == (rpc_code.UNIMPLEMENTED, other)
 
 
+def test_an_error_about_a_large_message_does_not_end_the_stream_of_its_client(controller):
+    # gRPC's clients take messages of 4 MiB.
+    controller.send(other=any_pb2.Any(type_url="t" * (5 << 20), value=bytes(1)))
+    error = controller.next().error
+    assert error.WhichOneof("details") == "other"
+    assert len(error.message) < 1000
+    controller.send(packet=p4r.PacketOut(payload=bytes(5 << 20)))
+    error = controller.next().error
+    assert (error.canonical_code, error.WhichOneof("details")) == (rpc_code.INVALID_ARGUMENT, "packet_out")
+    assert controller.arbitrate(1000).status.code == rpc_code.OK
+
+
 def test_an_empty_message_is_answered_and_the_stream_goes_on(connect):
     client = connect()
     client.send()
