@@ -11,12 +11,8 @@ from controller.live.core import Core
 from controller.model.plan import Plan
 from controller.planner import PlanInput, first_plan, plan
 from controller.planner.rollback import RollbackError, rolled_back
-from controller.process.worker_process import (
-    CALL_CPU_S,
-    CallAbandonedError,
-    WorkerProcess,
-    stop_requested,
-)
+from controller.process.worker_calls import CallAbandonedError, stop_requested
+from controller.process.worker_process import CALL_CPU_S, WorkerProcess
 
 # Chosen, processor time: plans of 20,000 flows take half of it.
 PLAN_CPU_S = 10.0

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import multiprocessing.util
 import os
 import resource
 import signal
@@ -111,17 +110,11 @@ def run(args: argparse.Namespace) -> int:
     frame.stop()
     sys.stdout.flush()
     if threading.active_count() > 1:
-        # A thread does not end: the handler of an application, or the thread of the worker pool if its
-        # process was ended during a call. End the process without it; the worker process then ends too.
+        # A thread does not end: the handler of an application, or one that waits for the end of a worker
+        # process. End the process without it; worker processes then end too.
         logging.shutdown()
-        _release_semaphores()
         os._exit(service.code)
     return service.code
-
-
-def _release_semaphores() -> None:
-    """Do what `multiprocessing` does at a regular end; its resource tracker would complain otherwise."""
-    multiprocessing.util._run_finalizers(0)  # type: ignore[attr-defined]
 
 
 class _Service:
@@ -376,7 +369,6 @@ def _end_deposed(why: str) -> None:
     """End the process at once: what has ended writes to no switch."""
     print(f"polyrhythm controller: it does not lead any more, so it ends: {why}", file=sys.stderr, flush=True)
     logging.shutdown()
-    _release_semaphores()
     os._exit(DEPOSED)
 
 

@@ -7,16 +7,11 @@ done in a second process. Its functions are pure; the fabric is passed once, at 
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from multiprocessing.connection import wait
 from pathlib import Path
 from types import MappingProxyType
 
@@ -118,20 +113,6 @@ class _Fabric:
 
 _fabric: _Fabric | None = None
 _DEFAULT_GUARD = HostGuard()
-
-
-def start_worker(
-    topology: Topology, ecn: EcnProfile, artefacts: Path, guard: HostGuard = _DEFAULT_GUARD
-) -> None:
-    """Prepare the worker process; called once in it.
-
-    The worker ignores Ctrl-C, which its parent handles, and ends when its parent ends.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
-    set_fabric(topology, ecn, artefacts, guard)
 
 
 def set_fabric(
@@ -334,8 +315,3 @@ def _current_fabric() -> _Fabric:
     if _fabric is None:
         raise RuntimeError("the worker has not been started with a fabric")
     return _fabric
-
-
-def _die_with(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)

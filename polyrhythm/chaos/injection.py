@@ -84,7 +84,7 @@ def _controller_stop(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
 def _planner_kill(cluster: ChaosCluster, fault: Fault, wait: Wait) -> None:
     for _ in range(1 + fault.target % 4):
         for pid in _children(cluster.controller.pid):
-            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"worker_calls" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         # A link that goes down makes the controller use the planner.

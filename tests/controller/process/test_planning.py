@@ -16,7 +16,7 @@ from controller.live.settings import CoreSettings
 from controller.model.job import Job
 from controller.planner import POLICIES, plan
 from controller.process.planning import Planning, Rollback
-from controller.process.worker_process import CallAbandonedError
+from controller.process.worker_calls import CallAbandonedError
 from topo.generate import leaf_spine
 
 TOPOLOGY = leaf_spine(2, 2, 2, host_bps=1_000_000, fabric_bps=1_000_000)

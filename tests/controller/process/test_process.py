@@ -212,7 +212,7 @@ def test_a_worker_process_that_dies_is_replaced(fabric, start_controller, connec
 
 def workers_of(controller):
     """The process ids of the workers: the one for table writes, then the one for plans if it runs."""
-    found = [c for c in children_of(controller.process.pid) if b"spawn_main" in command_of(c)]
+    found = [c for c in children_of(controller.process.pid) if b"worker_calls" in command_of(c)]
     return sorted(found, key=lambda pid: os.getpriority(os.PRIO_PROCESS, pid))
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 from control_rig import on_loop
 
-from controller.process.worker_process import CallAbandonedError, WorkerProcess, stop_requested
+from controller.process.worker_calls import CallAbandonedError, stop_requested
+from controller.process.worker_process import WorkerProcess
 from controller.southbound.artefacts import artefacts_dir
 from controller.southbound.desired import EcnProfile
 from topo.generate import leaf_spine
