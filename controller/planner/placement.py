@@ -11,6 +11,7 @@ from statistics import fmean
 from controller.interleave.link_sharing import SLACK, contended
 from controller.interleave.solve import Interleaving, TooFineError, interleave
 from controller.model import Job
+from controller.placement.advice import JobPlace, job_place
 from controller.planner.demand import Demands
 from controller.planner.inputs import DirectedLink, PlanInput, check
 from controller.planner.routing_stage import route_flows
@@ -40,7 +41,7 @@ class RankedPlacement:
     `index` is its position in the list of candidates. `compatibility` is the mean score of `links`, 1 if
     there are none, and 0 if the links' circles are too fine to be judged. `lost` is the part of it that is
     lost because the affinity graph has loops (`loops`). `cut_off` are the flows of the job without a path.
-    `why` says it in words.
+    `why` says it in words. `place` is where the job's GPUs would be.
     """
 
     index: int
@@ -51,6 +52,7 @@ class RankedPlacement:
     links: tuple[LinkScore, ...]
     cut_off: tuple[str, ...]
     why: str
+    place: JobPlace
 
 
 Mapper = Callable[
@@ -92,6 +94,7 @@ def judge(inputs: PlanInput, index: int, candidate: Job) -> RankedPlacement:
     """
     tried = replace(inputs, jobs=(*inputs.jobs, candidate))
     check(tried)
+    place = job_place(inputs.topology, candidate.hosts, candidate.gpus)
     demands = Demands(tried)
     stage = route_flows(demands)
     paths = {name: a.path for name, a in stage.assignments.items()}
@@ -102,7 +105,7 @@ def judge(inputs: PlanInput, index: int, candidate: Job) -> RankedPlacement:
     try:
         found = interleave(shared, periods, seed=inputs.seed)
     except TooFineError as error:
-        return RankedPlacement(index, candidate, 0.0, 0.0, False, (), cut_off, str(error))
+        return RankedPlacement(index, candidate, 0.0, 0.0, False, (), cut_off, str(error), place)
     links = tuple(LinkScore(c.link.name, tuple(c.link.demands), c.score, c.best_score) for c in found.circles)
     return RankedPlacement(
         index,
@@ -113,6 +116,7 @@ def judge(inputs: PlanInput, index: int, candidate: Job) -> RankedPlacement:
         links,
         cut_off,
         _why(candidate, links, found, cut_off),
+        place,
     )
 
 

@@ -14,7 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from controller.northbound.placement_routes import placements_out
+from controller.northbound.placement_routes import MOST_SENSITIVE, MOST_WAITED_S, placements_out
+from controller.placement.latency import Sensitivity
 from controller.planner.options import POLICY_HELP, add_policy_options, policy_of
 from controller.planner.placement import RankedPlacement, rank_placements
 from polyrhythm.api import scenario_input
@@ -64,6 +65,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=integer(0), default=1, metavar="N", help="seed of the planner, 0 or more (default 1)"
     )
+    parser.add_argument(
+        "--sensitivity",
+        type=_sensitivity,
+        metavar="M,R,N",
+        help="the communication of the job with 8 GPUs that its compute does not hide, as parts of the "
+        "compute time: on one machine, on 8 machines of a rack, and in 8 racks (Dally, Table I)",
+    )
+    parser.add_argument(
+        "--waited-s",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="seconds for which the job has waited for hosts, which Dally's advice takes into account "
+        "(default 0)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, as POST /api/v1/placements answers")
     add_controller_options(parser)
 
@@ -71,10 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the ranked candidates. Returns 2 for bad input, 1 if a controller cannot be reached."""
     try:
+        if not 0 <= args.waited_s <= MOST_WAITED_S:
+            raise ValueError(f"--waited-s: {args.waited_s:g}; legal: 0 to {MOST_WAITED_S:g}")
         task = load_placement_task(args.file)
         if args.running:
             return reported("place", lambda: _show(_asked(args, task), args.json))
-        _show(placements_out(_ranked(args, task)).model_dump(mode="json"), args.json)
+        found = placements_out(_ranked(args, task), args.sensitivity, args.waited_s)
+        _show(found.model_dump(mode="json"), args.json)
     except (ConfigError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -84,7 +103,12 @@ def run(args: argparse.Namespace) -> int:
 def _asked(args: argparse.Namespace, task: PlacementTask) -> Mapping[str, Any]:
     """The answer of a running controller. Raises CallError."""
     jobs = [asdict(job) for job in task.candidates]
-    body = {"candidates": jobs, "loops": not args.discard_loops}
+    body = {
+        "candidates": jobs,
+        "loops": not args.discard_loops,
+        "sensitivity": args.sensitivity and asdict(args.sensitivity),
+        "waited_s": args.waited_s,
+    }
     found: Mapping[str, Any] = call(args, "placements", body, method="POST")
     return found
 
@@ -109,8 +133,32 @@ def _show(found: Mapping[str, Any], as_json: bool) -> None:
         hosts = ", ".join(p["hosts"])
         print(f"{place}. candidate {p['index']}, compatibility {p['compatibility']:.3f}: {hosts}")
         print(f"   {p['why']}")
+        print(f"   {_advice(p)}")
         for k in p["links"]:
             alone = f", {k['best_score']:.3f} alone" if k["best_score"] > k["score"] + 1e-9 else ""
             print(f"   {k['src']}-{k['dst']}: {', '.join(k['jobs'])}: score {k['score']:.3f}{alone}")
     if not found["placements"]:
         print("every candidate has a loop in its affinity graph")
+
+
+def _advice(placement: Mapping[str, Any]) -> str:
+    """Tier, communication and Dally's advice, in words."""
+    words = [f"tier {placement['tier']}"]
+    if placement["communication"] is not None:
+        words.append(f"exposed communication {100 * placement['communication']:.3g} % of the compute")
+    if placement["wait_s"]:
+        words.append(f"Dally would wait {placement['wait_s'] / 3600:.3g} h for closer hosts")
+    return ", ".join(words)
+
+
+def _sensitivity(text: str) -> Sensitivity:
+    """Three numbers as --sensitivity takes them."""
+    try:
+        machine, rack, network = map(float, text.split(","))
+        if max(machine, rack, network) <= MOST_SENSITIVE:
+            return Sensitivity(machine, rack, network)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r}; legal: three numbers from 0 to {MOST_SENSITIVE:g}, for example 0.08,0.23,7.15"
+    )

@@ -70,6 +70,36 @@ def test_the_text_has_the_same_order(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "   leaf1-spine1: fits, new: score 1.000" in lines
 
 
+def test_dallys_advice_for_a_sensitive_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--sensitivity", "0.42,9.40,195.92", "--waited-s", "7200")
+    assert place(tmp_path, "--json", *words, candidates=CANDIDATES) == 0
+    found = {p["index"]: p for p in json.loads(capsys.readouterr().out)["placements"]}
+    assert {i: (p["tier"], p["wait_s"]) for i, p in found.items()} == {
+        0: ("network", 22 * 3600),
+        1: ("network", 22 * 3600),
+        2: ("rack", 0),
+    }
+    assert found[2]["communication"] == pytest.approx(9.40 / 7)
+    assert found[0]["communication"] > 20 * found[2]["communication"]
+    assert place(tmp_path, *words, candidates=CANDIDATES) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "   tier rack, exposed communication 134 % of the compute" in lines
+    assert any(line.endswith("Dally would wait 22 h for closer hosts") for line in lines)
+
+
+@pytest.mark.parametrize("words", ["1,2", "a,b,c", "-1,2,3", "nan,1,1", "1,1,2e6"])
+def test_bad_sensitivity(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        place(tmp_path, f"--sensitivity={words}", candidates=CANDIDATES)
+    assert ended.value.code == 2
+    assert "legal: three numbers from 0" in capsys.readouterr().err
+
+
+def test_bad_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert place(tmp_path, "--waited-s=-1", candidates=CANDIDATES) == 2
+    assert "--waited-s: -1; legal: 0 to 1e+09" in capsys.readouterr().err
+
+
 def test_without_candidates_free_hosts_are_offered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
