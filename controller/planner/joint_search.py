@@ -269,19 +269,22 @@ class JointSearch:
         """The candidate paths of each flow by their links: the built candidate's first, then ECMP's, those of
         the baseline policies, and all others. A path over parallel cables is there once for each cable."""
         x, table = self._demands.inputs, self._demands.forwarding
-        flow_of, ways = self._demands.elephant, self._demands.cable_links.ways
+        flow_of, cables = self._demands.elephant, self._demands.cable_links
         found = {}
         for name in self._flows:
             flow, now = flow_of[name], self.built.routing.ways[name]
             drawn = self._drawn(name, flow.src, flow.dst)
             others = [r.ways[name] for r in self._baselines if name in r.ways]
-            every = {
-                way: path
-                for path in paths(x.topology, table, flow.src, flow.dst)
-                for way in ways(path, _MOST_PATHS)
-            }
-            listed = [way for way in (now, drawn, *others) if way in every]
-            found[name] = {way: every[way] for way in list(dict.fromkeys((*listed, *every)))[:_MOST_PATHS]}
+            every = paths(x.topology, table, flow.src, flow.dst)
+            known = ((way, cables.path(way)) for way in (now, drawn, *others))
+            listed = {way: path for way, path in known if path in every}
+            for path in every:
+                # The ways along a path take time to find, so no more are looked for than are kept.
+                left = _MOST_PATHS - len(listed)
+                if left <= 0:
+                    break
+                listed |= dict.fromkeys(cables.ways(path, _MOST_PATHS)[:left], path)
+            found[name] = dict(list(listed.items())[:_MOST_PATHS])
         return found
 
     @cached_property

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from controller.routing.forwarding import SwitchForwarding
 from controller.routing.numbering import DirectedLink
 from controller.routing.paths import Path, ports_along, route_to
+from controller.routing.topology_cache import cached_by_topology
 from controller.wire.rocev2 import ROCE_SOURCE_PORTS
 from topo.graph import Topology
 
@@ -19,8 +20,8 @@ Way = tuple[DirectedLink, ...]
 """The directed links of a flow from host to host. A cable of a bundle is a link of its own, whose ends are
 named as `Topology.cables` names them."""
 
-_MOST_KEPT = 4096
-"""Paths whose ports are remembered. Chosen: some hundred MiB at most, and a search meets few more."""
+_MOST_KEPT = 512
+"""Paths whose ports are remembered. Chosen: 144 KiB each with two bundles, so 72 MiB at most."""
 
 
 class CableLinks:
@@ -50,8 +51,20 @@ class CableLinks:
         if found is None:
             return (plain,)
         good, egress, at = found
-        choices = np.unique(egress[:, good], axis=1).T[:most].tolist()
+        # One number for all egress ports of a source port: sorting rows of numbers takes far longer.
+        width = int(egress.max(initial=0)) + 1
+        key = np.zeros(int(good.sum()), dtype=np.int64)
+        for row in egress:
+            key = key * width + row[good]
+        _, first = np.unique(key, return_index=True)
+        choices = egress[:, good][:, first[:most]].T.tolist()
         return tuple(self._named(plain, at, choice) for choice in choices)
+
+    def path(self, way: Way) -> Path:
+        """The path by names of the nodes that a way leads along."""
+        ends = [way[0][0], *(b for _, b in way)] if way else []
+        nodes = self._topology
+        return tuple(e if e in nodes.switch or e in nodes.host else e.rpartition(":")[0] for e in ends)
 
     def port(self, path: Path, way: Way, taken: Collection[int]) -> int | None:
         """The lowest source port that leads along `way` and is not in `taken`; None if there is none."""
@@ -108,6 +121,7 @@ class CableLinks:
         return tuple(named)
 
 
+@cached_by_topology
 def cable_rates(topology: Topology) -> Mapping[DirectedLink, int]:
     """The bit/s of every cable of a bundle each way, by its name."""
     found: dict[DirectedLink, int] = {}

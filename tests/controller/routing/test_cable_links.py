@@ -61,6 +61,7 @@ def test_the_way_of_a_port_is_that_of_its_packets(name: str, data: st.DataObject
     assert list(way) == walked(topology, tables, src, dst, port)
     assert not {k for link in way for k in (link, link[::-1])} & down
     assert way in cables.ways(path, 256)
+    assert cables.path(way) == path
     # A port for the same way: the lowest, and the next one if that is taken.
     first = cables.port(path, way, ())
     assert first is not None
