@@ -179,6 +179,10 @@ def test_digests_come_in_lists_and_not_again_before_they_are_acknowledged(bench)
     for number in (3, 1, 2):
         bench.send(5, number, port=3)
     assert learned(bench.client.next()) == [(1, 3), (2, 3)]
+    # What is older than the time for acknowledgement comes again, though its list was not acknowledged.
+    assert bench.write("MODIFY", digest("max_list_size: 1 ack_timeout_ns: 1")) == "OK"
+    bench.send(5, 3, port=3)
+    assert learned(bench.client.next()) == [(3, 3)]
     assert bench.write("DELETE", digest()) == "OK"
     assert bench.read("digest_entry { digest_id: $learned_t }") == "NOT_FOUND"
 
@@ -206,6 +210,13 @@ def test_a_digest_that_is_tuned_down_sends_what_it_has(bench):
     assert bench.write("MODIFY", digest(tuning % 2)) == "OK"
     bench.send(5, 4)
     assert learned(bench.client.next()) == [(1, 1), (2, 1), (3, 1), (4, 1)]
+
+
+def test_without_a_time_for_acknowledgement_nothing_is_kept_back(bench):
+    assert bench.write("INSERT", digest("max_list_size: 1")) == "OK"
+    for _ in range(3):
+        bench.send(5, 1)
+        assert learned(bench.client.next()) == [(1, 1)]
 
 
 def test_a_short_digest_list_goes_after_its_time(bench):

@@ -197,3 +197,23 @@ def test_p4info_and_program_must_agree_on_every_kind(bench, entities_config):
             bench.client.set_config(config)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert len(Schema.parse(entities_config.p4info, load(entities_config.p4_device_config)).profiles) == 2
+
+
+def ranked(number, mask, priority, chosen):
+    match = f'match {{ field_id: 1 ternary {{ value: "\\x{number:02x}" mask: "\\x{mask:02x}" }} }}'
+    action = f"action {{ action_profile_member_id: {chosen} }}"
+    return f"table_entry {{ table_id: $profiled {match} priority: {priority} {action} }}"
+
+
+@pytest.mark.parametrize("higher_first", [True, False])
+def test_packets_meet_the_entry_with_the_higher_number(bench, higher_first):
+    for number, port in ((1, 2), (2, 3)):
+        assert bench.write("INSERT", member(number, port, "profile")) == "OK"
+    wide, narrow = ranked(0x40, 0xF0, 9, 1), ranked(0x41, 0xFF, 8, 2)
+    for entry in (wide, narrow) if higher_first else (narrow, wide):
+        assert bench.write("INSERT", entry) == "OK"
+    assert bench.ports(2, 0x41) == [2]
+    assert bench.write("DELETE", wide) == "OK"
+    assert bench.ports(2, 0x41) == [3]
+    assert bench.write("INSERT", ranked(0x40, 0xF0, 7, 1)) == "OK"
+    assert [bench.ports(2, number) for number in (0x41, 0x42)] == [[3], [2]]
