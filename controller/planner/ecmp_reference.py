@@ -14,10 +14,10 @@ import numpy as np
 from controller.interleave.joint.evaluator import Effort, Evaluator
 from controller.interleave.joint.instance import Choice, plain
 from controller.planner.demand import Demands
+from controller.planner.drawn_paths import drawn_ways
 from controller.planner.search_instance import instance_of
 from controller.routing.cable_links import Way
-from controller.routing.ecmp import draw_port
-from controller.routing.paths import path_of, paths
+from controller.routing.paths import paths
 
 DRAWS = 8
 """How many draws of source ports and start offsets are averaged. Chosen."""
@@ -55,7 +55,7 @@ class EcmpReference:
     @cached_property
     def _ways(self) -> list[dict[str, Way]]:
         """The links of each flow, by draw."""
-        return [{name: _drawn(self.demands, name, k) for name in self.flows} for k in range(DRAWS)]
+        return [_drawn(self.demands, self.flows, k) for k in range(DRAWS)]
 
     @cached_property
     def _candidates(self) -> Mapping[str, tuple[Way, ...]]:
@@ -71,15 +71,13 @@ class EcmpReference:
         return [plain(instance, tuple(of[f].index(draw[f]) for f in self.flows)) for draw in self._ways]
 
 
-def _drawn(demands: Demands, flow: str, draw: int) -> Way:
-    """The links of a flow under one draw: by its source port, or any path where the hash is unknown."""
-    x, f = demands.inputs, demands.elephant[flow]
-    port = draw_port(flow, x.seed + draw)
-    found = path_of(x.topology, demands.forwarding, f.src, f.dst, port)
-    if found:
-        return demands.cable_links.way(found, port)
-    every = paths(x.topology, demands.forwarding, f.src, f.dst)
-    if not every:
-        return ()
-    path = random.Random(zlib.crc32(flow.encode()) * DRAWS + draw).choice(every)
-    return demands.cable_links.way(path, None)
+def _drawn(demands: Demands, flows: tuple[str, ...], draw: int) -> dict[str, Way]:
+    """The links of flows under one draw: by their source ports, or any paths where the hash is unknown."""
+    x = demands.inputs
+    found = dict(drawn_ways(demands, flows, x.seed + draw))
+    for name in [name for name, way in found.items() if not way]:
+        flow = demands.elephant[name]
+        if every := paths(x.topology, demands.forwarding, flow.src, flow.dst):
+            path = random.Random(zlib.crc32(name.encode()) * DRAWS + draw).choice(every)
+            found[name] = demands.cable_links.way(path, None)
+    return found

@@ -21,6 +21,7 @@ from controller.kernel import available
 from controller.model import Phase
 from controller.planner.candidate import Candidate, Expected, PathsAndShifts
 from controller.planner.demand import Demands
+from controller.planner.drawn_paths import drawn_ways
 from controller.planner.ecmp_reference import EcmpReference
 from controller.planner.floor import equal_shares, expected_of, longest_periods, objective_of
 from controller.planner.levels_only import levels_only
@@ -37,8 +38,7 @@ from controller.planner.starting_points import StartingPoint, starting_points
 from controller.planner.time_shifts import TimeShifts
 from controller.routing.assign import Assignment, free_port
 from controller.routing.cable_links import Way
-from controller.routing.ecmp import draw_port
-from controller.routing.paths import Path, path_of, paths
+from controller.routing.paths import Path, paths
 from controller.wire.senders import as_mltcp
 
 LONGER = 0.02
@@ -273,7 +273,7 @@ class JointSearch:
         found = {}
         for name in self._flows:
             flow, now = flow_of[name], self.built.routing.ways[name]
-            drawn = self._drawn(name, flow.src, flow.dst)
+            drawn = self._drawn[name]
             others = [r.ways[name] for r in self._baselines if name in r.ways]
             every = paths(x.topology, table, flow.src, flow.dst)
             known = ((way, cables.path(way)) for way in (now, drawn, *others))
@@ -292,12 +292,10 @@ class JointSearch:
         """The candidates of each flow in their order."""
         return {name: tuple(ways) for name, ways in self._candidates.items()}
 
-    def _drawn(self, flow: str, src: str, dst: str) -> Way:
-        """ECMP's links of the flow, by the source port that it draws. Empty if the hash is unknown."""
-        x = self._demands.inputs
-        port = draw_port(flow, x.seed)
-        path = path_of(x.topology, self._demands.forwarding, src, dst, port)
-        return self._demands.cable_links.way(path, port)
+    @cached_property
+    def _drawn(self) -> Mapping[str, Way]:
+        """ECMP's links of each flow, by the source port that it draws. Empty if the hash is unknown."""
+        return drawn_ways(self._demands, self._flows, self._demands.inputs.seed)
 
     @cached_property
     def instance(self) -> Instance:
@@ -314,8 +312,7 @@ class JointSearch:
         """The number of ECMP's path among the candidate paths of each flow; 0 if it is not one of them."""
         path_choice = []
         for name in self._flows:
-            listed, flow = self._listed[name], self._demands.elephant[name]
-            drawn = self._drawn(name, flow.src, flow.dst)
+            listed, drawn = self._listed[name], self._drawn[name]
             path_choice.append(listed.index(drawn) if drawn in listed else 0)
         return tuple(path_choice)
 

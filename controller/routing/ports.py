@@ -163,6 +163,34 @@ def _leaf_stages(fabric: TwoTier, demand: LeafDemand, tables: _Tables, orders: U
     return table[kind.reshape(-1)[pair]] if len(demand) else np.empty(0, dtype=np.int32)
 
 
+def choices_of_ports(
+    topology: Topology,
+    fabric: TwoTier,
+    demand: LeafDemand,
+    src: NDArray[np.uint32],
+    dst: NDArray[np.uint32],
+    ports: Ints,
+) -> Ints:
+    """The choice that the hash of the first leaf makes for each flow, (flows,); -1 without a live path.
+
+    `src` and `dst` (flows,) are addresses as `sources` and `destinations` give them, `ports` (flows,) source
+    ports in 0xC000-0xFFFF. `paths.path_of` is the same by names. No spine may have several cables to a leaf.
+    """
+    spec, tables = topology.hash, _Tables(topology.hash)
+    stage = _leaf_stages(fabric, demand, tables, uplink_orders(topology, fabric))
+    known = tables.stages(stage[:, None], stage[:, None])
+    both = fabric.live[demand.src] & fabric.live[demand.dst]
+    # Where there is a single way, no table chooses.
+    choice = np.where(both.any(axis=1), both.argmax(axis=1), -1).astype(np.int32)
+    value = bases(spec, src, dst) ^ contributions(spec.algorithm)[ports - ROCE_SOURCE_PORTS.start]
+    chooses = np.flatnonzero(stage >= 0)
+    table = stage[chooses]
+    bucket = (value[chooses] >> known.shifts[table].astype(np.uint32)) & np.uint32(255)
+    choice[chooses] = known.tables[table, bucket]
+    choice[demand.src == demand.dst] = 0
+    return choice
+
+
 def _down_tables(
     topology: Topology, fabric: TwoTier, columns: Mapping[str, list[int]], tables: _Tables
 ) -> Ints:
