@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans for whole clusters: `first_ms`, `change_ms`, `full_ms`, `many_*`, `huge_*` and `publish_ms`.
+"""Plans for whole clusters: `first_ms`, `change_ms`, `full_ms`, `many_*`, `huge_*` and `publish_ms`; and
+`paths_speedup` and `ports_speedup`, the compiled kernels against the plain reference.
 
 The planner's process of a live controller makes the plans, by the functions that the controller calls there.
 """
@@ -15,9 +16,16 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from controller.model import Plan
 from controller.planner import POLICIES, PlanInput, first_plan, plan
+from controller.planner.demand import Demands
 from controller.process.worker_process import WorkerProcess
+from controller.routing.fabric import LeafDemand
+from controller.routing.from_topology import fabric_of
+from controller.routing.least_congested import OwnedDemand, least_congested
+from controller.routing.ports import ports_for, stages
 from controller.southbound.artefacts import artefacts_dir
 from controller.southbound.desired import EcnProfile
 from polyrhythm.bench.plan.clusters import cluster, rails, ring_job, ring_jobs
@@ -80,6 +88,43 @@ def changed(x: PlanInput, before: Plan, seed: int) -> PlanInput:
     return replace(x, jobs=(*x.jobs[1:], come), previous=before)
 
 
+def speedups(x: PlanInput) -> dict[str, float]:
+    """How many times faster the compiled kernels choose paths and source ports after a change than the plain
+    reference, on the same flows: the median of three runs each. Runs in the planner's process.
+
+    Paths are those of the routing that the default policy has, where the plan before is in force.
+    """
+    demands = Demands(x)
+    flows, fabric = demands.columns, fabric_of(x.topology)
+    numbers = flows.numbers
+    leaf = numbers.leaves_of(fabric)[numbers.leaf]
+    far = np.flatnonzero(flows.elephant & (leaf[flows.src] != leaf[flows.dst]))
+    demand = LeafDemand(leaf[flows.src[far]], leaf[flows.dst[far]])
+    before = x.previous.flows if x.previous is not None else {}
+    paths = [p.path[1:-1] if (p := before.get(flows.names[i])) and p.path else () for i in far.tolist()]
+    held = numbers.choices_of_hops(fabric, demand, numbers.hops_of_paths(paths))
+    owned = OwnedDemand(demand, flows.job[far], held)
+    choice = least_congested(fabric, owned, balance=True)
+    wanted = stages(x.topology, fabric, demand, choice)
+    addresses = numbers.source[flows.src[far]], numbers.destination[flows.dst[far]]
+
+    def ratio(work: Callable[[bool], object]) -> float:
+        work(False)
+        plain, compiled = (statistics.median(_cpu_s(work, way) for _ in range(3)) for way in (True, False))
+        return round(plain / max(compiled, 1e-6), 1)
+
+    return {
+        "paths_speedup": ratio(lambda plain: least_congested(fabric, owned, balance=True, plain=plain)),
+        "ports_speedup": ratio(lambda plain: ports_for(*addresses, wanted, plain=plain)),
+    }
+
+
+def _cpu_s(work: Callable[[bool], object], plain: bool) -> float:
+    began = time.process_time()
+    work(plain)
+    return time.process_time() - began
+
+
 async def _cluster(seed: int, runs: int) -> dict[str, Any]:
     topology = cluster()
     planner = Planner(topology)
@@ -98,6 +143,7 @@ async def _cluster(seed: int, runs: int) -> dict[str, Any]:
         planner.publish_s.clear()
         await planner.median_ms(first_plan, lambda: changed(x, full, seed), runs)
         change_publish_ms = 1e3 * statistics.median(planner.publish_s)
+        faster = await planner.worker.run(speedups, changed(x, full, seed))
     finally:
         planner.worker.close()
     return {
@@ -106,6 +152,7 @@ async def _cluster(seed: int, runs: int) -> dict[str, Any]:
         "full_ms": full_ms,
         "publish_ms": round(publish_ms, 2),
         "change_publish_ms": round(change_publish_ms, 2),
+        **faster,
     }
 
 

@@ -42,6 +42,7 @@ def test_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     report = bench.measure(1, 1)
     names = {"first_ms", "change_ms", "full_ms", "publish_ms", "change_publish_ms"}
+    names |= {"paths_speedup", "ports_speedup"}
     assert set(report) == names | {"many_first_ms", "many_full_ms", "huge_first_ms", "huge_mib"}
     assert all(value > 0 for value in report.values())
 
