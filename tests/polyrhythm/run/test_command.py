@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 from run_rig import PATIENCE_S, POLYRHYTHM, figures, run, shortened
 
+from polyrhythm.cli import main
+
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
     folder = tmp_path_factory.mktemp("run")
-    scenarios = [shortened(n, folder, warmup=4, iterations=12) for n in ("two_vgg19", "contend")]
+    scenarios = [shortened(n, folder, warmup=3, iterations=7) for n in ("two_vgg19", "contend")]
     return figures(folder, *scenarios)
 
 
@@ -64,7 +66,7 @@ def test_the_table_shows_every_job_with_its_path_and_port(measured: tuple[dict[s
 def test_routing_parts_what_ecmp_lets_collide(tmp_path: Path) -> None:
     # With this seed's source ports ECMP puts several of the four jobs on one spine.
     document, _ = figures(
-        tmp_path, shortened("collide", tmp_path, warmup=2, iterations=6), "--policy", "routing"
+        tmp_path, shortened("collide", tmp_path, warmup=1, iterations=4), "--policy", "routing"
     )
     scenario = document["scenarios"]["collide"]
     assert scenario["speedup_mean"] >= 1.1
@@ -82,7 +84,7 @@ def test_slow_rpcs_change_no_figure(tmp_path: Path) -> None:
 
 
 def test_a_dead_spine_is_routed_around(tmp_path: Path) -> None:
-    scenario = shortened("collide", tmp_path, warmup=2, iterations=8)
+    scenario = shortened("collide", tmp_path, warmup=2, iterations=5)
     done = run(
         scenario, "--once", "--json", tmp_path / "f.json", "--fail", "spine2@900", "--keep", tmp_path / "k"
     )
@@ -245,11 +247,24 @@ def test_a_live_controller_that_dies_ends_the_run_with_a_word(tmp_path: Path) ->
         (["two_vgg19", "--policy", "magic"], "'magic' is no policy; legal: "),
     ],
 )
-def test_bad_input_is_told_in_a_line_with_exit_code_2(arguments: list[str], message: str) -> None:
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def test_bad_input_is_told_in_a_line_with_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(["run", *arguments])
+    except SystemExit as end:
+        code = end.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bad_input_as_a_process() -> None:
+    for arguments in (["no_such"], ["two_vgg19", "--port", "65536"]):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr.endswith("\n")
+        assert "Traceback" not in done.stderr
 
 
 def test_a_scenario_that_does_not_fit_a_topology_names_both_files(tmp_path: Path) -> None:
