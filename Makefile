@@ -8,6 +8,9 @@ CORES := $(shell nproc 2>/dev/null || echo 2)
 QUICK := -n $(shell echo $$(( $(CORES) > 3 ? 8 : 2 * $(CORES) ))) --dist worksteal -m "not slow"
 SLOW := -n $(shell echo $$(( $(CORES) > 8 ? 8 : $(CORES) ))) --dist worksteal -m "slow and not alone"
 
+# Each process would compile our modules anew; a controller takes a quarter longer to start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run mininet shim test test-slow coverage lint format setup p4 shell wire wheel docs clean help
 
 help: ## this list
