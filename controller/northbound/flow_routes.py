@@ -34,7 +34,9 @@ def flow_routes(source: ViewSource) -> APIRouter:
     @router.get(
         "/flows",
         summary="The flows of the plan in force, with their paths",
-        responses=problems(_503="The controller has not connected to its fabric yet."),
+        responses=problems(
+            _404="No such cursor.", _503="The controller has not connected to its fabric yet."
+        ),
     )
     async def get_flows(
         job: Annotated[str | None, Query(max_length=1_000, description="Only the flows of this job.")] = None,

@@ -27,7 +27,7 @@ _Text = Annotated[str, Field(min_length=1, max_length=200)]
 _Ms = Annotated[float, Field(ge=0, le=_MOST_MS, allow_inf_nan=False)]
 _ERRORS = problems(
     _404="No such job.",
-    _409="The fabric cannot have such a job, or its agents have declared it.",
+    _409="The fabric cannot have such a job, its agents have declared it, or the key is taken.",
     _412="The job was changed meanwhile.",
     _503="This controller does not lead, or is busy.",
 )

@@ -49,4 +49,4 @@ def _name_of(cursor: str) -> str:
     try:
         return base64.b64decode(cursor, altchars=b"-_", validate=True).decode("utf-8", "surrogatepass")
     except (binascii.Error, ValueError):
-        raise OperationError(422, "query.cursor: no cursor; legal: `next` of a page") from None
+        raise OperationError(404, "no such cursor; legal: `next` of a page") from None

@@ -20,7 +20,7 @@ from controller.northbound.problems import STANDBY, OperationError, problems
 from controller.northbound.tokens import Role
 
 _ERRORS = problems(
-    _404="No such plan.",
+    _404="No such plan, or no such cursor.",
     _409="It does not fit the fabric or the jobs of now.",
     _503="The controller has no store, or it does not answer.",
 )

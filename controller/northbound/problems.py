@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, cast
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import Field
+from starlette.exceptions import HTTPException
 
 from controller.northbound.schema import Out
 
@@ -87,7 +88,7 @@ def problems(**whens: str) -> dict[int | str, dict[str, Any]]:
 def add_handlers(app: FastAPI) -> None:
     """Let `app` answer every error with a problem document, and say so in its OpenAPI document."""
     app.add_exception_handler(405, _not_allowed)
-    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(HTTPException, _refused)  # also what FastAPI itself refuses
     app.add_exception_handler(OperationError, _impossible)
     app.add_exception_handler(RequestValidationError, _invalid)
     made = app.openapi

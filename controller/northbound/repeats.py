@@ -48,7 +48,7 @@ class Repeats(Generic[T]):
         if known is not None:
             before, answer = known
             if before != asked:
-                raise OperationError(422, "Idempotency-Key: another request had this key; legal: a new key")
+                raise OperationError(409, "Idempotency-Key: another request had this key; legal: a new key")
             return await asyncio.shield(answer)
         made = asyncio.ensure_future(work())
         self._kept[caller, key] = asked, made

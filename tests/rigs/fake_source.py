@@ -19,6 +19,7 @@ from controller.northbound import assets_dir, create_app, serve
 from controller.northbound.access import AccessRules
 from controller.northbound.health import NotReady, Readiness
 from controller.northbound.metrics import ControllerCounts
+from controller.northbound.operations import Operations
 from controller.planner import POLICIES
 from controller.process.view_publisher import WatchedBoard
 from topo.generate import leaf_spine
@@ -244,6 +245,7 @@ def running(
     reading_s: float = 0.0,
     status: FakeStatus | None = None,
     rules: AccessRules | None = None,
+    operations: Operations = Operations(),  # noqa: B008 - frozen
 ) -> Iterator[Running]:
     """The API and the page on a free port, shut down at the end."""
     ready = threading.Event()
@@ -253,7 +255,9 @@ def running(
         board = WatchedBoard()
         if first is not None:
             board.publish(first)
-        app = create_app(board, assets_dir(), status or FakeStatus(), reading_s, rules or AccessRules())
+        app = create_app(
+            board, assets_dir(), status or FakeStatus(), reading_s, rules or AccessRules(), operations
+        )
         server = await serve(app, port=port)
         stop = asyncio.Event()
         box.append((asyncio.get_running_loop(), stop, Running(asyncio.get_running_loop(), board, server.url)))
