@@ -172,11 +172,12 @@ def _rule(spreading: Spreading) -> FlowletRule:
 
 
 def _spread(plan: Plan, flows: Sequence[str], classes: Collection[int]) -> frozenset[str]:
-    """Those of the flows that the plan leaves to the switches, under the DSCPs in `classes`."""
+    """Those of the flows under the DSCPs in `classes` that no switch has an entry of its own for."""
     if not classes:
         return frozenset()
-    planned = ((f, plan.flows.get(f)) for f in flows)
-    return frozenset(f for f, p in planned if p is not None and p.path is None and p.dscp in classes)
+    pinned = {pin.flow for pin in plan.pins}
+    planned = ((f, plan.flows.get(f)) for f in flows if f not in pinned)
+    return frozenset(f for f, p in planned if p is not None and p.dscp in classes)
 
 
 def _weights(policy: Policy, decided: JobPlan) -> tuple[float, ...] | None:

@@ -51,6 +51,12 @@ Hash = Annotated[
 ]
 
 
+AnyOrder = Meta(
+    description="the NIC takes packets in any order and repeats single ones, so that switches may spray "
+    "its packets"
+)
+
+
 class TopologyKind(Section, frozen=True, kw_only=True, tag_field="kind"):
     """What all files with a `kind` have."""
 
@@ -59,6 +65,13 @@ class TopologyKind(Section, frozen=True, kw_only=True, tag_field="kind"):
     addresses: Annotated[
         Families, Meta(description="families of the generated addresses; jobs use the first")
     ] = "ipv4"
+    any_order: Annotated[
+        bool,
+        Meta(
+            description="all NICs take packets in any order and repeat single ones, so that switches may "
+            "spray their packets"
+        ),
+    ] = False
 
 
 class LeafSpineFile(TopologyKind, frozen=True, kw_only=True, tag="leaf_spine"):
@@ -114,6 +127,7 @@ class HostRow(Section, frozen=True, kw_only=True):
     leaf: Text
     gbps: Gbps
     addresses: OwnFamilies = None
+    any_order: Annotated[bool, AnyOrder] = False
 
 
 class LinkRow(Section, frozen=True, kw_only=True):
@@ -146,6 +160,7 @@ class WholeHost(Section, frozen=True, kw_only=True):
         tuple[Text, ...] | None,
         Meta(description="further addresses, that switches forward to but no job uses"),
     ] = None
+    any_order: Annotated[bool, AnyOrder] = False
 
 
 class WholeSwitch(Section, frozen=True, kw_only=True):

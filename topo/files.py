@@ -70,7 +70,9 @@ def read_topology(
     with document.checks(loc):
         found = _explicit(given, name) if isinstance(given, ExplicitFile) else _generated(given, name)
     own = {h.name: h.addresses for h in given.hosts} if isinstance(given, ExplicitFile) else {}
-    return in_families(replace(found, hash=hash_of(given.hash)), given.addresses, own)
+    orderless = {h.name for h in given.hosts if h.any_order} if isinstance(given, ExplicitFile) else set()
+    hosts = tuple(replace(h, any_order=given.any_order or h.name in orderless) for h in found.hosts)
+    return in_families(replace(found, hosts=hosts, hash=hash_of(given.hash)), given.addresses, own)
 
 
 def _generated(given: GENERATED, name: str) -> Topology:

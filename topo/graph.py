@@ -30,7 +30,8 @@ class Host:
 
     Jobs send from and to `ip`, an IPv4 or IPv6 address in its canonical form. The fabric also forwards to
     `other_ips`. `server` is the machine where a machine has several NICs, one on each rail. It is empty where
-    the host is the machine.
+    the host is the machine. A NIC that takes packets in `any_order` repeats single packets, so switches may
+    spray what it sends and receives.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Host:
     rate_bps: int
     server: str = ""
     other_ips: tuple[str, ...] = ()
+    any_order: bool = False
 
     @property
     def machine(self) -> str:

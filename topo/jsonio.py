@@ -32,6 +32,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
             }
             | ({"server": h.server} if h.server else {})
             | ({"other_ips": list(h.other_ips)} if h.other_ips else {})
+            | ({"any_order": True} if h.any_order else {})
             for h in topology.hosts
         ],
         "switches": [
@@ -126,7 +127,7 @@ def _host(index: int, given: WholeHost, prefixes: Collection[str]) -> Host:
                 f"{given.leaf} has no {family} prefix; legal: an address of a family of the leaf's prefixes",
             )
     rest = given.mac, given.leaf, given.leaf_port, given.rate_bps, given.server or ""
-    return Host(given.name, ip, *rest, others)
+    return Host(given.name, ip, *rest, others, given.any_order)
 
 
 def _address(text: str, loc: Loc) -> str:

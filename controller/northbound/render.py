@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, cast
 
 from controller.model.job import Confidence, Measurement, Profile
-from controller.model.plan import FlowPlan, JobPlan, Plan, PolicyReference
+from controller.model.plan import FlowPlan, JobPlan, Plan, PolicyReference, SpreadClass
 from controller.model.view import FallbackFlow, JobView, View
 from controller.northbound import schema
+from controller.routing.spreading import MOVE_FLOWLETS
 
 _NS_PER_MS = 1e6
 
@@ -114,6 +115,18 @@ def plan(value: Plan, fallback_flows: Iterable[FallbackFlow] = ()) -> schema.Pla
             schema.SharedLinkOut(src=link.src, dst=link.dst, jobs=link.jobs, score=link.score)
             for link in value.links
         ),
+        spread=tuple(_spread(s) for s in value.spread),
+    )
+
+
+def _spread(value: SpreadClass) -> schema.SpreadOut:
+    how = value.spreading
+    flowlets = how.action == MOVE_FLOWLETS
+    return schema.SpreadOut(
+        dscp=value.dscp,
+        action=how.action,
+        gap_us=how.gap_us if flowlets else None,
+        half_life_us=1 << how.half_life if flowlets else None,
     )
 
 

@@ -199,6 +199,20 @@ class SharedLinkOut(Out):
     score: float = Field(description="CASSINI's compatibility score; 1 is no overlap beyond capacity.")
 
 
+class SpreadOut(Out):
+    """Packets that switches spread over their ECMP groups instead of hashing them."""
+
+    dscp: int
+    action: str = Field(
+        description="spray_in_turn, spray_random: packet by packet; move_flowlets: a flow that paused moves "
+        "to the port that has sent the least."
+    )
+    gap_us: int | None = Field(description="move_flowlets: the shortest pause in us; null for the others.")
+    half_life_us: int | None = Field(
+        description="move_flowlets: a port's bytes are halved every so many us; null for the others."
+    )
+
+
 class PlanOut(Out):
     """All decisions of the controller at one moment."""
 
@@ -208,6 +222,7 @@ class PlanOut(Out):
     jobs: tuple[JobPlanOut, ...]
     flows: tuple[FlowOut, ...]
     links: tuple[SharedLinkOut, ...]
+    spread: tuple[SpreadOut, ...] = Field(description="By DSCP; empty: switches hash all packets.")
 
 
 class HostOut(Out):

@@ -23,7 +23,7 @@ _CRUX_PATHS = LeastCongested(order="intensity")
 ECMP = Policy("ecmp")
 POLYRHYTHM = Policy(
     "polyrhythm",
-    LeastCongested(order="intensity", balance=True),
+    LeastCongested(order="intensity", balance=True, spray=True),
     Crux(),
     Circles(),
     joint_search=True,

@@ -13,6 +13,7 @@ import numpy as np
 
 from controller.model import TRAFFIC_CLASSES, Flow, FlowPlan, JobPlan, LinkPlan, Plan
 from controller.model.flow_plans import FlowPlans, JobFlows
+from controller.model.plan import Spreading
 from controller.planner.candidate import Candidate, build
 from controller.planner.demand import Demands
 from controller.planner.inputs import DirectedLink, PlanInput, check
@@ -28,7 +29,7 @@ from controller.planner.reasons import (
     sender_reason,
     timing_reason,
 )
-from controller.planner.spread_classes import spread_classes, spread_reason, spreading_of
+from controller.planner.spread_classes import needless_paths, spread_classes, spread_reason, spreading_of
 from controller.priority.crux import RankedJob
 from controller.routing.assigned import AssignedFlows
 
@@ -47,8 +48,9 @@ def plan(inputs: PlanInput, stop: Stop = never) -> Plan:
 def plan_of(candidate: Candidate) -> Plan:
     """The plan with the decisions of a candidate, and the reason of each decision."""
     inputs = candidate.demands.inputs
-    jobs = {r.name: _job_plan(candidate, r) for r in candidate.priorities.order.ranked}
-    flows = _flow_plans(candidate, jobs)
+    spreading = spreading_of(inputs)
+    jobs = {r.name: _job_plan(candidate, r, spreading) for r in candidate.priorities.order.ranked}
+    flows = _flow_plans(candidate, jobs, spreading)
     links = tuple(
         LinkPlan(*k.name, tuple(k.demands), candidate.shifts.score(k)) for k in candidate.routing.shared
     )
@@ -64,11 +66,13 @@ def plan_of(candidate: Candidate) -> Plan:
         remarks=remarks(inputs, flows),
         pairs=pairs,
         mice_pairs=mice_pairs,
-        spread=spread_classes(inputs, jobs.values()),
+        spread=spread_classes(spreading, jobs.values()),
     )
 
 
-def _flow_plans(candidate: Candidate, jobs: Mapping[str, JobPlan]) -> Mapping[str, FlowPlan]:
+def _flow_plans(
+    candidate: Candidate, jobs: Mapping[str, JobPlan], spreading: Spreading | None
+) -> Mapping[str, FlowPlan]:
     """The flows, as columns where their assignments are columns too."""
     inputs, routing = candidate.demands.inputs, candidate.routing
     caps = rate_caps(candidate)
@@ -76,7 +80,7 @@ def _flow_plans(candidate: Candidate, jobs: Mapping[str, JobPlan]) -> Mapping[st
         return _columns(candidate, routing.assignments, jobs)
     sharing = routing.jobs_on
     return {
-        f.name: _flow_plan(candidate, f, jobs[f.job], caps.get(f.name, 0), sharing)
+        f.name: _flow_plan(candidate, f, jobs[f.job], caps.get(f.name, 0), sharing, spreading)
         for job in inputs.jobs
         for f in job.flows
     }
@@ -107,7 +111,7 @@ def _columns(candidate: Candidate, found: AssignedFlows, jobs: Mapping[str, JobP
     return FlowPlans(inputs.topology, inputs.elephant_bytes, made, stays)
 
 
-def _job_plan(candidate: Candidate, ranked: RankedJob) -> JobPlan:
+def _job_plan(candidate: Candidate, ranked: RankedJob, spreading: Spreading | None) -> JobPlan:
     level = candidate.priorities.level[ranked.name]
     slot = candidate.shifts.schedule.slots.get(ranked.name)
     demands, expected = candidate.demands, candidate.expected.get(ranked.name)
@@ -122,6 +126,7 @@ def _job_plan(candidate: Candidate, ranked: RankedJob) -> JobPlan:
             (
                 timing_reason(candidate.shifts, ranked.name),
                 level_reason(candidate, ranked),
+                *needless_paths(candidate.demands.inputs, spreading),
                 *sender_reason(candidate, ranked.name),
                 profile_reason(demands.jobs[ranked.name], demands.twin_of.get(ranked.name)),
             )
@@ -141,6 +146,7 @@ def _flow_plan(
     job: JobPlan,
     cap_bps: int,
     sharing: Mapping[DirectedLink, Collection[str]],
+    spreading: Spreading | None,
 ) -> FlowPlan:
     routing = candidate.routing
     if flow.bytes_per_iteration < candidate.demands.inputs.elephant_bytes:
@@ -148,7 +154,6 @@ def _flow_plan(
         return FlowPlan(flow.name, None, None, TRAFFIC_CLASSES.mice, why, cap_bps)
     a = routing.assignments.get(flow.name)
     if a is None:
-        spreading = spreading_of(candidate.demands.inputs)
         why = "left to ECMP" if spreading is None else spread_reason(spreading)
         return FlowPlan(flow.name, None, None, job.dscp, why, cap_bps)
     why = path_reason(flow, a, routing.links_of[flow.name], sharing) + routing.pinned.words(flow.name)

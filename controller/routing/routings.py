@@ -79,7 +79,8 @@ class LeastCongested(Routing):
     `order` says which flows choose first: "connections", those of the busiest leaves (the routing paper's
     published code); "intensity", those of the most intense job (CRUX, section 4.1); "distance", those of
     the job whose traffic goes farthest (TACCL* in CRUX, section 4.4). With `balance` the optimal colouring
-    and Kempe chains are also tried where the fabric is a uniform Clos.
+    and Kempe chains are also tried where the fabric is a uniform Clos. With `spray`, switches spray packets
+    where all NICs take them in any order and they then fill no link between switches.
     """
 
     order: str = "connections"
@@ -87,10 +88,13 @@ class LeastCongested(Routing):
     max_moves: int | None = None
     cap_epsilon: float | None = None
     lookahead: bool = False
+    spray: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in FLOW_ORDERS:
             raise ValueError(f"order {self.order!r} is not one of {', '.join(FLOW_ORDERS)}")
+        if not isinstance(self.spray, bool):
+            raise ValueError(f"spray is {self.spray!r}; legal: True or False")
         if self.max_moves is not None and self.max_moves < 0:
             raise ValueError(f"max_moves must not be negative, not {self.max_moves}")
         check_cap_epsilon(self.cap_epsilon)

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from controller.model.job import Flow, Job, Profile
 from controller.wire.senders import canonical_sender
@@ -173,6 +174,8 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
     _check_pcie(config)
     _check_reachable(config, topology)
     limited = _limited(config, topology)
+    if config.nics.any_order:
+        topology = with_any_order(topology, limited)
     return Scenario(
         name=config.name,
         about=config.about,
@@ -198,7 +201,7 @@ def build(config: ScenarioConfig, fabric: Topology | None = None) -> Scenario:
         clock_drift_ppm=config.clock_drift_ppm,
         port_choosers=limited if config.nics.chooses_ports else frozenset(),
         dscp_keepers=limited if config.nics.keeps_dscp else frozenset(),
-        any_order=limited if config.nics.any_order else frozenset(),
+        any_order=frozenset(h.name for h in topology.hosts if h.any_order),
         strays=config.strays,
         failures=_failures(config, topology),
         mice=_mice(config),
@@ -244,6 +247,13 @@ def _floods(config: ScenarioConfig, topology: Topology) -> tuple[Flood, ...]:
                 f"{flood.dst!r} and src have addresses of two families; legal: a host of the family of src",
             )
     return tuple(Flood(f.src, f.dst, round(f.start_ms * 1e6), f.frames) for f in config.floods)
+
+
+def with_any_order(topology: Topology, hosts: Collection[str]) -> Topology:
+    """The same fabric, where the NICs of these hosts take packets in any order."""
+    return replace(
+        topology, hosts=tuple(replace(h, any_order=h.any_order or h.name in hosts) for h in topology.hosts)
+    )
 
 
 def _limited(config: ScenarioConfig, topology: Topology) -> frozenset[str]:

@@ -36,7 +36,7 @@ GOOD = {
         ({"leaves": 5000}, ["4096"]),
         ({"leaves": "2"}, ["leaves"]),
         ({"host_gbps": -1}, ["host_gbps", "above 0"]),
-        ({"extra": 1}, ["extra: unknown key; legal: kind, name, hash, addresses, leaves"]),
+        ({"extra": 1}, ["extra: unknown key; legal: kind, name, hash, addresses, any_order, leaves"]),
         ({"hosts_per_leaf": 254}, ["253"]),
         ({"kind": ["leaf_spine"]}, ["kind"]),
     ],

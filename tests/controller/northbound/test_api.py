@@ -126,6 +126,7 @@ def test_plan_has_policy_reasons_and_shared_links(api: httpx.Client) -> None:
             "routing.lookahead": False,
             "routing.max_moves": None,
             "routing.order": "intensity",
+            "routing.spray": True,
             "timing.sender": "job",
         },
     }
