@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import logging
 import os
+import pickle
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+log = logging.getLogger(__name__)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _decorating = Lock()
@@ -84,12 +88,44 @@ def compiler(*sources: str | Path, inline: bool = False) -> Callable[[_F], _F]:
             before = numba.config.CACHE_DIR
             numba.config.CACHE_DIR = folder
             try:
-                compiled: _F = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+                compiled: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
+                _keep_code(compiled)
             finally:
                 numba.config.CACHE_DIR = before
-        return compiled
+        return cast(_F, compiled)
 
     return kernel
+
+
+def _keep_code(compiled: Any) -> None:
+    """Keep the machine code of a kernel, where that is possible: a full disk, or a folder that cannot be
+    written or read, costs the time of the next compilation, and no plan."""
+    try:
+        compiled.enable_caching()
+    except (OSError, RuntimeError) as error:
+        _warn_of_cache(str(error))
+        return
+    kept = compiled._cache
+    load, save = kept.load_overload, kept.save_overload
+
+    def load_overload(*arguments: Any) -> Any:
+        try:
+            return load(*arguments)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            return _warn_of_cache(str(error))
+
+    def save_overload(*arguments: Any) -> None:
+        try:
+            save(*arguments)
+        except OSError as error:
+            _warn_of_cache(str(error))
+
+    kept.load_overload, kept.save_overload = load_overload, save_overload
+
+
+@cache
+def _warn_of_cache(why: str) -> None:
+    log.warning("compiled kernels are not kept, so each process compiles them again: %s", why)
 
 
 def watch_compilations(began: Callable[[], None], ended: Callable[[], None]) -> None:

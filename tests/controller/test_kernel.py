@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The decorator of compiled kernels: where the machine code goes, and what happens without Numba."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -129,3 +130,29 @@ def test_compilations_are_watched_from_their_start_to_their_end(
     assert seen == ["began", "ended"]
     assert outer(2) == 4
     assert len(seen) == 2
+
+
+def test_a_full_disk_costs_the_cache_and_not_the_result(room: Path) -> None:
+    pytest.importorskip("numba")
+    (room / "kernels.py").write_text(
+        "from pathlib import Path\n"
+        "from controller.kernel import compiler\n"
+        "@compiler(Path(__file__).parent)\n"
+        "def half(x):\n"
+        "    return x / 2\n"
+    )
+    code = (
+        "import resource, kernels\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
+        "print(kernels.half(5.0))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": str(room)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "2.5\n", done.stderr
+    assert "compiled kernels are not kept" in done.stderr
