@@ -64,7 +64,8 @@ class FabricCounters:
         for switch, ports in self._topology.ports.items():
             for port, peer in ports.items():
                 load, marks = self._load.get((switch, port), (0.0, 0))
-                loads.append(LinkLoad(switch, peer.node, peer.rate_bps, load, marks, up[switch, port]))
+                rate_bps = round(load * peer.rate_bps)
+                loads.append(LinkLoad(switch, peer.node, rate_bps, load, marks, up[switch, port]))
         return tuple(loads)
 
     def _take(

@@ -488,6 +488,7 @@ def test_loads_come_from_differences_of_totals():
     busy = poll(100_000_000, 1000 + half, 9)
     assert busy.load == pytest.approx(0.5)
     assert busy.marks == 4
+    assert busy.rate_bps == RATE_BPS // 2
     # A pushed pipeline starts from zero: no load can be told from that.
     assert poll(200_000_000, 10, 0).load == pytest.approx(0.5)
     assert counters.queues[0].bytes == 10
