@@ -21,8 +21,22 @@ from controller.routing.paths import paths
 
 DRAWS = 8
 """How many draws of source ports and start offsets are averaged. Chosen."""
+LOW = 0.5
+"""`EcmpLengths.low` is so many standard deviations of a draw below the mean. Chosen: the standard error of a
+mean of four draws, about as many as an operator has seen. On 50 scenarios of the battery the mean exceeds
+that of three draws on packets by up to 24 % in 97.5 of 100 jobs that ECMP slows down, this value by up to
+15 %."""
 _FIRST_SEED = 301
 """Seed of the first draw of offsets. Chosen: the search uses none of these seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class EcmpLengths:
+    """The iteration of each job under plain ECMP in ns: the `mean` over draws, and what a mean of a few draws
+    may well be, `low`."""
+
+    mean: Mapping[str, float]
+    low: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -37,12 +51,17 @@ class EcmpReference:
     flows: tuple[str, ...]
     iterations: int
 
-    def lengths(self) -> Mapping[str, float]:
-        """The mean iteration of each job in ns."""
-        mean = np.mean(
-            [self._evaluator.lengths(c, self._effort(k))[0] for k, c in enumerate(self._choices)], axis=0
+    def lengths(self) -> EcmpLengths:
+        """The iteration of each job."""
+        draws = np.array(
+            [self._evaluator.lengths(c, self._effort(k))[0] for k, c in enumerate(self._choices)]
         )
-        return {j.name: float(ns) for j, ns in zip(self._evaluator.instance.jobs, mean, strict=True)}
+        mean = draws.mean(axis=0)
+        low = mean - LOW * draws.std(axis=0, ddof=1)
+        names = [j.name for j in self._evaluator.instance.jobs]
+        return EcmpLengths(
+            dict(zip(names, mean.tolist(), strict=True)), dict(zip(names, low.tolist(), strict=True))
+        )
 
     @property
     def cost(self) -> int:

@@ -11,6 +11,7 @@ from controller.interleave.joint.instance import JointJob
 from controller.interleave.slot_schedule import SlotSchedule
 from controller.planner.candidate import Candidate, Expected, PathsAndShifts, build
 from controller.planner.demand import Demands
+from controller.planner.ecmp_reference import EcmpLengths
 from controller.planner.loop.objective import MARGIN, TWINS_APART, Objective
 from controller.planner.policy import Policy
 from controller.priority.priorities import Crux
@@ -21,31 +22,32 @@ def loss_cap(policy: Policy) -> float | None:
     return policy.priority.loss_cap if isinstance(policy.priority, Crux) else None
 
 
-def objective_of(policy: Policy, jobs: Sequence[JointJob], ecmp: Mapping[str, float]) -> Objective:
-    """The objective of a policy for these jobs. `ecmp` has the iteration of each job under plain ECMP, in ns.
+def objective_of(policy: Policy, jobs: Sequence[JointJob], ecmp: EcmpLengths) -> Objective:
+    """The objective of a policy for these jobs. `ecmp` has the iteration of each job under plain ECMP.
 
-    The floor has a margin for the evaluator's error, but no limit is below the iteration under ECMP.
+    The floor has a margin for the evaluator's error and for the spread of ECMP, but no limit is below the
+    mean iteration under ECMP.
     """
     most, cap = policy.max_slowdown, loss_cap(policy)
     limits = []
     for job in jobs:
         limit = float("inf")
         if most is not None:
-            limit = ecmp[job.name] * max(1.0, most * (1 - MARGIN))
+            limit = max(ecmp.mean[job.name], most * (1 - MARGIN) * ecmp.low[job.name])
         if cap is not None and cap < 1:
             limit = min(limit, job.alone_ns / (1 - cap))
         limits.append(limit)
     bound = most is not None or cap is not None
-    return Objective(tuple(limits) if bound else (), tuple(ecmp[j.name] for j in jobs), TWINS_APART)
+    return Objective(tuple(limits) if bound else (), tuple(ecmp.mean[j.name] for j in jobs), TWINS_APART)
 
 
 def expected_of(
-    policy: Policy, jobs: Sequence[JointJob], lengths: Sequence[float], ecmp: Mapping[str, float]
+    policy: Policy, jobs: Sequence[JointJob], lengths: Sequence[float], ecmp: EcmpLengths
 ) -> Mapping[str, Expected]:
     """The expected iterations by job. `lengths` are those under the plan, in ns, in the order of `jobs`."""
     most = policy.max_slowdown
     return {
-        job.name: Expected(ns, ecmp[job.name], None if most is None else most * ecmp[job.name])
+        job.name: Expected(ns, ecmp.mean[job.name], None if most is None else most * ecmp.mean[job.name])
         for job, ns in zip(jobs, lengths, strict=True)
     }
 

@@ -22,7 +22,7 @@ from controller.model import Phase
 from controller.planner.candidate import Candidate, Expected, PathsAndShifts
 from controller.planner.demand import Demands
 from controller.planner.drawn_paths import drawn_ways
-from controller.planner.ecmp_reference import EcmpReference
+from controller.planner.ecmp_reference import EcmpLengths, EcmpReference
 from controller.planner.floor import equal_shares, expected_of, longest_periods, objective_of
 from controller.planner.levels_only import levels_only
 from controller.planner.loop.objective import Objective
@@ -49,8 +49,9 @@ LIMITS = SearchLimits(
     max_work=60_000,
     starts=1,
     quick=Effort((101,), 16),
-    # Long enough for time-shifts without gaps to show that they do not last.
-    thorough=Effort((201, 202, 203), 80, LONGER),
+    # Several start times show how far a job may be from its mean. 40 iterations are long enough to show that
+    # time-shifts without gaps do not last.
+    thorough=Effort((201, 202, 203, 204, 205, 206), 40, LONGER),
     arranged_sets=1,
     exchanges=300,
     min_gain=0.01,
@@ -147,7 +148,7 @@ class JointSearch:
         if found is None:
             return self._unsearched()
         policy, jobs = self._demands.inputs.policy, self.instance.jobs
-        reason = search_reason(found, policy, self._ecmp_lengths, [p.name for p in jobs])
+        reason = search_reason(found, policy, self._ecmp_lengths.mean, [p.name for p in jobs])
         expected = expected_of(policy, jobs, found.value.lengths, self._ecmp_lengths)
         if found.choice == self._start_choice:
             return replace(self.start, reason=reason, expected=expected)
@@ -173,8 +174,8 @@ class JointSearch:
         return start
 
     @cached_property
-    def _ecmp_lengths(self) -> Mapping[str, float]:
-        """The mean iteration of each job in ns under plain ECMP. Only where plans can be evaluated."""
+    def _ecmp_lengths(self) -> EcmpLengths:
+        """The iteration of each job under plain ECMP. Only where plans can be evaluated."""
         iterations = self._limits.thorough.iterations
         return EcmpReference(self._demands, self._flows, iterations).lengths()
 

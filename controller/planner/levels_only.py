@@ -12,7 +12,7 @@ from controller.kernel import available
 from controller.planner.ask import ask_levels
 from controller.planner.candidate import Candidate
 from controller.planner.demand import Demands
-from controller.planner.ecmp_reference import EcmpReference
+from controller.planner.ecmp_reference import EcmpLengths, EcmpReference
 from controller.planner.floor import equal_shares, expected_of, objective_of, undisturbed
 from controller.planner.loop.plan_values import Stop, never
 from controller.planner.loop.search import SearchLimits, solve_levels
@@ -57,7 +57,7 @@ def levels_only(demands: Demands, stop: Stop = never) -> Candidate:
             given[words] = choice
     limits = LIMITS if available() else replace(LIMITS, max_work=LIMITS.max_work // _PLAIN)
     policy, found = demands.inputs.policy, None
-    ecmp: Mapping[str, float] = {}
+    ecmp = EcmpLengths({}, {})
     reference = EcmpReference(demands, tuple(only), limits.thorough.iterations)
     if reference.cost <= limits.max_work:
         ecmp = reference.lengths()
@@ -70,7 +70,7 @@ def levels_only(demands: Demands, stop: Stop = never) -> Candidate:
         if policy.max_slowdown is not None:
             return equal_shares(demands, too_many)
         return replace(start, reason=too_many)
-    reason = search_reason(found, policy, ecmp, names)
+    reason = search_reason(found, policy, ecmp.mean, names)
     expected = expected_of(policy, instance.jobs, found.value.lengths, ecmp)
     if found.choice == base:
         return replace(start, reason=reason, expected=expected)

@@ -102,7 +102,10 @@ def _harm(value: PlanValue, policy: Policy, ecmp: Mapping[str, float], names: Se
         ratio, name = _worst(value, ecmp, names)
         limits = []
         if policy.max_slowdown is not None:
-            limits.append(f"at most {policy.max_slowdown:g} is allowed, less {MARGIN:.0%} for errors")
+            limits.append(
+                f"at most {policy.max_slowdown:g} is allowed, less {MARGIN:.0%} for errors, and less where "
+                "start times matter"
+            )
         if (cap := loss_cap(policy)) is not None:
             limits.append(f"no job may lose more than {cap:.0%} of its throughput alone")
         words.append(

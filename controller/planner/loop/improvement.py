@@ -55,8 +55,8 @@ class Shortlist:
             return []
         rank = min(line.value.rank for line in self.lines.values())
         allowed = [line for line in self.lines.values() if line.value.rank == rank]
-        high = sorted(allowed, key=lambda line: -line.value.mean)
-        near = [line for line in high if line.value.mean >= high[0].value.mean * (1 - NEAR)]
+        high = sorted(allowed, key=lambda line: -line.value.counted)
+        near = [line for line in high if line.value.counted >= high[0].value.counted * (1 - NEAR)]
         near.sort(key=lambda line: line.value.among_near)
         safer = [high[0]]
         for line in high:

@@ -68,7 +68,7 @@ class PlanValues:
         own = self._lengths(choice, replace(effort, longer=0.0))
         longer = self._lengths(choice, effort)
         used = (self.evaluator.used(own) + self.evaluator.used(longer)) / 2
-        found = self.objective.value(np.concatenate([own, longer]), used, twins, choice)
+        found = self.objective.value((own + longer) / 2, used, twins, choice)
         return replace(found, lengths=self.objective.value(own, used, twins, choice).lengths)
 
     def quick_value(self, choice: Choice, effort: Effort) -> PlanValue:

@@ -176,7 +176,7 @@ def solve_levels(
     if cost * len(given) > limits.max_work:
         return None
     quick = {name: values.quick_value(c, limits.quick) for name, c in given.items()}
-    promising = sorted(given, key=lambda name: (quick[name].rank, -quick[name].mean))[:_PROMISING]
+    promising = sorted(given, key=lambda name: (quick[name].rank, -quick[name].counted))[:_PROMISING]
     # A quick evaluation may not see that a job starves; on one level no job does.
     plans = {
         name: c
@@ -278,7 +278,7 @@ def _combined_starts(
             if choice not in found and legal(instance, choice):
                 found[choice] = PlanLine(words, choice, values.quick_value(choice, limits.quick))
                 shortlist.add(found[choice])
-    ordered = sorted(found.values(), key=lambda line: (line.value.rank, -line.value.mean))
+    ordered = sorted(found.values(), key=lambda line: (line.value.rank, -line.value.counted))
     kept: list[PlanLine] = []
     for line in ordered:
         # Searches on the same paths end with similar plans, so begin on different paths.

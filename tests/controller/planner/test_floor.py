@@ -8,8 +8,12 @@ from dataclasses import replace
 import pytest
 from loop_rig import MS, RATE, job
 
+from controller.interleave.joint.instance import JointJob, Step
 from controller.model import Job, Phase, Plan, Profile
 from controller.planner import POLICIES, PlanInput, plan
+from controller.planner.ecmp_reference import EcmpLengths
+from controller.planner.floor import objective_of
+from controller.planner.loop.objective import MARGIN
 from topo.generate import leaf_spine
 
 OURS = POLICIES["polyrhythm"]
@@ -74,6 +78,19 @@ def test_without_a_floor_jobs_may_pay_more_and_why_names_what_was_refused_with_i
     assert max(ratios(kept)) <= 1.5
     assert "refused plan" in kept.jobs["j02"].why
     assert "j02 would take" in kept.jobs["j02"].why
+
+
+def test_a_limit_allows_for_the_spread_of_ecmp_but_is_not_below_its_mean() -> None:
+    jobs = [JointJob(name, 1.0, (Step(MS, RATE, MS),), ()) for name in ("sure", "varies", "varies much")]
+    ecmp = EcmpLengths(
+        dict.fromkeys(("sure", "varies", "varies much"), 100.0),
+        {"sure": 100.0, "varies": 90.0, "varies much": 60.0},
+    )
+    floor = 1.5 * (1 - MARGIN)
+    assert objective_of(OURS, jobs, ecmp).limits == pytest.approx((floor * 100, floor * 90, 100))
+    assert objective_of(OURS, jobs, ecmp).reference == (100.0, 100.0, 100.0)
+    free = OURS.with_options({"max_slowdown": None})
+    assert objective_of(free, jobs, ecmp).limits == ()
 
 
 def test_a_plan_under_which_a_job_measured_too_long_is_given_up() -> None:
