@@ -176,6 +176,8 @@ def choices_of_ports(
     `src` and `dst` (flows,) are addresses as `sources` and `destinations` give them, `ports` (flows,) source
     ports in 0xC000-0xFFFF. `paths.path_of` is the same by names. No spine may have several cables to a leaf.
     """
+    if not fabric.spines:
+        return np.where(demand.src == demand.dst, 0, -1).astype(np.int32)
     spec, tables = topology.hash, _Tables(topology.hash)
     stage = _leaf_stages(fabric, demand, tables, uplink_orders(topology, fabric))
     known = tables.stages(stage[:, None], stage[:, None])

@@ -21,6 +21,7 @@ RATE = 100_000_000_000
 FABRICS = {
     "leaf-spine": leaf_spine(4, 3, 3, host_bps=RATE, fabric_bps=RATE),
     "one spine": leaf_spine(3, 1, 2, host_bps=RATE, fabric_bps=RATE),
+    "one leaf": leaf_spine(1, 0, 4, host_bps=RATE, fabric_bps=RATE),
     "three tiers": three_tier(2, 2, 2, 2, 2, host_bps=RATE, fabric_bps=RATE),
 }
 
