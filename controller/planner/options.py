@@ -4,11 +4,17 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import typing
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
 
 from controller.interleave.timing import SENDER_CHOICES, sender_choice
 from controller.model import TRAFFIC_CLASSES
-from controller.planner.policy import Policy, PolicyError
+from controller.planner.policy import OWN_OPTIONS, Policy, PolicyError
 from controller.planner.registry import policy_named
 
 _OPTIONS = (
@@ -69,6 +75,21 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         "job's own choice)",
     )
     add_max_slowdown(parser)
+    add_option(parser, "an option of the policy")
+
+
+def add_option(parser: argparse.ArgumentParser, what: str, dest: str = "option") -> None:
+    """`--option` alone."""
+    parser.add_argument(
+        "--option",
+        dest=dest,
+        action="append",
+        default=[],
+        type=_option,
+        metavar="NAME=VALUE",
+        help=f"{what}, as priority.levels=4; VALUE as in JSON, or a word (may be repeated; `plan --json` "
+        "shows a policy's options)",
+    )
 
 
 def add_max_slowdown(parser: argparse.ArgumentParser) -> None:
@@ -93,9 +114,41 @@ def policy_of(args: argparse.Namespace, name: str, *, simulator: bool = False) -
     if policy.simulator_only and not simulator:
         raise PolicyError(f"policy {name} runs in the simulator only (polyrhythm sim)")
     given = {option: getattr(args, option, None) for option, _ in _OPTIONS}
-    return policy.with_options(
+    tuned = policy.with_options(
         {option: None if value == NO_LIMIT else value for option, value in given.items() if value is not None}
     )
+    return with_typed_options(tuned, getattr(args, "option", ()))
+
+
+def with_typed_options(policy: Policy, options: Iterable[tuple[str, Any]]) -> Policy:
+    """The policy with these options, by name, each of the type that the policy declares.
+
+    Raises:
+        PolicyError: no part of the policy has such an option, or the value is not legal.
+    """
+    for name, value in options:
+        policy = policy.with_options({name: _typed(policy, name, value)})
+    return policy
+
+
+def _typed(policy: Policy, option: str, value: Any) -> Any:
+    """The value of an option, checked against the type of its field. Raises PolicyError."""
+    if option in OWN_OPTIONS:
+        return value
+    before, _, field = option.rpartition(".")
+    parts = [before] if before else ["routing", "priority", "timing"]
+    for part in parts:
+        owner = getattr(policy, part, None)
+        try:
+            kind = typing.get_type_hints(type(owner))[field]
+        except (KeyError, NameError, TypeError):
+            # `Policy.with_options` says which options there are.
+            continue
+        try:
+            return msgspec.convert(value, kind)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise PolicyError(f"policy {policy.name}: {option} is {value!r:.100}: {error}") from None
+    return value
 
 
 def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
@@ -107,7 +160,18 @@ def policy_arguments(args: argparse.Namespace) -> tuple[str, ...]:
             words.append(flag)
         elif value is not None:
             words.append(f"{flag}={value}")
+    words += [f"--option={name}={json.dumps(value)}" for name, value in args.option]
     return tuple(words)
+
+
+def _option(text: str) -> tuple[str, object]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} has no value; legal: NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _sender(text: str) -> str:

@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-
-import msgspec
 
 from controller.agents.server import AgentServer
 from controller.live.core import Core
@@ -17,7 +14,7 @@ from controller.live.operator_commands import ChosenPolicy, PolicySet
 from controller.northbound.policy_routes import InstalledPolicy, OptionValue, PolicySetting
 from controller.northbound.problems import OperationError
 from controller.planner import Policy, PolicyError
-from controller.planner.policy import OWN_OPTIONS
+from controller.planner.options import with_typed_options
 from controller.planner.registry import registered, registered_policy
 
 
@@ -80,32 +77,10 @@ def policy_with(name: str, options: Mapping[str, OptionValue]) -> Policy:
         policy = registered_policy(name)
         if policy.simulator_only:
             raise PolicyError(f"policy {name} runs in the simulator only (polyrhythm sim)")
-        for option, value in options.items():
-            policy = policy.with_options({option: _typed(policy, option, value)})
+        policy = with_typed_options(policy, options.items())
     except PolicyError as error:
         raise OperationError(409, str(error)) from None
     return policy
-
-
-def _typed(policy: Policy, option: str, value: OptionValue) -> OptionValue:
-    """The value of an option, checked against the type of its field. Raises PolicyError."""
-    if option in OWN_OPTIONS:
-        return value
-    before, _, field = option.rpartition(".")
-    parts = [before] if before else ["routing", "priority", "timing"]
-    for part in parts:
-        owner = getattr(policy, part, None)
-        try:
-            kind = typing.get_type_hints(type(owner))[field]
-        except (KeyError, NameError, TypeError):
-            # `Policy.with_options` says which options there are.
-            continue
-        try:
-            typed: OptionValue = msgspec.convert(value, kind)
-        except (msgspec.ValidationError, TypeError) as error:
-            raise PolicyError(f"policy {policy.name}: {option} is {value!r:.100}: {error}") from None
-        return typed
-    return value
 
 
 def _installed() -> tuple[InstalledPolicy, ...]:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from controller.planner import PolicyError
+from controller.planner.options import add_option
 from controller.planner.registry import registered_policy
 from polyrhythm.api import load_scenario
 from polyrhythm.rest_client import CallError, add_controller_options, call, reported
@@ -34,14 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the table entries and messages to agents that would change; nothing changes",
     )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        type=_option,
-        metavar="NAME=VALUE",
-        help="an option of the policy, as priority.levels=4; VALUE as in JSON, or a word (may be repeated)",
-    )
+    add_option(parser, "an option of the policy")
     parser.add_argument(
         "--wait",
         type=integer(0, 3600),
@@ -104,13 +98,3 @@ def _asked(args: argparse.Namespace) -> dict[str, object]:
     if args.option:
         raise CallError(2, "--option: legal with the name of a policy only")
     return {"jobs": [asdict(workload.job) for workload in scenario.workloads]}
-
-
-def _option(text: str) -> tuple[str, object]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} has no value; legal: NAME=VALUE")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value

@@ -21,7 +21,13 @@ from rich.text import Text
 from controller.kernel import cold
 from controller.placement.schedulers import SchedulerOptions
 from controller.planner import Policy, policy_named
-from controller.planner.options import POLICY_HELP, add_max_slowdown, policy_of
+from controller.planner.options import (
+    POLICY_HELP,
+    add_max_slowdown,
+    add_option,
+    policy_of,
+    with_typed_options,
+)
 from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.progress import Bar
 from polyrhythm.scenario import scenario_path
@@ -70,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"policies to simulate, one after another (default ecmp); each is {POLICY_HELP}",
     )
     add_max_slowdown(parser)
+    add_option(parser, "an option of those of the policies that have it", dest="each_option")
     add("--scheduler", default="fifo", choices=SCHEDULERS, help="which waiting job runs next (default fifo)")
     add(
         "--lease-s",
@@ -225,16 +232,24 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _policies(args: argparse.Namespace) -> dict[str, Policy]:
-    """The policies by name. `--max-slowdown` holds for those that can keep it.
+    """The policies by name. `--max-slowdown` and `--option` hold for those that have such an option.
 
     Raises:
-        PolicyError: one does not exist or cannot be simulated, or `--max-slowdown` was given and none can
-            keep it.
+        PolicyError: one does not exist or cannot be simulated, or none has an option that was given.
     """
     found = {name: policy_named(name) for name in args.policy.split(",")}
     searching = [name for name, policy in found.items() if policy.joint_search]
-    changed = {name: policy_of(args, name, simulator=True) for name in searching or found}
-    return found | changed
+    found |= {name: policy_of(args, name, simulator=True) for name in searching or found}
+    for option, value in args.each_option:
+        having = [
+            name
+            for name, policy in found.items()
+            if any(option in (known, known.rpartition(".")[2]) for known, _ in policy.options)
+        ]
+        # Where none has it, the error says which options there are.
+        for name in having or found:
+            found[name] = with_typed_options(found[name], [(option, value)])
+    return found
 
 
 def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, MarkEstimate]:

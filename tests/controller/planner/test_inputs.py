@@ -119,6 +119,27 @@ def test_the_floor_is_set_on_the_command_line(word: str, value: float | None) ->
     assert policy_of(again, "polyrhythm").max_slowdown == value
 
 
+def test_any_option_of_a_policy_is_set_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_policy_options(parser)
+    read = parser.parse_args(["--option", "order=random"])
+    assert dict(policy_of(read, "spray").options)["routing.order"] == "random"
+    again = parser.parse_args(list(policy_arguments(read)))
+    assert policy_of(again, "spray") == policy_of(read, "spray")
+    gap = parser.parse_args(["--option=routing.gap_us=70", "--option", "half_life_us=null"])
+    assert dict(policy_of(gap, "dlb").options)["routing.gap_us"] == 70
+    with pytest.raises(
+        PolicyError, match=r"policy spray has no option routing\.gap_us; its options: .*routing\.order"
+    ):
+        policy_of(gap, "spray")
+    for word in ("gap_us=0", "gap_us=often", "gap_us=1.5"):
+        with pytest.raises(PolicyError, match="gap_us"):
+            policy_of(parser.parse_args(["--option", word]), "dlb")
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--option", "order"])
+    assert "'order' has no value; legal: NAME=VALUE" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("word", "sender"), [("mltcp", "mltcp-dcqcn"), ("reno", "reno"), ("job", "job")])
 def test_the_sender_is_set_on_the_command_line(
     word: str, sender: str, capsys: pytest.CaptureFixture[str]
