@@ -327,10 +327,13 @@ def test_a_reader_that_does_not_read_is_cut_off(agent: tuple[AgentProcess, str])
         lazy.settimeout(0.5)
         try:
             for _ in range(200):
-                lazy.sendall(b'{"op": "status"}\n' * 1000)
+                lazy.sendall(b'{"op": "flow", "flow": "a/h1>h2", "bytes": 1}\n' * 1000)
         except OSError:
             pass
     eventually(lambda: process.says("does not read what the agent sends"), "the lazy one is cut off")
+    with local_socket(path) as lazy:
+        lazy.sendall(b'{"op": "status"}\n' * 1000)
+        eventually(lambda: process.says("legal: to read the answers"), "too many questions end a connection")
     assert status(path)["connected"]
 
 
