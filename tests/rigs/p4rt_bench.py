@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import grpc
+from control_rig import eventually
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
@@ -39,6 +40,8 @@ class Bench:
         self.ids = {item.preamble.name.split(".")[-1]: item.preamble.id for group in groups for item in group}
         client.arbitrate(1)
         client.set_config(config)
+        # The data plane takes a pipeline when it is free; until then all counts are zero.
+        eventually(lambda: rig.switch.program, "the program runs")
 
     def entity(self, text):
         """An entity in text, with `$name` for ids."""
