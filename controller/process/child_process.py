@@ -128,7 +128,7 @@ class ChildProcess:
         try:
             os.set_blocking(ours, False)
             process = subprocess.Popen(
-                [sys.executable, "-B", "-c", _CODE, json.dumps(sys.path), str(control)],
+                [sys.executable, "-c", _CODE, json.dumps(sys.path), str(control)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 pass_fds=(control,),
