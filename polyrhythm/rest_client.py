@@ -6,14 +6,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.subcommands import integer
+
 # Chosen, in seconds: a plan of a large fabric takes some of them.
 TIMEOUT_S = 120.0
+# Chosen, in seconds: how often a command that waits asks again.
+_LOOK_S = 0.1
 
 
 class CallError(Exception):
@@ -37,6 +42,31 @@ def add_controller_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token", type=Path, metavar="FILE", help="file with a token, where the controller asks for one"
     )
+
+
+def add_wait(parser: argparse.ArgumentParser, default: int, what: str) -> None:
+    """`--wait`: how long `call_until` waits, which is for `what`."""
+    parser.add_argument(
+        "--wait",
+        type=integer(0, 3600),
+        default=default,
+        metavar="S",
+        help=f"seconds to wait {what} (default %(default)s; 0: do not wait)",
+    )
+
+
+def call_until(args: argparse.Namespace, path: str, late: Callable[[Any], str]) -> Any:
+    """The answer of `path` as soon as `late` has nothing to say of it. With `--wait 0` the first one.
+
+    Raises:
+        CallError: as `call`; or `--wait` seconds are over, with what `late` says (code 1).
+    """
+    deadline = time.monotonic() + args.wait
+    while (why := late(found := call(args, path))) and args.wait:
+        if time.monotonic() > deadline:
+            raise CallError(1, why)
+        time.sleep(_LOOK_S)
+    return found
 
 
 def call(args: argparse.Namespace, path: str, body: object = None, *, method: str = "GET") -> Any:

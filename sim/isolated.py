@@ -215,11 +215,10 @@ class _Simulation:
 
     def _distant(self) -> list[_Run]:
         """The running jobs whose GPUs could be closer together, which a scheduler without leases may move."""
-        closest, tier = self._machines.closest, self._machines.tier
         return [
             run
             for run in self._running.values()
-            if run.state.allocation and tier(run.state.allocation) > closest(run.state.demand)
+            if run.state.allocation and self._machines.could_be_closer(run.state.allocation, run.state.demand)
         ]
 
     def _change(self, name: str, allocation: Allocation | None, now: float) -> None:

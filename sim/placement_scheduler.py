@@ -79,8 +79,7 @@ class OfferScheduler:
 
     def _could_be_closer(self, job: PlacedJob) -> bool:
         assert self._pool is not None  # Only a round gives a job its GPUs.
-        machines = self._pool.machines
-        return machines.tier(job.allocation or ()) > machines.closest(job.demand)
+        return self._pool.machines.could_be_closer(job.allocation or (), job.demand)
 
     def _round(
         self,

@@ -13,7 +13,7 @@ from pydantic import Field
 from controller.northbound import schema
 from controller.northbound.access import requires
 from controller.northbound.etags import IfMatch, check_match, tag_of
-from controller.northbound.problems import STANDBY, OperationError, problems
+from controller.northbound.problems import STANDBY, leading, problems
 from controller.northbound.tokens import Role
 
 _ERRORS = problems(
@@ -85,18 +85,13 @@ def drain_routes(operations: DrainOperations | None) -> APIRouter:
     """The routes. `operations` None: a controller that does not lead; all answer 503."""
     router = APIRouter(tags=["fabric"])
 
-    def ready() -> DrainOperations:
-        if operations is None:
-            raise OperationError(503, STANDBY)
-        return operations
-
     def tag() -> str:
-        return tag_of([(found.part, found.name) for found in ready().drained()])
+        return tag_of([(found.part, found.name) for found in leading(operations).drained()])
 
     @router.get("/drains", summary="Links and switches out of use", responses=problems(_503=STANDBY))
     async def get_drains(response: Response) -> DrainsOut:
         response.headers["ETag"] = tag()
-        return DrainsOut(drains=tuple(map(_out, ready().drained())))
+        return DrainsOut(drains=tuple(map(_out, leading(operations).drained())))
 
     def add(part: Part, path: str, what: str) -> None:
         @router.put(
@@ -116,7 +111,7 @@ def drain_routes(operations: DrainOperations | None) -> APIRouter:
             if_match: IfMatch = None,
         ) -> DrainOut:
             check_match(if_match, tag())
-            made = await ready().drain(part, name, asked is not None and asked.cut_off)
+            made = await leading(operations).drain(part, name, asked is not None and asked.cut_off)
             response.headers["ETag"] = tag()
             return _out(made)
 
@@ -130,7 +125,7 @@ def drain_routes(operations: DrainOperations | None) -> APIRouter:
         )
         async def undrain(name: Name, if_match: IfMatch = None) -> None:
             check_match(if_match, tag())
-            ready().undrain(part, name)
+            leading(operations).undrain(part, name)
 
     add("switch", "/fabric/switches/{name}/drain", "switch")
     add("link", "/fabric/links/{name}/drain", "link")

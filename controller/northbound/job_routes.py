@@ -15,7 +15,7 @@ from controller.model.job import Job
 from controller.northbound import schema
 from controller.northbound.access import requires
 from controller.northbound.etags import IfMatch, check_match, tag_of
-from controller.northbound.problems import STANDBY, OperationError, problems
+from controller.northbound.problems import leading, problems
 from controller.northbound.repeats import IdempotencyKey, Repeats
 from controller.northbound.tokens import Caller, Role
 from controller.wire.senders import Sender
@@ -159,11 +159,6 @@ def job_routes(operations: JobOperations | None) -> APIRouter:
     router = APIRouter(tags=["jobs"])
     repeats: Repeats[Declaration] = Repeats()
 
-    def ready() -> JobOperations:
-        if operations is None:
-            raise OperationError(503, STANDBY)
-        return operations
-
     def shown(found: Declaration, response: Response) -> DeclarationOut:
         response.headers["ETag"] = tag_of(found.job)
         return _out(found)
@@ -183,13 +178,13 @@ def job_routes(operations: JobOperations | None) -> APIRouter:
         key: IdempotencyKey = None,
     ) -> DeclarationOut:
         given = asked.model_dump()
-        made = await repeats.once(caller.name, key, given, lambda: ready().create(given))
+        made = await repeats.once(caller.name, key, given, lambda: leading(operations).create(given))
         response.headers["Location"] = f"/api/v1/jobs/{quote(made.job.name, safe='')}"
         return shown(made, response)
 
     @router.get("/jobs/{name}/declaration", summary="A job as it was declared", responses=_ERRORS)
     async def get_declaration(name: Name, response: Response) -> DeclarationOut:
-        return shown(ready().declaration(name), response)
+        return shown(leading(operations).declaration(name), response)
 
     @router.patch(
         "/jobs/{name}",
@@ -202,8 +197,8 @@ def job_routes(operations: JobOperations | None) -> APIRouter:
     async def change(
         name: Name, asked: Annotated[JobChangeIn, Body()], response: Response, if_match: IfMatch = None
     ) -> DeclarationOut:
-        check_match(if_match, tag_of(ready().declaration(name).job))
-        return shown(await ready().change(name, asked.model_dump(exclude_none=True)), response)
+        check_match(if_match, tag_of(leading(operations).declaration(name).job))
+        return shown(await leading(operations).change(name, asked.model_dump(exclude_none=True)), response)
 
     @router.delete(
         "/jobs/{name}",
@@ -215,8 +210,8 @@ def job_routes(operations: JobOperations | None) -> APIRouter:
         dependencies=[requires(Role.JOB)],
     )
     async def end(name: Name, if_match: IfMatch = None) -> None:
-        check_match(if_match, tag_of(ready().declaration(name).job))
-        await ready().end(name)
+        check_match(if_match, tag_of(leading(operations).declaration(name).job))
+        await leading(operations).end(name)
 
     return router
 

@@ -16,7 +16,7 @@ from controller.northbound.access import requires
 from controller.northbound.paging import USUAL, Cursor, Most
 from controller.northbound.plan_difference import DifferenceOut, difference
 from controller.northbound.policy_routes import OptionValue, Value
-from controller.northbound.problems import STANDBY, OperationError, problems
+from controller.northbound.problems import leading, problems
 from controller.northbound.tokens import Role
 
 _ERRORS = problems(
@@ -97,22 +97,17 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
     """The routes. `operations` None: a controller that does not lead; all answer 503."""
     router = APIRouter(tags=["plan"])
 
-    def ready() -> PlanOperations:
-        if operations is None:
-            raise OperationError(503, STANDBY)
-        return operations
-
     @router.get(
         "/plans",
         summary="The history of plans",
         responses=problems(_503="The controller has no store, or it does not answer."),
     )
     async def get_plans(most: Annotated[int, Query(ge=1, le=1000)] = 20) -> HistoryOut:
-        return HistoryOut(plans=await ready().history(most))
+        return HistoryOut(plans=await leading(operations).history(most))
 
     @router.get("/plans/{version}", summary="A plan of the history", responses=_ERRORS)
     async def get_past_plan(version: Version) -> schema.PlanOut:
-        return render.plan(await ready().plan(version))
+        return render.plan(await leading(operations).plan(version))
 
     @router.get(
         "/plans/{version}/diff",
@@ -127,8 +122,8 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
         cursor: Cursor = None,
         most: Most = USUAL,
     ) -> DifferenceOut:
-        before = await ready().plan(version)
-        after = ready().in_force() if to is None else await ready().plan(to)
+        before = await leading(operations).plan(version)
+        after = leading(operations).in_force() if to is None else await leading(operations).plan(to)
         return await asyncio.to_thread(difference, before, after, cursor, most)
 
     @router.post(
@@ -140,7 +135,7 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
         dependencies=[requires(Role.OPERATE)],
     )
     async def roll_back(version: Version) -> RolledBackOut:
-        return RolledBackOut(rolled_back_to=version, version=await ready().roll_back(version))
+        return RolledBackOut(rolled_back_to=version, version=await leading(operations).roll_back(version))
 
     @router.post(
         "/plan/dry-run",
@@ -150,7 +145,7 @@ def plan_routes(operations: PlanOperations | None) -> APIRouter:
         dependencies=[requires(Role.OPERATE)],
     )
     async def dry_run(asked: Annotated[DryRunIn, Body()]) -> DryRunOut:
-        plan, entries, messages = await ready().dry_run(asked.policy, asked.options, asked.jobs)
+        plan, entries, messages = await leading(operations).dry_run(asked.policy, asked.options, asked.jobs)
         return DryRunOut(plan=render.plan(plan), entries=entries, messages=messages)
 
     return router

@@ -14,7 +14,7 @@ from controller.model.plan import PolicyReference
 from controller.northbound import render, schema
 from controller.northbound.access import requires
 from controller.northbound.etags import IfMatch, check_match, tag_of
-from controller.northbound.problems import STANDBY, OperationError, problems
+from controller.northbound.problems import STANDBY, leading, problems
 from controller.northbound.tokens import Role
 
 _ERRORS = problems(
@@ -111,17 +111,12 @@ def policy_routes(operations: PolicyOperations | None) -> APIRouter:
     """The routes. `operations` None: a controller that does not lead; all answer 503."""
     router = APIRouter(tags=["policy"])
 
-    def ready() -> PolicyOperations:
-        if operations is None:
-            raise OperationError(503, STANDBY)
-        return operations
-
     def tag() -> str:
-        return tag_of(ready().setting().policy)
+        return tag_of(leading(operations).setting().policy)
 
     def shown(response: Response) -> PolicySettingOut:
-        setting = ready().setting()
-        response.headers["ETag"] = tag()
+        setting = leading(operations).setting()
+        response.headers["ETag"] = tag_of(setting.policy)
         return PolicySettingOut(
             policy=render.policy(setting.policy),
             start=render.policy(setting.start),
@@ -139,7 +134,7 @@ def policy_routes(operations: PolicyOperations | None) -> APIRouter:
                     simulator_only=found.simulator_only,
                     fault=found.fault,
                 )
-                for found in await ready().installed()
+                for found in await leading(operations).installed()
             )
         )
 
@@ -159,7 +154,7 @@ def policy_routes(operations: PolicyOperations | None) -> APIRouter:
         asked: Annotated[PolicyIn, Body()], response: Response, if_match: IfMatch = None
     ) -> PolicySettingOut:
         check_match(if_match, tag())
-        await ready().choose(asked.name, asked.options)
+        await leading(operations).choose(asked.name, asked.options)
         return shown(response)
 
     @router.delete(
@@ -170,7 +165,7 @@ def policy_routes(operations: PolicyOperations | None) -> APIRouter:
     )
     async def reset_policy(response: Response, if_match: IfMatch = None) -> PolicySettingOut:
         check_match(if_match, tag())
-        ready().reset()
+        leading(operations).reset()
         return shown(response)
 
     return router

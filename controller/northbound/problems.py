@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from controller.northbound.schema import Out
 
+T = TypeVar("T")
 STANDBY = "this controller is standby: ask the one that leads"
 PROBLEM_JSON = "application/problem+json"
 # Chosen: what an answer names at most of a request that is wrong in many places.
@@ -45,6 +46,13 @@ class OperationError(Exception):
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
         self.code = code
+
+
+def leading(operations: T | None) -> T:
+    """The operations of a controller that leads. Raises OperationError (503) for None: it is standby."""
+    if operations is None:
+        raise OperationError(503, STANDBY)
+    return operations
 
 
 class Problem(JSONResponse):

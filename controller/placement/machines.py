@@ -75,6 +75,10 @@ class Machines:
             return NetworkTier.MACHINE
         return NetworkTier.RACK if len({self.rack[m] for m, _ in allocation}) == 1 else NetworkTier.NETWORK
 
+    def could_be_closer(self, allocation: Allocation, demand: int) -> bool:
+        """Whether these GPUs of a job of `demand` are farther apart than they would have to be here."""
+        return self.tier(allocation) > self.closest(demand)
+
 
 class FreePool:
     """The free GPUs of machines. The methods that look for GPUs do not take them."""

@@ -75,7 +75,7 @@ class WorkerProcess:
         niceness: int = NICENESS,
     ) -> None:
         self._limited = host_clock
-        self._sender: ObjectSender
+        self._sender = ObjectSender(topology)
         self._number = 0
         self._argument: object = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -176,7 +176,7 @@ class WorkerProcess:
                 finally:
                     self._argument = self._under_way = None
                     if not done:
-                        # The worker may not have read the message.
+                        # The worker may not have read the message, or it is a new one.
                         self._sender = ObjectSender(self._start[0])
         raise RunnerError(f"the worker process died {ATTEMPTS} times during {name}")
 
@@ -232,7 +232,6 @@ class WorkerProcess:
         self._child = self._new_child()
 
     def _new_child(self) -> ChildProcess:
-        self._sender = ObjectSender(self._start[0])
         return ChildProcess(_start_worker, self._niceness, *self._start)
 
 

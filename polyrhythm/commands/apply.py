@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from dataclasses import asdict
 from typing import Any
 
@@ -13,12 +12,8 @@ from controller.planner import PolicyError
 from controller.planner.options import add_option
 from controller.planner.registry import registered_policy
 from polyrhythm.api import load_scenario
-from polyrhythm.rest_client import CallError, add_controller_options, call, reported
-from polyrhythm.subcommands import integer
+from polyrhythm.rest_client import CallError, add_controller_options, add_wait, call, call_until, reported
 from polyrhythm_files import ConfigError
-
-# Chosen, in seconds.
-_LOOK_S = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,13 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the table entries and messages to agents that would change; nothing changes",
     )
     add_option(parser, "an option of the policy")
-    parser.add_argument(
-        "--wait",
-        type=integer(0, 3600),
-        default=60,
-        metavar="S",
-        help="seconds to wait for the plan to be in force (default %(default)s; 0: do not wait)",
-    )
+    add_wait(parser, 60, "for the plan to be in force")
     parser.add_argument("--json", action="store_true", help="print JSON; with --dry-run with the whole plan")
     add_controller_options(parser)
 
@@ -58,13 +47,9 @@ def _apply(args: argparse.Namespace) -> None:
         registered_policy(args.what)
     except PolicyError as error:
         raise CallError(2, f"{error}; a scenario can be tried with --dry-run only") from None
-    setting = call(args, "policy", {"name": args.what, "options": dict(args.option)}, method="PUT")
-    deadline = time.monotonic() + args.wait
-    while args.wait and not setting["in_force"]:
-        if time.monotonic() > deadline:
-            raise CallError(1, f"no plan of policy {args.what} is in force after {args.wait} s")
-        time.sleep(_LOOK_S)
-        setting = call(args, "policy")
+    call(args, "policy", {"name": args.what, "options": dict(args.option)}, method="PUT")
+    late = f"no plan of policy {args.what} is in force after {args.wait} s"
+    setting = call_until(args, "policy", lambda found: "" if found["in_force"] else late)
     if args.json:
         print(json.dumps(setting, indent=2))
         return

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from typing import Any
 from urllib.parse import quote
 
-from polyrhythm.rest_client import CallError, add_controller_options, call, reported
-from polyrhythm.subcommands import integer
-
-# Chosen, in seconds.
-_LOOK_S = 0.1
+from polyrhythm.rest_client import (
+    CallError,
+    add_controller_options,
+    add_wait,
+    call,
+    call_until,
+    reported,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,13 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also if flows of present jobs have no path left without it",
     )
-    parser.add_argument(
-        "--wait",
-        type=integer(0, 3600),
-        default=30,
-        metavar="S",
-        help="seconds to wait until tables and plan avoid it (default %(default)s; 0: do not wait)",
-    )
+    add_wait(parser, 30, "until tables and plan avoid it")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_controller_options(parser)
 
@@ -45,16 +41,14 @@ def run(args: argparse.Namespace) -> int:
     """Drain, or list what is drained. Returns 0, 1 if it is not done in time or the controller cannot be
     reached, 2 if it refuses."""
 
+    def late(found: dict[str, Any]) -> str:
+        names = [drain["name"] for drain in found["drains"] if drain["state"] != "drained"]
+        return f"still in use after {args.wait} s: {', '.join(names)}" if args.parts and names else ""
+
     def work() -> None:
         for name in args.parts:
             asked(args, name, "PUT", {"cut_off": args.cut_off})
-        deadline = time.monotonic() + args.wait
-        drains: list[dict[str, Any]] = call(args, "drains")["drains"]
-        while args.parts and args.wait and (late := _late(drains)):
-            if time.monotonic() > deadline:
-                raise CallError(1, f"still in use after {args.wait} s: {', '.join(late)}")
-            time.sleep(_LOOK_S)
-            drains = call(args, "drains")["drains"]
+        drains = call_until(args, "drains", late)["drains"]
         if args.json:
             print(json.dumps({"drains": drains}, indent=2))
             return
@@ -66,20 +60,13 @@ def run(args: argparse.Namespace) -> int:
     return reported("drain", work)
 
 
-def path_of(name: str) -> str:
-    """Where the drain of a switch or link is: the names of links have a hyphen between two switches."""
-    return f"fabric/{{}}/{quote(name, safe='')}/drain"
-
-
 def asked(args: argparse.Namespace, name: str, method: str, body: object = None) -> Any:
     """Ask for the drain of what has a name, as a switch, or else as a link. Raises CallError."""
+    part = quote(name, safe="")
     try:
-        return call(args, path_of(name).format("switches"), body, method=method)
+        return call(args, f"fabric/switches/{part}/drain", body, method=method)
     except CallError as no_switch:
+        # The names of links have a hyphen between two switches.
         if no_switch.status != 404 or "-" not in name:
             raise
-    return call(args, path_of(name).format("links"), body, method=method)
-
-
-def _late(drains: list[dict[str, Any]]) -> list[str]:
-    return [drain["name"] for drain in drains if drain["state"] != "drained"]
+    return call(args, f"fabric/links/{part}/drain", body, method=method)
