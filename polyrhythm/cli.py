@@ -27,6 +27,10 @@ COMMANDS = {
         "polyrhythm.commands.sim",
         "simulate a workload on a cluster, flow by flow, under one or more policies",
     ),
+    "sweep": (
+        "polyrhythm.commands.sweep",
+        "simulate every combination of traces, topologies, policies, schedulers and seeds, on a Dask cluster",
+    ),
     "interleave": (
         "polyrhythm.commands.interleave",
         "compute the time-shift of each job, for jobs and links listed in a file",

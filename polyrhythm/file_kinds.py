@@ -97,6 +97,12 @@ FILE_KINDS: Mapping[str, FileKind] = {
         ("PriorityFile",),
         ("polyrhythm.priority_file", "load_priority_task"),
     ),
+    "sweep": FileKind(
+        "Polyrhythm simulations of every combination",
+        "polyrhythm.sweep.file",
+        ("SweepFile",),
+        ("polyrhythm.sweep.file", "load_sweep"),
+    ),
     "tokens": FileKind(
         "Polyrhythm tokens of the REST API",
         "controller.northbound.tokens",
@@ -126,6 +132,8 @@ def kind_of(path: Path) -> str:
         return "topology"
     if "tokens" in value:
         return "tokens"
+    if "traces" in value:
+        return "sweep"
     if "scenario" in value:
         return "placement"
     if "jobs" in value and "links" in value:

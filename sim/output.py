@@ -178,7 +178,7 @@ def write_tables(simulation: Simulation, out: Path, marking: MarkEstimate) -> li
         replace_file(written[-1], text.getvalue().encode())
         if parquet_available():
             written.append(out / f"{name}.parquet")
-            _write_parquet(written[-1], columns, rows)
+            write_parquet(written[-1], columns, rows)
     return written
 
 
@@ -194,10 +194,18 @@ def replace_file(path: Path, content: bytes) -> None:
     os.replace(beside, path)
 
 
-def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+def write_parquet(path: Path, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Write a table as Parquet, whole or not at all. A column without any value holds floats."""
     import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
     import pyarrow.parquet  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
-    table = pyarrow.table({c: list(v) for c, v in zip(columns, values, strict=True)})
-    pyarrow.parquet.write_table(table, path)
+    table = pyarrow.table(
+        {
+            c: pyarrow.array(v, type=None if any(x is not None for x in v) else pyarrow.float64())
+            for c, v in zip(columns, values, strict=True)
+        }
+    )
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(table, buffer)
+    replace_file(path, buffer.getvalue())

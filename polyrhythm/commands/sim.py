@@ -9,8 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +27,19 @@ from controller.planner.options import (
     policy_of,
     with_typed_options,
 )
-from polyrhythm.api import load_scenario, scenario_workload
 from polyrhythm.progress import Bar
-from polyrhythm.scenario import scenario_path
+from polyrhythm.simulated_workload import ClusterOptions, SimulatedWorkload, load_workload, settings_of
 from polyrhythm.subcommands import integer
-from polyrhythm_files import ConfigError
 from sim import figures
 from sim.checkpoint import fingerprint, load, save
-from sim.cluster import Cluster, JobRequest, WorkloadError, check, machines
+from sim.cluster import Cluster, JobRequest, WorkloadError
 from sim.kernels import SOURCES
-from sim.network import HostInternals, Network
 from sim.output import MarkEstimate, parquet_available, replace_file, summary, versions, write_tables
-from sim.readers import read_lingjun_topology
 from sim.scheduler import SCHEDULERS, scheduler_named
 from sim.simulation import FabricFailure, Simulation, SimulationSettings
-from sim.workload import check_connected, read_trace
-from topo.files import load_topology
 
-# Chosen: seconds of host time between checkpoints, and the least number of events between two points where a
-# checkpoint may be taken.
 CHECKPOINT_EVERY_S = 30.0
-TIDY_AT_LEAST = 10
+"""Chosen: seconds of host time between checkpoints."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -185,9 +176,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulate each policy in turn and print a summary. Returns 2 for bad input."""
     try:
-        cluster, requests, elephant_bytes, marking = _inputs(args)
-        check(cluster, requests)
-        settings = _settings(args, elephant_bytes, len(requests))
+        workload = _workload(args)
+        cluster, requests = workload.cluster, workload.requests
+        settings = settings_of(
+            workload,
+            args.seed,
+            replan_delay_ms=args.replan_delay_ms,
+            until_s=args.until_s,
+            samples_s=args.samples_s,
+        )
         failures = _failures(args)
         if cold(*SOURCES):
             print("compiling the kernels of the simulator (once for each version) ...", file=sys.stderr)
@@ -196,7 +193,7 @@ def run(args: argparse.Namespace) -> int:
             for name in dict.fromkeys(args.policy.split(","))
         }
         documents = [summary(s) for s in simulations.values()]
-        files = _write(args, simulations, documents, marking) if args.out else []
+        files = _write(args, simulations, documents, workload.marking) if args.out else []
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
@@ -252,62 +249,10 @@ def _policies(args: argparse.Namespace) -> dict[str, Policy]:
     return found
 
 
-def _inputs(args: argparse.Namespace) -> tuple[Cluster, list[JobRequest], int, MarkEstimate]:
+def _workload(args: argparse.Namespace) -> SimulatedWorkload:
     _check_options(args)
-    inside = HostInternals(round(args.pcie_gbps * 1e9), round(args.nvlink_gbps * 1e9))
-    of_scenario = _is_scenario(args.trace)
-    if args.topology is None:
-        if of_scenario is False:
-            raise WorkloadError("--topology is needed: only a scenario has its own fabric")
-        scenario = load_scenario(args.trace)
-        largest = max(w.job.gpus for w in scenario.workloads)
-        cluster = machines(Network(scenario.topology, inside), max(args.gpus_per_server, largest))
-        marking = MarkEstimate(8 * scenario.frame_bytes)
-        return cluster, scenario_workload(scenario), scenario.elephant_bytes, marking
-    if of_scenario:
-        raise WorkloadError(f"{args.trace}: a scenario has its own fabric; omit --topology")
-    if args.topology.suffix == ".csv":
-        topology = read_lingjun_topology(
-            args.topology, host_gbps=args.host_gbps, fabric_gbps=args.fabric_gbps
-        )
-    else:
-        topology = load_topology(args.topology)
-    check_connected(topology)
-    cluster = machines(Network(topology, inside), args.gpus_per_server)
-    return cluster, read_trace(args.trace, cluster, args.seed, args.hours), 1024, MarkEstimate()
-
-
-def _is_scenario(trace: str) -> bool | None:
-    """Whether a trace is a scenario; None if that is unknown.
-
-    The name says so, or the first character of a file that could be both (JSON).
-    """
-    path = Path(trace)
-    if ":" in trace or path.suffix == ".csv":
-        return False
-    if path.suffix == ".json" and path.is_file():
-        with path.open("rb") as file:
-            return file.read(1024).lstrip().startswith(b"{")
-    if path.suffix in {".yaml", ".yml"}:
-        return True
-    if path.exists():
-        return None
-    with suppress(ConfigError):
-        return scenario_path(trace).exists() or None
-    return None
-
-
-def _settings(args: argparse.Namespace, elephant_bytes: int, jobs: int) -> SimulationSettings:
-    return SimulationSettings(
-        # This depends on the number of jobs, never on the clock, so a resumed simulation gives the same
-        # result.
-        tidy=min(SimulationSettings().tidy, max(TIDY_AT_LEAST, jobs // 10)),
-        seed=args.seed,
-        replan_delay_ns=round(args.replan_delay_ms * 1e6),
-        until_ns=round(args.until_s * 1e9),
-        samples_ns=round(args.samples_s * 1e9),
-        elephant_bytes=elephant_bytes,
-    )
+    options = ClusterOptions(**{f.name: getattr(args, f.name) for f in fields(ClusterOptions)})
+    return load_workload(args.trace, args.topology, options, args.seed)
 
 
 def _failures(args: argparse.Namespace) -> list[FabricFailure]:

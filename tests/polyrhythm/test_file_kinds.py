@@ -26,6 +26,7 @@ from polyrhythm.jobs_file import load_jobs
 from polyrhythm.placement_file import load_placement_task
 from polyrhythm.priority_file import load_priority_task
 from polyrhythm.scenario import load_scenario
+from polyrhythm.sweep.file import load_sweep
 from polyrhythm_files import ConfigError, read_document
 from topo.files import load_topology
 from topo.generate import leaf_spine
@@ -141,6 +142,18 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
             ],
         }
     ],
+    "sweep": [
+        {"traces": ["two_vgg19"], "policies": ["ecmp", "crux"]},
+        {
+            "traces": ["poisson:3", "batch:2"],
+            "topologies": ["fabric.json"],
+            "policies": ["ecmp"],
+            "schedulers": ["fifo", "dally"],
+            "seeds": [1, 2],
+            "hours": 0.5,
+            "lease_s": 60,
+        },
+    ],
     "tokens": [{"tokens": [{"name": "a", "role": "job", "sha256": "0" * 64, "expires": "2030-01-01T00:00:00Z"}]}],
 }  # fmt: skip
 ALL = [(kind, data) for kind, examples in EXAMPLES.items() for data in examples]
@@ -153,6 +166,7 @@ LOADERS = {
     "jobs": load_jobs,
     "placement": load_placement_task,
     "priority": load_priority_task,
+    "sweep": load_sweep,
     "tokens": load_tokens,
 }
 
