@@ -36,6 +36,9 @@ class ControllerCounts:
     agent_refusals: int = 0
     flow_answers: Durations = field(default_factory=lambda: Durations(()))
     plans: Durations = field(default_factory=lambda: Durations(()))
+    writes: Durations = field(default_factory=lambda: Durations(()))
+    jobs: Durations = field(default_factory=lambda: Durations(()))
+    pauses: Durations = field(default_factory=lambda: Durations(()))
     plan_failures: int = 0
     step_s: float = 0.0
     log_lines_left_out: int = 0
@@ -76,8 +79,14 @@ class ControllerCollector:
         yield table.AGENTS.family([((), counts.agents)])
         yield table.AGENT_SESSIONS.family([((), counts.agent_sessions)])
         yield table.AGENT_REFUSALS.family([((), counts.agent_refusals)])
-        yield table.FLOW_ANSWERS.histogram(counts.flow_answers.cumulative(), counts.flow_answers.total_s)
-        yield table.PLAN_SECONDS.histogram(counts.plans.cumulative(), counts.plans.total_s)
+        for kind, durations in (
+            (table.FLOW_ANSWERS, counts.flow_answers),
+            (table.PAUSES, counts.pauses),
+            (table.JOB_SECONDS, counts.jobs),
+            (table.PLAN_SECONDS, counts.plans),
+            (table.WRITE_SECONDS, counts.writes),
+        ):
+            yield kind.histogram(durations.cumulative(), durations.total_s)
         yield table.PLAN_FAILURES.family([((), counts.plan_failures)])
         view = self._views.snapshot()
         if view is not None:

@@ -294,9 +294,11 @@ class ControlLoop:
                         await self._pause()
                         self._save(core.in_force(made))
                         if wanted != core.desired:
-                            await self._write(wanted)
+                            with self.progress.writing():
+                                await self._write(wanted)
                         core.now_ns = self._clock.now_ns
                         core.adopt(made)
+                        self.progress.in_force(made.jobs)
                         # A measurement may have ended during the write, and with it the job's raised level.
                         if core.desired != wanted:
                             await self._write(core.desired)
@@ -379,6 +381,7 @@ class ControlLoop:
             elif self._agents is not None:
                 self._agents.send(effect)
         notices = core.take_notices()
+        self.progress.noticed(notices)
         for notice in notices:
             self._publish(notice)
         self._save(core.plan, notices)

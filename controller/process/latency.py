@@ -9,12 +9,14 @@ finish their time slices (3 ms and more).
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
 import sys
 import time
 
+from controller.model.durations import Durations
 from controller.wire.time_slices import default_time_slices
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,22 @@ NICENESS_OF_WRITES = 5
 control loop and plans."""
 _SWITCH_INTERVAL_S = 0.0005
 """How long one Python thread may hold the interpreter. Chosen: a tenth of Python's default."""
+PAUSE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
+"""Seconds. Chosen: around the few milliseconds that an answer may take."""
+_LOOK_S = 0.02
+"""How often `watch_pauses` looks. Chosen: it costs a thousandth of a processor."""
+
+
+async def watch_pauses(pauses: Durations) -> None:
+    """Count in `pauses` how late the running event loop comes to what is due, until cancelled.
+
+    Whatever reaches the loop meanwhile waits as long, answers to agents too.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        due_s = loop.time() + _LOOK_S
+        await asyncio.sleep(_LOOK_S)
+        pauses.add(max(0.0, loop.time() - due_s))
 
 
 class GarbageCollection:

@@ -46,7 +46,7 @@ from controller.process.clock import EmbeddedClock, HostClock
 from controller.process.control_loop import ControlLoop
 from controller.process.draining import RunningDrains
 from controller.process.durable_state import DurableState
-from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often
+from controller.process.latency import QUIET_S, GarbageCollection, switch_threads_often, watch_pauses
 from controller.process.listeners import Listeners
 from controller.process.loop_options import LoopOptions
 from controller.process.placing import RunningPlacements
@@ -298,9 +298,11 @@ class _Service:
             await warm
             collector = GarbageCollection()
             collecting = asyncio.create_task(_collect_garbage(collector, agents))
+            watching = asyncio.create_task(watch_pauses(control_loop.progress.pauses))
             try:
                 await control_loop.run()
             finally:
+                watching.cancel()
                 collecting.cancel()
                 collector.close()
         finally:

@@ -125,6 +125,19 @@ FLOW_ANSWERS = MetricType(
     "From an agent's question for a new flow until the answer is on its way",
 )
 PLAN_SECONDS = MetricType("polyrhythm_plan_seconds", "histogram", "How long the planner took for a plan")
+WRITE_SECONDS = MetricType(
+    "polyrhythm_plan_write_seconds", "histogram", "How long switches took for the table entries of a plan"
+)
+JOB_SECONDS = MetricType(
+    "polyrhythm_job_planned_seconds",
+    "histogram",
+    "From a job's arrival, all its workers having joined, until a plan with it is in force",
+)
+PAUSES = MetricType(
+    "polyrhythm_loop_pause_seconds",
+    "histogram",
+    "How late the controller's event loop comes to what is due; answers to agents wait as long",
+)
 PLAN_FAILURES = MetricType("polyrhythm_plan_failures_total", "counter", "Plans that could not be made")
 PLAN_VERSION = MetricType("polyrhythm_plan_version", "gauge", "Version of the plan in force; 0: none yet")
 PATHS = MetricType(
@@ -152,11 +165,11 @@ JOB_BREACHES = MetricType(
 )
 
 CONTROLLER_METRICS = (
-    *(BUILD_INFO, READY, LEADS, NOT_READY, STEP, LOG_LINES),
+    *(BUILD_INFO, READY, LEADS, NOT_READY, STEP, PAUSES, LOG_LINES),
     *(SWITCH_READY, SWITCH_LOSSES, SWITCH_ENTRIES, SWITCH_REFUSED, SWITCH_CORRECTED, SWITCH_STRAYS),
     *(PORT_STRAYS, QUEUE_PACKETS, QUEUE_BYTES, QUEUE_MARKS, LINKS_DOWN),
     *(HOSTS, AGENTS, AGENT_SESSIONS, AGENT_REFUSALS, FLOW_ANSWERS),
-    *(PLAN_SECONDS, PLAN_FAILURES, PLAN_VERSION, PATHS, FALLBACK_FLOWS),
+    *(JOB_SECONDS, PLAN_SECONDS, WRITE_SECONDS, PLAN_FAILURES, PLAN_VERSION, PATHS, FALLBACK_FLOWS),
     *(JOBS, JOB_ITERATION, JOB_ITERATIONS, JOB_LEVEL, JOB_BREACHES),
 )
 

@@ -10,7 +10,15 @@ from importlib import import_module
 
 import numpy as np
 
-from controller.interleave.joint.fluid import Floats, fluid_arrays, plain_lengths, salt_of, start_of
+from controller.interleave.joint.fluid import (
+    Between,
+    Floats,
+    fluid_arrays,
+    nothing,
+    plain_lengths,
+    salt_of,
+    start_of,
+)
 from controller.interleave.joint.instance import UNSCHEDULED, Choice, Instance
 from controller.interleave.joint.sharing_groups import Sharing, SharingGroup, sharing_groups_of, sharing_of
 from controller.interleave.joint.time_scales import shortening
@@ -87,12 +95,13 @@ class Evaluator:
             self._last = path_choice, sharing_of(self.instance, path_choice)
         return self._last[1]
 
-    def lengths(self, choice: Choice, effort: Effort) -> Floats:
-        """The mean length of each job's iterations in ns, shape (seeds, jobs)."""
+    def lengths(self, choice: Choice, effort: Effort, between: Between = nothing) -> Floats:
+        """The mean length of each job's iterations in ns, shape (seeds, jobs). `between` is called every few
+        milliseconds, and may raise."""
         found = np.tile(self._alone, (len(effort.seeds), 1))
         for group in self.groups(choice):
             if not group.undisturbed:
-                found[:, list(group.jobs)] = self.of_group(group, effort)
+                found[:, list(group.jobs)] = self.of_group(group, effort, between)
         return found
 
     def utilisation(self, choice: Choice, effort: Effort) -> Floats:
@@ -104,11 +113,12 @@ class Evaluator:
         result: Floats = (self._weight / lengths).sum(axis=1) / self._all
         return result
 
-    def of_group(self, group: SharingGroup, effort: Effort) -> Floats:
-        """The mean length of the iterations of a group's jobs in ns, shape (seeds, jobs)."""
+    def of_group(self, group: SharingGroup, effort: Effort, between: Between = nothing) -> Floats:
+        """The mean length of the iterations of a group's jobs in ns, shape (seeds, jobs). `between`: see
+        `lengths`."""
         key = group, effort
         if key not in self._known:
-            self._known[key] = self._compute(group, effort)
+            self._known[key] = self._compute(group, effort, between)
         return self._known[key]
 
     def lost(self, group: SharingGroup, effort: Effort) -> float:
@@ -140,21 +150,21 @@ class Evaluator:
         """Whether so little was computed that loading the kernel, if no one has, would take longer."""
         return self.work_done <= _LITTLE_WORK and _KERNEL not in sys.modules
 
-    def _compute(self, group: SharingGroup, effort: Effort) -> Floats:
+    def _compute(self, group: SharingGroup, effort: Effort, between: Between) -> Floats:
         span = self._span(group, effort)
         self.work_done += span.work
         arrays = fluid_arrays(self.instance, group, span.shortening, effort.longer)
         alone = [float(self._alone[j]) * f for j, f in zip(group.jobs, span.shortening, strict=True)]
         compiled = None if self.plain or self._little else _compiled()
         if compiled is None:
-            shorter = plain_lengths(arrays, group.jobs, effort.seeds, alone, span.horizon)
+            shorter = plain_lengths(arrays, group.jobs, effort.seeds, alone, span.horizon, between)
             result: Floats = shorter / np.array(span.shortening)
             return result
         salts = np.array([[salt_of(seed, j) for j in group.jobs] for seed in effort.seeds])
         starts = np.array(
             [[start_of(s, j, t) for j, t in zip(group.jobs, alone, strict=True)] for s in effort.seeds]
         )
-        found: Floats = compiled(arrays, salts, starts, span.horizon) / np.array(span.shortening)
+        found: Floats = compiled(arrays, salts, starts, span.horizon, between) / np.array(span.shortening)
         return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,8 +24,14 @@ Floats = NDArray[np.float64]
 STAIRS = 6
 """MLTCP's F is constant over each sixth of an iteration's bytes. Chosen: finer steps take longer, and change
 no comparison of plans."""
+Between = Callable[[], object]
+"""What is called between two pieces of an evaluation. It may raise, to end it."""
 _DONE_BITS = 1e-3
 _FULL = 1e-12
+
+
+def nothing() -> None:
+    """For evaluations that nobody ends."""
 
 
 class FluidArrays(NamedTuple):
@@ -367,15 +373,22 @@ def begin_at(now: float, period: float, shift: float, late: float) -> float:
 
 
 def plain_lengths(
-    arrays: FluidArrays, jobs: Sequence[int], seeds: Sequence[int], alone: Sequence[float], horizon: float
+    arrays: FluidArrays,
+    jobs: Sequence[int],
+    seeds: Sequence[int],
+    alone: Sequence[float],
+    horizon: float,
+    between: Between = nothing,
 ) -> Floats:
     """Mean iterations in ns, shape (seeds, jobs), by the plain reference.
 
-    `jobs` are their numbers; `alone` is the length of their iterations without other jobs, in ns.
+    `jobs` are their numbers; `alone` is the length of their iterations without other jobs, in ns. `between` is
+    called after each seed.
     """
     rows = []
     for seed in seeds:
         salts = [salt_of(seed, j) for j in jobs]
         starts = [start_of(seed, j, own) for j, own in zip(jobs, alone, strict=True)]
         rows.append(_PlainFluid(arrays, salts, starts).run(horizon))
+        between()
     return np.array(rows).reshape(len(seeds), len(jobs))

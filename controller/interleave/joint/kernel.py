@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from controller.interleave.joint.fluid import (
     _DONE_BITS,
     _FULL,
     STAIRS,
+    Between,
     Floats,
     FluidArrays,
     Ints,
+    nothing,
 )
 from controller.interleave.slot_tolerance import REST, SETTLE_NS, TOUCH
 from controller.kernel import compiler
@@ -25,6 +27,11 @@ from controller.kernel import compiler
 _KNOWN = 4096
 """How many sets of rates are remembered at once. Chosen: few groups have more states, and clearing the marks
 of so many takes less than a microsecond."""
+_RATE = 8
+"""The work of finding a stream's rate, beside that of looking at it. Chosen: about as measured."""
+PIECE = 1_000_000
+"""How much work, in looks at a stream, is done without a pause. Chosen: a millisecond or two. No signal
+reaches the process meanwhile, and a job that comes waits as long."""
 
 kernel = compiler(__file__, fluid.__file__, jitter.__file__, slot_tolerance.__file__)
 _draw = kernel(jitter.draw)
@@ -53,10 +60,11 @@ def _rates(
     rates: Floats,
     room: Floats,
     asked: Floats,
-) -> None:
-    """Fill `rates` for the active streams. `active[:size]` is sorted by level."""
+) -> int:
+    """Fill `rates` for the active streams. `active[:size]` is sorted by level. Returns the work, in the unit of
+    PIECE."""
     room[:] = x.capacity
-    begin = 0
+    begin, work = 0, 0
     while begin < size:
         level = x.level[x.job[active[begin]]]
         end = begin
@@ -65,6 +73,7 @@ def _rates(
         left = end
         # The rates of active[begin:left] still rise. Streams that stop are swapped behind them.
         while left > begin:
+            work += _RATE * (left - begin) + len(asked)
             asked[:] = 0.0
             for i in range(begin, left):
                 s = active[i]
@@ -99,6 +108,7 @@ def _rates(
                 else:
                     i += 1
         begin = end
+    return work
 
 
 @kernel
@@ -119,40 +129,46 @@ def _known_place(
     return place % _KNOWN
 
 
-@kernel
-def _run(
-    x: FluidArrays,
-    salts: Ints,
-    starts: Floats,
-    horizon: float,
-    result: Floats,
-    known: NDArray[np.bool_],
-    states: NDArray[np.int32],
-    table: Floats,
-) -> None:
-    """Fill `result` with the mean iteration of each job; see `fluid._PlainFluid`.
+class _Simulation(NamedTuple):
+    """A simulation that is under way: by job, by stream, by link and by step, and where it is.
 
-    Where `known`, the rates for a state of the streams (a row of `states`) are in the same row of `table`.
+    `at` holds the time; `flags` the number of active streams, and 1 if their rates have to be found again.
     """
+
+    timer: Floats
+    done_at: Floats
+    begun: Floats
+    waiting: NDArray[np.bool_]
+    step: Ints
+    iteration: Ints
+    counted: Ints
+    total: Floats
+    shift: Floats
+    rest_until: Floats
+    left: Floats
+    sent: Floats
+    whole: Floats
+    rates: Floats
+    weight: Floats
+    room: Floats
+    asked: Floats
+    busy: Ints
+    own_at: Ints
+    own: Ints
+    by_level: Ints
+    active: Ints
+    state: Ints
+    alike: Ints
+    limit: Ints
+    at: Floats
+    flags: Ints
+
+
+@kernel
+def _begun(x: FluidArrays, starts: Floats) -> _Simulation:
+    """The simulation at its start; see `fluid._PlainFluid`."""
     jobs, streams, links = len(x.level), len(x.job), len(x.capacity)
-    timer, done_at, begun = np.zeros(jobs), np.zeros(jobs), np.full(jobs, -1.0)
-    waiting = np.ones(jobs, dtype=np.bool_)
-    step, iteration, counted = (
-        np.zeros(jobs, dtype=np.int64),
-        np.zeros(jobs, dtype=np.int64),
-        np.zeros(jobs, dtype=np.int64),
-    )
-    total = np.zeros(jobs)
-    shift, rest_until = x.shift.copy(), np.full(jobs, -np.inf)
-    left, sent, whole, rates, weight = (
-        np.zeros(streams),
-        np.zeros(streams),
-        np.zeros(streams),
-        np.zeros(streams),
-        np.ones(streams),
-    )
-    room, asked = np.zeros(links), np.zeros(links)
-    busy = np.zeros(jobs, dtype=np.int64)
+    timer, whole = np.zeros(jobs), np.zeros(streams)
     own_at = np.zeros(jobs + 1, dtype=np.int64)
     own, by_level = np.zeros(streams, dtype=np.int64), np.zeros(streams, dtype=np.int64)
     for s in range(streams):
@@ -163,7 +179,7 @@ def _run(
         whole[s] *= x.relative_size[s]
     for j in range(jobs):
         own_at[j + 1] += own_at[j]
-        timer[j] = _begin_at(starts[j], x.period[j], shift[j], 0.0)
+        timer[j] = _begin_at(starts[j], x.period[j], x.shift[j], 0.0)
     fill = own_at[:-1].copy()
     for s in range(streams):
         own[fill[x.job[s]]] = s
@@ -174,9 +190,6 @@ def _run(
             if x.level[x.job[s]] == level:
                 by_level[size] = s
                 size += 1
-    any_mltcp = x.mltcp.any()
-    active = np.zeros(streams, dtype=np.int64)
-    state = np.zeros(streams, dtype=np.int64)
     # Steps of one rate share a number.
     alike = np.zeros(x.first[jobs], dtype=np.int64)
     limit = np.zeros(jobs, dtype=np.int64)
@@ -184,8 +197,68 @@ def _run(
         for at in range(x.first[j], x.first[j + 1]):
             while x.rate[x.first[j] + alike[at]] != x.rate[at]:
                 alike[at] += 1
-    size, now, dirty = 0, 0.0, True
-    while True:
+    flags = np.zeros(2, dtype=np.int64)
+    flags[1] = 1
+    return _Simulation(
+        timer,
+        np.zeros(jobs),
+        np.full(jobs, -1.0),
+        np.ones(jobs, dtype=np.bool_),
+        np.zeros(jobs, dtype=np.int64),
+        np.zeros(jobs, dtype=np.int64),
+        np.zeros(jobs, dtype=np.int64),
+        np.zeros(jobs),
+        x.shift.copy(),
+        np.full(jobs, -np.inf),
+        np.zeros(streams),
+        np.zeros(streams),
+        whole,
+        np.zeros(streams),
+        np.ones(streams),
+        np.zeros(links),
+        np.zeros(links),
+        np.zeros(jobs, dtype=np.int64),
+        own_at,
+        own,
+        by_level,
+        np.zeros(streams, dtype=np.int64),
+        np.zeros(streams, dtype=np.int64),
+        alike,
+        limit,
+        np.zeros(1),
+        flags,
+    )
+
+
+@kernel
+def _goes_on(
+    x: FluidArrays,
+    y: _Simulation,
+    salts: Ints,
+    horizon: float,
+    result: Floats,
+    known: NDArray[np.bool_],
+    states: NDArray[np.int32],
+    table: Floats,
+    piece: int,
+) -> bool:
+    """Go on by about `piece` of work. At the end fill `result` with the mean iteration of each job, and
+    return False.
+
+    Where `known`, the rates for a state of the streams (a row of `states`) are in the same row of `table`.
+    """
+    jobs, streams = len(x.level), len(x.job)
+    timer, done_at, begun, waiting = y.timer, y.done_at, y.begun, y.waiting
+    step, iteration, counted, total = y.step, y.iteration, y.counted, y.total
+    shift, rest_until = y.shift, y.rest_until
+    left, sent, whole, rates, weight = y.left, y.sent, y.whole, y.rates, y.weight
+    room, asked = y.room, y.asked
+    busy, own_at, own, by_level = y.busy, y.own_at, y.own, y.by_level
+    active, state, alike, limit = y.active, y.state, y.alike, y.limit
+    any_mltcp = x.mltcp.any()
+    size, now, dirty = y.flags[0], y.at[0], y.flags[1] != 0
+    work = 0
+    while work < piece:
         if dirty:
             size = 0
             for i in range(streams):
@@ -208,12 +281,14 @@ def _run(
                     if any_mltcp:
                         for i in range(size):
                             weight[active[i]], _ = _weight(x, active[i], sent, whole)
-                    _rates(x, active, size, step, weight, rates, room, asked)
+                    work += _rates(x, active, size, step, weight, rates, room, asked)
                     known[place] = True
                     for s in range(streams):
                         states[place, s] = state[s]
                         table[place, s] = rates[s]
             dirty = False
+            work += 2 * streams
+        work += jobs + 2 * size
         then = horizon
         for j in range(jobs):
             then = min(then, timer[j])
@@ -244,7 +319,10 @@ def _run(
                     timer[j] = max(then, done_at[j])
         now = then
         if now >= horizon:
-            break
+            for j in range(jobs):
+                open_ns = horizon - begun[j] if begun[j] >= 0 else 0.0
+                result[j] = _mean_length(total[j], counted[j], open_ns)
+            return False
         for j in range(jobs):
             while timer[j] <= now:
                 begins = False
@@ -293,25 +371,28 @@ def _run(
                             busy[j] += 1
                             timer[j] = np.inf
                             dirty = True
-    for j in range(jobs):
-        result[j] = _mean_length(total[j], counted[j], horizon - begun[j] if begun[j] >= 0 else 0.0)
+    y.flags[0], y.flags[1], y.at[0] = size, dirty, now
+    return True
 
 
-@kernel
-def lengths(arrays: FluidArrays, salts: Ints, starts: Floats, horizon: float, result: Floats) -> None:
-    """Fill `result`, shape (seeds, jobs), with mean iterations in ns. `salts` and `starts` have the same
-    shape.
-    """
+def fast_lengths(
+    arrays: FluidArrays,
+    salts: NDArray[Any],
+    starts: NDArray[Any],
+    horizon: float,
+    between: Between = nothing,
+    piece: int = PIECE,
+) -> Floats:
+    """The kernel's result for these salts and starts, shape (seeds, jobs). It works by the `piece`, and calls
+    `between` after each."""
+    result = np.zeros(salts.shape)
     streams = len(arrays.job)
     known = np.zeros(_KNOWN, dtype=np.bool_)
     states = np.empty((_KNOWN, streams), dtype=np.int32)
     table = np.empty((_KNOWN, streams))
     for i in range(len(salts)):
-        _run(arrays, salts[i], starts[i], horizon, result[i], known, states, table)
-
-
-def fast_lengths(arrays: FluidArrays, salts: NDArray[Any], starts: NDArray[Any], horizon: float) -> Floats:
-    """The kernel's result for these salts and starts, shape (seeds, jobs)."""
-    result = np.zeros(salts.shape)
-    lengths(arrays, salts, starts, horizon, result)
+        y = _begun(arrays, starts[i])
+        while _goes_on(arrays, y, salts[i], horizon, result[i], known, states, table, piece):
+            between()
+        between()
     return result

@@ -81,13 +81,16 @@ class PlanValues:
         return self.objective.cautious()
 
     def _lengths(self, choice: Choice, effort: Effort) -> Floats:
-        if self.best_known and self.stop():
-            raise SearchStoppedError
-        lengths = self.evaluator.lengths(choice, effort)
+        self._may_stop()
+        lengths = self.evaluator.lengths(choice, effort, self._may_stop)
         if self.measured is not None and _apart_from_shifts(choice) == _apart_from_shifts(self.measured[0]):
             for job, ns in self.measured[1].items():
                 lengths[:, job] = np.maximum(lengths[:, job], ns)
         return lengths
+
+    def _may_stop(self) -> None:
+        if self.best_known and self.stop():
+            raise SearchStoppedError
 
     def twins(self, choice: Choice) -> tuple[tuple[int, ...], ...]:
         """The sets of twins on the plan's paths."""
