@@ -29,6 +29,7 @@ from controller.live.messages import (
     WorkerJoined,
     WorkerLeft,
 )
+from controller.model.job import job_of_flow
 from controller.model.traffic import TRAFFIC_CLASSES
 from controller.wire.limits import MAX_FLOWS_OF_HOST, MAX_JOBS_OF_HOST
 
@@ -63,7 +64,7 @@ class AgentAuthority:
             return effect
         match effect:
             case SendAssignment() | SendProbeResult():
-                name = effect.flow.partition("/")[0]
+                name = job_of_flow(effect.flow)
                 job = self._registry.declared(name)
                 if job is not None:
                     return replace(effect, flow=renamed_flow(effect.flow, name, announced_name(job)))

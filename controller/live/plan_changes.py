@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.model.flow_plans import FlowPlans, with_flows
+from controller.model.job import job_of_flow
 from controller.model.plan import FlowPlan, Plan
 
 
@@ -58,7 +59,7 @@ def _sending_otherwise(before: Mapping[str, FlowPlan], after: Mapping[str, FlowP
     """The jobs that have flows in only one plan, or other paths, source ports, DSCPs or rate caps."""
     names: Iterable[str] = before.keys() | after.keys()
     if isinstance(before, FlowPlans) and isinstance(after, FlowPlans) and before.topology is after.topology:
-        moved = {name.split("/", 1)[0] for name in before.others.keys() | after.others.keys()}
+        moved = {job_of_flow(name) for name in before.others.keys() | after.others.keys()}
         names = []
         for name in before.jobs.keys() | after.jobs.keys():
             was, now = before.jobs.get(name), after.jobs.get(name)
@@ -71,7 +72,7 @@ def _sending_otherwise(before: Mapping[str, FlowPlan], after: Mapping[str, FlowP
     for name in names:
         one, other = before.get(name), after.get(name)
         if one is None or other is None or _carried(one) != _carried(other):
-            yield name.split("/", 1)[0]
+            yield job_of_flow(name)
 
 
 def _carried(flow: FlowPlan) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.model.job import Flow
+from controller.model.job import Flow, job_of_flow
 from controller.model.plan import FlowPlan
 from controller.model.traffic import TRAFFIC_CLASSES
 from topo.graph import Topology
@@ -125,7 +125,7 @@ class FlowPlans(Mapping[str, FlowPlan]):
 
         Most flows are named after their job, and the indices of a job outlast a plan.
         """
-        job = name.partition("/")[0]
+        job = job_of_flow(name)
         block = self.jobs.get(job)
         row = block.row(name) if block is not None else None
         return (job, row) if row is not None else self._place.get(name)
@@ -137,7 +137,7 @@ class FlowPlans(Mapping[str, FlowPlan]):
             f.name: (name, i)
             for name, job in self.jobs.items()
             for i, f in enumerate(job.flows)
-            if f.name.partition("/")[0] != name
+            if job_of_flow(f.name) != name
         }
 
     @cached_property
@@ -149,6 +149,12 @@ class FlowPlans(Mapping[str, FlowPlan]):
         """With other decisions for some of the flows."""
         others = {**self.others, **changes}
         return FlowPlans(self.topology, self.elephant_bytes, self.jobs, self.kept, others)
+
+    def each(self) -> Iterator[tuple[str, FlowPlan]]:
+        """Every flow with its name, in order. They are made for the caller, and not kept."""
+        for job, block in self.jobs.items():
+            for i, flow in enumerate(block.flows):
+                yield flow.name, self.others.get(flow.name) or self._made(job, i)
 
     def of(self, job: str) -> Iterator[FlowPlan]:
         """The flows of a job, in their order."""
@@ -251,6 +257,13 @@ def path_words(path: Path, others: Iterable[str], *, kept: bool) -> str:
     return f"{through}, shared with {', '.join(sorted(others)) or 'no other job'}{words}"
 
 
+def flows_of_job(flows: Mapping[str, FlowPlan], job: str) -> Iterator[FlowPlan]:
+    """The flows of a plan that are of one job."""
+    if isinstance(flows, FlowPlans):
+        return flows.of(job)
+    return (flow for name, flow in flows.items() if job_of_flow(name) == job)
+
+
 def with_flows(flows: Mapping[str, FlowPlan], changes: Mapping[str, FlowPlan]) -> Mapping[str, FlowPlan]:
     """The flows of a plan with other decisions for some of them."""
     return flows.replaced(changes) if isinstance(flows, FlowPlans) else {**flows, **changes}
@@ -261,7 +274,7 @@ def with_dscps(flows: Mapping[str, FlowPlan], dscps: Mapping[str, tuple[int, int
     moved = {
         name: replace(flow, dscp=dscps[job][1])
         for name, flow in (flows.others if isinstance(flows, FlowPlans) else flows).items()
-        if (job := name.partition("/")[0]) in dscps and flow.dscp == dscps[job][0]
+        if (job := job_of_flow(name)) in dscps and flow.dscp == dscps[job][0]
     }
     if not isinstance(flows, FlowPlans):
         return {**flows, **moved}

@@ -102,3 +102,8 @@ class Job:
     pcie_bps: int = 0
     measured: Measurement | None = None
     sender: str = DCQCN
+
+
+def job_of_flow(name: str) -> str:
+    """The job of a flow by their names: that of a flow begins with the job's, which has no "/", and "/"."""
+    return name.partition("/")[0]

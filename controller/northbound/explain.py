@@ -14,6 +14,8 @@ from itertools import pairwise
 
 from pydantic import Field
 
+from controller.model.flow_plans import flows_of_job, pinned_flows
+from controller.model.job import job_of_flow
 from controller.model.plan import FlowPlan, JobPlan, Plan
 from controller.model.view import JobView, View
 from controller.northbound import schema
@@ -123,7 +125,7 @@ def explained(view: View, job: JobView, plan: Plan, planned: JobPlan) -> Explain
         j.name: max((p.rate_bps for p in j.profile.phases), default=0) if j.profile else 0 for j in view.jobs
     }
     loads = _loads(view, plan, rates)
-    own = [flow for name, flow in plan.flows.items() if _job_of(name) == job.name]
+    own = list(flows_of_job(plan.flows, job.name))
     neighbours = tuple(_neighbours(plan, job.name, own, loads))
     fullest = sorted(own, key=lambda flow: (-_fullness(flow, loads), flow.flow))[:MOST_FLOWS]
     flows = tuple(_flow(view, job.name, rates[job.name], flow, loads) for flow in fullest)
@@ -157,9 +159,9 @@ def explained(view: View, job: JobView, plan: Plan, planned: JobPlan) -> Explain
 def _loads(view: View, plan: Plan, rates: Mapping[str, int]) -> _Loads:
     load: Counter[DirectedLink] = Counter()
     jobs: dict[DirectedLink, set[str]] = defaultdict(set)
-    for name, flow in plan.flows.items():
-        job = _job_of(name)
-        for link in pairwise(flow.path or ()):
+    for name, path, _ in pinned_flows(plan.flows):
+        job = job_of_flow(name)
+        for link in pairwise(path):
             load[link] += rates.get(job, 0)
             jobs[link].add(job)
     capacity: Counter[DirectedLink] = Counter()
@@ -292,10 +294,6 @@ def _rate(path: PathOut) -> str:
 
 def _middle(path: PathOut) -> str:
     return path.path[len(path.path) // 2]
-
-
-def _job_of(flow: str) -> str:
-    return flow.partition("/")[0]
 
 
 def _ms(value_ns: int | None) -> float | None:

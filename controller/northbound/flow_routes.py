@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from controller.model.job import job_of_flow
 from controller.model.plan import Plan
 from controller.model.view import View
 from controller.northbound import render, schema
@@ -70,7 +71,7 @@ def _flows(view: View, job: str | None, through: str | None, cursor: str | None,
 
 def _named(plan: Plan, job: str | None, through: str | None) -> Iterator[str]:
     for name in sorted(plan.flows):
-        if job is not None and name.partition("/")[0] != job:
+        if job is not None and job_of_flow(name) != job:
             continue
         if through is None or _crosses(plan.flows[name].path, through):
             yield name

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Literal, cast
 
-from controller.model.job import Confidence, Measurement, Profile
+from controller.model.flow_plans import flows_of_job
+from controller.model.job import Confidence, Measurement, Profile, job_of_flow
 from controller.model.plan import FlowPlan, JobPlan, Plan, PolicyReference, SpreadClass
 from controller.model.view import FallbackFlow, JobView, View
 from controller.northbound import schema
@@ -62,8 +63,7 @@ def job_detail(
     value: JobView, plan: Plan | None, fallback_flows: Iterable[FallbackFlow] = ()
 ) -> schema.JobDetailOut:
     """A job and its flows."""
-    own = (name for name in plan.flows if _job_of(name) == value.name) if plan else ()
-    flows = flows_named(plan, own, fallback_flows) if plan else ()
+    flows = rendered(plan, flows_of_job(plan.flows, value.name), fallback_flows) if plan else ()
     return schema.JobDetailOut(**dict(job(value, plan)), flows=flows)
 
 
@@ -248,16 +248,20 @@ def _profile(value: Profile) -> schema.ProfileOut:
 def flows_named(
     plan: Plan, names: Iterable[str], fallback_flows: Iterable[FallbackFlow]
 ) -> tuple[schema.FlowOut, ...]:
+    """Some flows of a plan by name. `fallback_flows` are flows that their agents have moved to ECMP."""
+    return rendered(plan, map(plan.flows.__getitem__, names), fallback_flows)
+
+
+def rendered(
+    plan: Plan, flows: Iterable[FlowPlan], fallback_flows: Iterable[FallbackFlow]
+) -> tuple[schema.FlowOut, ...]:
     """Some flows of a plan. `fallback_flows` are flows that their agents have moved to ECMP."""
     pinned: dict[str, list[str]] = defaultdict(list)
     for pin in plan.pins:
         pinned[pin.flow].append(pin.switch)
     sent = {remark.flow: remark.sent_dscp for remark in plan.remarks}
     why = {f.flow: f.why for f in fallback_flows}
-    return tuple(
-        _flow(f, tuple(pinned.get(f.flow, ())), sent.get(f.flow), why.get(f.flow))
-        for f in map(plan.flows.__getitem__, names)
-    )
+    return tuple(_flow(f, tuple(pinned.get(f.flow, ())), sent.get(f.flow), why.get(f.flow)) for f in flows)
 
 
 def _flow(
@@ -265,7 +269,7 @@ def _flow(
 ) -> schema.FlowOut:
     return schema.FlowOut(
         flow=value.flow,
-        job=_job_of(value.flow),
+        job=job_of_flow(value.flow),
         path=value.path,
         source_port=value.source_port,
         dscp=value.dscp,
@@ -274,11 +278,6 @@ def _flow(
         fallback_reason=fallback_reason,
         why=value.why,
     )
-
-
-def _job_of(flow: str) -> str:
-    """The job of a flow named "job/source>destination"."""
-    return flow.rpartition("/")[0]
 
 
 def _links(view: View) -> Iterator[schema.LinkOut]:

@@ -382,8 +382,8 @@ def plain_lengths(
 ) -> Floats:
     """Mean iterations in ns, shape (seeds, jobs), by the plain reference.
 
-    `jobs` are their numbers; `alone` is the length of their iterations without other jobs, in ns. `between` is
-    called after each seed.
+    `jobs` are their numbers; `alone` is the length of their iterations without other jobs, in ns. After each
+    seed `between` is called.
     """
     rows = []
     for seed in seeds:

@@ -61,8 +61,10 @@ def _rates(
     room: Floats,
     asked: Floats,
 ) -> int:
-    """Fill `rates` for the active streams. `active[:size]` is sorted by level. Returns the work, in the unit of
-    PIECE."""
+    """Fill `rates` for the active streams. `active[:size]` is sorted by level.
+
+    Returns the work, in the unit of PIECE.
+    """
     room[:] = x.capacity
     begin, work = 0, 0
     while begin < size:

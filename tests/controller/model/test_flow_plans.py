@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from controller.live.plan_changes import disturbed
 from controller.model import Flow, Plan, PolicyReference
-from controller.model.flow_plans import FlowPlans, JobFlows, header_of, pinned_flows, with_dscps, with_flows
+from controller.model.flow_plans import (
+    FlowPlans,
+    JobFlows,
+    flows_of_job,
+    header_of,
+    pinned_flows,
+    with_dscps,
+    with_flows,
+)
 from topo.generate import leaf_spine
 
 FABRIC = leaf_spine(2, 2, 2, host_bps=1_000, fabric_bps=1_000)
@@ -51,6 +59,8 @@ def plans(draw: st.DrawFn, *others: str) -> FlowPlans:
 @given(plans("other"))
 def test_columns_say_what_the_flows_say(flows: FlowPlans) -> None:
     plain = dict(flows)
+    assert dict(flows.each()) == plain
+    assert [f for job in flows.jobs for f in flows_of_job(flows, job)] == list(plain.values())
     assert sorted(pinned_flows(flows)) == sorted(pinned_flows(plain))
     assert [header_of(flows, name) for name in plain] == [header_of(plain, name) for name in plain]
     assert flows.routed == sum(f.path is not None for f in plain.values())

@@ -18,7 +18,8 @@ from controller.planner import POLICIES, PlanInput, first_plan, plan
 from controller.planner.candidate import build
 from controller.planner.demand import Demands
 from controller.planner.routing_stage import route_flows
-from controller.store.records import plan_of, stored_plan
+from controller.store import records
+from controller.store.records import encode, plan_of, stored_plan
 from topo.generate import leaf_spine, three_tier
 from topo.graph import Topology
 
@@ -195,7 +196,12 @@ def test_intensities_are_those_of_the_hosts_links(seed: int) -> None:
 def test_a_plan_of_columns_can_be_stored() -> None:
     made = first_plan(random_inputs(11))
     assert isinstance(made.flows, FlowPlans)
-    assert plan_of(stored_plan(0, made)) == made
+    whole = encode(made)
+    for piece in (1, 7, 10_000):
+        with patch.object(records, "PIECE", piece):
+            stored = stored_plan(0, made)
+        assert stored.body == whole
+        assert plan_of(stored) == made
 
 
 def test_a_link_has_the_score_of_its_demands() -> None:
